@@ -1,0 +1,115 @@
+package eviction
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Signal names a figure of the node that can starve, or (the last three) a limit
+// of a pod's own that it can exceed.
+type Signal uint8
+
+// The nine signals of node pressure, in the order in which they are acted on,
+// and the three local-storage limits, which have no threshold of the node's.
+const (
+	MemoryAvailable Signal = iota
+	AllocatableMemoryAvailable
+	NodeFsAvailable
+	NodeFsInodesFree
+	ImageFsAvailable
+	ImageFsInodesFree
+	ContainerFsAvailable
+	ContainerFsInodesFree
+	PIDAvailable
+
+	EmptyDirLimit
+	PodEphemeralStorageLimit
+	ContainerEphemeralStorageLimit
+
+	// NumSignals counts the signals that a threshold can be set on.
+	NumSignals = int(PIDAvailable) + 1
+)
+
+// Condition is a node condition that starving signals raise.
+type Condition uint8
+
+// The three conditions. NumConditions counts them.
+const (
+	MemoryPressure Condition = iota
+	DiskPressure
+	PIDPressure
+
+	NumConditions = int(PIDPressure) + 1
+)
+
+// Type is the condition's name in the Node API.
+func (c Condition) Type() v1.NodeConditionType {
+	return [NumConditions]v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}[c]
+}
+
+func (c Condition) String() string { return string(c.Type()) }
+
+// Names of the resources that ranking and messages use beside those of the
+// Kubernetes API. They never leave the node as resource names.
+const (
+	ResourceInodes v1.ResourceName = "inodes"
+	ResourcePIDs   v1.ResourceName = "pids"
+)
+
+var signals = [...]struct {
+	name       string
+	condition  Condition
+	resource   v1.ResourceName
+	filesystem filesystem
+	format     resource.Format
+}{
+	MemoryAvailable:            {"memory.available", MemoryPressure, v1.ResourceMemory, noFs, resource.BinarySI},
+	AllocatableMemoryAvailable: {"allocatableMemory.available", MemoryPressure, v1.ResourceMemory, noFs, resource.BinarySI},
+	NodeFsAvailable:            {"nodefs.available", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
+	NodeFsInodesFree:           {"nodefs.inodesFree", DiskPressure, ResourceInodes, nodeFs, resource.DecimalSI},
+	ImageFsAvailable:           {"imagefs.available", DiskPressure, v1.ResourceEphemeralStorage, imageFs, resource.BinarySI},
+	ImageFsInodesFree:          {"imagefs.inodesFree", DiskPressure, ResourceInodes, imageFs, resource.DecimalSI},
+	ContainerFsAvailable:       {"containerfs.available", DiskPressure, v1.ResourceEphemeralStorage, containerFs, resource.BinarySI},
+	ContainerFsInodesFree:      {"containerfs.inodesFree", DiskPressure, ResourceInodes, containerFs, resource.DecimalSI},
+	PIDAvailable:               {"pid.available", PIDPressure, ResourcePIDs, noFs, resource.DecimalSI},
+
+	EmptyDirLimit:                  {"emptydirfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
+	PodEphemeralStorageLimit:       {"ephemeralpodfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
+	ContainerEphemeralStorageLimit: {"ephemeralcontainerfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
+}
+
+// Signals lists the signals that a threshold can be set on.
+func Signals() []Signal {
+	all := make([]Signal, NumSignals)
+	for i := range all {
+		all[i] = Signal(i)
+	}
+	return all
+}
+
+// ParseSignal finds the signal of a threshold by its name in the kubelet's
+// configuration.
+func ParseSignal(name string) (Signal, error) {
+	for i, s := range signals[:NumSignals] {
+		if s.name == name {
+			return Signal(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unsupported eviction signal %q", name)
+}
+
+func (s Signal) String() string { return signals[s].name }
+
+// Condition is the node condition the signal raises.
+func (s Signal) Condition() Condition { return signals[s].condition }
+
+// Resource is the name of the starved resource in messages and ranking.
+func (s Signal) Resource() v1.ResourceName { return signals[s].resource }
+
+// Quantity writes an amount of the signal as messages and reports show it:
+// binary SI for bytes, decimal for counts.
+func (s Signal) Quantity(amount int64) string {
+	return resource.NewQuantity(amount, signals[s].format).String()
+}

@@ -1,0 +1,140 @@
+// Package stats holds what was measured, as values, and the arithmetic over
+// them. It never reads anything: stats/collect does.
+package stats
+
+import "time"
+
+// Amount is a measured number of bytes, inodes, processes or events. The zero
+// Amount was not measured: unknown is not zero.
+type Amount struct {
+	n     int64
+	known bool
+}
+
+// Known is a measured Amount of n.
+func Known(n int64) Amount { return Amount{n, true} }
+
+// Get returns the number, and whether it was measured at all.
+func (a Amount) Get() (n int64, known bool) { return a.n, a.known }
+
+// IsKnown says whether the amount was measured.
+func (a Amount) IsKnown() bool { return a.known }
+
+// Or returns the number, or fallback where nothing was measured.
+func (a Amount) Or(fallback int64) int64 {
+	if a.known {
+		return a.n
+	}
+	return fallback
+}
+
+// Plus adds two amounts. It is known only where both are.
+func (a Amount) Plus(b Amount) Amount { return Amount{a.n + b.n, a.known && b.known} }
+
+// Minus subtracts b from a and never goes below zero. It is known only where
+// both are.
+func (a Amount) Minus(b Amount) Amount { return Amount{max(0, a.n-b.n), a.known && b.known} }
+
+// Sum adds the amounts that are known. It is unknown where none of them is.
+func Sum(amounts ...Amount) Amount {
+	var sum Amount
+	for _, a := range amounts {
+		if a.known {
+			sum = Known(sum.n + a.n)
+		}
+	}
+	return sum
+}
+
+// Memory is what the kernel tells of one memory cgroup, or of the whole machine
+// where the cgroup is the root of the hierarchy. Bytes, unless said otherwise.
+type Memory struct {
+	// Limit is memory.limit_in_bytes (v1) or memory.max (v2) of the cgroup, or
+	// MemTotal for the root. Unknown where the cgroup has no limit.
+	Limit Amount
+	// Usage is memory.usage_in_bytes (v1) or memory.current (v2). The root of
+	// a v2 hierarchy has no memory.current: there it is anon + file.
+	Usage Amount
+	// InactiveFile is total_inactive_file (v1) or inactive_file (v2).
+	InactiveFile Amount
+	// ActiveFile is total_active_file (v1) or active_file (v2).
+	ActiveFile Amount
+	// SlabReclaimable is slab_reclaimable (v2), SReclaimable of /proc/meminfo
+	// for the root of either; a v1 cgroup does not tell it.
+	SlabReclaimable Amount
+	// Refaults counts pages read back after they had been reclaimed, since the
+	// cgroup or the machine came up: workingset_refault_file (v2),
+	// total_workingset_refault (v1).
+	Refaults Amount
+	// MemAvailable is the kernel's own estimate in /proc/meminfo; only the
+	// root has one.
+	MemAvailable Amount
+}
+
+// WorkingSet is usage less inactive file pages, never below zero: what the
+// kubelet calls memory in use. The file pages are part of the usage, so a
+// cgroup that does not tell them counts whole.
+func (m Memory) WorkingSet() Amount {
+	usage, known := m.Usage.Get()
+	return Amount{max(0, usage-m.InactiveFile.Or(0)), known}
+}
+
+// Reclaimable is the part of the working set that the kernel could take back
+// without killing anybody: active file pages and reclaimable slab, bytes.
+func (m Memory) Reclaimable() Amount { return Sum(m.ActiveFile, m.SlabReclaimable) }
+
+// Filesystem is one statfs: bytes for ordinary users (f_bavail), and inodes.
+// The inode counts are unknown where the filesystem has none.
+type Filesystem struct {
+	Capacity, Available Amount // f_blocks and f_bavail times f_frsize, bytes
+	Inodes, InodesFree  Amount // f_files, f_ffree
+}
+
+// Tasks counts kernel tasks, threads that is, against what the kernel allows.
+type Tasks struct {
+	Max     Amount // min of pid_max, threads-max and the cgroup's pids.max
+	Running Amount // fourth field of /proc/loadavg, or pids.current of the cgroup
+}
+
+// Stall is one line of a pressure file (PSI): the time in which some, or all,
+// of the tasks waited for the resource, since the machine or the cgroup came up.
+type Stall struct {
+	Some, Full time.Duration
+	Known      bool
+}
+
+// Node is one reading of everything node-level, taken at Time. What could not
+// be read stays unknown and blinds nothing else.
+type Node struct {
+	Time        time.Time
+	Memory      Memory // of the cgroup taken as the node
+	PodsMemory  Memory // of the cgroup all pods live in; its Limit is what pods may use
+	NodeFs      Filesystem
+	ImageFs     Filesystem
+	ContainerFs Filesystem
+	Tasks       Tasks
+
+	MemoryStall, IOStall, CPUStall Stall
+}
+
+// Pod is one reading of a pod, taken at Time.
+type Pod struct {
+	Time       time.Time
+	Memory     Amount      // working set, bytes
+	Processes  Amount      // entries of cgroup.procs, as the kubelet counts pids
+	Threads    Amount      // tasks, as the kernel counts pids
+	Containers []Container // in the order of the pod's manifest, init containers first
+	Volumes    []Volume    // in the order of the pod's manifest
+}
+
+// Container is one reading of a container: bytes, and inodes.
+type Container struct {
+	Memory               Amount // working set
+	Rootfs, RootfsInodes Amount // the writable layer
+	Logs, LogsInodes     Amount
+}
+
+// Volume is one reading of a volume's use: bytes, and inodes.
+type Volume struct {
+	Used, Inodes Amount
+}
