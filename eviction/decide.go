@@ -1,0 +1,246 @@
+package eviction
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pass says what a call of Decide may look at.
+type Pass uint8
+
+const (
+	// Housekeeping advances everything: a new pass.
+	Housekeeping Pass = iota
+	// Event evaluates hard thresholds only, so that fast sensing changes how
+	// soon a hard line is acted on and nothing else: a new pass.
+	Event
+	// Continue goes on with the running pass after an outcome.
+	Continue
+)
+
+// Outcome is what has become of a victim in flight: it is gone, or its kill
+// failed and it is not an eviction.
+type Outcome struct {
+	UID    types.UID
+	Failed bool
+}
+
+// Input is what Decide is told.
+type Input struct {
+	Now  time.Time
+	Pass Pass
+	// Signals as they are now, read again after a reclaim.
+	Signals Observations
+	// Candidates are the node's pods. Their usage counts only where Sampled.
+	Candidates []Candidate
+	// Sampled says that usage was measured in this pass.
+	Sampled bool
+	// Outcomes since the call before.
+	Outcomes []Outcome
+}
+
+// Met is a threshold that acts, with what was required and what was there when
+// the pass opened.
+type Met struct {
+	*Threshold
+	Required, Available int64
+}
+
+// Eviction is a victim, and why.
+type Eviction struct {
+	Pod    *Pod
+	Signal Signal
+	Hard   bool
+	// GracePeriodSeconds the victim is given, at least 1.
+	GracePeriodSeconds int64
+	Message            string
+	// DisruptionTarget says whether the pod's status gets that condition;
+	// victims of local-storage limits do not.
+	DisruptionTarget bool
+	// Annotations of the pod's event.
+	Annotations map[string]string
+	// Because tells why this pod went before the next candidate.
+	Because string
+}
+
+// Decision is what to do. At most one of NeedUsage, Reclaim and Evictions is
+// set; after the first two, and after a kill that fails at once, call Decide
+// again with Continue.
+type Decision struct {
+	// Met are the thresholds that act in this pass, by signal name, hard
+	// before soft. Set by the call that opens a pass.
+	Met []Met
+	// NeedUsage asks for the candidates' usage.
+	NeedUsage bool
+	// Reclaim asks the node to free ReclaimFor by itself and to observe again.
+	Reclaim    []ReclaimStep
+	ReclaimFor Signal
+	// Ranking is the order of victims for Ranked's signal, exempt pods among
+	// them; empty where no pod was considered.
+	Ranking []Ranked
+	// Evictions to start now.
+	Evictions []Eviction
+}
+
+// Decide advances the state by one call and says what to do. It is total and
+// deterministic and leaves its inputs as they are.
+func Decide(cfg *Config, st State, in Input) (State, Decision) {
+	var d Decision
+	if in.Pass != Continue {
+		st.pass = pass{kind: in.Pass}
+		st.settle(in.Outcomes)
+		st.observe(cfg, &in)
+		d.Met = st.met(cfg)
+	} else {
+		st.settle(in.Outcomes)
+	}
+	if len(st.pass.chosen) == 0 && !st.limits(cfg, &in, &d) {
+		st.relieve(cfg, &in, &d)
+	}
+	return st, d
+}
+
+// met lists the thresholds that act in this pass.
+func (st *State) met(cfg *Config) []Met {
+	var met []Met
+	for i := range cfg.Thresholds {
+		if st.pass.acting[i].acts {
+			met = append(met, st.metAt(cfg, i))
+		}
+	}
+	slices.SortStableFunc(met, func(a, b Met) int {
+		if c := strings.Compare(a.Signal.String(), b.Signal.String()); c != 0 {
+			return c
+		}
+		return compareBool(!a.Hard(), !b.Hard())
+	})
+	return met
+}
+
+func (st *State) metAt(cfg *Config, i int) Met {
+	return Met{&cfg.Thresholds[i], st.pass.acting[i].required, st.pass.acting[i].available}
+}
+
+// limits evicts the pods that are over a local-storage limit of their own, all
+// of them, once a housekeeping pass. It says whether the pass ends with that.
+func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
+	if st.pass.limits || st.pass.kind == Event || !cfg.LocalStorageCapacityIsolation {
+		return false
+	}
+	limited := func(c Candidate) bool { return c.Pod.HasStorageLimits() && st.eligible(c.Pod) }
+	if !in.Sampled && slices.ContainsFunc(in.Candidates, limited) {
+		d.NeedUsage = true
+		return true
+	}
+	st.pass.limits = true
+	for _, c := range in.Candidates {
+		if !limited(c) {
+			continue
+		}
+		if signal, message, over := exceededLimit(c, cfg.Layout); over {
+			e := Eviction{Pod: c.Pod, Signal: signal, Hard: true, GracePeriodSeconds: 1, Message: message, Annotations: map[string]string{}, Because: strings.TrimSpace(message)}
+			st.start(&e, in.Now)
+			d.Evictions = append(d.Evictions, e)
+		}
+	}
+	return len(d.Evictions) > 0
+}
+
+// eligible says whether the pod may be chosen at all in this pass.
+func (st *State) eligible(p *Pod) bool {
+	return p.Protection == "" && !p.Terminal && !st.inFlight(p.UID) && !slices.Contains(st.pass.failed, p.UID)
+}
+
+// relieve answers the first threshold that acts and that something can be done
+// for: the node frees what it can by itself, then one pod goes.
+func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		if !st.pass.acting[i].acts || st.relieved(t, cfg.Layout, in.Now) {
+			continue
+		}
+		at := cfg.Layout.placement(t.Signal)
+		if len(at.reclaim) > 0 {
+			if !st.pass.reclaims[at.disk] {
+				st.pass.reclaims[at.disk] = true
+				d.Reclaim, d.ReclaimFor = at.reclaim, t.Signal
+				return
+			}
+			if !short(cfg, in, t.Signal) {
+				continue
+			}
+		}
+		if !in.Sampled {
+			d.NeedUsage = true
+			return
+		}
+		if st.choose(cfg, in, st.metAt(cfg, i), d) {
+			return
+		}
+	}
+}
+
+// short says whether the signal's resource is still short after a reclaim:
+// whether any threshold of that resource, grace ignored, is below its quantity
+// plus its minimum reclaim. Unlike the kubelet, other resources do not count.
+func short(cfg *Config, in *Input, s Signal) bool {
+	want := cfg.Layout.shortage(s)
+	return slices.ContainsFunc(cfg.Thresholds, func(t Threshold) bool {
+		return cfg.Layout.shortage(t.Signal) == want && t.crossed(in.Signals[t.Signal], true)
+	})
+}
+
+// choose ranks the candidates for a threshold and starts to evict the first
+// that is not exempt. It says whether there was one.
+func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
+	candidates := slices.DeleteFunc(slices.Clone(in.Candidates), func(c Candidate) bool { return st.inFlight(c.Pod.UID) })
+	ranking := Rank(t.Signal, cfg.Layout, candidates, make([]Ranked, 0, len(candidates)))
+	willing := func(r Ranked) bool { return r.Exempt() == "" && st.eligible(r.Pod) }
+	i := slices.IndexFunc(ranking, willing)
+	if i < 0 {
+		if d.Ranking == nil {
+			d.Ranking = ranking
+		}
+		return false
+	}
+	d.Ranking = ranking
+	victim := &ranking[i]
+	e := Eviction{
+		Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(),
+		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
+		DisruptionTarget:   true,
+		Because:            "no other pod could go",
+	}
+	e.Message, e.Annotations = tell(victim.Candidate, t)
+	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
+		e.Because = victim.Before(&ranking[i+1+next])
+	}
+	st.start(&e, in.Now)
+	d.Evictions = append(d.Evictions, e)
+	return true
+}
+
+// gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
+// one what the pod asks for, up to the configured maximum, and never below one.
+func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
+	if t.Hard() {
+		return 1
+	}
+	grace := cfg.MaxPodGracePeriod
+	if p.TerminationGracePeriod != nil {
+		grace = min(grace, *p.TerminationGracePeriod)
+	}
+	return max(1, grace)
+}
+
+// start puts a victim in flight.
+func (st *State) start(e *Eviction, now time.Time) {
+	st.InFlight = append(slices.Clip(st.InFlight), InFlight{
+		UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: now,
+		Grace: time.Duration(e.GracePeriodSeconds) * time.Second,
+	})
+	st.pass.chosen = append(slices.Clip(st.pass.chosen), e.Pod.UID)
+}

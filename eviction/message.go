@@ -1,0 +1,87 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// ReasonEvicted is the reason in a victim's status and event, and
+// ReasonTerminationByKubelet that of its DisruptionTarget condition.
+const (
+	ReasonEvicted              = "Evicted"
+	ReasonTerminationByKubelet = "TerminationByKubelet"
+)
+
+// Annotations of a victim's event.
+const (
+	offendingContainers      = "offending_containers"
+	offendingContainersUsage = "offending_containers_usage"
+	offendingPod             = "offending_pod"
+	offendingPodUsage        = "offending_pod_usage"
+	starvedResource          = "starved_resource"
+)
+
+// The sentences end in a space each: the kubelet's messages do.
+const (
+	nodeLowMessage        = "The node was low on resource: %v. "
+	thresholdMetMessage   = "Threshold quantity: %v, available: %v. "
+	podMessage            = "Pod %s was using %s, request is %s, has larger consumption of %v. "
+	containerMessage      = "Container %s was using %s, request is %s, has larger consumption of %v. "
+	containerLimitMessage = "Container %s exceeded its local ephemeral storage limit %q. "
+	podLimitMessage       = "Pod ephemeral local storage usage exceeds the total limit of containers %s. "
+	emptyDirMessage       = "Usage of EmptyDir volume %q exceeds the limit %q. "
+)
+
+// tell writes the message and the event's annotations of a victim of node
+// pressure. Without statistics there are no annotations.
+func tell(c Candidate, met Met) (string, map[string]string) {
+	starved := met.Signal.Resource()
+	var b strings.Builder
+	fmt.Fprintf(&b, nodeLowMessage, starved)
+	fmt.Fprintf(&b, thresholdMetMessage, met.Signal.Quantity(met.Required), met.Signal.Quantity(met.Available))
+	annotations := map[string]string{}
+	if c.Usage == nil {
+		return b.String(), annotations
+	}
+	if request := c.Pod.PodLevelMemoryRequest; request != nil && starved == v1.ResourceMemory && c.Usage.Memory.IsKnown() {
+		usage := bytes(c.Usage.Memory.Or(0))
+		fmt.Fprintf(&b, podMessage, c.Pod.Name, usage, request, starved)
+		annotations[offendingPod] = c.Pod.Name
+		annotations[offendingPodUsage] = usage.String()
+	}
+	var names, usages []string
+	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
+		container := &c.Pod.Containers[i]
+		used, request := containerUse(&c.Usage.Containers[i], container, starved)
+		usage, known := used.Get()
+		if !known || bytes(usage).Cmp(request) <= 0 {
+			continue
+		}
+		fmt.Fprintf(&b, containerMessage, container.Name, bytes(usage), &request, starved)
+		names = append(names, container.Name)
+		usages = append(usages, bytes(usage).String())
+	}
+	annotations[offendingContainers] = strings.Join(names, ",")
+	annotations[offendingContainersUsage] = strings.Join(usages, ",")
+	annotations[starvedResource] = string(starved)
+	return b.String(), annotations
+}
+
+// containerUse is what a container used of the starved resource, unknown for
+// inodes and pids and where a part was not measured, beside its request.
+func containerUse(used *stats.Container, c *Container, starved v1.ResourceName) (stats.Amount, resource.Quantity) {
+	switch starved {
+	case v1.ResourceMemory:
+		return used.Memory, c.MemoryRequest
+	case v1.ResourceEphemeralStorage:
+		return used.Rootfs.Plus(used.Logs), c.StorageRequest
+	}
+	return stats.Amount{}, resource.Quantity{}
+}
+
+func bytes(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }

@@ -1,0 +1,89 @@
+package eviction
+
+import (
+	"time"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// Observation is one signal at an instant. The zero Observation was not
+// measured.
+type Observation struct {
+	// Available and Capacity in bytes or counts. Capacity may be unknown where
+	// Available is not.
+	Available, Capacity stats.Amount
+	// Time at which the figure was taken; it must move on for a threshold to
+	// act again.
+	Time time.Time
+}
+
+// Observations holds one for each signal that a threshold can be set on.
+type Observations [NumSignals]Observation
+
+// Candidate is a pod, and what was measured of it.
+type Candidate struct {
+	Pod *Pod
+	// Usage is nil where nothing was measured. Containers and Volumes stand in
+	// the pod's order.
+	Usage *stats.Pod
+}
+
+// part adds up what a pod holds of the parts asked for, in bytes or in inodes.
+// A field that was not measured counts as zero, as in the kubelet; volumes
+// count where the filter takes them.
+func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool) int64 {
+	var sum int64
+	add := func(bytes, count stats.Amount) {
+		if inodes {
+			bytes = count
+		}
+		sum += bytes.Or(0)
+	}
+	for i := range c.Usage.Containers {
+		used := &c.Usage.Containers[i]
+		if parts&writableLayers != 0 {
+			add(used.Rootfs, used.RootfsInodes)
+		}
+		if parts&logs != 0 {
+			add(used.Logs, used.LogsInodes)
+		}
+	}
+	if parts&localVolumes == 0 {
+		return sum
+	}
+	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
+		if counts(&c.Pod.Volumes[i]) {
+			add(c.Usage.Volumes[i].Used, c.Usage.Volumes[i].Inodes)
+		}
+	}
+	return sum
+}
+
+func local(v *Volume) bool     { return v.Local }
+func ephemeral(v *Volume) bool { return v.Ephemeral }
+
+// usage is what the candidate holds of the starved resource, in the signal's
+// unit. It asks for measured usage.
+func (c Candidate) usage(s Signal, l Layout) int64 {
+	switch s.Condition() {
+	case MemoryPressure:
+		return c.Usage.Memory.Or(0)
+	case PIDPressure:
+		return c.Usage.Processes.Or(0)
+	default:
+		return c.part(l.placement(s).holds, s.Resource() == ResourceInodes, local)
+	}
+}
+
+// request is what the candidate asked for of the starved resource. Nobody can
+// ask for inodes or process ids; unlike the kubelet's, the inode ranking does
+// not take bytes for them.
+func (c Candidate) request(s Signal) int64 {
+	switch s.Resource() {
+	case "memory":
+		return c.Pod.MemoryRequest
+	case "ephemeral-storage":
+		return c.Pod.StorageRequest
+	}
+	return 0
+}

@@ -1,0 +1,186 @@
+package eviction
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// SystemCriticalPriority is the lowest priority of a pod that is never evicted
+// (system-cluster-critical).
+const SystemCriticalPriority = 2_000_000_000
+
+// Annotations by which the kubelet tells pods that the API server did not send.
+const (
+	configSourceAnnotation = "kubernetes.io/config.source"
+	configMirrorAnnotation = v1.MirrorPodAnnotationKey
+)
+
+// Protection says why a pod is never evicted. The empty one protects nothing.
+type Protection string
+
+// The three protections.
+const (
+	StaticPod        Protection = "static pod"
+	MirrorPod        Protection = "mirror pod"
+	CriticalPriority Protection = "system-critical priority"
+)
+
+// Pod is what eviction needs to know of a pod, digested once when the pod
+// appears and never changed after. Bytes, unless said otherwise.
+type Pod struct {
+	UID             types.UID
+	Namespace, Name string
+	Generation      int64
+	Priority        int32
+	QOS             v1.PodQOSClass
+	Protection      Protection
+	// Terminal pods have ended by themselves (Succeeded, Failed).
+	Terminal bool
+	// TerminationGracePeriod in seconds; nil where the pod does not say.
+	TerminationGracePeriod *int64
+
+	// MemoryRequest and StorageRequest are what the pod asked for: its own
+	// pod-level request where it has one, else the larger of its init and its
+	// other containers; with overhead where the request is not zero.
+	MemoryRequest, StorageRequest int64
+	// PodLevelMemoryRequest is the request the pod as a whole states, nil
+	// where it states none.
+	PodLevelMemoryRequest *resource.Quantity
+	// StorageLimit bounds the pod's ephemeral storage, nil without a limit.
+	StorageLimit *resource.Quantity
+	Containers   []Container // init containers first, in manifest order
+	Volumes      []Volume    // in manifest order
+}
+
+// Container is what eviction needs to know of a container.
+type Container struct {
+	Name string
+	// StorageLimit is zero where there is none, and for init containers that
+	// do not restart, whose limits are not enforced.
+	MemoryRequest, StorageRequest, StorageLimit resource.Quantity
+}
+
+// Volume is what eviction needs to know of a volume.
+type Volume struct {
+	Name string
+	// Local volumes count in the disk ranking: hostPath, gitRepo, configMap
+	// and emptyDir of the default medium.
+	Local bool
+	// Ephemeral volumes count as the pod's ephemeral storage: emptyDir of the
+	// default medium.
+	Ephemeral bool
+	// SizeLimit of an emptyDir of any medium, nil without a positive one.
+	SizeLimit *resource.Quantity
+}
+
+// String is namespace/name.
+func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// HasStorageLimits says whether any local-storage limit can apply to the pod.
+func (p *Pod) HasStorageLimits() bool {
+	if p.StorageLimit != nil {
+		return true
+	}
+	for i := range p.Volumes {
+		if p.Volumes[i].SizeLimit != nil {
+			return true
+		}
+	}
+	for i := range p.Containers {
+		if !p.Containers[i].StorageLimit.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// Digest reads a pod manifest. The uid and the namespace are taken as given.
+func Digest(pod *v1.Pod) *Pod {
+	p := &Pod{
+		UID:                    pod.UID,
+		Namespace:              pod.Namespace,
+		Name:                   pod.Name,
+		Generation:             pod.Generation,
+		QOS:                    QOSClass(pod),
+		Terminal:               pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed,
+		TerminationGracePeriod: pod.Spec.TerminationGracePeriodSeconds,
+		MemoryRequest:          requestWithOverhead(pod, v1.ResourceMemory),
+		StorageRequest:         requestWithOverhead(pod, v1.ResourceEphemeralStorage),
+		Protection:             protection(pod),
+	}
+	if pod.Spec.Priority != nil {
+		p.Priority = *pod.Spec.Priority
+	}
+	if pod.Spec.Resources != nil {
+		if q, ok := pod.Spec.Resources.Requests[v1.ResourceMemory]; ok {
+			p.PodLevelMemoryRequest = &q
+		}
+	}
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	if q, ok := limits[v1.ResourceEphemeralStorage]; ok {
+		p.StorageLimit = &q
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		p.Containers = append(p.Containers, digestContainer(c, sidecar))
+	}
+	for i := range pod.Spec.Containers {
+		p.Containers = append(p.Containers, digestContainer(&pod.Spec.Containers[i], true))
+	}
+	for i := range pod.Spec.Volumes {
+		p.Volumes = append(p.Volumes, digestVolume(&pod.Spec.Volumes[i]))
+	}
+	return p
+}
+
+func protection(pod *v1.Pod) Protection {
+	_, mirror := pod.Annotations[configMirrorAnnotation]
+	source := pod.Annotations[configSourceAnnotation]
+	switch {
+	case mirror:
+		return MirrorPod
+	case source == "file" || source == "http":
+		return StaticPod
+	case pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority:
+		return CriticalPriority
+	}
+	return ""
+}
+
+// requestWithOverhead is the pod's effective request, to which the overhead is
+// added only where there is a request at all.
+func requestWithOverhead(pod *v1.Pod, name v1.ResourceName) int64 {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	request := requests[name]
+	if !request.IsZero() {
+		request.Add(pod.Spec.Overhead[name])
+	}
+	return request.Value()
+}
+
+func digestContainer(c *v1.Container, limited bool) Container {
+	d := Container{
+		Name:           c.Name,
+		MemoryRequest:  c.Resources.Requests[v1.ResourceMemory],
+		StorageRequest: c.Resources.Requests[v1.ResourceEphemeralStorage],
+	}
+	if limited {
+		d.StorageLimit = c.Resources.Limits[v1.ResourceEphemeralStorage]
+	}
+	return d
+}
+
+func digestVolume(v *v1.Volume) Volume {
+	d := Volume{Name: v.Name}
+	if e := v.EmptyDir; e != nil {
+		d.Ephemeral = e.Medium == v1.StorageMediumDefault
+		if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
+			d.SizeLimit = e.SizeLimit
+		}
+	}
+	d.Local = d.Ephemeral || v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil
+	return d
+}

@@ -1,0 +1,125 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Ranked is a candidate's place in the order of victims for one signal, with
+// every key that put it there. The first goes first.
+type Ranked struct {
+	Candidate
+	Signal Signal
+	// Measured says whether there are statistics of the pod at all.
+	Measured bool
+	// Usage and Request in the signal's unit.
+	Usage, Request int64
+	// Exceeds says whether usage is above the request. Not a key for pids.
+	Exceeds bool
+	// WouldFree is what the pod holds on the starved resource. A measured
+	// zero exempts it from a disk signal.
+	WouldFree int64
+}
+
+// Exempt says why the pod is never a victim for the signal, or nothing.
+func (r *Ranked) Exempt() string {
+	if r.Pod.Protection != "" {
+		return string(r.Pod.Protection)
+	}
+	if r.Measured && r.Signal.Condition() == DiskPressure && r.WouldFree == 0 {
+		return "holds nothing on the starved filesystem"
+	}
+	return ""
+}
+
+// A key compares two candidates by one rule and can tell in words why the
+// first goes before the second.
+type key struct {
+	compare func(a, b *Ranked) int
+	because func(a, b *Ranked) string
+}
+
+// Statistics come first in every order: unlike the kubelet, a pod without them
+// goes after every pod that has some.
+var (
+	byStatistics = key{
+		func(a, b *Ranked) int { return compareBool(!a.Measured, !b.Measured) },
+		func(a, b *Ranked) string { return fmt.Sprintf("%v has no statistics", b.Pod) },
+	}
+	byExcess = key{
+		func(a, b *Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
+		func(a, b *Ranked) string {
+			return fmt.Sprintf("uses %s of %s requested; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
+		},
+	}
+	byPriority = key{
+		func(a, b *Ranked) int { return cmp.Compare(a.Pod.Priority, b.Pod.Priority) },
+		func(a, b *Ranked) string {
+			return fmt.Sprintf("priority %d is lower than %d of %v", a.Pod.Priority, b.Pod.Priority, b.Pod)
+		},
+	}
+	byOverRequest = key{
+		func(a, b *Ranked) int { return cmp.Compare(b.Usage-b.Request, a.Usage-a.Request) },
+		func(a, b *Ranked) string {
+			return fmt.Sprintf("uses %s relative to its request, %v %s", a.quantity(a.Usage-a.Request), b.Pod, b.quantity(b.Usage-b.Request))
+		},
+	}
+	byProcesses = key{
+		func(a, b *Ranked) int { return cmp.Compare(b.Usage, a.Usage) },
+		func(a, b *Ranked) string {
+			return fmt.Sprintf("has %s processes, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
+		},
+	}
+	byUID = key{
+		func(a, b *Ranked) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) },
+		func(a, b *Ranked) string { return fmt.Sprintf("equal to %v in every respect, and first by uid", b.Pod) },
+	}
+)
+
+// orders gives the keys of a condition's ranking, first one first (kubelet
+// 1.37: rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure).
+var orders = [NumConditions][]key{
+	MemoryPressure: {byStatistics, byExcess, byPriority, byOverRequest, byUID},
+	DiskPressure:   {byStatistics, byExcess, byPriority, byOverRequest, byUID},
+	PIDPressure:    {byStatistics, byPriority, byProcesses, byUID},
+}
+
+func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount) }
+
+// Before tells which rule puts r before next, in words.
+func (r *Ranked) Before(next *Ranked) string {
+	for _, k := range orders[r.Signal.Condition()] {
+		if k.compare(r, next) != 0 {
+			return k.because(r, next)
+		}
+	}
+	return "is the same pod"
+}
+
+// Rank orders all candidates for a signal, exempt ones among them. Ended pods
+// are left out. The result is appended to ranked, which may be nil.
+func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked {
+	for _, c := range candidates {
+		if c.Pod.Terminal {
+			continue
+		}
+		r := Ranked{Candidate: c, Signal: s, Measured: c.Usage != nil, Request: c.request(s)}
+		if r.Measured {
+			r.Usage = c.usage(s, l)
+			r.Exceeds = r.Usage > r.Request
+			r.WouldFree = r.Usage
+		}
+		ranked = append(ranked, r)
+	}
+	order := orders[s.Condition()]
+	slices.SortFunc(ranked, func(a, b Ranked) int {
+		for i := range order {
+			if c := order[i].compare(&a, &b); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	return ranked
+}

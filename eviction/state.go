@@ -1,0 +1,148 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is everything Decide remembers from call to call. It is a value; the
+// zero State remembers nothing.
+type State struct {
+	// Thresholds stands index by index beside Config.Thresholds.
+	Thresholds [MaxThresholds]Standing
+	// Pressure stands index by index beside the conditions.
+	Pressure [NumConditions]Pressure
+	// Observed is when each signal's last observation was taken; zero for a
+	// signal that the last pass did not measure.
+	Observed [NumSignals]time.Time
+	// InFlight are the victims whose end has not been confirmed, oldest first.
+	InFlight []InFlight
+
+	pass pass
+}
+
+// Standing is how a threshold stands.
+type Standing struct {
+	// FirstObserved is when the signal fell below; zero while it is not.
+	FirstObserved time.Time
+	// Acting says that the grace period has passed since then.
+	Acting bool
+}
+
+// Pressure is a node condition and what holds it.
+type Pressure struct {
+	// LastObserved is when a threshold last raised it; zero if none ever did.
+	LastObserved time.Time
+	// Reported is what the node tells: it outlives its cause by the transition
+	// period.
+	Reported bool
+}
+
+// InFlight is a victim being ended.
+type InFlight struct {
+	UID    types.UID
+	Signal Signal
+	Hard   bool
+	Since  time.Time
+	// Grace it was given.
+	Grace time.Duration
+}
+
+// killAllowance is how long after its grace period a victim may take to be
+// gone before another pod is chosen beside it.
+const killAllowance = 10 * time.Second
+
+// Overdue says whether the victim should have been gone by now.
+func (f *InFlight) Overdue(now time.Time) bool { return now.Sub(f.Since) > f.Grace+killAllowance }
+
+// pass is what the running pass has come to so far.
+type pass struct {
+	kind     Pass
+	acting   [MaxThresholds]crossing
+	reclaims [2]bool     // disks the node has been asked to free by itself
+	limits   bool        // local-storage limits have been looked at
+	chosen   []types.UID // victims of this pass whose kill has not failed
+	failed   []types.UID // pods whose kill failed in this pass
+}
+
+// crossing is what opened the pass: set where the threshold acts, that is where
+// its grace period has passed and its observation is new.
+type crossing struct {
+	acts                bool
+	required, available int64
+}
+
+// settle takes up what has become of earlier actions.
+func (st *State) settle(outcomes []Outcome) {
+	for _, o := range outcomes {
+		st.InFlight = without(st.InFlight, func(f InFlight) bool { return f.UID == o.UID })
+		if o.Failed {
+			st.pass.chosen = without(st.pass.chosen, func(uid types.UID) bool { return uid == o.UID })
+			st.pass.failed = append(slices.Clip(st.pass.failed), o.UID)
+		}
+	}
+}
+
+// without copies where it removes: earlier states keep what they hold.
+func without[T any](s []T, drop func(T) bool) []T {
+	if !slices.ContainsFunc(s, drop) {
+		return s
+	}
+	return slices.DeleteFunc(slices.Clone(s), drop)
+}
+
+// inFlight says whether the pod is being ended already.
+func (st *State) inFlight(uid types.UID) bool {
+	return slices.ContainsFunc(st.InFlight, func(f InFlight) bool { return f.UID == uid })
+}
+
+// relieved says whether a victim in flight already answers the threshold: one
+// for the same shortage, neither overdue nor softer than the threshold.
+func (st *State) relieved(t *Threshold, l Layout, now time.Time) bool {
+	want := l.shortage(t.Signal)
+	return slices.ContainsFunc(st.InFlight, func(f InFlight) bool {
+		return l.shortage(f.Signal) == want && (f.Hard || !t.Hard()) && !f.Overdue(now)
+	})
+}
+
+// observe evaluates the thresholds and the conditions they raise. An event pass
+// looks at hard thresholds only, and raises conditions but never lowers them.
+func (st *State) observe(cfg *Config, in *Input) {
+	for i := range cfg.Thresholds {
+		t, standing := &cfg.Thresholds[i], &st.Thresholds[i]
+		if in.Pass == Event && !t.Hard() {
+			continue
+		}
+		o := in.Signals[t.Signal]
+		// What has acted must rise by the minimum reclaim to be resolved.
+		if !t.crossed(o, standing.Acting) {
+			*standing = Standing{}
+			continue
+		}
+		if standing.FirstObserved.IsZero() {
+			standing.FirstObserved = in.Now
+		}
+		standing.Acting = in.Now.Sub(standing.FirstObserved) >= t.Grace
+		st.Pressure[t.Signal.Condition()].LastObserved = in.Now
+		last := st.Observed[t.Signal]
+		fresh := last.IsZero() || o.Time.IsZero() || o.Time.After(last)
+		if standing.Acting && fresh {
+			required, _ := t.Value.Of(o)
+			st.pass.acting[i] = crossing{true, required, o.Available.Or(0)}
+		}
+	}
+	for c := range st.Pressure {
+		p := &st.Pressure[c]
+		held := !p.LastObserved.IsZero() && in.Now.Sub(p.LastObserved) < cfg.PressureTransitionPeriod
+		p.Reported = held || p.Reported && in.Pass == Event
+	}
+	for s, o := range in.Signals {
+		if o.Available.IsKnown() {
+			st.Observed[s] = o.Time
+		} else if in.Pass == Housekeeping {
+			st.Observed[s] = time.Time{}
+		}
+	}
+}

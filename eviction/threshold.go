@@ -1,0 +1,140 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Value is an amount of a signal, or a part of its capacity.
+type Value struct {
+	// Amount in bytes or counts; used where Fraction is zero.
+	Amount int64
+	// Fraction of the capacity. The kubelet keeps it in 32 bits and multiplies
+	// in 64, so that 5% of 10Gi is 536870920, eight more than by hand.
+	Fraction float32
+}
+
+// Of resolves the value against a capacity, rounding down. It fails where a
+// fraction meets an unknown capacity.
+func (v Value) Of(o Observation) (int64, bool) {
+	if v.Fraction == 0 {
+		return v.Amount, true
+	}
+	capacity, known := o.Capacity.Get()
+	return int64(float64(capacity) * float64(v.Fraction)), known
+}
+
+// format writes the value as a configuration would: 100Mi, or 10%.
+func (v Value) format(s Signal) string {
+	if v.Fraction != 0 {
+		return strconv.FormatFloat(float64(v.Fraction)*100, 'g', 6, 32) + "%"
+	}
+	return s.Quantity(v.Amount)
+}
+
+// Threshold is the amount of a signal below which the node acts.
+type Threshold struct {
+	Signal Signal
+	// Value that the signal must not fall below; equal is still enough.
+	Value Value
+	// Grace is how long the signal must stay below before the threshold acts.
+	// Zero makes the threshold hard.
+	Grace time.Duration
+	// MinReclaim is how far above Value the signal must rise before a
+	// threshold that has acted counts as resolved.
+	MinReclaim Value
+}
+
+// Hard thresholds act at once and end pods without waiting for them.
+func (t *Threshold) Hard() bool { return t.Grace == 0 }
+
+// Kind is "hard" or "soft".
+func (t *Threshold) Kind() string {
+	if t.Hard() {
+		return "hard"
+	}
+	return "soft"
+}
+
+// FormatValue and FormatMinReclaim write the amounts as a configuration would.
+func (t *Threshold) FormatValue() string { return t.Value.format(t.Signal) }
+
+// FormatMinReclaim is FormatValue for the minimum reclaim.
+func (t *Threshold) FormatMinReclaim() string { return t.MinReclaim.format(t.Signal) }
+
+// crossed says whether the observation is below the threshold, strictly; with
+// reclaim, below the threshold plus its minimum reclaim. A signal that was not
+// measured crosses nothing, and neither does a fraction of nothing known.
+func (t *Threshold) crossed(o Observation, reclaim bool) bool {
+	available, measured := o.Available.Get()
+	required, known := t.Value.Of(o)
+	if !measured || !known {
+		return false
+	}
+	if reclaim {
+		more, _ := t.MinReclaim.Of(o)
+		required += more
+	}
+	return required > available
+}
+
+// MaxThresholds bounds a configuration: a hard and a soft threshold for each
+// signal, and the copies that allocatableMemory.available takes over.
+const MaxThresholds = 2*NumSignals + 2
+
+// Config is what Decide needs to know of the configuration.
+type Config struct {
+	// Thresholds in the order in which they act, which New sees to.
+	Thresholds []Threshold
+	Layout     Layout
+	// MaxPodGracePeriod, seconds, bounds the grace of victims of soft
+	// thresholds.
+	MaxPodGracePeriod int64
+	// PressureTransitionPeriod is how long a condition outlives its cause.
+	PressureTransitionPeriod time.Duration
+	// LocalStorageCapacityIsolation turns the local-storage limits on.
+	LocalStorageCapacityIsolation bool
+}
+
+// New completes a configuration for a layout: containerfs takes over the
+// thresholds of the filesystem that writable layers are on, whatever it was
+// given, and the thresholds are put in the order in which they act: memory
+// before everything else, as in the kubelet; then hard before soft; then by
+// signal. Unlike the kubelet's, the order is total.
+func New(c Config, layout Layout) Config {
+	follows := containerFsFollows[layout]
+	takenOver := map[Signal]Signal{follows.available: ContainerFsAvailable, follows.inodesFree: ContainerFsInodesFree}
+	thresholds := make([]Threshold, 0, MaxThresholds)
+	for _, t := range c.Thresholds {
+		if t.Signal == ContainerFsAvailable || t.Signal == ContainerFsInodesFree {
+			continue
+		}
+		thresholds = append(thresholds, t)
+		if copied, ok := takenOver[t.Signal]; ok {
+			t.Signal = copied
+			thresholds = append(thresholds, t)
+		}
+	}
+	slices.SortStableFunc(thresholds, func(a, b Threshold) int {
+		return cmp.Or(
+			compareBool(b.Signal.Condition() == MemoryPressure, a.Signal.Condition() == MemoryPressure),
+			compareBool(b.Hard(), a.Hard()),
+			cmp.Compare(a.Signal, b.Signal))
+	})
+	c.Thresholds, c.Layout = thresholds, layout
+	return c
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
