@@ -100,9 +100,7 @@ type Config struct {
 
 // New completes a configuration for a layout: containerfs takes over the
 // thresholds of the filesystem that writable layers are on, whatever it was
-// given, and the thresholds are put in the order in which they act: memory
-// before everything else, as in the kubelet; then hard before soft; then by
-// signal. Unlike the kubelet's, the order is total.
+// given.
 func New(c Config, layout Layout) Config {
 	follows := containerFsFollows[layout]
 	takenOver := map[Signal]Signal{follows.available: ContainerFsAvailable, follows.inodesFree: ContainerFsInodesFree}
@@ -117,14 +115,21 @@ func New(c Config, layout Layout) Config {
 			thresholds = append(thresholds, t)
 		}
 	}
+	c.Thresholds, c.Layout = Order(thresholds), layout
+	return c
+}
+
+// Order sorts thresholds, in place, into the order in which they act: memory
+// before everything else, as in the kubelet; then hard before soft; then by
+// signal. Unlike the kubelet's, the order is total.
+func Order(thresholds []Threshold) []Threshold {
 	slices.SortStableFunc(thresholds, func(a, b Threshold) int {
 		return cmp.Or(
-			compareBool(b.Signal.Condition() == MemoryPressure, a.Signal.Condition() == MemoryPressure),
-			compareBool(b.Hard(), a.Hard()),
+			compareBool(a.Signal.Condition() != MemoryPressure, b.Signal.Condition() != MemoryPressure),
+			compareBool(!a.Hard(), !b.Hard()),
 			cmp.Compare(a.Signal, b.Signal))
 	})
-	c.Thresholds, c.Layout = thresholds, layout
-	return c
+	return thresholds
 }
 
 // compareBool orders false before true.

@@ -66,6 +66,9 @@ type Memory struct {
 	// cgroup or the machine came up: workingset_refault_file (v2),
 	// total_workingset_refault (v1).
 	Refaults Amount
+	// Hugetlb is what huge pages of all sizes set aside, used or not (Hugetlb of
+	// /proc/meminfo); only the root has one.
+	Hugetlb Amount
 	// MemAvailable is the kernel's own estimate in /proc/meminfo; only the
 	// root has one.
 	MemAvailable Amount

@@ -1,0 +1,335 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/stats"
+)
+
+// Config is a configuration with its defaults filled in and its texts read.
+type Config struct {
+	// Eviction holds the thresholds as configured, in the order in which they
+	// act, with those of allocatableMemory.available copied; eviction.New
+	// completes it once the layout of the disks is known.
+	Eviction eviction.Config
+	// MemoryModel chooses which memory counts as available.
+	MemoryModel stats.MemoryModel
+	// SystemReserved and KubeReserved are what pods may not use.
+	SystemReserved, KubeReserved v1.ResourceList
+	// EnforcePods says whether pods together are held to what is allocatable.
+	EnforcePods bool
+	// ImageGC bounds image collection.
+	ImageGC ImageGC
+	// NodeStatusUpdateFrequency is how often conditions are computed anew.
+	NodeStatusUpdateFrequency time.Duration
+	// Warnings tell of settings that are valid and probably not meant.
+	Warnings []string
+}
+
+// ImageGC bounds image collection: it starts at HighPercent of the image
+// filesystem used, ends at LowPercent, and spares images younger than MinAge.
+// Images unused for MaxAge go in any case; zero turns that off.
+type ImageGC struct {
+	HighPercent, LowPercent int32
+	MinAge, MaxAge          time.Duration
+}
+
+// defaultHard are the thresholds of a node that was told nothing (Linux).
+var defaultHard = map[string]string{
+	"memory.available":   "100Mi",
+	"nodefs.available":   "10%",
+	"nodefs.inodesFree":  "5%",
+	"imagefs.available":  "15%",
+	"imagefs.inodesFree": "5%",
+}
+
+const (
+	defaultTransitionPeriod = 5 * time.Minute
+	defaultStatusFrequency  = 10 * time.Second
+	defaultImageMinimumAge  = 2 * time.Minute
+)
+
+// compiler collects everything there is to say about one configuration.
+type compiler struct {
+	root     *field.Path
+	faults   field.ErrorList
+	warnings []string
+}
+
+func (c *compiler) at(name string) *field.Path { return c.root.Child(name) }
+
+func (c *compiler) invalid(path *field.Path, value any, why string) {
+	c.faults = append(c.faults, field.Invalid(path, value, why))
+}
+
+func (c *compiler) warn(path *field.Path, format string, args ...any) {
+	c.warnings = append(c.warnings, path.String()+": "+fmt.Sprintf(format, args...))
+}
+
+// Compile reads a configuration. The error is a field.ErrorList's aggregate of
+// every fault; root, which may be nil, goes before each field's path.
+func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
+	c := &compiler{root: root}
+	config := Config{
+		Eviction: eviction.Config{
+			MaxPodGracePeriod:             int64(file.EvictionMaxPodGracePeriod),
+			PressureTransitionPeriod:      c.duration("evictionPressureTransitionPeriod", file.EvictionPressureTransitionPeriod.Duration, defaultTransitionPeriod),
+			LocalStorageCapacityIsolation: file.LocalStorageCapacityIsolation == nil || *file.LocalStorageCapacityIsolation,
+		},
+		SystemReserved:            c.reserved("systemReserved", file.SystemReserved),
+		KubeReserved:              c.reserved("kubeReserved", file.KubeReserved),
+		EnforcePods:               c.enforcePods(file),
+		ImageGC:                   c.imageGC(file),
+		NodeStatusUpdateFrequency: c.duration("nodeStatusUpdateFrequency", file.NodeStatusUpdateFrequency.Duration, defaultStatusFrequency),
+	}
+	if file.EvictionMaxPodGracePeriod < 0 {
+		c.invalid(c.at("evictionMaxPodGracePeriod"), file.EvictionMaxPodGracePeriod, "must not be negative; the kubelet would kill at once")
+	}
+	model, ok := stats.ParseMemoryModel(file.MemoryModel)
+	if !ok {
+		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))
+	}
+	config.MemoryModel = model
+	config.Eviction.Thresholds = c.thresholds(file, config.EnforcePods)
+	config.Warnings = c.warnings
+	return config, c.faults.ToAggregate()
+}
+
+// duration is the kubelet's reading: zero is the default. What is negative is
+// refused.
+func (c *compiler) duration(name string, given, otherwise time.Duration) time.Duration {
+	if given < 0 {
+		c.invalid(c.at(name), given.String(), "must not be negative")
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}
+
+func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) []eviction.Threshold {
+	reclaims := map[eviction.Signal]eviction.Value{}
+	for s, text := range c.signals("evictionMinimumReclaim", file.EvictionMinimumReclaim) {
+		reclaims[s] = c.reclaim(c.at("evictionMinimumReclaim").Key(s.String()), text)
+	}
+	graces := map[eviction.Signal]time.Duration{}
+	for s, text := range c.signals("evictionSoftGracePeriod", file.EvictionSoftGracePeriod) {
+		graces[s] = c.grace(c.at("evictionSoftGracePeriod").Key(s.String()), text)
+	}
+
+	var thresholds []eviction.Threshold
+	add := func(list string, s eviction.Signal, text string, grace time.Duration) {
+		if disabled(text) {
+			return
+		}
+		t := eviction.Threshold{Signal: s, Value: c.value(c.at(list).Key(s.String()), text), Grace: grace, MinReclaim: reclaims[s]}
+		thresholds = append(thresholds, t)
+		if s == eviction.MemoryAvailable && t.Hard() && enforcePods {
+			t.Signal = eviction.AllocatableMemoryAvailable
+			thresholds = append(thresholds, t)
+		}
+	}
+	for s, text := range c.signals("evictionHard", c.hard(file)) {
+		add("evictionHard", s, text, 0)
+	}
+	for s, text := range c.signals("evictionSoft", file.EvictionSoft) {
+		grace, given := graces[s]
+		if !given && !disabled(text) {
+			c.faults = append(c.faults, field.Required(c.at("evictionSoftGracePeriod").Key(s.String()), "a soft threshold needs a grace period"))
+			continue
+		}
+		if given && grace == 0 && !disabled(text) {
+			c.warn(c.at("evictionSoftGracePeriod").Key(s.String()), "a grace period of 0s makes the threshold a hard one")
+		}
+		add("evictionSoft", s, text, grace)
+	}
+	c.lint(file, thresholds)
+	return eviction.Order(thresholds)
+}
+
+// hard is the map of hard thresholds with the defaults as the kubelet merges
+// them: all where none is given, none where any is, unless told to merge.
+func (c *compiler) hard(file *EvictdConfiguration) map[string]string {
+	if file.EvictionHard == nil {
+		return defaultHard
+	}
+	merged := maps.Clone(file.EvictionHard)
+	var left []string
+	for _, name := range slices.Sorted(maps.Keys(defaultHard)) {
+		if _, given := merged[name]; given {
+			continue
+		}
+		if file.MergeDefaultEvictionSettings != nil && *file.MergeDefaultEvictionSettings {
+			merged[name] = defaultHard[name]
+		} else {
+			left = append(left, name)
+		}
+	}
+	if len(merged) > 0 && len(left) > 0 {
+		c.warn(c.at("evictionHard"), "%s: no hard threshold, because giving one drops the other defaults; set mergeDefaultEvictionSettings to keep them", strings.Join(left, ", "))
+	}
+	return merged
+}
+
+// signals walks a map of thresholds in the order of signals. A name that is no
+// signal is a fault.
+func (c *compiler) signals(list string, entries map[string]string) func(func(eviction.Signal, string) bool) {
+	return func(yield func(eviction.Signal, string) bool) {
+		for _, name := range slices.Sorted(maps.Keys(entries)) {
+			s, err := eviction.ParseSignal(name)
+			if err != nil {
+				c.invalid(c.at(list).Key(name), entries[name], err.Error())
+			} else if !yield(s, entries[name]) {
+				return
+			}
+		}
+	}
+}
+
+func (c *compiler) grace(path *field.Path, text string) time.Duration {
+	grace, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		c.invalid(path, text, "not a duration such as 30s or 2m")
+	case grace < 0:
+		c.invalid(path, text, "must not be negative")
+	}
+	return grace
+}
+
+// lint warns about what the kubelet takes in silence.
+func (c *compiler) lint(file *EvictdConfiguration, thresholds []eviction.Threshold) {
+	for _, s := range eviction.Signals() {
+		name := s.String()
+		own := func(t eviction.Threshold) bool { return t.Signal == s }
+		if s == eviction.ContainerFsAvailable || s == eviction.ContainerFsInodesFree {
+			for list, entries := range map[string]map[string]string{"evictionHard": file.EvictionHard, "evictionSoft": file.EvictionSoft} {
+				if _, given := entries[name]; given {
+					c.warn(c.at(list).Key(name), "ignored: containerfs takes over the threshold of the filesystem that writable layers are on")
+				}
+			}
+			continue
+		}
+		if _, given := file.EvictionMinimumReclaim[name]; given && !slices.ContainsFunc(thresholds, own) {
+			c.warn(c.at("evictionMinimumReclaim").Key(name), "has no effect: the signal has no threshold")
+		}
+		if _, soft := file.EvictionSoft[name]; !soft {
+			if _, given := file.EvictionSoftGracePeriod[name]; given {
+				c.warn(c.at("evictionSoftGracePeriod").Key(name), "has no effect: the signal has no soft threshold")
+			}
+		}
+	}
+	for _, soft := range thresholds {
+		for _, hard := range thresholds {
+			if !soft.Hard() && hard.Hard() && soft.Signal == hard.Signal && below(soft.Value, hard.Value) {
+				c.warn(c.at("evictionSoft").Key(soft.Signal.String()), "%s is below the hard threshold %s, which always acts first", soft.FormatValue(), hard.FormatValue())
+			}
+		}
+	}
+	slices.Sort(c.warnings)
+}
+
+// below compares two values of the same unit; amounts against fractions do not
+// compare without a capacity.
+func below(a, b eviction.Value) bool {
+	if (a.Fraction == 0) != (b.Fraction == 0) {
+		return false
+	}
+	return a.Amount < b.Amount || a.Fraction < b.Fraction
+}
+
+// reservable are the resources that can be kept from pods.
+var reservable = []string{string(v1.ResourceCPU), string(v1.ResourceEphemeralStorage), string(v1.ResourceMemory), "pid"}
+
+func (c *compiler) reserved(list string, entries map[string]string) v1.ResourceList {
+	reserved := v1.ResourceList{}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		path := c.at(list).Key(name)
+		if !slices.Contains(reservable, name) {
+			c.faults = append(c.faults, field.NotSupported(path, name, reservable))
+			continue
+		}
+		q, err := resource.ParseQuantity(entries[name])
+		switch {
+		case err != nil:
+			c.invalid(path, entries[name], "not a quantity: "+err.Error())
+		case q.Sign() < 0:
+			c.invalid(path, entries[name], "must not be negative")
+		}
+		reserved[v1.ResourceName(name)] = q
+	}
+	return reserved
+}
+
+// Values of enforceNodeAllocatable.
+const (
+	enforcePods               = "pods"
+	enforceSystem             = "system-reserved"
+	enforceSystemCompressible = "system-reserved-compressible"
+	enforceKube               = "kube-reserved"
+	enforceKubeCompressible   = "kube-reserved-compressible"
+	enforceNone               = "none"
+)
+
+func (c *compiler) enforcePods(file *EvictdConfiguration) bool {
+	if file.EnforceNodeAllocatable == nil {
+		return true
+	}
+	path := c.at("enforceNodeAllocatable")
+	allowed := []string{enforceKube, enforceKubeCompressible, enforceNone, enforcePods, enforceSystem, enforceSystemCompressible}
+	given := map[string]bool{}
+	for i, name := range file.EnforceNodeAllocatable {
+		if !slices.Contains(allowed, name) {
+			c.faults = append(c.faults, field.NotSupported(path.Index(i), name, allowed))
+		}
+		if given[name] {
+			c.faults = append(c.faults, field.Duplicate(path.Index(i), name))
+		}
+		given[name] = true
+	}
+	if given[enforceNone] && len(given) > 1 {
+		c.invalid(path, file.EnforceNodeAllocatable, "none stands alone")
+	}
+	for _, pair := range []struct{ whole, compressible, field, cgroup string }{
+		{enforceSystem, enforceSystemCompressible, "systemReservedCgroup", file.SystemReservedCgroup},
+		{enforceKube, enforceKubeCompressible, "kubeReservedCgroup", file.KubeReservedCgroup},
+	} {
+		if given[pair.whole] && given[pair.compressible] {
+			c.invalid(path, file.EnforceNodeAllocatable, pair.whole+" and "+pair.compressible+" exclude each other")
+		}
+		if (given[pair.whole] || given[pair.compressible]) && pair.cgroup == "" {
+			c.faults = append(c.faults, field.Required(c.at(pair.field), "enforceNodeAllocatable names "+pair.whole))
+		}
+	}
+	return given[enforcePods]
+}
+
+func (c *compiler) imageGC(file *EvictdConfiguration) ImageGC {
+	gc := ImageGC{HighPercent: 85, LowPercent: 80, MinAge: c.duration("imageMinimumGCAge", file.ImageMinimumGCAge.Duration, defaultImageMinimumAge), MaxAge: c.duration("imageMaximumGCAge", file.ImageMaximumGCAge.Duration, 0)}
+	percent := func(name string, given *int32, into *int32) {
+		if given == nil {
+			return
+		}
+		if *into = *given; *given < 0 || *given > 100 {
+			c.invalid(c.at(name), *given, "must be between 0 and 100")
+		}
+	}
+	percent("imageGCHighThresholdPercent", file.ImageGCHighThresholdPercent, &gc.HighPercent)
+	percent("imageGCLowThresholdPercent", file.ImageGCLowThresholdPercent, &gc.LowPercent)
+	if gc.LowPercent >= gc.HighPercent {
+		c.invalid(c.at("imageGCLowThresholdPercent"), gc.LowPercent, fmt.Sprintf("must be lower than imageGCHighThresholdPercent, %d", gc.HighPercent))
+	}
+	if gc.MaxAge > 0 && gc.MaxAge <= gc.MinAge {
+		c.invalid(c.at("imageMaximumGCAge"), gc.MaxAge.String(), "must be above imageMinimumGCAge, "+gc.MinAge.String())
+	}
+	return gc
+}

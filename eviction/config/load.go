@@ -1,0 +1,66 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubelet "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evictd/evictd/internal/manifest"
+)
+
+// Load reads a configuration file, strictly: an EvictdConfiguration, or a
+// KubeletConfiguration of which the eviction, reserved-resources and image
+// collection fields are taken. The error joins every fault.
+func Load(data []byte) (EvictdConfiguration, error) {
+	documents, err := manifest.Split(data)
+	if err != nil {
+		return EvictdConfiguration{}, err
+	}
+	if len(documents) != 1 {
+		return EvictdConfiguration{}, fmt.Errorf("expected one document of kind %s or KubeletConfiguration, found %d", Kind, len(documents))
+	}
+	var about metav1.TypeMeta
+	if err := yaml.Unmarshal(documents[0], &about); err != nil {
+		return EvictdConfiguration{}, err
+	}
+	var c EvictdConfiguration
+	switch about {
+	case metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}:
+		err = manifest.Decode(documents[0], &c)
+	case metav1.TypeMeta{APIVersion: kubelet.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}:
+		var k kubelet.KubeletConfiguration
+		err = manifest.Decode(documents[0], &k)
+		c = fromKubelet(&k)
+	default:
+		err = fmt.Errorf("apiVersion %q, kind %q: expected %s %s or %s KubeletConfiguration",
+			about.APIVersion, about.Kind, APIVersion, Kind, kubelet.SchemeGroupVersion)
+	}
+	return c, errors.Join(manifest.Faults(err)...)
+}
+
+func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {
+	return EvictdConfiguration{
+		TypeMeta:                         k.TypeMeta,
+		EvictionHard:                     k.EvictionHard,
+		EvictionSoft:                     k.EvictionSoft,
+		EvictionSoftGracePeriod:          k.EvictionSoftGracePeriod,
+		EvictionMinimumReclaim:           k.EvictionMinimumReclaim,
+		EvictionMaxPodGracePeriod:        k.EvictionMaxPodGracePeriod,
+		EvictionPressureTransitionPeriod: k.EvictionPressureTransitionPeriod,
+		MergeDefaultEvictionSettings:     k.MergeDefaultEvictionSettings,
+		LocalStorageCapacityIsolation:    k.LocalStorageCapacityIsolation,
+		SystemReserved:                   k.SystemReserved,
+		KubeReserved:                     k.KubeReserved,
+		EnforceNodeAllocatable:           k.EnforceNodeAllocatable,
+		SystemReservedCgroup:             k.SystemReservedCgroup,
+		KubeReservedCgroup:               k.KubeReservedCgroup,
+		ImageGCHighThresholdPercent:      k.ImageGCHighThresholdPercent,
+		ImageGCLowThresholdPercent:       k.ImageGCLowThresholdPercent,
+		ImageMinimumGCAge:                k.ImageMinimumGCAge,
+		ImageMaximumGCAge:                k.ImageMaximumGCAge,
+		NodeStatusUpdateFrequency:        k.NodeStatusUpdateFrequency,
+	}
+}

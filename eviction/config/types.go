@@ -1,0 +1,94 @@
+// Package config reads what evictd is told to do: its own configuration, the
+// kubelet's, and the kubelet's flags. It never touches files, flags sets or the
+// environment: callers bring text and get values, warnings and every fault.
+package config
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// APIVersion and Kind of the daemon's own configuration file.
+const (
+	APIVersion = "evictd.io/v1alpha1"
+	Kind       = "EvictdConfiguration"
+)
+
+// EvictdConfiguration is the daemon's configuration file. The fields that
+// KubeletConfiguration (kubelet.config.k8s.io/v1beta1) has too carry its names,
+// types and meaning; the others are the flags of `evictd run`.
+type EvictdConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// EvictionHard and EvictionSoft map a signal to a quantity or a percentage.
+	// EvictionHard nil means the kubelet's defaults, empty means none.
+	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`
+	// EvictionSoftGracePeriod maps each signal of EvictionSoft to a duration.
+	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+	// EvictionMinimumReclaim maps a signal to what a pass must free beyond the
+	// threshold, quantity or percentage.
+	EvictionMinimumReclaim map[string]string `json:"evictionMinimumReclaim,omitempty"`
+	// EvictionMaxPodGracePeriod, seconds, bounds the grace of soft victims.
+	EvictionMaxPodGracePeriod int32 `json:"evictionMaxPodGracePeriod,omitempty"`
+	// EvictionPressureTransitionPeriod is how long a condition outlives its
+	// cause; zero means 5m.
+	EvictionPressureTransitionPeriod metav1.Duration `json:"evictionPressureTransitionPeriod,omitzero"`
+	// MergeDefaultEvictionSettings fills what EvictionHard leaves out with the
+	// defaults; nil means false.
+	MergeDefaultEvictionSettings *bool `json:"mergeDefaultEvictionSettings,omitempty"`
+	// LocalStorageCapacityIsolation enforces local-storage limits; nil means true.
+	LocalStorageCapacityIsolation *bool `json:"localStorageCapacityIsolation,omitempty"`
+
+	// SystemReserved and KubeReserved map resource names to quantities.
+	SystemReserved map[string]string `json:"systemReserved,omitempty"`
+	KubeReserved   map[string]string `json:"kubeReserved,omitempty"`
+	// EnforceNodeAllocatable nil means [pods].
+	EnforceNodeAllocatable []string `json:"enforceNodeAllocatable,omitempty"`
+	// SystemReservedCgroup and KubeReservedCgroup are needed where
+	// EnforceNodeAllocatable names them.
+	SystemReservedCgroup string `json:"systemReservedCgroup,omitempty"`
+	KubeReservedCgroup   string `json:"kubeReservedCgroup,omitempty"`
+
+	// ImageGCHighThresholdPercent (85), ImageGCLowThresholdPercent (80),
+	// ImageMinimumGCAge (2m) and ImageMaximumGCAge (0, off) bound image
+	// collection.
+	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"`
+	ImageGCLowThresholdPercent  *int32          `json:"imageGCLowThresholdPercent,omitempty"`
+	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitzero"`
+	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitzero"`
+
+	// NodeStatusUpdateFrequency is how often conditions are computed anew;
+	// zero means 10s.
+	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
+
+	// MemoryModel is workingSet (the default), available or reclaimAware.
+	MemoryModel string `json:"memoryModel,omitempty"`
+
+	Run `json:",inline"`
+}
+
+// Run holds the settings of `evictd run` under the names of its flags. Empty
+// means the flag's default.
+type Run struct {
+	Mode                    string           `json:"mode,omitempty"`
+	DryRun                  bool             `json:"dryRun,omitempty"`
+	NodeName                string           `json:"nodeName,omitempty"`
+	CgroupRoot              string           `json:"cgroupRoot,omitempty"`
+	PodsCgroup              string           `json:"podsCgroup,omitempty"`
+	PodManifests            string           `json:"podManifests,omitempty"`
+	Kubeconfig              string           `json:"kubeconfig,omitempty"`
+	Server                  string           `json:"server,omitempty"`
+	CRIEndpoint             string           `json:"criEndpoint,omitempty"`
+	NodeFs                  string           `json:"nodefs,omitempty"`
+	ImageFs                 string           `json:"imagefs,omitempty"`
+	ContainerFs             string           `json:"containerfs,omitempty"`
+	NodeStatusFile          string           `json:"nodeStatusFile,omitempty"`
+	HousekeepingInterval    metav1.Duration  `json:"housekeepingInterval,omitzero"`
+	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
+	StatusAddress           string           `json:"statusAddress,omitempty"`
+	StateDir                string           `json:"stateDir,omitempty"`
+	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
+	// NodeMemory, a quantity, makes the node a virtual one of that much memory,
+	// of which the pods' processes are the only users, measured through procfs.
+	NodeMemory string `json:"nodeMemory,omitempty"`
+}

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// disabled are the two texts, and only these, that drop a threshold.
+func disabled(text string) bool { return text == "0%" || text == "100%" }
+
+// value reads a threshold's amount as the kubelet does, but refuses what the
+// kubelet takes by accident: a live threshold of all there is, and NaN.
+func (c *compiler) value(path *field.Path, text string) eviction.Value {
+	if !strings.HasSuffix(text, "%") {
+		return c.quantity(path, text, true)
+	}
+	percent, ok := c.percent(path, text)
+	switch {
+	case !ok:
+	case percent < 0 || percent > 100 || math.IsNaN(percent):
+		c.invalid(path, text, "a percentage must be between 0% and 100%")
+	case percent == 100:
+		c.invalid(path, text, "would evict until nothing is used; write 100% or 0% to disable the threshold")
+	case percent == 0:
+		c.warn(path, "%q never acts; write 0%% to disable the threshold", text)
+	default:
+		return eviction.Value{Fraction: float32(percent) / 100}
+	}
+	return eviction.Value{}
+}
+
+// reclaim reads a minimum reclaim: zero is fine as a quantity, and more than
+// everything is the operator's business.
+func (c *compiler) reclaim(path *field.Path, text string) eviction.Value {
+	if !strings.HasSuffix(text, "%") {
+		return c.quantity(path, text, false)
+	}
+	percent, ok := c.percent(path, text)
+	switch {
+	case !ok:
+	case percent <= 0 || math.IsNaN(percent):
+		c.invalid(path, text, "a percentage to reclaim must be above 0%")
+	default:
+		if percent > 100 {
+			c.warn(path, "%q asks for more than the capacity: the threshold stays active for ever once it has acted", text)
+		}
+		return eviction.Value{Fraction: float32(percent) / 100}
+	}
+	return eviction.Value{}
+}
+
+func (c *compiler) percent(path *field.Path, text string) (float64, bool) {
+	number := strings.TrimRight(text, "%")
+	// The kubelet parses in 32 bits, and divides in 32 bits after.
+	percent, err := strconv.ParseFloat(number, 32)
+	if err != nil {
+		c.invalid(path, text, "not a percentage: "+err.(*strconv.NumError).Err.Error())
+		return 0, false
+	}
+	if plain := strconv.FormatFloat(percent, 'f', -1, 32); strings.ContainsAny(number, "+eExX_") || len(text)-len(number) > 1 {
+		c.warn(path, "%q is read as %s%%", text, plain)
+	}
+	return percent, true
+}
+
+func (c *compiler) quantity(path *field.Path, text string, positive bool) eviction.Value {
+	q, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		c.invalid(path, text, "not a quantity: "+err.Error())
+	case q.Sign() < 0:
+		c.invalid(path, text, "must not be negative")
+	case positive && q.Sign() == 0:
+		c.invalid(path, text, "must be positive")
+	}
+	return eviction.Value{Amount: q.Value()}
+}
+
+// ParseThresholds reads the kubelet's flag grammar for thresholds,
+// "signal<value,signal<value", into a map as files hold it.
+func ParseThresholds(text string) (map[string]string, error) { return parseMap(text, "<") }
+
+// ParseSettings reads the kubelet's flag grammar for everything else,
+// "name=value,name=value".
+func ParseSettings(text string) (map[string]string, error) { return parseMap(text, "=") }
+
+func parseMap(text, separator string) (map[string]string, error) {
+	parsed := map[string]string{}
+	for entry := range strings.SplitSeq(text, ",") {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		name, value, found := strings.Cut(entry, separator)
+		if name = strings.TrimSpace(name); !found || name == "" {
+			return nil, fmt.Errorf("%q: expected name%svalue", entry, separator)
+		}
+		if _, twice := parsed[name]; twice {
+			return nil, fmt.Errorf("%q is given twice", name)
+		}
+		parsed[name] = strings.TrimSpace(value)
+	}
+	return parsed, nil
+}

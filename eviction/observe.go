@@ -1,0 +1,38 @@
+package eviction
+
+import "github.com/evictd/evictd/stats"
+
+// Observer turns readings of a node into observations of its signals. It
+// remembers only what the memory model needs to tell cold cache from hot.
+type Observer struct {
+	Model stats.MemoryModel
+
+	cold stats.Coldness
+}
+
+// Observe evaluates one reading. The memory signals have the kubelet's
+// capacity: what is available and the working set together.
+func (o *Observer) Observe(n *stats.Node) Observations {
+	cold := o.cold.Judge(n)
+	memory := func(m stats.Memory) (available, capacity stats.Amount) {
+		return m.Available(o.Model, cold), m.Available(stats.WorkingSetModel, false).Plus(m.WorkingSet())
+	}
+	var all Observations
+	set := func(s Signal, available, capacity stats.Amount) {
+		if available.IsKnown() {
+			all[s] = Observation{Available: available, Capacity: capacity, Time: n.Time}
+		}
+	}
+	available, capacity := memory(n.Memory)
+	set(MemoryAvailable, available, capacity)
+	available, capacity = memory(n.PodsMemory)
+	set(AllocatableMemoryAvailable, available, capacity)
+	set(NodeFsAvailable, n.NodeFs.Available, n.NodeFs.Capacity)
+	set(NodeFsInodesFree, n.NodeFs.InodesFree, n.NodeFs.Inodes)
+	set(ImageFsAvailable, n.ImageFs.Available, n.ImageFs.Capacity)
+	set(ImageFsInodesFree, n.ImageFs.InodesFree, n.ImageFs.Inodes)
+	set(ContainerFsAvailable, n.ContainerFs.Available, n.ContainerFs.Capacity)
+	set(ContainerFsInodesFree, n.ContainerFs.InodesFree, n.ContainerFs.Inodes)
+	set(PIDAvailable, n.Tasks.Max.Minus(n.Tasks.Running), n.Tasks.Max)
+	return all
+}

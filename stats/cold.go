@@ -1,0 +1,40 @@
+package stats
+
+import "time"
+
+// The judgement of Coldness: over the last second or more, less than one in
+// coldRefaults of the reclaimable pages was read back a second, and tasks
+// waited for memory less than one part in coldStall of the time.
+const (
+	coldWindow   = time.Second
+	coldRefaults = 100
+	coldStall    = 100
+	pageSize     = 4096
+)
+
+// Coldness follows a node's readings and judges whether its reclaimable memory
+// lies unused, so that it could be taken back at no cost. The zero Coldness
+// has seen nothing and calls nothing cold.
+type Coldness struct {
+	at       time.Time
+	refaults Amount
+	stall    Stall
+	cold     bool
+}
+
+// Judge takes up a reading. Without refault counts nothing is ever cold;
+// without pressure files the refaults decide alone.
+func (c *Coldness) Judge(n *Node) bool {
+	elapsed := n.Time.Sub(c.at)
+	if !c.at.IsZero() && elapsed < coldWindow {
+		return c.cold
+	}
+	if !c.at.IsZero() {
+		refaulted := n.Memory.Refaults.Minus(c.refaults)
+		perSecond := refaulted.Or(0) * pageSize * int64(time.Second) / int64(elapsed)
+		quiet := !n.MemoryStall.Known || (n.MemoryStall.Some-c.stall.Some)*coldStall < elapsed
+		c.cold = refaulted.known && quiet && perSecond*coldRefaults <= n.Memory.Reclaimable().Or(0)
+	}
+	c.at, c.refaults, c.stall = n.Time, n.Memory.Refaults, n.MemoryStall
+	return c.cold
+}

@@ -1,0 +1,54 @@
+package stats
+
+import "slices"
+
+// MemoryModel chooses which memory counts as available.
+type MemoryModel uint8
+
+const (
+	// WorkingSetModel is the kubelet's: the limit less the working set.
+	WorkingSetModel MemoryModel = iota
+	// AvailableModel is the kernel's MemAvailable; for a cgroup, which has no
+	// such figure, the limit less what is neither file cache nor reclaimable
+	// slab.
+	AvailableModel
+	// ReclaimAwareModel is the kubelet's with active file pages and reclaimable
+	// slab discounted for as long as they are cold.
+	ReclaimAwareModel
+)
+
+var memoryModels = []string{"workingSet", "available", "reclaimAware"}
+
+func (m MemoryModel) String() string { return memoryModels[m] }
+
+// MemoryModels lists the models' names.
+func MemoryModels() []string { return slices.Clone(memoryModels) }
+
+// ParseMemoryModel finds a model by name; the empty name is the kubelet's.
+func ParseMemoryModel(name string) (MemoryModel, bool) {
+	if name == "" {
+		return WorkingSetModel, true
+	}
+	i := slices.Index(memoryModels, name)
+	return MemoryModel(max(0, i)), i >= 0
+}
+
+// Available is what the model says is left of the memory, bytes; unknown where
+// there is no limit. Cold tells whether the reclaimable part lies unused. Huge
+// pages are never left (HugepageAwareEviction of the kubelet).
+func (m Memory) Available(model MemoryModel, cold bool) Amount {
+	workingSet := m.Limit.Minus(m.WorkingSet()).Minus(Known(m.Hugetlb.Or(0)))
+	free := Amount{workingSet.n + min(m.Reclaimable().Or(0), m.WorkingSet().Or(0)), workingSet.known}
+	switch model {
+	case AvailableModel:
+		if m.MemAvailable.known {
+			return m.MemAvailable
+		}
+		return free
+	case ReclaimAwareModel:
+		if cold {
+			return free
+		}
+	}
+	return workingSet
+}
