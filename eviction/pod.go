@@ -96,8 +96,10 @@ func (p *Pod) HasStorageLimits() bool {
 	return false
 }
 
-// Digest reads a pod manifest. The uid and the namespace are taken as given.
+// Digest reads a pod manifest, with the requests that an API server would have
+// defaulted. The uid and the namespace are taken as given.
 func Digest(pod *v1.Pod) *Pod {
+	pod = WithDefaultRequests(pod)
 	p := &Pod{
 		UID:                    pod.UID,
 		Namespace:              pod.Namespace,

@@ -1,0 +1,234 @@
+package apply_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/evictd/evictd/oom"
+	"github.com/evictd/evictd/oom/apply"
+)
+
+// listing answers each listing of a container with the next of its lists, and
+// with the last one from then on.
+type listing map[string][][]int
+
+func (l listing) Processes(container string, into []int) ([]int, error) {
+	lists := l[container]
+	if len(lists) == 0 {
+		return into, nil
+	}
+	if len(lists) > 1 {
+		l[container] = lists[1:]
+	}
+	return append(into, lists[0]...), nil
+}
+
+type failing struct{}
+
+func (failing) Processes(string, []int) ([]int, error) { return nil, errors.New("no list") }
+
+func TestScoresReachAProcessAndItsLateChild(t *testing.T) {
+	shell := startShell(t)
+	a := newApplier(t, "/proc", nil)
+	scores := []oom.Container{{Name: "c", ScoreAdj: 700}, {Name: "not-started", ScoreAdj: 1000}}
+	inContainer := listing{"c": {{shell.pid}}}
+
+	wantCounts(t, a, scores, inContainer, apply.Counts{Rewritten: 1})
+	wantScore(t, shell.pid, 700)
+	wantCounts(t, a, scores, inContainer, apply.Counts{})
+
+	// A child that came after, and left its inherited score.
+	child := shell.startChild(t)
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", child), []byte("900"), 0); err != nil {
+		t.Fatal(err)
+	}
+	inContainer["c"] = [][]int{{shell.pid, child}}
+	wantCounts(t, a, scores, inContainer, apply.Counts{Rewritten: 1})
+	wantScore(t, child, 700)
+	if total := a.Total(); total != (apply.Counts{Rewritten: 2}) {
+		t.Errorf("total %+v, want 2 rewritten", total)
+	}
+}
+
+func TestARefusedScoreIsToldOnceCountedAndStopsNothing(t *testing.T) {
+	shell := startShell(t)
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", shell.pid), []byte("-999"), 0); err == nil {
+		t.Skip("this kernel lets us lower oom_score_adj (CAP_SYS_RESOURCE): nothing is refused here")
+	}
+	other := startShell(t)
+	var log bytes.Buffer
+	a := newApplier(t, "/proc", &log)
+	scores := []oom.Container{{Name: "safe", ScoreAdj: -997}, {Name: "exposed", ScoreAdj: 1000}}
+	of := listing{"safe": {{shell.pid}}, "exposed": {{other.pid}}}
+	wantCounts(t, a, scores, of, apply.Counts{Rewritten: 1, Refused: 1})
+	wantCounts(t, a, scores, of, apply.Counts{Refused: 1})
+	wantScore(t, other.pid, 1000)
+	if told := strings.Count(log.String(), "refuses"); told != 1 {
+		t.Errorf("told %d times, want once:\n%s", told, &log)
+	}
+}
+
+func TestAProcessThatLeftTheContainerIsNotTouched(t *testing.T) {
+	shell := startShell(t)
+	before := score(t, shell.pid)
+	a := newApplier(t, "/proc", nil)
+	of := listing{"c": {{shell.pid}, {}}}
+	wantCounts(t, a, []oom.Container{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
+	wantScore(t, shell.pid, before)
+}
+
+func TestAVanishedProcessIsNormal(t *testing.T) {
+	shell := startShell(t)
+	shell.stop()
+	a := newApplier(t, "/proc", nil)
+	of := listing{"c": {{shell.pid}}}
+	wantCounts(t, a, []oom.Container{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
+}
+
+func TestAnUnreadableContainerIsAnErrorThatNamesIt(t *testing.T) {
+	a := newApplier(t, "/proc", nil)
+	_, err := a.Apply([]oom.Container{{Name: "web"}}, failing{})
+	if err == nil || !strings.Contains(err.Error(), "container web") {
+		t.Errorf("error %v, want one that names container web", err)
+	}
+}
+
+func TestTheProcfsMountIsTheGivenOne(t *testing.T) {
+	proc := t.TempDir()
+	dir := filepath.Join(proc, "42")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "oom_score_adj")
+	if err := os.WriteFile(file, []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a := newApplier(t, proc, nil)
+	wantCounts(t, a, []oom.Container{{Name: "c", ScoreAdj: 975}}, listing{"c": {{42, 43}}}, apply.Counts{Rewritten: 1})
+	if text, _ := os.ReadFile(file); !strings.HasPrefix(string(text), "975") {
+		t.Errorf("score file holds %q", text)
+	}
+	if _, err := apply.New(filepath.Join(proc, "absent"), slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("an absent procfs opened")
+	}
+}
+
+func BenchmarkApplyToProcessesThatHoldTheirScore(b *testing.B) {
+	a, err := apply.New("/proc", slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer a.Close()
+	pids := slices.Repeat([]int{os.Getpid()}, 100)
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		b.Fatal(err)
+	}
+	held, err := strconv.Atoi(strings.TrimSpace(string(own)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	scores := []oom.Container{{Name: "c", ScoreAdj: held}}
+	for b.Loop() {
+		if _, err := a.Apply(scores, listing{"c": {pids}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func newApplier(t *testing.T, proc string, log io.Writer) *apply.Applier {
+	t.Helper()
+	if log == nil {
+		log = io.Discard
+	}
+	a, err := apply.New(proc, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+func wantCounts(t *testing.T, a *apply.Applier, scores []oom.Container, of apply.Containers, want apply.Counts) {
+	t.Helper()
+	got, err := a.Apply(scores, of)
+	if err != nil || got != want {
+		t.Errorf("counts %+v, error %v; want %+v", got, err, want)
+	}
+}
+
+func score(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func wantScore(t *testing.T, pid, want int) {
+	t.Helper()
+	if got := score(t, pid); got != want {
+		t.Errorf("process %d has score %d, want %d", pid, got, want)
+	}
+}
+
+// shell is a real process that starts a child when told to.
+type shell struct {
+	pid  int
+	in   io.WriteCloser
+	out  *bufio.Reader
+	stop func()
+}
+
+func startShell(t *testing.T) *shell {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "while read _; do sleep 600 & echo $!; done; kill $! 2>/dev/null")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &shell{pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
+	s.stop = func() {
+		in.Close()
+		cmd.Wait()
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *shell) startChild(t *testing.T) int {
+	t.Helper()
+	fmt.Fprintln(s.in)
+	line, err := s.out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
