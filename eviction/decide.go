@@ -47,6 +47,8 @@ type Input struct {
 type Met struct {
 	*Threshold
 	Required, Available int64
+	// Since is when the signal was first seen below the threshold.
+	Since time.Time
 }
 
 // Eviction is a victim, and why.
@@ -54,6 +56,8 @@ type Eviction struct {
 	Pod    *Pod
 	Signal Signal
 	Hard   bool
+	// Since is when the signal was first seen below the threshold.
+	Since time.Time
 	// GracePeriodSeconds the victim is given, at least 1.
 	GracePeriodSeconds int64
 	Message            string
@@ -121,7 +125,8 @@ func (st *State) met(cfg *Config) []Met {
 }
 
 func (st *State) metAt(cfg *Config, i int) Met {
-	return Met{&cfg.Thresholds[i], st.pass.acting[i].required, st.pass.acting[i].available}
+	c := &st.pass.acting[i]
+	return Met{&cfg.Thresholds[i], c.required, c.available, st.Thresholds[i].FirstObserved}
 }
 
 // limits evicts the pods that are over a local-storage limit of their own, all
@@ -141,7 +146,7 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 			continue
 		}
 		if signal, message, over := exceededLimit(c, cfg.Layout); over {
-			e := Eviction{Pod: c.Pod, Signal: signal, Hard: true, GracePeriodSeconds: 1, Message: message, Annotations: map[string]string{}, Because: strings.TrimSpace(message)}
+			e := Eviction{Pod: c.Pod, Signal: signal, Hard: true, Since: in.Now, GracePeriodSeconds: 1, Message: message, Annotations: map[string]string{}, Because: strings.TrimSpace(message)}
 			st.start(&e, in.Now)
 			d.Evictions = append(d.Evictions, e)
 		}
@@ -209,7 +214,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	d.Ranking = ranking
 	victim := &ranking[i]
 	e := Eviction{
-		Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(),
+		Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
 		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
 		DisruptionTarget:   true,
 		Because:            "no other pod could go",
