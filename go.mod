@@ -3,6 +3,7 @@ module github.com/evictd/evictd
 go 1.26.0
 
 require (
+	github.com/fsnotify/fsnotify v1.10.1
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/component-helpers v0.37.2
