@@ -1,0 +1,183 @@
+package pods
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// maxManifestBytes bounds what one file may cost; the kubelet reads as much of
+// a static pod's.
+const maxManifestBytes = 10 << 20
+
+// directory is what the files of one directory held when last read.
+type directory struct {
+	path     string
+	files    map[string]manifest
+	reported map[reported]bool
+}
+
+// manifest is one file.
+type manifest struct {
+	stamp  fs.FileInfo // when it was read; nil where it could not be, so that it is tried again
+	pods   []parsed
+	faults []Fault
+}
+
+// Fault says why a document of a manifest file, or a whole file, is left out.
+type Fault struct {
+	File     string // base name
+	Document int    // counted from 1 without empty ones; 0 where it is the file
+	Err      error
+}
+
+// reported identifies a fault in one content of a file.
+type reported struct {
+	file     string
+	document int
+	text     string
+	size     int64
+	modified time.Time
+}
+
+// scan reads the files that changed since the last scan, and says whether any
+// did. On an error, a *DirError, what was known stays.
+func (d *directory) scan() (changed bool, err error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err
+		}
+		return false, &DirError{Dir: d.path, Err: err}
+	}
+	files := make(map[string]manifest, len(entries))
+	for _, entry := range entries {
+		last, known := d.files[entry.Name()]
+		m, ok := d.load(entry, last)
+		if !ok {
+			continue
+		}
+		files[entry.Name()] = m
+		changed = changed || !known || m.stamp != last.stamp
+	}
+	changed = changed || len(files) != len(d.files)
+	d.files = files
+	return changed, nil
+}
+
+// load reads the file where it differs from last, and says whether the entry
+// is one to read at all.
+func (d *directory) load(entry fs.DirEntry, last manifest) (m manifest, ok bool) {
+	name := entry.Name()
+	if strings.HasPrefix(name, ".") {
+		return manifest{}, false
+	}
+	stamp, err := os.Stat(filepath.Join(d.path, name))
+	if err == nil && stamp.IsDir() {
+		return manifest{}, false
+	}
+	if err == nil && last.stamp != nil && unchanged(last.stamp, stamp) {
+		return last, true
+	}
+	var data []byte
+	if err == nil {
+		data, err = contents(filepath.Join(d.path, name), stamp)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
+		return manifest{}, false // gone since the directory was read
+	case errors.Is(err, errNotManifest):
+		return manifest{stamp: stamp, faults: []Fault{{File: name, Err: err}}}, true
+	case err != nil:
+		return manifest{faults: []Fault{{File: name, Err: err}}}, true
+	}
+	m.stamp = stamp
+	m.pods, m.faults = decode(name, data)
+	return m, true
+}
+
+func unchanged(last, now fs.FileInfo) bool {
+	return os.SameFile(last, now) && last.ModTime().Equal(now.ModTime()) && last.Size() == now.Size()
+}
+
+var errNotManifest = errors.New("not a pod manifest")
+
+func contents(path string, stamp fs.FileInfo) ([]byte, error) {
+	if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+		return nil, fmt.Errorf("%w: the name ends neither in .yaml, .yml nor .json", errNotManifest)
+	}
+	if !stamp.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("%w: not a regular file", errNotManifest)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxManifestBytes+1))
+	if len(data) > maxManifestBytes {
+		return nil, fmt.Errorf("%w: larger than %d bytes", errNotManifest, maxManifestBytes)
+	}
+	return data, err
+}
+
+// merge makes one set of all files' pods, in the order of namespace and name:
+// of pods with the same namespace and name, or the same uid, the first by file
+// name stays. The faults are those that the merge before did not return.
+func (d *directory) merge() (set []*v1.Pod, faults []Fault) {
+	taken := map[string]parsed{}
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		file := d.files[name]
+		faults = append(faults, file.faults...)
+		for _, p := range file.pods {
+			if err := identify(taken, p); err != nil {
+				faults = append(faults, Fault{File: name, Document: p.document, Err: err})
+				continue
+			}
+			set = append(set, p.pod)
+		}
+	}
+	slices.SortFunc(set, compareNames)
+	return set, d.unreported(faults)
+}
+
+// identify takes the pod's name and uid, or says where they are taken.
+func identify(taken map[string]parsed, p parsed) error {
+	name, uid := "pod "+fullName(p.pod), "uid "+string(p.pod.UID)
+	for _, identity := range []string{name, uid} {
+		if first, ok := taken[identity]; ok {
+			return fmt.Errorf("%s is already defined in %s, document %d", identity, first.file, first.document)
+		}
+	}
+	taken[name], taken[uid] = p, p
+	return nil
+}
+
+func (d *directory) unreported(faults []Fault) []Fault {
+	before := d.reported
+	d.reported = make(map[reported]bool, len(faults))
+	return slices.DeleteFunc(faults, func(f Fault) bool {
+		r := reported{file: f.File, document: f.Document, text: f.Err.Error()}
+		if stamp := d.files[f.File].stamp; stamp != nil {
+			r.size, r.modified = stamp.Size(), stamp.ModTime()
+		}
+		d.reported[r] = true
+		return before[r]
+	})
+}
+
+func compareNames(a, b *v1.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func fullName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }

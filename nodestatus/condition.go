@@ -1,0 +1,134 @@
+package nodestatus
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// names is what a condition is called. The messages are empty where they name
+// the signal instead.
+type names struct {
+	condition v1.NodeConditionType
+	taint     string
+	raised    wording
+	notRaised wording
+}
+
+type wording struct{ reason, message string }
+
+// builtIn are the kubelet's names and words (pkg/kubelet/nodestatus/setters.go),
+// and the keys by which the node lifecycle controller taints.
+var builtIn = [eviction.NumConditions]names{
+	eviction.MemoryPressure: {
+		v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure,
+		wording{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"},
+		wording{"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+	},
+	eviction.DiskPressure: {
+		v1.NodeDiskPressure, v1.TaintNodeDiskPressure,
+		wording{"KubeletHasDiskPressure", "kubelet has disk pressure"},
+		wording{"KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+	},
+	eviction.PIDPressure: {
+		v1.NodePIDPressure, v1.TaintNodePIDPressure,
+		wording{"KubeletHasInsufficientPID", "kubelet has insufficient PID available"},
+		wording{"KubeletHasSufficientPID", "kubelet has sufficient PID available"},
+	},
+}
+
+// own are evictd's names, which no other eviction manager writes.
+var own = [eviction.NumConditions]names{
+	eviction.MemoryPressure: {
+		"evictd.io/MemoryPressure", "evictd.io/memory-pressure",
+		wording{reason: "EvictdHasInsufficientMemory"}, wording{reason: "EvictdHasSufficientMemory"},
+	},
+	eviction.DiskPressure: {
+		"evictd.io/DiskPressure", "evictd.io/disk-pressure",
+		wording{reason: "EvictdHasDiskPressure"}, wording{reason: "EvictdHasNoDiskPressure"},
+	},
+	eviction.PIDPressure: {
+		"evictd.io/PIDPressure", "evictd.io/pid-pressure",
+		wording{reason: "EvictdHasInsufficientPID"}, wording{reason: "EvictdHasSufficientPID"},
+	},
+}
+
+// Raised says of each condition whether it holds.
+type Raised [eviction.NumConditions]bool
+
+// Conditions are the three conditions as of now, in the order of
+// eviction.Condition. The previous conditions, of any type and order, give the
+// transition times; a condition that is not among them was Unknown before. The
+// messages name the signal, its threshold and what was available; Native uses
+// the kubelet's instead.
+func (m Mode) Conditions(raised Raised, messages [eviction.NumConditions]string, previous []v1.NodeCondition, now time.Time) []v1.NodeCondition {
+	conditions := make([]v1.NodeCondition, eviction.NumConditions)
+	for i := range conditions {
+		names := m.names(i)
+		status, words := v1.ConditionFalse, names.notRaised
+		if raised[i] {
+			status, words = v1.ConditionTrue, names.raised
+		}
+		if words.message == "" {
+			words.message = messages[i]
+		}
+		conditions[i] = v1.NodeCondition{
+			Type:               names.condition,
+			Status:             status,
+			LastHeartbeatTime:  metav1.NewTime(now),
+			LastTransitionTime: metav1.NewTime(now),
+			Reason:             words.reason,
+			Message:            words.message,
+		}
+		sameStatus := func(c v1.NodeCondition) bool { return c.Type == names.condition && c.Status == status }
+		if at := slices.IndexFunc(previous, sameStatus); at >= 0 {
+			conditions[i].LastTransitionTime = previous[at].LastTransitionTime
+		}
+	}
+	return conditions
+}
+
+// Taints are the NoSchedule taints of the raised conditions, in the order of
+// eviction.Condition.
+func (m Mode) Taints(raised Raised) []v1.Taint {
+	var taints []v1.Taint
+	for i, holds := range raised {
+		if holds {
+			taints = append(taints, v1.Taint{Key: m.names(i).taint, Effect: v1.TaintEffectNoSchedule})
+		}
+	}
+	return taints
+}
+
+// MergeTaints returns the node's taints with those of the mode brought up to
+// date, and whether that changes them. Taints with another key or effect, and
+// those of ours that stay, are kept as they are and where they are.
+func (m Mode) MergeTaints(existing []v1.Taint, raised Raised) (merged []v1.Taint, changed bool) {
+	missing := m.Taints(raised)
+	for _, taint := range existing {
+		at := slices.IndexFunc(missing, func(t v1.Taint) bool { return t.MatchTaint(&taint) })
+		if at < 0 && m.ours(taint) {
+			changed = true
+			continue
+		}
+		if at >= 0 {
+			missing = slices.Delete(missing, at, at+1)
+		}
+		merged = append(merged, taint)
+	}
+	return append(merged, missing...), changed || len(missing) > 0
+}
+
+// ours says whether the mode sets and clears the taint.
+func (m Mode) ours(taint v1.Taint) bool {
+	for i := range eviction.NumConditions {
+		if taint.Key == m.names(i).taint && taint.Effect == v1.TaintEffectNoSchedule {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+// Package nodestatus turns what eviction knows into what the cluster reads:
+// node conditions, taints, allocatable resources and headroom, and into the
+// status document of the daemon. It never publishes anything, and never asks
+// for the time.
+package nodestatus
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Mode is how the daemon stands to other eviction managers of its node. The
+// zero Mode is Native.
+type Mode uint8
+
+// The modes.
+const (
+	Native   Mode = iota // the only one: uses the built-in names
+	Takeover             // the kubelet's eviction is switched off
+	Backstop             // acts before the kubelet has to
+	Observe              // neither evicts nor publishes
+)
+
+var modes = [...]struct {
+	name    string
+	acts    bool
+	builtIn bool
+}{
+	Native:   {"native", true, true},
+	Takeover: {"takeover", true, false},
+	Backstop: {"backstop", true, false},
+	Observe:  {"observe", false, false},
+}
+
+// ParseMode finds the mode by its name in flags and configuration.
+func ParseMode(name string) (Mode, error) {
+	var names []string
+	for i, mode := range modes {
+		if mode.name == name {
+			return Mode(i), nil
+		}
+		names = append(names, mode.name)
+	}
+	return 0, fmt.Errorf("unknown mode %q, want one of %s", name, strings.Join(names, ", "))
+}
+
+func (m Mode) String() string { return modes[m].name }
+
+// Acts says whether the daemon evicts, and publishes beyond its status address.
+func (m Mode) Acts() bool { return modes[m].acts }
+
+// MarshalText writes the mode's name.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText is ParseMode.
+func (m *Mode) UnmarshalText(name []byte) (err error) {
+	*m, err = ParseMode(string(name))
+	return err
+}
+
+// names returns the row of the condition that the mode uses.
+func (m Mode) names(condition int) names {
+	if modes[m].builtIn {
+		return builtIn[condition]
+	}
+	return own[condition]
+}

@@ -1,0 +1,138 @@
+package nodestatus
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Status is the document at /v1/status. Amounts are resource quantities.
+type Status struct {
+	Node       string              `json:"node"`
+	Mode       Mode                `json:"mode"`
+	Time       Time                `json:"time"`
+	Signals    []SignalStatus      `json:"signals"`
+	Conditions []ConditionStatus   `json:"conditions"`
+	Taints     []string            `json:"taints"`  // key:effect, sorted
+	Ranking    map[string][]Ranked `json:"ranking"` // by signal, who would go first first
+	Evictions  []Eviction          `json:"evictions"`
+}
+
+// MarshalJSON writes what is empty as [] or {}, never as null.
+func (s Status) MarshalJSON() ([]byte, error) {
+	type document Status
+	doc := document(s)
+	doc.Signals = orEmpty(slices.Clone(s.Signals))
+	for i := range doc.Signals {
+		doc.Signals[i].Thresholds = orEmpty(doc.Signals[i].Thresholds)
+	}
+	doc.Conditions = orEmpty(s.Conditions)
+	doc.Taints = orEmpty(s.Taints)
+	doc.Ranking = make(map[string][]Ranked, len(s.Ranking))
+	for signal, ranked := range s.Ranking {
+		doc.Ranking[signal] = orEmpty(ranked)
+	}
+	doc.Evictions = orEmpty(s.Evictions)
+	return json.Marshal(doc)
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// SignalStatus is a signal and its thresholds. What was not measured, or not
+// forecast, is left out.
+type SignalStatus struct {
+	Name               string            `json:"name"`
+	Available          string            `json:"available,omitempty"`
+	Capacity           string            `json:"capacity,omitempty"`
+	Age                metav1.Duration   `json:"age"`
+	Source             string            `json:"source"` // what brought the observation about
+	SecondsToThreshold *float64          `json:"secondsToThreshold,omitempty"`
+	Thresholds         []ThresholdStatus `json:"thresholds"`
+}
+
+// ThresholdStatus is a threshold by its resolved amount.
+type ThresholdStatus struct {
+	Kind     string `json:"kind"` // hard or soft
+	Quantity string `json:"quantity"`
+	Met      bool   `json:"met"`
+}
+
+// ConditionStatus is a node condition.
+type ConditionStatus struct {
+	Type               v1.NodeConditionType `json:"type"`
+	Status             v1.ConditionStatus   `json:"status"`
+	Reason             string               `json:"reason"`
+	LastTransitionTime Time                 `json:"lastTransitionTime"`
+}
+
+// Ranked is a pod's place in the order of eviction for one signal, and the
+// figures that gave it the place.
+type Ranked struct {
+	Pod       string         `json:"pod"` // namespace/name
+	UID       types.UID      `json:"uid"`
+	QOSClass  v1.PodQOSClass `json:"qosClass"`
+	Priority  int32          `json:"priority"`
+	Usage     string         `json:"usage"`
+	Request   string         `json:"request"`
+	Exceeds   bool           `json:"exceeds"`
+	Protected string         `json:"protected"` // why the pod is never evicted; "" where it may be
+	WouldFree string         `json:"wouldFree"`
+}
+
+// Eviction is what became of one victim. The times that have not come are left
+// out.
+type Eviction struct {
+	Pod       string    `json:"pod"`
+	UID       types.UID `json:"uid"`
+	Signal    string    `json:"signal"`
+	Crossed   Time      `json:"crossed,omitzero"`   // the daemon first saw the signal below the threshold
+	Decided   Time      `json:"decided,omitzero"`   // the core chose the pod
+	Signalled Time      `json:"signalled,omitzero"` // its processes were first told to end
+	Gone      Time      `json:"gone,omitzero"`      // none of them was left
+	Freed     string    `json:"freed"`              // "" while not measured
+	Source    string    `json:"source"`             // what brought the observation about
+	Reason    string    `json:"reason"`
+	Message   string    `json:"message"`
+}
+
+// Time is an instant that is written in RFC 3339 with microseconds, in UTC.
+type Time struct{ time.Time }
+
+// MarshalText writes the instant.
+func (t Time) MarshalText() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, "2006-01-02T15:04:05.000000Z07:00"), nil
+}
+
+// MarshalJSON writes the instant as a string.
+func (t Time) MarshalJSON() ([]byte, error) {
+	text, err := t.MarshalText()
+	return slices.Concat([]byte{'"'}, text, []byte{'"'}), err
+}
+
+// StatusOf writes conditions as the status document shows them.
+func StatusOf(conditions []v1.NodeCondition) []ConditionStatus {
+	var all []ConditionStatus
+	for _, c := range conditions {
+		all = append(all, ConditionStatus{c.Type, c.Status, c.Reason, Time{c.LastTransitionTime.Time}})
+	}
+	return all
+}
+
+// TaintNames writes taints as key:effect, sorted.
+func TaintNames(taints []v1.Taint) []string {
+	var names []string
+	for _, t := range taints {
+		names = append(names, t.ToString())
+	}
+	slices.Sort(names)
+	return names
+}
