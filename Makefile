@@ -23,6 +23,9 @@ installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
 # Lines "package name" of the tests whose name matches $(1), in $(PKGS).
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
+# The files named $(1), those of nested modules too, each ended by a zero byte.
+files = find . -name '.?*' -prune -o -name '$(1)' -print0
+
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -41,7 +44,7 @@ race: ## the same under the race detector (needs a C compiler)
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
-	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r gofmt -l)
+	@unformatted=$$($(call files,*.go) | xargs -0 -r gofmt -l)
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
@@ -55,7 +58,7 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 # Tests that hold a golden file rewrite it where EVICTD_REWRITE=1.
 .PHONY: rewrite
 rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
-	@packages=$$(git ls-files --cached --others --exclude-standard '*_test.go' | xargs -r grep -l '"EVICTD_REWRITE"' | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
+	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '"EVICTD_REWRITE"' | xargs -r -n 1 dirname | sort -u)
 	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
 
 .PHONY: fuzz
