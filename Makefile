@@ -1,0 +1,106 @@
+# `make help` lists the targets. Variables that change them:
+#   PKGS        packages to test, race, fuzz and bench     (./...)
+#   TESTFLAGS   flags of go test in test and race          (-count=1)
+#   FUZZTIME    how long each fuzz target runs             (60s)
+#   BENCH       which benchmarks run, a regular expression (.)
+#   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
+
+PKGS      ?= ./...
+TESTFLAGS ?= -count=1
+FUZZTIME  ?= 60s
+BENCH     ?= .
+PREFIX    ?= /usr/local
+VERSION   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := build
+
+# The playground is run from the source tree; it is not for installing.
+installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
+
+# Lines "package name" of the tests whose name matches $(1), in $(PKGS).
+list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
+
+# The files named $(1), those of nested modules too, each ended by a zero byte.
+files = find . -name '.?*' -prune -o -name '$(1)' -print0
+
+.PHONY: build
+build: ## build every program into bin/, static, with the version in it
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+.PHONY: run
+run: build ## watch a small node on this host evict the right pod
+	@bin/evictd-playground
+
+.PHONY: test
+test: ## run all tests; time of each suite, what was skipped and why
+	@go test -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+
+.PHONY: race
+race: ## the same under the race detector (needs a C compiler)
+	@CGO_ENABLED=1 go test -race -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+
+.PHONY: check
+check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
+	@unformatted=$$($(call files,*.go) | xargs -0 -r gofmt -l)
+	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool -modfile=internal/tools/go.mod staticcheck ./...
+	go fix -diff ./...
+	go mod tidy -diff
+	go -C internal/tools mod tidy -diff
+	quiet() { out=$$("$$@" 2>&1) || { printf '%s\n' "$$out"; exit 1; }; }
+	quiet go test -count=1 -run '^TestBehaviourTable' ./eviction/simulate
+	quiet go test -count=1 ./internal/deps
+
+# Tests that hold a golden file rewrite it where EVICTD_REWRITE=1.
+.PHONY: rewrite
+rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
+	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '"EVICTD_REWRITE"' | xargs -r -n 1 dirname | sort -u)
+	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME, a line each
+	@failed=0
+	targets=$$($(call list,^Fuzz))
+	while read -r package target; do
+		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" 2>&1); then
+			printf 'ok    %-40s %s\n' "$$target" "$$(sed -n 's/^fuzz: elapsed: //p' <<<"$$out" | tail -n 1)"
+		else
+			printf 'FAIL  %-40s %s\n%s\n' "$$target" "$$package" "$$out"
+			failed=1
+		fi
+	done <<<"$${targets:?there is no fuzz target}"
+	exit $$failed
+
+.PHONY: bench
+bench: ## run the benchmarks; the machine first
+	@printf 'cpu:    %s\n' "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+	printf 'cores:  %s\n' "$$(nproc)"
+	printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
+	printf 'kernel: %s\n' "$$(uname -r)"
+	printf 'go:     %s\n' "$$(go version)"
+	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $${packages:?there is no benchmark}
+
+# What takes long or kills much: tests named TestCampaign..., which skip
+# themselves unless EVICTD_CAMPAIGN=1.
+.PHONY: campaign
+campaign: ## memory bombs by the hundred and other long tests
+	@packages=$$($(call list,^TestCampaign) | cut -d ' ' -f 1 | sort -u)
+	EVICTD_CAMPAIGN=1 go test -count=1 -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
+
+.PHONY: install
+install: build ## install the programs under $(DESTDIR)$(PREFIX)/bin
+	@install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 $(installed:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
+
+.PHONY: clean
+clean: ## remove what build made
+	@rm -rf bin
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12

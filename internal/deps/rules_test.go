@@ -1,0 +1,134 @@
+package deps
+
+// A package is named here by its path below the module. A pattern is such a
+// name; or it ends in "/..." for the package and everything below it, or starts
+// with "*/" for any package with that last element.
+
+// pure packages decide and compute. What they say follows from their arguments
+// alone, which is why every decision replays from text.
+var pure = []string{
+	"eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
+	"stats", "oom", "nodestatus",
+	"scheduleradapter/admission", "scheduleradapter/nodetable", "scheduleradapter/queue",
+	"scheduleradapter/framework", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
+}
+
+// arrow says which of the project's packages one may import itself.
+type arrow struct {
+	pkg string
+	may []string
+	why string
+}
+
+// arrows has a row for every package: whoever starts one says where it stands.
+// A row of the package's own goes before one of a pattern.
+var arrows = []arrow{
+	{"cmd/...", []string{"cgroup", "cri", "eviction/...", "internal/...", "nodestatus/...", "oom/...", "scheduleradapter/...", "stats/..."},
+		"programs assemble everything and nothing imports a program"},
+
+	{"stats", nil, "values are the bottom of the house"},
+	{"cgroup", []string{"stats"}, "kernel files in, values out"},
+	{"cri", []string{"stats"}, "the runtime's answers in, values out"},
+	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
+	{"internal/localapi", nil, "the embedded API stores objects and knows nothing of eviction"},
+	{"internal/deps", nil, "a test of the house stands outside it"},
+	{"internal/testsummary", nil, "a build tool stands outside the house"},
+
+	{"eviction", []string{"stats"}, "the core decides over values only"},
+	{"eviction/config", []string{"eviction", "stats"}, "configuration becomes the core's thresholds"},
+	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
+	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
+	{"eviction/kill", []string{"cgroup", "eviction", "stats"}, "killing waits for nobody: no API, no runtime"},
+	{"eviction/pods", []string{"cri", "eviction", "stats"}, "pods are found here, judged in the core"},
+	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
+	{"eviction/journal", []string{"eviction", "eviction/simulate", "stats"}, "the recorder writes what the core saw and said"},
+	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
+		"the loop could run in a process of its own without network"},
+
+	{"stats/collect", []string{"cgroup", "stats"}, "sensing knows no pods beyond their cgroups"},
+	{"oom", []string{"eviction"}, "a policy over manifests"},
+	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},
+	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
+	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
+	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
+
+	{"scheduleradapter", []string{"scheduleradapter/..."}, "the root assembles its parts"},
+	{"scheduleradapter/config", []string{"scheduleradapter/framework"}, "profiles name plugins"},
+	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
+	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
+	{"scheduleradapter/queue", []string{"scheduleradapter/framework"}, "hints are the framework's"},
+	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
+	{"scheduleradapter/plugins/...", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "plugins do not know each other"},
+	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},
+	{"scheduleradapter/cycle", []string{"scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
+		"one attempt knows ports, not who implements them"},
+	{"scheduleradapter/foreign", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
+	{"scheduleradapter/extender", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
+	{"scheduleradapter/kube", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
+	{"scheduleradapter/lifecycle", []string{"scheduleradapter/nodetable"}, "taints follow from conditions and time"},
+	{"scheduleradapter/simulate", []string{"scheduleradapter/..."}, "a simulation runs the real parts"},
+}
+
+// fence keeps foreign code in the places listed. An import path stands for
+// everything below it too. Behind a deep fence, a package outside the places may
+// not reach the code through other modules either; through a package inside the
+// places it may.
+type fence struct {
+	paths, places []string
+	deep          bool
+	why           string
+}
+
+var fences = []fence{
+	{
+		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
+		places: []string{"*/kube", "scheduleradapter/foreign", "internal/localapi", "scheduleradapter", "cmd/..."},
+		deep:   true,
+		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
+	},
+	{
+		paths:  []string{"k8s.io/cri-api", "google.golang.org/grpc"},
+		places: []string{"cri"},
+		deep:   true,
+		why:    "only cri speaks to the container runtime: a runtime that hangs must not hang anything else",
+	},
+	{
+		paths:  []string{"golang.org/x/sys"},
+		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/rt"},
+		why:    "system calls stay where the kernel is spoken to",
+	},
+	{
+		paths: []string{"k8s.io/kubernetes"},
+		deep:  true,
+		why:   "it is no library; a test module under test/ may import it",
+	},
+}
+
+// impureImports are what a pure package may not import itself.
+var impureImports = []struct {
+	paths []string
+	why   string
+}{
+	{[]string{"os", "io/ioutil", "syscall", "golang.org/x/sys", "plugin"}, "a pure package does no I/O"},
+	{[]string{"net", "crypto/tls"}, "a pure package knows no network"},
+	{[]string{"log", "k8s.io/klog"}, "a pure package returns reasons; its caller logs"},
+	{[]string{"math/rand", "crypto/rand", "hash/maphash"}, "the same input gives the same output"},
+}
+
+// impureNames are what a pure package may not use of packages it may import.
+var impureNames = []struct {
+	path  string
+	names []string
+	why   string
+}{
+	{"time", []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Local", "LoadLocation"}, "time is an argument, so that every decision replays"},
+	{"fmt", []string{"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"}, "a pure package does no I/O"},
+}
+
+// folders are the top-level folders the house has room for.
+var folders = []string{
+	"bin", "cgroup", "cmd", "cri", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
+}
+
+// vague package names say nothing of what is inside.
+var vague = []string{"util", "utils", "common", "helpers", "types", "misc", "base"}
