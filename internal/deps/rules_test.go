@@ -8,7 +8,7 @@ package deps
 // alone, which is why every decision replays from text.
 var pure = []string{
 	"eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
-	"stats", "oom", "nodestatus",
+	"internal/manifest", "stats", "oom", "nodestatus",
 	"scheduleradapter/admission", "scheduleradapter/nodetable", "scheduleradapter/queue",
 	"scheduleradapter/framework", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
@@ -30,16 +30,17 @@ var arrows = []arrow{
 	{"cgroup", []string{"stats"}, "kernel files in, values out"},
 	{"cri", []string{"stats"}, "the runtime's answers in, values out"},
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
+	{"internal/manifest", nil, "text in, values out"},
 	{"internal/localapi", nil, "the embedded API stores objects and knows nothing of eviction"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},
-	{"eviction/config", []string{"eviction", "stats"}, "configuration becomes the core's thresholds"},
+	{"eviction/config", []string{"eviction", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
-	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
+	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
 	{"eviction/kill", []string{"cgroup", "eviction", "stats"}, "killing waits for nobody: no API, no runtime"},
-	{"eviction/pods", []string{"cri", "eviction", "stats"}, "pods are found here, judged in the core"},
+	{"eviction/pods", []string{"cri", "eviction", "internal/manifest", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/journal", []string{"eviction", "eviction/simulate", "stats"}, "the recorder writes what the core saw and said"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/eviction/simulate"
+)
+
+func simulateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "simulate FILE...",
+		Short: "Run the decision core over scenarios",
+		Long: `Run the decision core over scenarios written in text, and print what each pass
+would do. FILE - reads standard input. Nothing is printed if any file is invalid.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	output := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, files []string) error {
+		var out bytes.Buffer
+		var faults []error
+		for _, name := range files {
+			scenario, err := loadScenario(c, name)
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			for _, warning := range scenario.Warnings {
+				fmt.Fprintf(c.ErrOrStderr(), "evictd: %s: warning: %s\n", name, warning)
+			}
+			if err := play(&out, scenario, output.chosen, len(files) > 1); err != nil {
+				return err
+			}
+		}
+		if len(faults) > 0 {
+			return errors.Join(faults...)
+		}
+		_, err := out.WriteTo(c.OutOrStdout())
+		return err
+	}
+	return c
+}
+
+func loadScenario(c *cobra.Command, name string) (*simulate.Scenario, error) {
+	data, err := readInput(c, name)
+	if err != nil {
+		return nil, err
+	}
+	scenario, err := simulate.Parse(data)
+	if err != nil {
+		return nil, inFile(name, err)
+	}
+	return scenario, nil
+}
+
+// play appends a scenario's steps, under its name where several are played.
+func play(out *bytes.Buffer, scenario *simulate.Scenario, format string, titled bool) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if titled && format == "json" {
+		if err := encoder.Encode(map[string]string{"scenario": scenario.Name}); err != nil {
+			return err
+		}
+	} else if titled {
+		fmt.Fprintf(out, "%s\n", scenario.Name)
+	}
+	for _, step := range scenario.Run() {
+		if format == "text" {
+			out.WriteString(step.Text())
+		} else if err := encoder.Encode(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/stats"
+)
+
+// Scenario is a validated scenario, ready to run.
+type Scenario struct {
+	Name     string
+	Warnings []string
+
+	config eviction.Config
+	pods   map[string]*eviction.Pod // every pod that ever appears, by namespace/name
+	first  []string                 // those there from the start
+	steps  []step
+}
+
+type step struct {
+	at        time.Duration
+	signals   eviction.Observations // times are filled in by Run from ages
+	ages      [eviction.NumSignals]time.Duration
+	usage     map[string]*stats.Pod
+	reclaims  [2][eviction.NumSignals]int64 // by eviction.ReclaimStep
+	add       []string
+	remove    []string
+	killFails []string
+	kills     map[string]time.Duration
+}
+
+// parser collects the faults of one scenario.
+type parser struct {
+	faults field.ErrorList
+	in     *file
+	out    *Scenario
+}
+
+// Parse reads and validates a scenario. The error joins every fault.
+func Parse(data []byte) (*Scenario, error) {
+	documents, err := manifest.Split(data)
+	if err != nil {
+		return nil, err
+	}
+	if len(documents) != 1 {
+		return nil, fmt.Errorf("expected one document of kind %s, found %d", Kind, len(documents))
+	}
+	p := parser{in: &file{}, out: &Scenario{pods: map[string]*eviction.Pod{}}}
+	if err := manifest.Decode(documents[0], p.in); err != nil {
+		return nil, err
+	}
+	p.parse()
+	return p.out, errors.Join(manifest.Faults(p.faults.ToAggregate())...)
+}
+
+func (p *parser) invalid(path *field.Path, value any, why string) {
+	p.faults = append(p.faults, field.Invalid(path, value, why))
+}
+
+func (p *parser) parse() {
+	if p.in.APIVersion != config.APIVersion || p.in.Kind != Kind {
+		p.invalid(field.NewPath("kind"), p.in.APIVersion+" "+p.in.Kind, "expected "+config.APIVersion+" "+Kind)
+	}
+	spec := field.NewPath("spec")
+	p.out.Name = p.in.Metadata.Name
+	compiled, err := config.Compile(&p.in.Spec.Config, spec.Child("config"))
+	for _, fault := range manifest.Faults(err) {
+		var e *field.Error
+		if errors.As(fault, &e) {
+			p.faults = append(p.faults, e)
+		}
+	}
+	p.out.Warnings = compiled.Warnings
+	layout, ok := eviction.ParseLayout(p.in.Spec.Node.Filesystems)
+	if !ok {
+		p.faults = append(p.faults, field.NotSupported(spec.Child("node", "filesystems"), p.in.Spec.Node.Filesystems, []string{"shared", "imagefs", "split"}))
+	}
+	p.out.config = eviction.New(compiled.Eviction, layout)
+	p.out.first = p.pods(spec.Child("pods"), p.in.Spec.Pods)
+	for i := range p.in.Spec.Steps {
+		p.step(spec.Child("steps").Index(i), &p.in.Spec.Steps[i])
+	}
+}
+
+// pods digests manifests as an API server without admission would see them.
+func (p *parser) pods(path *field.Path, manifests []v1.Pod) []string {
+	var names []string
+	for i := range manifests {
+		pod := &manifests[i]
+		if pod.Namespace == "" {
+			pod.Namespace = v1.NamespaceDefault
+		}
+		name := pod.Namespace + "/" + pod.Name
+		if pod.UID == "" {
+			pod.UID = types.UID(name)
+		}
+		if pod.Name == "" {
+			p.faults = append(p.faults, field.Required(path.Index(i).Child("metadata", "name"), ""))
+		}
+		if p.known(name) || p.usesUID(pod.UID) {
+			p.faults = append(p.faults, field.Duplicate(path.Index(i).Child("metadata"), name))
+		}
+		p.out.pods[name] = eviction.Digest(pod)
+		names = append(names, name)
+	}
+	return names
+}
+
+func (p *parser) known(pod string) bool { return p.out.pods[pod] != nil }
+
+func (p *parser) usesUID(uid types.UID) bool {
+	for _, pod := range p.out.pods {
+		if pod.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// existing keeps the names that are pods, and faults the others.
+func (p *parser) existing(path *field.Path, names []string) []string {
+	for i, name := range names {
+		if !p.known(name) {
+			p.faults = append(p.faults, field.NotFound(path.Index(i), name))
+		}
+	}
+	return names
+}
+
+func (p *parser) step(path *field.Path, in *fileStep) {
+	s := step{at: in.At.Duration, usage: map[string]*stats.Pod{}, kills: map[string]time.Duration{}}
+	if n := len(p.out.steps); s.at < 0 || n > 0 && s.at < p.out.steps[n-1].at {
+		p.invalid(path.Child("at"), s.at.String(), "steps must be in time order, from 0s on")
+	}
+	s.remove = p.existing(path.Child("remove"), in.Remove)
+	s.add = p.pods(path.Child("add"), in.Add)
+	s.killFails = p.existing(path.Child("killFails"), in.KillFails)
+	for _, name := range slices.Sorted(maps.Keys(in.Kills)) {
+		if !p.known(name) {
+			p.faults = append(p.faults, field.NotFound(path.Child("kills").Key(name), name))
+		}
+		if s.kills[name] = in.Kills[name].Takes.Duration; s.kills[name] < 0 {
+			p.invalid(path.Child("kills").Key(name).Child("takes"), s.kills[name].String(), "must not be negative")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Usage)) {
+		at := path.Child("usage").Key(name)
+		if pod := p.out.pods[name]; pod != nil {
+			s.usage[name] = p.usage(at, pod, in.Usage[name])
+		} else {
+			p.faults = append(p.faults, field.NotFound(at, name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Signals)) {
+		at := path.Child("signals").Key(name)
+		if signal, err := eviction.ParseSignal(name); err != nil {
+			p.invalid(at, name, err.Error())
+		} else {
+			s.signals[signal], s.ages[signal] = p.signal(at, signal, in.Signals[name])
+		}
+	}
+	for reclaim, entries := range map[eviction.ReclaimStep]map[string]resource.Quantity{
+		eviction.DeadContainers: in.NodeReclaim.Containers, eviction.UnusedImages: in.NodeReclaim.Images,
+	} {
+		for name, q := range entries {
+			at := path.Child("nodeReclaim", reclaim.String()).Key(name)
+			if signal, err := eviction.ParseSignal(name); err != nil {
+				p.invalid(at, name, err.Error())
+			} else {
+				s.reclaims[reclaim][signal] = p.amount(at, &q).Or(0)
+			}
+		}
+	}
+	p.out.steps = append(p.out.steps, s)
+}
+
+// amount reads a quantity; absent is unknown, negative a fault.
+func (p *parser) amount(path *field.Path, q *resource.Quantity) stats.Amount {
+	if q == nil {
+		return stats.Amount{}
+	}
+	if q.Sign() < 0 {
+		p.invalid(path, q.String(), "must not be negative")
+	}
+	return stats.Known(q.Value())
+}
+
+// signal reads a measurement in either form and faults a percentage threshold
+// that it gives no capacity for.
+func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (eviction.Observation, time.Duration) {
+	var long fileSignal
+	if short := new(resource.Quantity); raw[0] != '{' {
+		if err := short.UnmarshalJSON(raw); err != nil || string(raw) == "null" {
+			p.invalid(path, string(raw), "expected a quantity, or available, capacity and age")
+			return eviction.Observation{}, 0
+		}
+		long.Available = short
+		if capacity, ok := p.in.Spec.Node.Capacity[nodeCapacity[s.Condition()]]; ok {
+			long.Capacity = &capacity
+		}
+	} else if err := manifest.Decode(raw, &long); err != nil {
+		for _, fault := range manifest.Faults(err) {
+			p.invalid(path, string(raw), fault.Error())
+		}
+		return eviction.Observation{}, 0
+	}
+	if long.Available == nil {
+		p.faults = append(p.faults, field.Required(path.Child("available"), ""))
+	}
+	if long.Age.Duration < 0 {
+		p.invalid(path.Child("age"), long.Age.Duration.String(), "must not be negative")
+	}
+	o := eviction.Observation{
+		Available: p.amount(path.Child("available"), long.Available),
+		Capacity:  p.amount(path.Child("capacity"), long.Capacity),
+	}
+	if !o.Capacity.IsKnown() && slices.ContainsFunc(p.out.config.Thresholds, func(t eviction.Threshold) bool {
+		return t.Signal == s && (t.Value.Fraction != 0 || t.MinReclaim.Fraction != 0)
+	}) {
+		p.faults = append(p.faults, field.Required(path.Child("capacity"), "the threshold of "+s.String()+" is a percentage"))
+	}
+	return o, long.Age.Duration
+}
+
+// nodeCapacity names the node's resource that a plain quantity of a signal is
+// measured against; filesystems have none.
+var nodeCapacity = [eviction.NumConditions]v1.ResourceName{
+	eviction.MemoryPressure: v1.ResourceMemory,
+	eviction.PIDPressure:    "pid",
+}
+
+// usage lays a pod's figures out in the order of its manifest.
+func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *fileUsage) *stats.Pod {
+	if in == nil {
+		return nil
+	}
+	u := &stats.Pod{
+		Memory:     p.amount(path.Child("memory"), in.Memory),
+		Processes:  p.amount(path.Child("pids"), in.PIDs),
+		Containers: make([]stats.Container, len(pod.Containers)),
+		Volumes:    make([]stats.Volume, len(pod.Volumes)),
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Containers)) {
+		c, at := in.Containers[name], path.Child("containers").Key(name)
+		i := slices.IndexFunc(pod.Containers, func(c eviction.Container) bool { return c.Name == name })
+		if i < 0 {
+			p.faults = append(p.faults, field.NotFound(at, name))
+			continue
+		}
+		u.Containers[i] = stats.Container{
+			Memory:       p.amount(at.Child("memory"), c.Memory),
+			Rootfs:       p.amount(at.Child("rootfs"), c.Rootfs),
+			RootfsInodes: p.amount(at.Child("rootfsInodes"), c.RootfsInodes),
+			Logs:         p.amount(at.Child("logs"), c.Logs),
+			LogsInodes:   p.amount(at.Child("logsInodes"), c.LogsInodes),
+		}
+		if in.Memory == nil {
+			u.Memory = stats.Sum(u.Memory, u.Containers[i].Memory)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Volumes)) {
+		v, at := in.Volumes[name], path.Child("volumes").Key(name)
+		i := slices.IndexFunc(pod.Volumes, func(v eviction.Volume) bool { return v.Name == name })
+		if i < 0 {
+			p.faults = append(p.faults, field.NotFound(at, name))
+			continue
+		}
+		u.Volumes[i] = stats.Volume{Used: p.amount(at.Child("used"), v.Used), Inodes: p.amount(at.Child("inodes"), v.Inodes)}
+	}
+	return u
+}

@@ -1,0 +1,234 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// Step is what one pass came to, in the field order of its JSON form.
+type Step struct {
+	At            string          `json:"at"`
+	ThresholdsMet []Threshold     `json:"thresholdsMet"`
+	Conditions    map[string]bool `json:"conditions"`
+	Taints        []string        `json:"taints"`
+	NodeReclaim   []string        `json:"nodeReclaim"`
+	Ranking       []string        `json:"ranking"`
+	Evictions     []Eviction      `json:"evictions"`
+	FailedKills   []string        `json:"failedKills,omitempty"`
+	InFlight      []string        `json:"inFlight,omitempty"`
+
+	// Exempt tells why ranked pods were passed over, for people.
+	Exempt map[string]string `json:"-"`
+}
+
+// Threshold is one that acts.
+type Threshold struct {
+	Signal    string `json:"signal"`
+	Kind      string `json:"kind"`
+	Quantity  string `json:"quantity"`
+	Available string `json:"available"`
+}
+
+// Eviction is a pod ended in the pass.
+type Eviction struct {
+	Pod                string            `json:"pod"`
+	Signal             string            `json:"signal"`
+	GracePeriodSeconds int64             `json:"gracePeriodSeconds"`
+	Reason             string            `json:"reason"`
+	Message            string            `json:"message"`
+	DisruptionTarget   bool              `json:"disruptionTarget"`
+	Annotations        map[string]string `json:"annotations"`
+
+	// Because tells why the pod went before the next candidate, for people.
+	Because string `json:"-"`
+}
+
+// runner is the node that a scenario plays on.
+type runner struct {
+	*Scenario
+	state eviction.State
+	alive []string // in the order of appearance
+	usage map[string]*stats.Pod
+	gone  map[string]time.Duration // pods being killed, and when they are gone
+}
+
+// epoch is the instant of 0s. Any will do that is not the zero time.
+var epoch = time.Unix(0, 0)
+
+// Run plays the scenario.
+func (s *Scenario) Run() []Step {
+	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]*stats.Pod{}, gone: map[string]time.Duration{}}
+	steps := make([]Step, 0, len(s.steps))
+	for i := range s.steps {
+		steps = append(steps, r.step(&s.steps[i]))
+	}
+	return steps
+}
+
+// step is one pass: what has ended and appeared since, then calls of Decide at
+// one instant, each fed the outcome of the one before.
+func (r *runner) step(s *step) Step {
+	in := eviction.Input{Now: epoch.Add(s.at), Pass: eviction.Housekeeping, Signals: s.signals, Sampled: true}
+	for signal, age := range s.ages {
+		in.Signals[signal].Time = in.Now.Add(-age)
+	}
+	in.Outcomes = r.endings(s)
+	r.alive = append(r.alive, s.add...)
+	for pod, usage := range s.usage {
+		r.usage[pod] = usage
+	}
+	for _, name := range r.alive {
+		in.Candidates = append(in.Candidates, eviction.Candidate{Pod: r.pods[name], Usage: r.usage[name]})
+	}
+
+	out := Step{At: s.at.String(), ThresholdsMet: []Threshold{}, NodeReclaim: []string{}, Ranking: []string{}, Evictions: []Eviction{}}
+	var d eviction.Decision
+	for again := true; again; in.Pass = eviction.Continue {
+		r.state, d = eviction.Decide(&r.config, r.state, in)
+		if in.Pass == eviction.Housekeeping {
+			r.report(&out, d.Met)
+		}
+		in.Outcomes = r.act(s, &out, &d)
+		for _, step := range d.Reclaim {
+			for signal, amount := range s.reclaims[step] {
+				if o := &in.Signals[signal]; o.Available.IsKnown() {
+					o.Available = stats.Known(o.Available.Or(0) + amount)
+				}
+			}
+		}
+		again = len(d.Reclaim) > 0 || len(in.Outcomes) > 0
+	}
+	return out
+}
+
+// endings takes the pods away that have ended, by themselves or killed.
+func (r *runner) endings(s *step) []eviction.Outcome {
+	var outcomes []eviction.Outcome
+	r.alive = slices.DeleteFunc(r.alive, func(name string) bool {
+		end, killed := r.gone[name]
+		if slices.Contains(s.remove, name) || killed && end <= s.at {
+			delete(r.gone, name)
+			outcomes = append(outcomes, eviction.Outcome{UID: r.pods[name].UID})
+			return true
+		}
+		return false
+	})
+	return outcomes
+}
+
+// report says how the node stands once the pass has been opened.
+func (r *runner) report(out *Step, met []eviction.Met) {
+	for _, m := range met {
+		out.ThresholdsMet = append(out.ThresholdsMet, Threshold{m.Signal.String(), m.Kind(), m.Signal.Quantity(m.Required), m.Signal.Quantity(m.Available)})
+	}
+	var raised nodestatus.Raised
+	out.Conditions, out.Taints = map[string]bool{}, []string{}
+	for c := range raised {
+		raised[c] = r.state.Pressure[c].Reported
+		out.Conditions[eviction.Condition(c).String()] = raised[c]
+	}
+	out.Taints = append(out.Taints, nodestatus.TaintNames(nodestatus.Native.Taints(raised))...)
+	for _, f := range r.state.InFlight {
+		if name := r.name(f.UID); r.killing(name) {
+			out.InFlight = append(out.InFlight, name)
+		}
+	}
+}
+
+func (r *runner) killing(name string) bool {
+	_, killing := r.gone[name]
+	return killing
+}
+
+func (r *runner) name(uid types.UID) string {
+	for name, pod := range r.pods {
+		if pod.UID == uid {
+			return name
+		}
+	}
+	return ""
+}
+
+// act plays what was decided and returns the kills that failed.
+func (r *runner) act(s *step, out *Step, d *eviction.Decision) []eviction.Outcome {
+	for _, step := range d.Reclaim {
+		if name := step.String(); !slices.Contains(out.NodeReclaim, name) {
+			out.NodeReclaim = append(out.NodeReclaim, name)
+		}
+	}
+	if len(d.Ranking) > 0 {
+		out.rank(d.Ranking)
+	}
+	var failed []eviction.Outcome
+	for _, e := range d.Evictions {
+		name := e.Pod.String()
+		if slices.Contains(s.killFails, name) {
+			out.FailedKills = append(out.FailedKills, name)
+			failed = append(failed, eviction.Outcome{UID: e.Pod.UID, Failed: true})
+			continue
+		}
+		r.gone[name] = s.at + s.kills[name]
+		out.Evictions = append(out.Evictions, Eviction{
+			Pod: name, Signal: e.Signal.String(), GracePeriodSeconds: e.GracePeriodSeconds,
+			Reason: eviction.ReasonEvicted, Message: e.Message, DisruptionTarget: e.DisruptionTarget,
+			Annotations: e.Annotations, Because: e.Because,
+		})
+	}
+	return failed
+}
+
+// rank lists the order of victims. Protected pods are left out; other exempt
+// ones keep their place, and people are told why they stay.
+func (out *Step) rank(ranking []eviction.Ranked) {
+	out.Ranking, out.Exempt = []string{}, map[string]string{}
+	for i := range ranking {
+		if ranked := &ranking[i]; ranked.Pod.Protection == "" {
+			out.Ranking = append(out.Ranking, ranked.Pod.String())
+			if why := ranked.Exempt(); why != "" {
+				out.Exempt[ranked.Pod.String()] = why
+			}
+		}
+	}
+}
+
+// Text is the step for people: one line with what acts and what the node
+// reports, and under it each eviction with the reason for the choice.
+func (s *Step) Text() string {
+	line := fmt.Sprintf("%-8s", s.At)
+	for _, t := range s.ThresholdsMet {
+		line += fmt.Sprintf("  %s %s below %s (%s)", t.Signal, t.Available, t.Quantity, t.Kind)
+	}
+	if len(s.ThresholdsMet) == 0 {
+		line += "  no threshold acts"
+	}
+	for _, taint := range s.Taints {
+		line += "  +" + taint
+	}
+	for _, step := range s.NodeReclaim {
+		line += "  reclaim " + step
+	}
+	line += "\n"
+	for _, e := range s.Evictions {
+		line += fmt.Sprintf("          evict %s for %s, grace %ds: %s\n", e.Pod, e.Signal, e.GracePeriodSeconds, e.Because)
+		line += fmt.Sprintf("            %q\n", e.Message)
+	}
+	for _, pod := range s.FailedKills {
+		line += fmt.Sprintf("          the kill of %s failed\n", pod)
+	}
+	for _, pod := range s.InFlight {
+		line += fmt.Sprintf("          %s is still being killed\n", pod)
+	}
+	for _, pod := range s.Ranking {
+		if why := s.Exempt[pod]; why != "" {
+			line += fmt.Sprintf("          %s stays: %s\n", pod, why)
+		}
+	}
+	return line
+}
