@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -26,14 +24,14 @@ type parsed struct {
 
 // decode reads all pods of a manifest file. What is not a pod, or not a valid
 // one, becomes a fault.
-func decode(file string, data []byte) (pods []parsed, faults []Fault) {
+func decode(file string, data []byte) (pods []parsed, faults []fault) {
 	for i, doc := range documents(data) {
 		found, errs := decodeDocument(doc)
 		for _, pod := range found {
 			pods = append(pods, parsed{pod, file, i + 1})
 		}
 		for _, err := range errs {
-			faults = append(faults, Fault{file, i + 1, err})
+			faults = append(faults, fault{file, i + 1, err})
 		}
 	}
 	return pods, faults
@@ -179,7 +177,7 @@ func checkName(field, name string) error {
 	if name == "" {
 		return fmt.Errorf("%s: required", field)
 	}
-	if faults := path.IsValidPathSegmentName(name); len(faults) > 0 {
+	if faults := content.IsPathSegmentName(name); len(faults) > 0 {
 		return fmt.Errorf("%s: %q %s", field, name, strings.Join(faults, ", "))
 	}
 	return nil
@@ -197,52 +195,4 @@ func defaultRequests(resources *v1.ResourceRequirements) {
 		}
 		resources.Requests[name] = limit.DeepCopy()
 	}
-}
-
-// faultyField finds the innermost field without which the document would not
-// have failed with this error. The decoder itself names no field for a bad
-// quantity, and no path for an unknown field.
-func faultyField(doc []byte, fault error) string {
-	var root any
-	if yaml.Unmarshal(doc, &root) != nil {
-		return "" // the YAML is at fault, its error names the line
-	}
-	fails := func() bool {
-		text, err := json.Marshal(root)
-		if err == nil {
-			err = yaml.UnmarshalStrict(text, &v1.Pod{})
-		}
-		return err != nil && err.Error() == fault.Error()
-	}
-	if !fails() {
-		return "" // the round trip through JSON changed the fault
-	}
-	return strings.TrimPrefix(narrow(root, fails), ".")
-}
-
-// narrow returns the path below node of the innermost value whose absence makes
-// fails untrue, or "". It leaves the node as it was.
-func narrow(node any, fails func() bool) string {
-	switch node := node.(type) {
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(node)) {
-			value := node[key]
-			delete(node, key)
-			guilty := !fails()
-			node[key] = value
-			if guilty {
-				return "." + key + narrow(value, fails)
-			}
-		}
-	case []any:
-		for i, value := range node {
-			node[i] = nil
-			guilty := !fails()
-			node[i] = value
-			if guilty {
-				return fmt.Sprintf("[%d]", i) + narrow(value, fails)
-			}
-		}
-	}
-	return ""
 }

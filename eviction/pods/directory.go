@@ -31,14 +31,14 @@ type directory struct {
 type manifest struct {
 	stamp  fs.FileInfo // when it was read; nil where it could not be, so that it is tried again
 	pods   []parsed
-	faults []Fault
+	faults []fault
 }
 
-// Fault says why a document of a manifest file, or a whole file, is left out.
-type Fault struct {
-	File     string // base name
-	Document int    // counted from 1 without empty ones; 0 where it is the file
-	Err      error
+// fault says why a document of a manifest file, or a whole file, is left out.
+type fault struct {
+	file     string // base name
+	document int    // counted from 1 without empty ones; 0 where it is the file
+	err      error
 }
 
 // reported identifies a fault in one content of a file.
@@ -97,9 +97,9 @@ func (d *directory) load(entry fs.DirEntry, last manifest) (m manifest, ok bool)
 	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
 		return manifest{}, false // gone since the directory was read
 	case errors.Is(err, errNotManifest):
-		return manifest{stamp: stamp, faults: []Fault{{File: name, Err: err}}}, true
+		return manifest{stamp: stamp, faults: []fault{{file: name, err: err}}}, true
 	case err != nil:
-		return manifest{faults: []Fault{{File: name, Err: err}}}, true
+		return manifest{faults: []fault{{file: name, err: err}}}, true
 	}
 	m.stamp = stamp
 	m.pods, m.faults = decode(name, data)
@@ -134,14 +134,14 @@ func contents(path string, stamp fs.FileInfo) ([]byte, error) {
 // merge makes one set of all files' pods, in the order of namespace and name:
 // of pods with the same namespace and name, or the same uid, the first by file
 // name stays. The faults are those that the merge before did not return.
-func (d *directory) merge() (set []*v1.Pod, faults []Fault) {
+func (d *directory) merge() (set []*v1.Pod, faults []fault) {
 	taken := map[string]parsed{}
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		file := d.files[name]
 		faults = append(faults, file.faults...)
 		for _, p := range file.pods {
 			if err := identify(taken, p); err != nil {
-				faults = append(faults, Fault{File: name, Document: p.document, Err: err})
+				faults = append(faults, fault{name, p.document, err})
 				continue
 			}
 			set = append(set, p.pod)
@@ -163,12 +163,12 @@ func identify(taken map[string]parsed, p parsed) error {
 	return nil
 }
 
-func (d *directory) unreported(faults []Fault) []Fault {
+func (d *directory) unreported(faults []fault) []fault {
 	before := d.reported
 	d.reported = make(map[reported]bool, len(faults))
-	return slices.DeleteFunc(faults, func(f Fault) bool {
-		r := reported{file: f.File, document: f.Document, text: f.Err.Error()}
-		if stamp := d.files[f.File].stamp; stamp != nil {
+	return slices.DeleteFunc(faults, func(f fault) bool {
+		r := reported{file: f.file, document: f.document, text: f.err.Error()}
+		if stamp := d.files[f.file].stamp; stamp != nil {
 			r.size, r.modified = stamp.Size(), stamp.ModTime()
 		}
 		d.reported[r] = true

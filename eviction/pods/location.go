@@ -51,7 +51,7 @@ var reasons = [...]string{
 	Escapes:     "is not below the pods' cgroup",
 	PodsCgroup:  "is the pods' cgroup itself",
 	HoldsDaemon: "holds the daemon itself",
-	Overlaps:    "overlaps with that of pod",
+	Overlaps:    "overlaps that of pod",
 	NotProcess:  "is not the process id of a session's leader",
 }
 
@@ -66,15 +66,14 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	subject := cmp.Or(r.Annotation, "cgroup")
 	if r.Reason == Unnamed {
 		return "pod " + r.Reason.String()
 	}
-	text := fmt.Sprintf("%s %q %s", subject, r.Value, r.Reason)
-	if r.Other != "" {
-		text += " " + r.Other
+	subject := "cgroup"
+	if r.Annotation != "" {
+		subject = "annotation " + r.Annotation
 	}
-	return text
+	return strings.TrimSpace(fmt.Sprintf("%s %q %s %s", subject, r.Value, r.Reason, r.Other))
 }
 
 // Layout is what locating pods needs to know of the host.
@@ -150,15 +149,17 @@ func (l Layout) claim(pod *v1.Pod) claim {
 		}
 	}
 	id := pod.UID
-	if hash := pod.Annotations[configHashAnnotation]; hash != "" {
-		c.say, c.annotation, id = byHash, configHashAnnotation, types.UID(hash)
+	if hash := types.UID(pod.Annotations[configHashAnnotation]); isElement(hash) {
+		c.say, c.annotation, id = byHash, configHashAnnotation, hash
 	}
-	// A uid that stands for namespace/name was never the kubelet's.
-	if id != "" && !strings.Contains(string(id), "/") {
-		c.cgroup = l.Named(id, l.QOSClass(pod))
+	if isElement(id) { // one that stands for namespace/name is not
+		c.cgroup = path.Clean(l.Named(id, l.QOSClass(pod)))
 	}
 	return c
 }
+
+// isElement says whether the kubelet could have named a cgroup by the id.
+func isElement(id types.UID) bool { return id != "" && !strings.Contains(string(id), "/") }
 
 // judge grants what the pod asks for whole, or refuses it.
 func (l Layout) judge(c claim, taken places) (Location, *Refusal) {

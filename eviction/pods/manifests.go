@@ -145,7 +145,7 @@ func (m *Manifests) rescan() {
 func (m *Manifests) publish() {
 	set, faults := m.dir.merge()
 	for _, f := range faults {
-		m.log.Warn("pod manifest skipped", "file", f.File, "document", f.Document, "error", f.Err)
+		m.log.Warn("pod manifest skipped", "file", f.file, "document", f.document, "error", f.err)
 	}
 	m.pods.Store(&set)
 }
