@@ -77,8 +77,10 @@ type Decision struct {
 	// Met are the thresholds that act in this pass, by signal name, hard
 	// before soft. Set by the call that opens a pass.
 	Met []Met
-	// NeedUsage asks for the candidates' usage.
+	// NeedUsage asks for the candidates' usage. What they hold on disks must
+	// have been measured since NeedSince, unless that is zero.
 	NeedUsage bool
+	NeedSince time.Time
 	// Reclaim asks the node to free ReclaimFor by itself and to observe again.
 	Reclaim    []ReclaimStep
 	ReclaimFor Signal
@@ -180,6 +182,9 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 		}
 		if !in.Sampled {
 			d.NeedUsage = true
+			if t.Signal.Condition() == DiskPressure {
+				d.NeedSince = st.Thresholds[i].FirstObserved
+			}
 			return
 		}
 		if st.choose(cfg, in, st.metAt(cfg, i), d) {

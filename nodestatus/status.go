@@ -20,6 +20,8 @@ type Status struct {
 	Taints     []string            `json:"taints"`  // key:effect, sorted
 	Ranking    map[string][]Ranked `json:"ranking"` // by signal, who would go first first
 	Evictions  []Eviction          `json:"evictions"`
+	// MemoryAvailable is memory.available as each memory model counts it.
+	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
 }
 
 // MarshalJSON writes what is empty as [] or {}, never as null.
@@ -86,6 +88,7 @@ type Ranked struct {
 	Exceeds   bool           `json:"exceeds"`
 	Protected string         `json:"protected"` // why the pod is never evicted; "" where it may be
 	WouldFree string         `json:"wouldFree"`
+	Because   string         `json:"because,omitempty"` // why it goes before the next
 }
 
 // Eviction is what became of one victim. The times that have not come are left
