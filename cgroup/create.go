@@ -1,0 +1,164 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/containerd/cgroups/v3/cgroup2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// Limits bounds a group that is created. An unknown amount is no limit.
+type Limits struct {
+	Memory stats.Amount // bytes
+	PIDs   stats.Amount // tasks
+}
+
+// Create makes a group and every group above it that is missing, in the
+// hierarchies of memory, pids, cpu and freezer, and in v2, and sets its limits. It
+// is content with a group that exists. On v2 it enables the memory, pids and cpu
+// controllers down the path, which the kernel refuses where a group above holds
+// processes of its own.
+func (s *System) Create(group string, l Limits) error {
+	err := s.create(path.Join("/", group), l)
+	if err != nil {
+		return fmt.Errorf("create cgroup %s: %w", group, err)
+	}
+	return nil
+}
+
+func (s *System) create(group string, l Limits) error {
+	if s.version == V2 {
+		_, err := cgroup2.NewManager(s.dir(unified, "/"), group, l.v2())
+		return err
+	}
+	if _, err := cgroup1.New(cgroup1.StaticPath(group), l.v1(), s.v1(), nothingRequired); err != nil {
+		return err
+	}
+	if s.of[unified] == nil {
+		return nil
+	}
+	_, err := cgroup2.NewManager(s.dir(unified, "/"), group, &cgroup2.Resources{})
+	return err
+}
+
+// Add moves a process and its threads into a group, in every hierarchy.
+func (s *System) Add(group string, pid int) error {
+	if err := s.add(path.Join("/", group), uint64(pid)); err != nil {
+		return fmt.Errorf("move process %d into cgroup %s: %w", pid, group, err)
+	}
+	return nil
+}
+
+func (s *System) add(group string, pid uint64) error {
+	if s.version == V1 {
+		g, err := cgroup1.Load(cgroup1.StaticPath(group), s.v1(), nothingRequired)
+		if err != nil {
+			return err
+		}
+		if err := g.AddProc(pid); err != nil || s.of[unified] == nil {
+			return err
+		}
+	}
+	g, err := cgroup2.Load(group, cgroup2.WithMountpoint(s.dir(unified, "/")))
+	if err != nil {
+		return err
+	}
+	return g.AddProc(pid)
+}
+
+// Delete removes a group and those below it from every hierarchy, retrying for a
+// third of a second where the kernel is still busy with one. It fails while a
+// process lives there, and is content with a group that does not exist.
+func (s *System) Delete(group string) error {
+	if err := s.delete(path.Join("/", group)); err != nil {
+		return fmt.Errorf("delete cgroup %s: %w", group, err)
+	}
+	return nil
+}
+
+func (s *System) delete(group string) error {
+	if group == "/" {
+		return errors.New("it is the top of the hierarchy")
+	}
+	var faults error
+	if s.version == V1 {
+		g, err := cgroup1.Load(cgroup1.StaticPath(group), s.v1(), nothingRequired)
+		if err == nil {
+			err = g.Delete()
+		}
+		if err != nil && !errors.Is(err, cgroup1.ErrCgroupDeleted) {
+			faults = err
+		}
+	}
+	if s.of[unified] == nil || notThere(s.dir(unified, group)) {
+		return faults
+	}
+	g, err := cgroup2.Load(group, cgroup2.WithMountpoint(s.dir(unified, "/")))
+	if err == nil {
+		err = g.Delete()
+	}
+	return errors.Join(faults, err)
+}
+
+func notThere(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// v1 gives the library the hierarchies that exist here. It looks for each under
+// its controller's name beside the others, so one that is mounted under another
+// name, without the usual symbolic link, is left out.
+func (s *System) v1() cgroup1.InitOpts {
+	return cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) {
+		var found []cgroup1.Subsystem
+		for h := range unified {
+			if s.of[h] == nil {
+				continue
+			}
+			parent := path.Dir(s.dir(h, "/"))
+			if notThere(path.Join(parent, controllers[h])) {
+				continue
+			}
+			found = append(found, subsystem[h](parent))
+		}
+		return found, nil
+	})
+}
+
+var subsystem = [unified]func(parent string) cgroup1.Subsystem{
+	memory:  func(parent string) cgroup1.Subsystem { return cgroup1.NewMemory(parent) },
+	pids:    func(parent string) cgroup1.Subsystem { return cgroup1.NewPids(parent) },
+	cpu:     func(parent string) cgroup1.Subsystem { return cgroup1.NewCpu(parent) },
+	freezer: func(parent string) cgroup1.Subsystem { return cgroup1.NewFreezer(parent) },
+}
+
+// nothingRequired lets the library do without the devices controller.
+func nothingRequired(c *cgroup1.InitConfig) error {
+	c.InitCheck = cgroup1.AllowAny
+	return nil
+}
+
+func (l Limits) v1() *specs.LinuxResources {
+	var r specs.LinuxResources
+	if n, limited := l.Memory.Get(); limited {
+		r.Memory = &specs.LinuxMemory{Limit: &n}
+	}
+	if n, limited := l.PIDs.Get(); limited {
+		r.Pids = &specs.LinuxPids{Limit: &n}
+	}
+	return &r
+}
+
+func (l Limits) v2() *cgroup2.Resources {
+	r := &cgroup2.Resources{CPU: &cgroup2.CPU{}, Memory: &cgroup2.Memory{}, Pids: &cgroup2.Pids{Max: l.PIDs.Or(0)}}
+	if n, limited := l.Memory.Get(); limited {
+		r.Memory.Max = &n
+	}
+	return r
+}

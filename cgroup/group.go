@@ -1,0 +1,107 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is one open control group. Its statistics are read by one goroutine at a
+// time; its processes may be listed and its actions taken by any. Every method
+// returns an error that is ErrGone once the group was removed.
+type Group struct {
+	path    string
+	version Version
+	top     bool // the whole machine, which the kernel accounts differently
+	dirs    [numHierarchies]int
+
+	usage, stat, limit, meminfo File
+	threads, maxPIDs            File
+	pressure                    [numResources]File
+}
+
+// Open opens a group. It must exist in the hierarchy of the memory controller,
+// else the error is ErrGone; where it does not exist in the others, what they
+// would tell is unknown.
+func (s *System) Open(group string) (*Group, error) {
+	g := &Group{path: group, version: s.version}
+	for h := range g.dirs {
+		g.dirs[h] = -1
+	}
+	for h := range numHierarchies {
+		if s.of[h] == nil {
+			continue
+		}
+		if h != memory && s.of[h] == s.of[memory] {
+			g.dirs[h] = g.dirs[memory]
+			continue
+		}
+		fd, err := unix.Open(s.dir(h, group), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil && h == memory {
+			g.Close()
+			return nil, openFault(group, err)
+		}
+		if err == nil {
+			g.dirs[h] = fd
+		}
+	}
+	g.top = g.isTop()
+	if g.top {
+		var err error
+		if g.meminfo, err = OpenFile(s.host + "/proc/meminfo"); err != nil {
+			g.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func openFault(group string, err error) error {
+	if err == unix.ENOENT || err == unix.ENODEV {
+		return fmt.Errorf("open cgroup %s: %w", group, ErrGone)
+	}
+	return fmt.Errorf("open cgroup %s: %w", group, err)
+}
+
+// isTop looks for a file that the kernel makes for the top of a hierarchy only
+// (v1) or for every group but it (v2). The path would not tell: in a cgroup
+// namespace "/" is a group like any other.
+func (g *Group) isTop() bool {
+	nameZ, onTop := "cgroup.events\x00", false
+	if g.version == V1 {
+		nameZ, onTop = "cgroup.sane_behavior\x00", true
+	}
+	fd, err := openat(g.dirs[memory], nameZ, unix.O_PATH)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return (err == nil) == onTop
+}
+
+// Path is the path the group was opened by.
+func (g *Group) Path() string { return g.path }
+
+// Close closes every descriptor of the group.
+func (g *Group) Close() {
+	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.threads, &g.maxPIDs,
+		&g.pressure[MemoryStall], &g.pressure[IOStall], &g.pressure[CPUStall]} {
+		f.Close()
+	}
+	first := g.dirs[memory]
+	for h, fd := range g.dirs {
+		if fd >= 0 && (hierarchy(h) == memory || fd != first) {
+			unix.Close(fd)
+		}
+		g.dirs[h] = -1
+	}
+}
+
+// fault names the group and the operation; ErrGone goes through as it is, for it
+// is no fault.
+func (g *Group) fault(operation string, err error) error {
+	if err == nil || err == ErrGone || err == errors.ErrUnsupported {
+		return err
+	}
+	return fmt.Errorf("%s of cgroup %s: %w", operation, g.path, err)
+}

@@ -1,0 +1,198 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/stats"
+)
+
+const (
+	v2Pod = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_1111_4222_8333_444455556666.slice"
+	v1Pod = "/kubepods/besteffort/podabcd"
+)
+
+func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
+	for _, c := range []struct {
+		name, fixture, group string
+		want                 stats.Memory
+	}{
+		{"the top of v2 uses anon + file and has MemTotal", "v2", "/", stats.Memory{
+			Limit: stats.Known(8131596 << 10), Usage: stats.Known(1610612736 + 2147483648),
+			InactiveFile: stats.Known(536870912), ActiveFile: stats.Known(1073741824),
+			SlabReclaimable: stats.Known(201384 << 10), Refaults: stats.Known(420), MemAvailable: stats.Known(6244108 << 10),
+		}},
+		{"a v2 group has memory.current and memory.max", "v2", v2Pod, stats.Memory{
+			Limit: stats.Known(536870912), Usage: stats.Known(290455552),
+			InactiveFile: stats.Known(52428800), ActiveFile: stats.Known(20971520),
+			SlabReclaimable: stats.Known(1048576), Refaults: stats.Known(7),
+		}},
+		{"max is no limit", "v2", "/system.slice", stats.Memory{
+			Usage: stats.Known(1048576), InactiveFile: stats.Known(131072), ActiveFile: stats.Known(65536),
+			SlabReclaimable: stats.Known(4096), Refaults: stats.Known(0),
+		}},
+		{"the top of v1 has its own usage and MemTotal", "v1", "/", stats.Memory{
+			Limit: stats.Known(24684100 << 10), Usage: fileAmount(t, "testdata/v1/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+			InactiveFile: statAmount(t, "total_inactive_file"), ActiveFile: statAmount(t, "total_active_file"),
+			Refaults:        statAmount(t, "total_workingset_refault_file"),
+			SlabReclaimable: meminfoAmount(t, "SReclaimable"), MemAvailable: meminfoAmount(t, "MemAvailable"),
+		}},
+		{"a v1 group counts everything below it", "v1", v1Pod, stats.Memory{
+			Limit: stats.Known(64 << 20), Usage: stats.Known(9019392),
+			InactiveFile: stats.Known(8052736), ActiveFile: stats.Known(0), Refaults: stats.Known(11),
+		}},
+		{"2^63 less a page is no limit", "v1", v1Pod + "/c1", stats.Memory{
+			Usage: stats.Known(8757248), InactiveFile: stats.Known(8052736), ActiveFile: stats.Known(0), Refaults: stats.Known(11),
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := fixture(t, c.fixture)
+			g := open(t, s, c.group)
+			var m stats.Memory
+			if err := g.Memory(&m); err != nil {
+				t.Fatal(err)
+			}
+			if m != c.want {
+				t.Errorf("got  %v\nwant %v", m, c.want)
+			}
+			if w, err := g.WorkingSet(); err != nil || w != c.want.WorkingSet() {
+				t.Errorf("working set: got %v, %v", w, err)
+			}
+			if u, err := g.Usage(); err != nil || u != c.want.Usage {
+				t.Errorf("usage alone: got %v, %v", u, err)
+			}
+		})
+	}
+}
+
+func fileAmount(t *testing.T, file string) stats.Amount { return amount([]byte(get(t, file))) }
+
+func statAmount(t *testing.T, key string) stats.Amount {
+	return flat([]byte(get(t, "testdata/v1/sys/fs/cgroup/memory/memory.stat")), key)
+}
+
+func meminfoAmount(t *testing.T, key string) stats.Amount {
+	m := parseMeminfo([]byte(get(t, "testdata/v1/proc/meminfo")))
+	return map[string]stats.Amount{"SReclaimable": m.slabReclaimable, "MemAvailable": m.available}[key]
+}
+
+func TestAPodsProcessesAreThoseOfItsContainers(t *testing.T) {
+	s, _ := fixture(t, "v2")
+	g := open(t, s, v2Pod)
+	processes, err1 := g.Processes()
+	threads, err2 := g.Threads()
+	limit, err3 := g.MaxPIDs()
+	kills, err4 := g.OOMKills()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := []stats.Amount{processes, threads, limit, kills}, amounts(4, 23, 100, 1); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	list, err := g.AppendProcesses([]int{1})
+	slices.Sort(list) // groups come in the order of their directory
+	if err != nil || !slices.Equal(list, []int{1, 4711, 4712, 4800}) {
+		t.Errorf("list: got %v, %v", list, err)
+	}
+}
+
+func TestThreadsAreCountedWhereThePidsControllerIsMissing(t *testing.T) {
+	s, host := fixture(t, "v2")
+	if err := os.Remove(host + "/sys/fs/cgroup" + v2Pod + "/pids.current"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := open(t, s, v2Pod).Threads(); err != nil || n != stats.Known(5) {
+		t.Errorf("got %v, %v", n, err)
+	}
+}
+
+func TestPressureIsATotalOrUnknown(t *testing.T) {
+	s, _ := fixture(t, "v2")
+	top, pod := open(t, s, "/"), open(t, s, v2Pod)
+	want := stats.Stall{Some: 1234567 * time.Microsecond, Full: 345678 * time.Microsecond, Known: true}
+	if got, err := top.Pressure(IOStall); err != nil || got != want {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := pod.Pressure(CPUStall); err != nil || got.Known {
+		t.Errorf("a file that does not exist: got %v, %v", got, err)
+	}
+}
+
+func TestActionsWriteTheFileOfTheirVersion(t *testing.T) {
+	for _, c := range []struct {
+		fixture, group, file, want string
+		act                        func(*Group) error
+	}{
+		{"v2", v2Pod, v2Pod + "/cgroup.kill", "1", (*Group).Kill},
+		{"v2", v2Pod, v2Pod + "/cgroup.freeze", "1", (*Group).Freeze},
+		{"v2", v2Pod, v2Pod + "/cgroup.freeze", "0", (*Group).Thaw},
+		{"v2", v2Pod, v2Pod + "/memory.max", "1048576", func(g *Group) error { return g.SetMemoryLimit(stats.Known(1 << 20)) }},
+		{"v2", v2Pod, v2Pod + "/memory.max", "max", func(g *Group) error { return g.SetMemoryLimit(stats.Amount{}) }},
+		{"v1", v1Pod, "/unified" + v1Pod + "/cgroup.kill", "1", (*Group).Kill},
+		{"v1", v1Pod, "/freezer" + v1Pod + "/freezer.state", "FROZEN", (*Group).Freeze},
+		{"v1", v1Pod, "/freezer" + v1Pod + "/freezer.state", "THAWED", (*Group).Thaw},
+		{"v1", v1Pod, "/memory" + v1Pod + "/memory.limit_in_bytes", "-1", func(g *Group) error { return g.SetMemoryLimit(stats.Amount{}) }},
+	} {
+		s, host := fixture(t, c.fixture)
+		file := host + "/sys/fs/cgroup" + c.file
+		put(t, file, "")
+		if err := c.act(open(t, s, c.group)); err != nil {
+			t.Errorf("%s: %v", c.file, err)
+		}
+		if got := get(t, file); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.file, got, c.want)
+		}
+	}
+}
+
+func TestWhatTheKernelHasNoFileForIsUnsupported(t *testing.T) {
+	s, _ := fixture(t, "v2") // captured without cgroup.kill, as before Linux 5.14
+	if err := open(t, s, v2Pod).Kill(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("kill: got %v", err)
+	}
+	s, _ = fixture(t, "v1")
+	if err := open(t, s, v1Pod).WaitEmpty(context.Background()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("wait on v1: got %v", err)
+	}
+}
+
+func TestAGroupIsEmptyWhenItsEventsSaySo(t *testing.T) {
+	s, host := fixture(t, "v2")
+	g := open(t, s, v2Pod)
+	if populated, err := g.Populated(); err != nil || !populated {
+		t.Errorf("got %v, %v", populated, err)
+	}
+	put(t, host+"/sys/fs/cgroup"+v2Pod+"/cgroup.events", "populated 0\nfrozen 0\n")
+	if populated, err := g.Populated(); err != nil || populated {
+		t.Errorf("got %v, %v", populated, err)
+	}
+	if err := g.WaitEmpty(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCreatingOnV2EnablesControllersDownThePath(t *testing.T) {
+	s, host := fixture(t, "v2")
+	root := host + "/sys/fs/cgroup"
+	for _, dir := range []string{"", "/demo"} {
+		if err := os.MkdirAll(root+dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, root+dir+"/cgroup.subtree_control", "")
+	}
+	if err := s.Create("/demo/pod", Limits{Memory: stats.Known(1 << 26), PIDs: stats.Known(64)}); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"/cgroup.subtree_control": "+cpu +memory +pids", "/demo/cgroup.subtree_control": "+cpu +memory +pids",
+		"/demo/pod/memory.max": "67108864", "/demo/pod/pids.max": "64",
+	} {
+		if got := get(t, root+file); got != want {
+			t.Errorf("%s: got %q, want %q", file, got, want)
+		}
+	}
+}

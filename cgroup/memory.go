@@ -1,0 +1,104 @@
+package cgroup
+
+import (
+	"strconv"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// The files of the memory controller, by version.
+var (
+	usageFile = [...]string{V1: "memory.usage_in_bytes\x00", V2: "memory.current\x00"}
+	limitFile = [...]string{V1: "memory.limit_in_bytes\x00", V2: "memory.max\x00"}
+	noLimit   = [...]string{V1: "-1", V2: "max"}
+)
+
+// Memory reads the memory of the group and of everything below it. For the top of
+// the hierarchy the limit is MemTotal, and the reclaimable slab and MemAvailable
+// come from /proc/meminfo. What the kernel does not tell stays unknown.
+func (g *Group) Memory(m *stats.Memory) error {
+	*m = stats.Memory{}
+	read := stats.Memory{}
+	if err := g.usageAndStat(&read); err != nil {
+		return err
+	}
+	var buf [readSize]byte
+	if g.top {
+		b, err := g.meminfo.Read(buf[:])
+		if err != nil {
+			return g.fault("read /proc/meminfo for the top", err)
+		}
+		info := parseMeminfo(b)
+		read.Limit, read.SlabReclaimable, read.MemAvailable = info.total, info.slabReclaimable, info.available
+	} else {
+		b, err := readKept(&g.limit, g.dirs[memory], limitFile[g.version], buf[:])
+		if err != nil {
+			return g.fault("read memory limit", err)
+		}
+		read.Limit = amount(b)
+	}
+	*m = read
+	return nil
+}
+
+// WorkingSet reads the group's memory in use as the kubelet counts it, in bytes:
+// two files less than Memory.
+func (g *Group) WorkingSet() (stats.Amount, error) {
+	var m stats.Memory
+	err := g.usageAndStat(&m)
+	return m.WorkingSet(), err
+}
+
+// Usage reads the group's memory usage alone, in bytes, page cache included.
+func (g *Group) Usage() (stats.Amount, error) {
+	if g.top && g.version == V2 { // it has no memory.current
+		var m stats.Memory
+		err := g.usageAndStat(&m)
+		return m.Usage, err
+	}
+	var buf [32]byte
+	b, err := readKept(&g.usage, g.dirs[memory], usageFile[g.version], buf[:])
+	return amount(b), g.fault("read memory usage", err)
+}
+
+// usageAndStat fills what memory.usage_in_bytes or memory.current, and
+// memory.stat, tell. The top of a v2 hierarchy has no memory.current; the kubelet
+// takes anon + file for it.
+func (g *Group) usageAndStat(m *stats.Memory) error {
+	var buf [readSize]byte
+	b, err := readKept(&g.stat, g.dirs[memory], "memory.stat\x00", buf[:])
+	if err != nil {
+		return g.fault("read memory.stat", err)
+	}
+	var stat memoryStat
+	parseMemoryStat(b, g.version, &stat)
+	m.InactiveFile, m.ActiveFile = stat.inactiveFile, stat.activeFile
+	m.SlabReclaimable, m.Refaults = stat.slabReclaimable, stat.refaults
+	if g.top && g.version == V2 {
+		m.Usage = stat.anon.Plus(stat.file)
+		return nil
+	}
+	m.Usage, err = g.Usage()
+	return err
+}
+
+// SetMemoryLimit limits the memory of the group and of everything below it, in
+// bytes; an unknown amount takes the limit off. On v1 the kernel refuses a limit
+// that it cannot reclaim down to (EBUSY).
+func (g *Group) SetMemoryLimit(limit stats.Amount) error {
+	value := noLimit[g.version]
+	if n, limited := limit.Get(); limited {
+		value = strconv.FormatInt(n, 10)
+	}
+	return g.fault("limit memory", write(g.dirs[memory], limitFile[g.version], value, errNoSuchFile))
+}
+
+// OOMKills reads how many processes the kernel has killed for want of memory: on
+// v2 in the group and everything below it (memory.events), on v1 in the group
+// alone (memory.oom_control).
+func (g *Group) OOMKills() (stats.Amount, error) {
+	nameZ := [...]string{V1: "memory.oom_control\x00", V2: "memory.events\x00"}[g.version]
+	var buf [readSize]byte
+	b, err := readOnce(g.dirs[memory], nameZ, buf[:])
+	return flat(b, "oom_kill"), g.fault("read out-of-memory kills", err)
+}

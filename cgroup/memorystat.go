@@ -1,0 +1,56 @@
+package cgroup
+
+import (
+	"bytes"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// memoryStat is what is used of memory.stat: bytes, and events.
+type memoryStat struct {
+	anon, file, inactiveFile, activeFile, slabReclaimable stats.Amount
+	refaults                                              stats.Amount
+}
+
+// parseMemoryStat reads memory.stat of a group and everything below it. On v1
+// these are the keys with the prefix total_, which is then required; the others
+// are of the group alone.
+func parseMemoryStat(b []byte, v Version, s *memoryStat) {
+	for len(b) > 0 {
+		var line []byte
+		line, b = cutLine(b)
+		if v == V1 {
+			var total bool
+			if line, total = bytes.CutPrefix(line, []byte("total_")); !total {
+				continue
+			}
+		}
+		space := bytes.IndexByte(line, ' ')
+		if space < 0 {
+			continue
+		}
+		if field := s.field(line[:space]); field != nil {
+			*field = amount(line[space+1:])
+		}
+	}
+}
+
+// field is a switch because the compiler searches it without allocating or
+// hashing; this runs for some forty lines a group.
+func (s *memoryStat) field(key []byte) *stats.Amount {
+	switch string(key) {
+	case "anon":
+		return &s.anon
+	case "file":
+		return &s.file
+	case "inactive_file":
+		return &s.inactiveFile
+	case "active_file":
+		return &s.activeFile
+	case "slab_reclaimable":
+		return &s.slabReclaimable
+	case "workingset_refault_file", "workingset_refault": // the latter before Linux 5.9
+		return &s.refaults
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package cgroup
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ErrNoPods says that the group all pods live in does not exist (yet).
+var ErrNoPods = errors.New("no cgroup for pods")
+
+// Pods is the group that all pods live in, and how the kubelet names what is
+// below it: by directories (its cgroupfs driver) or by systemd slices, which
+// repeat the names of those above them (its systemd driver).
+type Pods struct {
+	path string
+}
+
+// PodsAt takes the group at a path for that of the pods, whether it exists or
+// not. A name that ends in .slice is the systemd driver's.
+func PodsAt(group string) Pods { return Pods{path.Join("/", group)} }
+
+// FindPods finds the group of the pods below a root: the one with the given name,
+// or else kubepods or kubepods.slice. Where it does not exist the error is
+// ErrNoPods.
+func (s *System) FindPods(root, name string) (Pods, error) {
+	names := []string{name}
+	if name == "" {
+		names = []string{"kubepods", "kubepods.slice"}
+	}
+	for _, n := range names {
+		if at := path.Join("/", root, n); !notThere(s.dir(memory, at)) {
+			return Pods{at}, nil
+		}
+	}
+	return Pods{}, ErrNoPods
+}
+
+// Path is the path of the pods' group.
+func (p Pods) Path() string { return p.path }
+
+func (p Pods) systemd() bool { return strings.HasSuffix(p.path, ".slice") }
+
+// classes are the kubelet's groups between the pods' group and the pods:
+// guaranteed pods live directly in the former.
+var classes = map[v1.PodQOSClass]string{
+	v1.PodQOSGuaranteed: "",
+	v1.PodQOSBurstable:  "burstable",
+	v1.PodQOSBestEffort: "besteffort",
+}
+
+// class returns the path of a class's group, and what the base name of a pod's
+// group has before and after the pod's id.
+func (p Pods) class(qos v1.PodQOSClass) (parent, prefix, suffix string) {
+	name := classes[qos]
+	if !p.systemd() {
+		return path.Join(p.path, name), "pod", ""
+	}
+	slice := strings.TrimSuffix(path.Base(p.path), ".slice")
+	if name == "" {
+		return p.path, slice + "-pod", ".slice"
+	}
+	slice += "-" + name
+	return path.Join(p.path, slice+".slice"), slice + "-pod", ".slice"
+}
+
+// Pod is the path of a pod's group as the kubelet names it, whether it exists or
+// not. id is the pod's uid, or the value of the annotation
+// kubernetes.io/config.hash of a static pod.
+func (p Pods) Pod(id string, qos v1.PodQOSClass) string {
+	parent, prefix, suffix := p.class(qos)
+	if p.systemd() {
+		id = strings.ReplaceAll(id, "-", "_")
+	}
+	return path.Join(parent, prefix+id+suffix)
+}
+
+// PodGroup is the group of one pod.
+type PodGroup struct {
+	ID   string
+	QoS  v1.PodQOSClass
+	Path string
+}
+
+// PodGroups lists the pods that have a group now, by class and then by name.
+func (s *System) PodGroups(p Pods) ([]PodGroup, error) {
+	var found []PodGroup
+	for _, qos := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		parent, prefix, suffix := p.class(qos)
+		names, err := s.Children(parent)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			id, hasPrefix := strings.CutPrefix(name, prefix)
+			id, hasSuffix := strings.CutSuffix(id, suffix)
+			if !hasPrefix || !hasSuffix || id == "" {
+				continue
+			}
+			if p.systemd() {
+				id = strings.ReplaceAll(id, "_", "-")
+			}
+			found = append(found, PodGroup{id, qos, path.Join(parent, name)})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,371 @@
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// realGroup creates a bounded group of this host and takes it away again.
+func realGroup(t testing.TB, l Limits) (*System, string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: creating cgroups needs root")
+	}
+	s, err := Discover("")
+	if err != nil {
+		t.Skip("skipped: no cgroups to read here:", err)
+	}
+	group := fmt.Sprintf("/evictd-test-%d-%s", os.Getpid(), strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())))
+	if err := s.Create(group, l); err != nil {
+		if s.Delete(group) != nil || errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), "read-only") {
+			t.Skip("skipped: cgroups cannot be created here:", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Delete(group); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, group
+}
+
+func bounded() Limits { return Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)} }
+
+// member is a shell in a group. It does one line at a time as it is told.
+type member struct {
+	*exec.Cmd
+	tell io.Writer
+	says *bufio.Reader
+}
+
+func join(t testing.TB, s *System, group string) *member {
+	t.Helper()
+	m := &member{Cmd: exec.Command("sh")}
+	in, err1 := m.StdinPipe()
+	out, err2 := m.StdoutPipe()
+	if err := errors.Join(err1, err2, m.Start()); err != nil {
+		t.Fatal(err)
+	}
+	m.tell, m.says = in, bufio.NewReader(out)
+	t.Cleanup(m.end)
+	if err := s.Add(group, m.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// do runs a line of shell and waits until it has run.
+func (m *member) do(t testing.TB, line string) string {
+	t.Helper()
+	fmt.Fprintf(m.tell, "%s\necho done\n", line)
+	var said strings.Builder
+	for {
+		text, err := m.says.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if text == "done\n" {
+			return said.String()
+		}
+		said.WriteString(text)
+	}
+}
+
+func (m *member) end() {
+	if m.ProcessState == nil {
+		m.Process.Kill()
+		m.Wait()
+	}
+}
+
+func TestARealGroupTellsWhatItsProcessUses(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if err := s.Create(group+"/c1", Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	g := open(t, s, group)
+	var before, after stats.Memory
+	if err := g.Memory(&before); err != nil || before.Limit != stats.Known(256<<20) {
+		t.Fatalf("got %v, %v", before, err)
+	}
+	m := join(t, s, group+"/c1")
+	m.do(t, "x=$(head -c 20000000 /dev/zero | tr '\\0' x)")
+	if err := g.Memory(&after); err != nil {
+		t.Fatal(err)
+	}
+	if grown, known := after.WorkingSet().Minus(before.WorkingSet()).Get(); !known || grown < 20_000_000 || grown > 200<<20 {
+		t.Errorf("20 MB more in use show as %d", grown)
+	}
+	processes, err1 := g.Processes()
+	threads, err2 := g.Threads()
+	limit, err3 := g.MaxPIDs()
+	kills, err4 := g.OOMKills()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := []stats.Amount{processes, threads, limit, kills}, amounts(1, 1, 64, 0); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if list, err := g.AppendProcesses(nil); err != nil || !slices.Equal(list, []int{m.Process.Pid}) {
+		t.Errorf("list: got %v, %v", list, err)
+	}
+	if stall, err := g.Pressure(MemoryStall); err != nil || stall.Known != (s.Mount("") != "" && !notThere("/proc/pressure/memory")) {
+		t.Errorf("pressure: got %v, %v", stall, err)
+	}
+	if populated, err := g.Populated(); err != nil || !populated {
+		t.Errorf("populated: got %v, %v", populated, err)
+	}
+	m.end()
+	if populated, err := g.Populated(); err != nil || populated {
+		t.Errorf("populated after the end: got %v, %v", populated, err)
+	}
+}
+
+func TestARemovedGroupIsGoneForEveryRead(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	g, late := open(t, s, group), open(t, s, group)
+	readAll := func(g *Group) map[string]error {
+		var m stats.Memory
+		errs := map[string]error{"memory": g.Memory(&m)}
+		_, errs["usage"] = g.Usage()
+		_, errs["processes"] = g.Processes()
+		_, errs["threads"] = g.Threads()
+		_, errs["pids.max"] = g.MaxPIDs()
+		_, errs["list"] = g.AppendProcesses(nil)
+		_, errs["populated"] = g.Populated()
+		_, errs["oom kills"] = g.OOMKills()
+		return errs
+	}
+	for name, err := range readAll(g) {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.Delete(group); err != nil {
+		t.Fatal(err)
+	}
+	for name, g := range map[string]*Group{"a group that was read before": g, "a group that was never read": late} {
+		for what, err := range readAll(g) {
+			if !errors.Is(err, ErrGone) {
+				t.Errorf("%s: %s: got %v", name, what, err)
+			}
+		}
+	}
+	if err := late.SetMemoryLimit(stats.Known(1 << 20)); !errors.Is(err, ErrGone) {
+		t.Errorf("limit: got %v", err)
+	}
+	if _, err := s.Open(group); !errors.Is(err, ErrGone) {
+		t.Errorf("open: got %v", err)
+	}
+	if err := s.Delete(group); err != nil {
+		t.Errorf("delete again: %v", err)
+	}
+}
+
+func TestKillEndsEveryProcessOfTheGroupWhereTheKernelCan(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if err := s.Create(group+"/c1", Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	g := open(t, s, group)
+	m := join(t, s, group+"/c1")
+	m.do(t, "sleep 300 >/dev/null & sleep 300 >/dev/null &")
+	if n, err := g.Processes(); err != nil || n != stats.Known(3) {
+		t.Fatalf("got %v, %v", n, err)
+	}
+	if err := g.Kill(); errors.Is(err, errors.ErrUnsupported) {
+		m.do(t, "kill $(jobs -p)")
+		t.Skip("skipped: no cgroup.kill: it needs a v2 hierarchy and Linux 5.14")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := m.Process.Wait(); err != nil || state.String() != "signal: killed" {
+		t.Errorf("got %v, %v", state, err)
+	}
+	m.ProcessState = &os.ProcessState{}
+	eventually(t, "the group is empty", func() bool {
+		populated, err := g.Populated()
+		return err == nil && !populated
+	})
+}
+
+func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	g := open(t, s, group)
+	m := join(t, s, group)
+	if err := g.Freeze(); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("skipped: no freezer here")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Thaw() })
+	said := make(chan string, 1)
+	go func() {
+		fmt.Fprintln(m.tell, "echo done")
+		line, _ := m.says.ReadString('\n')
+		said <- line
+	}()
+	select {
+	case line := <-said:
+		t.Errorf("a frozen shell said %q", line)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := g.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if line := <-said; line != "done\n" {
+		t.Errorf("got %q", line)
+	}
+}
+
+func TestALimitCanBeSetAndTakenOff(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	g := open(t, s, group)
+	for _, want := range []stats.Amount{stats.Known(64 << 20), {}} {
+		if err := g.SetMemoryLimit(want); err != nil {
+			t.Fatal(err)
+		}
+		var m stats.Memory
+		if err := g.Memory(&m); err != nil || m.Limit != want {
+			t.Errorf("got %v, %v; want %v", m.Limit, err, want)
+		}
+	}
+}
+
+func TestWaitingForEmptyEndsWithTheLastProcessOrTheContext(t *testing.T) {
+	unified := unifiedSystem(t)
+	group := fmt.Sprintf("/evictd-test-%d-wait", os.Getpid())
+	if err := os.Mkdir(unified.dir(memory, group), 0o755); err != nil {
+		t.Skip("skipped: no v2 group can be created here:", err)
+	}
+	t.Cleanup(func() {
+		if err := unified.Delete(group); err != nil {
+			t.Error(err)
+		}
+	})
+	g := open(t, unified, group)
+	m := join(t, unified, group)
+	ctx, cancel := context.WithCancel(context.Background())
+	waited := make(chan error, 1)
+	go func() { waited <- g.WaitEmpty(ctx) }()
+	cancel()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
+	}
+	go func() { waited <- g.WaitEmpty(context.Background()) }()
+	m.end()
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+// unifiedSystem takes the v2 hierarchy for the whole system, also where it has no
+// memory controller: its notifications do not need one.
+func unifiedSystem(t *testing.T) *System {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: creating cgroups needs root")
+	}
+	s, err := Discover("")
+	if err != nil || s.of[unified] == nil {
+		t.Skip("skipped: no v2 hierarchy is mounted here")
+	}
+	only := *s
+	only.version = V2
+	for h := range only.of {
+		only.of[h] = s.of[unified]
+	}
+	return &only
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestReadsAllocateNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("skipped: the race detector allocates")
+	}
+	s, group := realGroup(t, bounded())
+	if err := s.Create(group+"/c1", Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	join(t, s, group+"/c1")
+	g, top := open(t, s, group), open(t, s, "/")
+	var m stats.Memory
+	list := make([]int, 0, 64)
+	for name, read := range map[string]func() error{
+		"memory":            func() error { return g.Memory(&m) },
+		"memory of the top": func() error { return top.Memory(&m) },
+		"working set":       func() error { _, err := g.WorkingSet(); return err },
+		"usage":             func() error { _, err := g.Usage(); return err },
+		"processes":         func() error { _, err := g.Processes(); return err },
+		"threads":           func() error { _, err := g.Threads(); return err },
+		"pids.max":          func() error { _, err := g.MaxPIDs(); return err },
+		"pressure":          func() error { _, err := g.Pressure(MemoryStall); return err },
+		"list":              func() (err error) { list, err = g.AppendProcesses(list[:0]); return err },
+	} {
+		var err error
+		allocs := testing.AllocsPerRun(100, func() {
+			if e := read(); e != nil {
+				err = e
+			}
+		})
+		if allocs != 0 || err != nil {
+			t.Errorf("%s: %v allocations, %v", name, allocs, err)
+		}
+	}
+}
+
+func BenchmarkMemory(b *testing.B) {
+	s, group := realGroup(b, bounded())
+	g := open(b, s, group)
+	var m stats.Memory
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Memory(&m)
+	}
+}
+
+func BenchmarkUsage(b *testing.B) {
+	s, group := realGroup(b, bounded())
+	g := open(b, s, group)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Usage()
+	}
+}
+
+func BenchmarkProcessesOfAPodOfTwoContainers(b *testing.B) {
+	s, group := realGroup(b, bounded())
+	for _, c := range []string{"/c1", "/c2"} {
+		if err := s.Create(group+c, Limits{}); err != nil {
+			b.Fatal(err)
+		}
+		join(b, s, group+c)
+	}
+	g := open(b, s, group)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Processes()
+	}
+}

@@ -1,0 +1,55 @@
+package cgroup
+
+import (
+	"bytes"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// unlimited is what v1 calls no limit, and what the kubelet takes for it:
+// anything above 2^62 bytes.
+const unlimited = 1 << 62
+
+// amount reads a file that holds one number, "max" or nothing.
+func amount(b []byte) stats.Amount {
+	n, ok := number(bytes.TrimSpace(b))
+	if !ok || n > unlimited {
+		return stats.Amount{}
+	}
+	return stats.Known(n)
+}
+
+// number reads decimal digits and nothing else, without overflow.
+func number(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 19 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return int64(n), n <= 1<<63-1
+}
+
+// cutLine returns the first line of b, and what follows it.
+func cutLine(b []byte) (line, rest []byte) {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		return b[:i], b[i+1:]
+	}
+	return b, nil
+}
+
+// flat returns the value of a key in a flat keyed file ("KEY VALUE" lines).
+func flat(b []byte, key string) stats.Amount {
+	for len(b) > 0 {
+		var line []byte
+		line, b = cutLine(b)
+		if len(line) > len(key) && line[len(key)] == ' ' && string(line[:len(key)]) == key {
+			return amount(line[len(key)+1:])
+		}
+	}
+	return stats.Amount{}
+}

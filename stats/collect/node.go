@@ -1,0 +1,204 @@
+package collect
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/stats"
+)
+
+// NodeConfig says where the node's figures are.
+type NodeConfig struct {
+	// Host is put before /proc; "" on the host itself.
+	Host string
+	// Cgroups is where the node's memory is measured. Where it is nil, Virtual
+	// tells the memory instead.
+	Cgroups *cgroup.System
+	// Root is the group taken as the node, from Cgroups.Resolve; "" is the top.
+	Root string
+	// Pods is the name of the group below Root that pods live in; "" finds
+	// kubepods or kubepods.slice.
+	Pods string
+	// NodeFs, ImageFs and ContainerFs are paths on the three filesystems. An
+	// empty ImageFs is NodeFs, an empty ContainerFs is ImageFs.
+	NodeFs, ImageFs, ContainerFs string
+	// Virtual is the memory of a node whose cgroups cannot be used.
+	Virtual *VirtualMemory
+}
+
+// Node reads everything node-level. Once a source was read, reading it again
+// allocates nothing.
+type Node struct {
+	log      *slog.Logger
+	cgroups  *cgroup.System
+	virtual  *VirtualMemory
+	root     group
+	pods     group
+	tasks    tasks
+	pressure [numPressures]procFile
+	sources  []source
+}
+
+// source is one thing that is read. Its loss is reported once, and its return; an
+// optional one, which this kernel may not have, only after it was once read.
+type source struct {
+	name     string
+	read     func(*stats.Node) error
+	optional bool
+	lost     bool
+}
+
+// NewNode takes what it is told. Sources that cannot be read now are tried again
+// at every Read.
+func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
+	n := &Node{log: log, cgroups: cfg.Cgroups, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
+	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
+	if cfg.Cgroups != nil {
+		n.root.open = func() (*cgroup.Group, error) { return cfg.Cgroups.Open(cfg.Root) }
+		n.pods.open = func() (*cgroup.Group, error) {
+			pods, err := cfg.Cgroups.FindPods(cfg.Root, cfg.Pods)
+			if err != nil {
+				return nil, err
+			}
+			return cfg.Cgroups.Open(pods.Path())
+		}
+		n.sources = append(n.sources, source{name: "pods memory", read: n.readPodsMemory})
+	}
+	n.sources = append(n.sources, filesystems(cfg)...)
+	n.sources = append(n.sources, source{name: "tasks", read: n.readTasks})
+	for p, name := range pressures {
+		n.pressure[p].path = cfg.Host + "/proc/pressure/" + name
+		n.sources = append(n.sources, source{
+			name:     name + " pressure",
+			read:     func(s *stats.Node) error { return n.readPressure(cgroup.Resource(p), s) },
+			optional: true,
+			lost:     true,
+		})
+	}
+	return n
+}
+
+const numPressures = 3
+
+var pressures = [numPressures]string{cgroup.MemoryStall: "memory", cgroup.IOStall: "io", cgroup.CPUStall: "cpu"}
+
+// Read measures the node now. What a source does not tell is unknown in s; that
+// it was lost, or is back, is logged.
+func (n *Node) Read(s *stats.Node) {
+	*s = stats.Node{Time: time.Now()}
+	for i := range n.sources {
+		src := &n.sources[i]
+		err := src.read(s)
+		switch {
+		case err != nil && !src.lost:
+			src.lost = true
+			n.log.Warn("a source of measurements is lost", "source", src.name, "error", err)
+		case err == nil && src.lost:
+			src.lost = false
+			if !src.optional {
+				n.log.Info("a source of measurements is back", "source", src.name)
+			}
+			src.optional = false
+		}
+	}
+}
+
+// Close closes what is open.
+func (n *Node) Close() {
+	n.root.close()
+	n.pods.close()
+	n.tasks.close()
+	for i := range n.pressure {
+		n.pressure[i].file.Close()
+	}
+}
+
+func (n *Node) readMemory(s *stats.Node) error {
+	switch {
+	case n.cgroups != nil:
+		return n.root.read(func(g *cgroup.Group) error { return g.Memory(&s.Memory) })
+	case n.virtual != nil:
+		return n.virtual.read(&s.Memory)
+	}
+	return errors.New("neither cgroups nor processes to measure")
+}
+
+func (n *Node) readPodsMemory(s *stats.Node) error {
+	return n.pods.read(func(g *cgroup.Group) error { return g.Memory(&s.PodsMemory) })
+}
+
+func (n *Node) readTasks(s *stats.Node) error { return n.tasks.read(n.root.group, &s.Tasks) }
+
+// readPressure prefers the pressure of the node's own group to that of the
+// machine.
+func (n *Node) readPressure(r cgroup.Resource, s *stats.Node) error {
+	to := [numPressures]*stats.Stall{cgroup.MemoryStall: &s.MemoryStall, cgroup.IOStall: &s.IOStall, cgroup.CPUStall: &s.CPUStall}[r]
+	if n.root.group != nil {
+		stall, err := n.root.group.Pressure(r)
+		if err == nil && stall.Known {
+			*to = stall
+			return nil
+		}
+	}
+	var buf [256]byte
+	b, err := n.pressure[r].read(buf[:])
+	if err != nil {
+		return err
+	}
+	*to = cgroup.ParsePressure(b)
+	return nil
+}
+
+// group is a cgroup that is opened when it is there, and again when it comes
+// back.
+type group struct {
+	open  func() (*cgroup.Group, error)
+	group *cgroup.Group
+}
+
+// read reads the group, and if it is gone the one that took its place.
+func (g *group) read(from func(*cgroup.Group) error) error {
+	kept := g.group != nil
+	if !kept {
+		opened, err := g.open()
+		if err != nil {
+			return err
+		}
+		g.group = opened
+	}
+	err := from(g.group)
+	if !errors.Is(err, cgroup.ErrGone) {
+		return err
+	}
+	g.close()
+	if kept {
+		return g.read(from)
+	}
+	return err
+}
+
+func (g *group) close() {
+	if g.group != nil {
+		g.group.Close()
+		g.group = nil
+	}
+}
+
+// procFile is a file of /proc that is opened when it is first read.
+type procFile struct {
+	path string
+	file cgroup.File
+}
+
+func (f *procFile) read(buf []byte) ([]byte, error) {
+	if f.file == (cgroup.File{}) {
+		opened, err := cgroup.OpenFile(f.path)
+		if err != nil {
+			return nil, err
+		}
+		f.file = opened
+	}
+	return f.file.Read(buf)
+}

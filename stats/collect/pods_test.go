@@ -1,0 +1,124 @@
+package collect
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/evictd/evictd/stats"
+)
+
+func TestAPodAndItsContainersAreReadFromTheirGroups(t *testing.T) {
+	s, _ := fixture(t)
+	ids := map[string]string{"app": "cri-containerd-aaaa.scope", "side": "cri-containerd-bbbb.scope", "gone": "cri-containerd-cccc.scope"}
+	p := NewPod(PodConfig{
+		Cgroups: s, Cgroup: podGroup,
+		Containers: []string{"init", "gone", "app", "side"},
+		Child:      func(name string) string { return ids[name] },
+		Volumes:    []string{""},
+	})
+	t.Cleanup(p.Close)
+	var got stats.Pod
+	if err := p.Read(&got, false); err != nil {
+		t.Fatal(err)
+	}
+	if got.Memory != stats.Known(290455552-52428800) || got.Processes != stats.Known(4) || got.Threads != stats.Known(23) {
+		t.Errorf("got %v", got)
+	}
+	for i, want := range []stats.Amount{{}, {}, stats.Known(215000000 - 41943040), stats.Known(75000000 - 10485760)} {
+		if got.Containers[i] != (stats.Container{Memory: want}) {
+			t.Errorf("container %d: got %v, want %v", i, got.Containers[i], want)
+		}
+	}
+	if len(got.Volumes) != 1 || got.Volumes[0] != (stats.Volume{}) {
+		t.Errorf("volumes: got %v", got.Volumes)
+	}
+}
+
+func TestAPodThatIsNotThereIsUnknownUntilItIs(t *testing.T) {
+	s, group := realGroup(t)
+	p := NewPod(PodConfig{Cgroups: s, Cgroup: group + "/pod", Containers: []string{"c"}})
+	t.Cleanup(p.Close)
+	var got stats.Pod
+	for range 2 { // it comes, goes, and comes again
+		if err := p.Read(&got, false); err != nil || got.Memory.IsKnown() || got.Containers[0].Memory.IsKnown() {
+			t.Errorf("before: got %v, %v", got, err)
+		}
+		create(t, s, group+"/pod/c")
+		if err := p.Read(&got, false); err != nil || !got.Memory.IsKnown() || !got.Containers[0].Memory.IsKnown() || got.Processes != stats.Known(0) {
+			t.Errorf("after: got %v, %v", got, err)
+		}
+		if err := s.Delete(group + "/pod"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVolumesAndLogsAreMeasuredWhereTheKubeletKeepsThem(t *testing.T) {
+	root, logs := t.TempDir(), t.TempDir()
+	volume, logDir := EmptyDir(root, "u-1", "scratch"), LogDir(logs, "ns", "web", "u-1")
+	if volume != root+"/pods/u-1/volumes/kubernetes.io~empty-dir/scratch" || logDir != logs+"/ns_web_u-1" {
+		t.Fatalf("got %s and %s", volume, logDir)
+	}
+	put(t, volume+"/a", "data")
+	put(t, logDir+"/app/0.log", "line\n")
+	p := NewPod(PodConfig{Containers: []string{"app", "quiet"}, Logs: logDir, Volumes: []string{volume, "", root + "/missing"}})
+	t.Cleanup(p.Close)
+	var got stats.Pod
+	if err := p.Read(&got, false); err != nil {
+		t.Fatal(err)
+	}
+	if got.Volumes[0].Inodes != stats.Known(2) || got.Volumes[1] != (stats.Volume{}) || got.Volumes[2] != (stats.Volume{}) {
+		t.Errorf("volumes: got %v", got.Volumes)
+	}
+	if got.Containers[0].LogsInodes != stats.Known(2) || !got.Containers[0].Logs.IsKnown() || got.Containers[1].Logs.IsKnown() {
+		t.Errorf("logs: got %v", got.Containers)
+	}
+	put(t, volume+"/b", "data")
+	if p.Read(&got, false); got.Volumes[0].Inodes != stats.Known(2) {
+		t.Errorf("within a minute: got %v", got.Volumes[0])
+	}
+	if p.Read(&got, true); got.Volumes[0].Inodes != stats.Known(3) {
+		t.Errorf("asked fresh: got %v", got.Volumes[0])
+	}
+}
+
+// realPods creates pods of two containers each, which are empty groups.
+func realPods(t testing.TB, n int) []*Pod {
+	s, group := realGroup(t)
+	pods := make([]*Pod, n)
+	for i := range pods {
+		pod := fmt.Sprintf("%s/pod%d", group, i)
+		for _, c := range []string{"app", "side"} {
+			create(t, s, pod+"/"+c)
+		}
+		pods[i] = NewPod(PodConfig{Cgroups: s, Cgroup: pod, Containers: []string{"app", "side"}})
+		t.Cleanup(pods[i].Close)
+	}
+	return pods
+}
+
+func TestReadingAPodAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("skipped: the race detector allocates")
+	}
+	pod := realPods(t, 1)[0]
+	var got stats.Pod
+	if allocs := testing.AllocsPerRun(100, func() { pod.Read(&got, false) }); allocs != 0 || !got.Memory.IsKnown() {
+		t.Errorf("%v allocations, read %v", allocs, got)
+	}
+}
+
+func benchmarkPods(b *testing.B, n int) {
+	pods := realPods(b, n)
+	read := make([]stats.Pod, n)
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, p := range pods {
+			p.Read(&read[i], false)
+		}
+	}
+}
+
+func BenchmarkOnePod(b *testing.B) { benchmarkPods(b, 1) }
+
+func Benchmark110Pods(b *testing.B) { benchmarkPods(b, 110) }

@@ -1,0 +1,172 @@
+package collect
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// Processes measures pods as sets of processes, where cgroups cannot be used: a
+// pod is the session of a leader, and everything that descends from it. What it
+// tells is as of the last Scan.
+//
+// Shared memory counts for each process that maps it. A process that leaves both
+// its session and its parents is no longer seen.
+type Processes struct {
+	proc  string
+	table map[int]process
+}
+
+// process is what is used of /proc/PID/stat (proc(5)).
+type process struct {
+	parent, session int
+	threads         int64
+	dead            bool // a zombie holds nothing, but may have children
+}
+
+// NewProcesses reads the processes below host + /proc; "" is the host itself.
+func NewProcesses(host string) *Processes {
+	return &Processes{proc: host + "/proc", table: map[int]process{}}
+}
+
+// Scan lists all processes. Those that end meanwhile are not in it.
+func (p *Processes) Scan() error {
+	dir, err := os.Open(p.proc)
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	clear(p.table)
+	for _, name := range names {
+		pid, ok := parsePID(name)
+		if !ok {
+			continue
+		}
+		stat, err := os.ReadFile(p.proc + "/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if read, ok := parseStat(string(stat)); ok {
+			p.table[pid] = read
+		}
+	}
+	return nil
+}
+
+// Usage sums the memory of the processes of several pods, each process once.
+func (p *Processes) Usage(leaders []int) stats.Amount {
+	var bytes int64
+	for pid, process := range p.table {
+		if !process.dead && slices.ContainsFunc(leaders, func(leader int) bool { return p.belongs(pid, leader) }) {
+			bytes += p.resident(pid)
+		}
+	}
+	return stats.Known(bytes)
+}
+
+// pod fills what the processes of one pod use: memory of their own and shared, no
+// file pages.
+func (p *Processes) pod(leader int, s *stats.Pod) {
+	var bytes, processes, threads int64
+	for pid, process := range p.table {
+		if !process.dead && p.belongs(pid, leader) {
+			bytes += p.resident(pid)
+			processes++
+			threads += process.threads
+		}
+	}
+	s.Memory, s.Processes, s.Threads = stats.Known(bytes), stats.Known(processes), stats.Known(threads)
+}
+
+// belongs follows the parents upwards. A table read while processes come and go
+// may show a loop, so that the climb ends at its size.
+func (p *Processes) belongs(pid, leader int) bool {
+	for range len(p.table) {
+		at, ok := p.table[pid]
+		if !ok || leader <= 0 {
+			return false
+		}
+		if pid == leader || at.session == leader {
+			return true
+		}
+		pid = at.parent
+	}
+	return false
+}
+
+// resident reads RssAnon and RssShmem of /proc/PID/status, bytes; 0 for a process
+// that has ended.
+func (p *Processes) resident(pid int) int64 {
+	status, err := os.ReadFile(p.proc + "/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	return parseResident(string(status))
+}
+
+func parseResident(status string) int64 {
+	var anon, shmem int64
+	for line := range strings.Lines(status) {
+		key, value, _ := strings.Cut(line, ":")
+		switch key {
+		case "RssAnon":
+			anon = kilobytes(value)
+		case "RssShmem":
+			shmem = kilobytes(value)
+		}
+	}
+	return anon + shmem
+}
+
+func kilobytes(value string) int64 {
+	digits, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
+	n, err := strconv.ParseUint(digits, 10, 43)
+	if !ok || err != nil {
+		return 0
+	}
+	return int64(n) << 10
+}
+
+// parseStat reads "PID (NAME) STATE PARENT GROUP SESSION ..."; the twentieth field
+// is the number of threads. The name may hold anything, parentheses too.
+func parseStat(stat string) (process, bool) {
+	end := strings.LastIndexByte(stat, ')')
+	if end < 0 {
+		return process{}, false
+	}
+	const state, parent, session, threads = 3 - 3, 4 - 3, 6 - 3, 20 - 3
+	fields := strings.Fields(stat[end+1:])
+	if len(fields) <= threads {
+		return process{}, false
+	}
+	ppid, err1 := strconv.Atoi(fields[parent])
+	sid, err2 := strconv.Atoi(fields[session])
+	n, err3 := strconv.ParseInt(fields[threads], 10, 32)
+	ok := err1 == nil && err2 == nil && err3 == nil && n >= 0
+	return process{ppid, sid, n, fields[state] == "Z" || fields[state] == "X"}, ok
+}
+
+// VirtualMemory is the memory of a node that has no cgroup: a capacity that was
+// given, of which the pods' processes use some.
+type VirtualMemory struct {
+	Capacity  int64 // bytes
+	Processes *Processes
+	Leaders   func() []int // the pods' session leaders now
+}
+
+// read scans the processes and fills limit and usage.
+func (v *VirtualMemory) read(m *stats.Memory) error {
+	if err := v.Processes.Scan(); err != nil {
+		return err
+	}
+	*m = stats.Memory{Limit: stats.Known(v.Capacity), Usage: v.Processes.Usage(v.Leaders())}
+	return nil
+}

@@ -1,0 +1,125 @@
+package collect
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/evictd/evictd/stats"
+)
+
+func TestASessionAndItsDescendantsAreThePod(t *testing.T) {
+	host := t.TempDir()
+	stat := func(pid, state, parent, session, threads string) {
+		put(t, host+"/proc/"+pid+"/stat", pid+" (a) b) "+state+" "+parent+" 0 "+session+" 0 -1 0 0 0 0 0 0 0 0 0 20 0 "+threads+" 0 1 2 3\n")
+		put(t, host+"/proc/"+pid+"/status", "Name:\tx\nVmRSS:\t 900 kB\nRssAnon:\t 100 kB\nRssFile:\t 700 kB\nRssShmem:\t 10 kB\n")
+	}
+	stat("10", "S", "1", "10", "1") // the leader
+	stat("11", "S", "10", "10", "4")
+	stat("12", "S", "1", "10", "1")  // reparented, of the session
+	stat("13", "S", "11", "13", "2") // a session of its own, but a descendant
+	stat("14", "Z", "10", "10", "1")
+	stat("20", "S", "1", "20", "7")
+	stat("30", "S", "31", "0", "1") // a loop, as a racing scan may show
+	stat("31", "S", "30", "0", "1")
+	put(t, host+"/proc/self/stat", "nonsense")
+	put(t, host+"/proc/40/stat", "40 (cut")
+	p := NewProcesses(host)
+	if err := p.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	var got stats.Pod
+	p.pod(10, &got)
+	if got.Memory != stats.Known(4*110<<10) || got.Processes != stats.Known(4) || got.Threads != stats.Known(8) {
+		t.Errorf("got %v", got)
+	}
+	if used := p.Usage([]int{10, 13, 20}); used != stats.Known(5*110<<10) {
+		t.Errorf("pods that overlap: got %v", used)
+	}
+	if p.pod(99, &got); got.Processes != stats.Known(0) {
+		t.Errorf("a pod without processes: got %v", got)
+	}
+}
+
+func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
+	leader := exec.Command("sh", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); sleep 300 & echo $!; read end; kill $!")
+	leader.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := leader.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := leader.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		leader.Wait()
+	})
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	processes := NewProcesses("")
+	n, logged := newNode(t, NodeConfig{NodeFs: "/", Virtual: &VirtualMemory{
+		Capacity: 1 << 30, Processes: processes, Leaders: func() []int { return []int{leader.Process.Pid} },
+	}})
+	p := NewPod(PodConfig{Processes: processes, Leader: leader.Process.Pid, Containers: []string{"c"}})
+	var node stats.Node
+	var pod stats.Pod
+	n.Read(&node)
+	if err := p.Read(&pod, false); err != nil || logged.Len() > 0 {
+		t.Fatalf("got %v, logged %s", err, logged)
+	}
+	if pod.Processes != stats.Known(2) || pod.Threads != stats.Known(2) || pod.Containers[0].Memory.IsKnown() {
+		t.Errorf("pod: got %v", pod)
+	}
+	if used := pod.Memory.Or(0); used < 20_000_000 || used > 200<<20 {
+		t.Errorf("20 MB show as %d", used)
+	}
+	if node.Memory != (stats.Memory{Limit: stats.Known(1 << 30), Usage: pod.Memory}) || !node.Tasks.Running.IsKnown() || node.PodsMemory != (stats.Memory{}) {
+		t.Errorf("node: got %v", node)
+	}
+}
+
+func FuzzProcessStat(f *testing.F) {
+	own, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
+	if err != nil {
+		f.Skip("skipped: no /proc:", err)
+	}
+	f.Add(string(own))
+	f.Add("1 (a) b) S 0 1 1 0")
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, ok := parseStat(s); ok && p.threads < 0 {
+			t.Fatalf("%v out of %q", p, s)
+		}
+	})
+}
+
+func FuzzProcessStatus(f *testing.F) {
+	own, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		f.Skip("skipped: no /proc:", err)
+	}
+	f.Add(string(own))
+	f.Add("RssAnon:\t99999999999999999999 kB\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		if n := parseResident(s); n < 0 {
+			t.Fatalf("%d out of %q", n, s)
+		}
+	})
+}
+
+func BenchmarkScanOfAllProcesses(b *testing.B) {
+	p := NewProcesses("")
+	for b.Loop() {
+		if err := p.Scan(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
