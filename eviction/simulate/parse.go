@@ -171,11 +171,11 @@ func (p *parser) step(path *field.Path, in *fileStep) {
 			s.signals[signal], s.ages[signal] = p.signal(at, signal, in.Signals[name])
 		}
 	}
-	for reclaim, entries := range map[eviction.ReclaimStep]map[string]resource.Quantity{
+	for reclaim, entries := range [...]map[string]resource.Quantity{
 		eviction.DeadContainers: in.NodeReclaim.Containers, eviction.UnusedImages: in.NodeReclaim.Images,
 	} {
-		for name, q := range entries {
-			at := path.Child("nodeReclaim", reclaim.String()).Key(name)
+		for _, name := range slices.Sorted(maps.Keys(entries)) {
+			q, at := entries[name], path.Child("nodeReclaim", eviction.ReclaimStep(reclaim).String()).Key(name)
 			if signal, err := eviction.ParseSignal(name); err != nil {
 				p.invalid(at, name, err.Error())
 			} else {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -53,17 +54,25 @@ func Decode(document []byte, into any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-// Faults takes a joined error apart again, one fault each.
+// Faults takes an error that errors.Join or a field.ErrorList made apart again,
+// one fault each.
 func Faults(err error) []error {
 	if err == nil {
 		return nil
 	}
 	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
+	var aggregate utilerrors.Aggregate
+	var parts []error
+	switch {
+	case errors.As(err, &joined):
+		parts = joined.Unwrap()
+	case errors.As(err, &aggregate):
+		parts = aggregate.Errors()
+	default:
 		return []error{err}
 	}
 	var faults []error
-	for _, e := range joined.Unwrap() {
+	for _, e := range parts {
 		faults = append(faults, Faults(e)...)
 	}
 	return faults
