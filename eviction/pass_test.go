@@ -17,17 +17,15 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // smallNode has a hard and a soft memory threshold, and one pod with a volume of
 // limited size.
 type smallNode struct {
-	t     *testing.T
 	cfg   eviction.Config
 	state eviction.State
 	usage stats.Pod
 	pod   eviction.Pod
 }
 
-func newSmallNode(t *testing.T) *smallNode {
+func newSmallNode() *smallNode {
 	limit := resource.MustParse("1Gi")
 	return &smallNode{
-		t: t,
 		cfg: eviction.New(eviction.Config{
 			Thresholds: []eviction.Threshold{
 				{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: gi}},
@@ -45,7 +43,6 @@ func newSmallNode(t *testing.T) *smallNode {
 // pass opens one at an instant after noon, memory available being measured at
 // that time.
 func (n *smallNode) pass(kind eviction.Pass, after time.Duration, available int64, measured time.Time) eviction.Decision {
-	n.t.Helper()
 	in := eviction.Input{Now: noon.Add(after), Pass: kind, Sampled: true, Candidates: []eviction.Candidate{{Pod: &n.pod, Usage: &n.usage}}}
 	in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available), Time: measured}
 	state, d := eviction.Decide(&n.cfg, n.state, in)
@@ -65,7 +62,7 @@ func TestAnEventPassMovesNoSoftThresholdConditionOrLimit(t *testing.T) {
 	}
 
 	t.Run("a soft grace neither begins nor starts anew", func(t *testing.T) {
-		n := newSmallNode(t)
+		n := newSmallNode()
 		event(n, 0, 3*gi/2)
 		if n.reports() {
 			t.Error("an event pass raised a condition for a soft threshold")
@@ -80,7 +77,7 @@ func TestAnEventPassMovesNoSoftThresholdConditionOrLimit(t *testing.T) {
 		}
 	})
 	t.Run("a hard threshold acts and raises its condition, which ends on a regular pass", func(t *testing.T) {
-		n := newSmallNode(t)
+		n := newSmallNode()
 		if d := event(n, 0, gi-1); len(d.Evictions) != 1 || !d.Evictions[0].Hard || !n.reports() {
 			t.Errorf("below the hard threshold: %+v, condition %v", d, n.reports())
 		}
@@ -92,7 +89,7 @@ func TestAnEventPassMovesNoSoftThresholdConditionOrLimit(t *testing.T) {
 		}
 	})
 	t.Run("limits wait for the regular pass", func(t *testing.T) {
-		n := newSmallNode(t)
+		n := newSmallNode()
 		n.usage.Volumes[0].Used = stats.Known(2 * gi)
 		if d := event(n, 0, 3*gi); len(d.Evictions) > 0 {
 			t.Errorf("an event pass looked at limits: %+v", d.Evictions)
@@ -115,7 +112,7 @@ func TestAnObservationWithoutATimeIsNew(t *testing.T) {
 		"both have the same":  {noon, noon, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newSmallNode(t)
+			n := newSmallNode()
 			n.pass(eviction.Housekeeping, 0, gi-1, measured.first)
 			if d := n.pass(eviction.Housekeeping, time.Second, gi-1, measured.second); (len(d.Met) > 0) != measured.acts {
 				t.Errorf("acting thresholds %v, want any: %v", d.Met, measured.acts)

@@ -54,7 +54,7 @@ var (
 	byExcess = key{
 		func(a, b *Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
 		func(a, b *Ranked) string {
-			return fmt.Sprintf("uses %s of %s requested; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
+			return fmt.Sprintf("uses %s and requested %s; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
 		},
 	}
 	byPriority = key{
@@ -66,7 +66,10 @@ var (
 	byOverRequest = key{
 		func(a, b *Ranked) int { return cmp.Compare(b.overRequest(), a.overRequest()) },
 		func(a, b *Ranked) string {
-			return fmt.Sprintf("uses %s relative to its request, %v %s", a.quantity(a.overRequest()), b.Pod, b.quantity(b.overRequest()))
+			if a.Request == 0 && b.Request == 0 {
+				return fmt.Sprintf("uses %s, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
+			}
+			return fmt.Sprintf("is %s its request, %v %s", a.distance(), b.Pod, b.distance())
 		},
 	}
 	byProcesses = key{
@@ -96,6 +99,14 @@ func (r *Ranked) overRequest() int64 {
 		return 0
 	}
 	return r.Usage - r.Request
+}
+
+// distance is overRequest in words.
+func (r *Ranked) distance() string {
+	if n := r.overRequest(); n < 0 {
+		return r.quantity(-n) + " below"
+	}
+	return r.quantity(r.overRequest()) + " above"
 }
 
 func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount) }
