@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -34,7 +35,8 @@ func OpenFile(path string) (File, error) {
 	return File{fd + 1}, nil
 }
 
-// Read returns what the file holds now, as much as buf has room for, in buf. It
+// Read returns what the file holds now, in buf: where that has no room for all of
+// it, the whole lines that fit, for half a number would be a wrong one. It
 // allocates nothing; the error is the kernel's own, ErrGone where the file
 // belongs to a group that was removed.
 func (f *File) Read(buf []byte) ([]byte, error) {
@@ -45,6 +47,9 @@ func (f *File) Read(buf []byte) ([]byte, error) {
 		n, err := unix.Pread(f.fd1-1, buf, 0)
 		switch err {
 		case nil:
+			if n == len(buf) {
+				n = bytes.LastIndexByte(buf, '\n') + 1
+			}
 			return buf[:n], nil
 		case unix.EINTR:
 		case unix.ENODEV: // kernfs: the group was removed under the descriptor
