@@ -83,7 +83,7 @@ func benchmarkPods(b *testing.B, n int) {
 	pods := realPods(b, n)
 	read := make([]stats.Pod, n)
 	for i, p := range pods { // opens what stays open
-		p.Read(&read[i], false)
+		p.Read(&read[i])
 	}
 	b.ReportAllocs()
 	for b.Loop() {
