@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // ErrGone says that a group was removed after it had been opened, or was not
-// there to open. That is normal: pods end.
-var ErrGone = errors.New("cgroup is gone")
+// there to open. That is normal: pods end. It is an fs.ErrNotExist.
+var ErrGone = fmt.Errorf("cgroup is gone: %w", fs.ErrNotExist)
 
 // errNoSuchFile says that a file is missing that every group but the top has.
 var errNoSuchFile = errors.New("the group has no such file")

@@ -162,6 +162,16 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 // meter is a pod's statistics, closed when nobody uses them any more.
 type meter struct{ *collect.Pod }
 
+// Read adds what needs no group of its own: a pod's only container uses what
+// the pod uses.
+func (m *meter) Read(s *stats.Pod) error {
+	err := m.Pod.Read(s)
+	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
+		s.Containers[0].Memory = s.Memory
+	}
+	return err
+}
+
 // id is what the kubelet names a pod's directories and cgroup by.
 func id(m *v1.Pod) string {
 	if hash := m.Annotations["kubernetes.io/config.hash"]; hash != "" {
