@@ -12,7 +12,12 @@ import (
 
 // ErrGone says that a group was removed after it had been opened, or was not
 // there to open. That is normal: pods end. It is an fs.ErrNotExist.
-var ErrGone = fmt.Errorf("cgroup is gone: %w", fs.ErrNotExist)
+var ErrGone error = gone{}
+
+type gone struct{}
+
+func (gone) Error() string        { return "cgroup is gone" }
+func (gone) Is(target error) bool { return target == fs.ErrNotExist }
 
 // errNoSuchFile says that a file is missing that every group but the top has.
 var errNoSuchFile = errors.New("the group has no such file")
