@@ -207,6 +207,9 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 func (d *daemon) run(ctx context.Context) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+	if d.manifests == nil {
+		d.log.Warn("no source of pods: give --pod-manifests; until then nobody can be evicted")
+	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
 		if err != nil {
