@@ -1,16 +1,23 @@
 package cgroup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // ErrGone says that a group was removed after it had been opened, or was not
-// there to open. That is normal: pods end.
-var ErrGone = errors.New("cgroup is gone")
+// there to open. That is normal: pods end. It is an fs.ErrNotExist.
+var ErrGone error = gone{}
+
+type gone struct{}
+
+func (gone) Error() string        { return "cgroup is gone" }
+func (gone) Is(target error) bool { return target == fs.ErrNotExist }
 
 // errNoSuchFile says that a file is missing that every group but the top has.
 var errNoSuchFile = errors.New("the group has no such file")
@@ -34,7 +41,8 @@ func OpenFile(path string) (File, error) {
 	return File{fd + 1}, nil
 }
 
-// Read returns what the file holds now, as much as buf has room for, in buf. It
+// Read returns what the file holds now, in buf: where that has no room for all of
+// it, the whole lines that fit, for half a number would be a wrong one. It
 // allocates nothing; the error is the kernel's own, ErrGone where the file
 // belongs to a group that was removed.
 func (f *File) Read(buf []byte) ([]byte, error) {
@@ -45,6 +53,9 @@ func (f *File) Read(buf []byte) ([]byte, error) {
 		n, err := unix.Pread(f.fd1-1, buf, 0)
 		switch err {
 		case nil:
+			if n == len(buf) {
+				n = bytes.LastIndexByte(buf, '\n') + 1
+			}
 			return buf[:n], nil
 		case unix.EINTR:
 		case unix.ENODEV: // kernfs: the group was removed under the descriptor

@@ -24,7 +24,7 @@ func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
 		{"the top of v2 uses anon + file and has MemTotal", "v2", "/", stats.Memory{
 			Limit: stats.Known(8131596 << 10), Usage: stats.Known(1610612736 + 2147483648),
 			InactiveFile: stats.Known(536870912), ActiveFile: stats.Known(1073741824),
-			SlabReclaimable: stats.Known(201384 << 10), Refaults: stats.Known(420), MemAvailable: stats.Known(6244108 << 10),
+			SlabReclaimable: stats.Known(201384 << 10), Refaults: stats.Known(420), MemAvailable: stats.Known(6244108 << 10), Hugetlb: stats.Known(256 << 20),
 		}},
 		{"a v2 group has memory.current and memory.max", "v2", v2Pod, stats.Memory{
 			Limit: stats.Known(536870912), Usage: stats.Known(290455552),
@@ -39,7 +39,7 @@ func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
 			Limit: stats.Known(24684100 << 10), Usage: fileAmount(t, "testdata/v1/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 			InactiveFile: statAmount(t, "total_inactive_file"), ActiveFile: statAmount(t, "total_active_file"),
 			Refaults:        statAmount(t, "total_workingset_refault_file"),
-			SlabReclaimable: meminfoAmount(t, "SReclaimable"), MemAvailable: meminfoAmount(t, "MemAvailable"),
+			SlabReclaimable: meminfoAmount(t, "SReclaimable"), MemAvailable: meminfoAmount(t, "MemAvailable"), Hugetlb: stats.Known(0),
 		}},
 		{"a v1 group counts everything below it", "v1", v1Pod, stats.Memory{
 			Limit: stats.Known(64 << 20), Usage: stats.Known(9019392),

@@ -8,7 +8,7 @@ import (
 
 // meminfo is what is used of /proc/meminfo, bytes.
 type meminfo struct {
-	total, available, slabReclaimable stats.Amount
+	total, available, slabReclaimable, hugetlb stats.Amount
 }
 
 // parseMeminfo reads the "Key:   N kB" lines of /proc/meminfo (proc(5)).
@@ -27,6 +27,8 @@ func parseMeminfo(b []byte) (m meminfo) {
 			m.available = kilobytes(value)
 		case "SReclaimable":
 			m.slabReclaimable = kilobytes(value)
+		case "Hugetlb": // all sizes, since Linux 4.20
+			m.hugetlb = kilobytes(value)
 		}
 	}
 	return m

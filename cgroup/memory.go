@@ -29,7 +29,8 @@ func (g *Group) Memory(m *stats.Memory) error {
 			return g.fault("read /proc/meminfo for the top", err)
 		}
 		info := parseMeminfo(b)
-		read.Limit, read.SlabReclaimable, read.MemAvailable = info.total, info.slabReclaimable, info.available
+		read.Limit, read.SlabReclaimable = info.total, info.slabReclaimable
+		read.MemAvailable, read.Hugetlb = info.available, info.hugetlb
 	} else {
 		b, err := readKept(&g.limit, g.dirs[memory], limitFile[g.version], buf[:])
 		if err != nil {

@@ -36,6 +36,21 @@ func TestCoMountedControllersAreOneHierarchy(t *testing.T) {
 	}
 }
 
+func TestAFileLongerThanTheBufferIsReadInWholeLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "memory.stat")
+	put(t, file, "anon 100\nfile 200\nslab 300\n")
+	f, err := OpenFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size, want := range map[int]string{5: "", 11: "anon 100\n", 18: "anon 100\nfile 200\n", 64: "anon 100\nfile 200\nslab 300\n"} {
+		if got, err := f.Read(make([]byte, size)); err != nil || string(got) != want {
+			t.Errorf("%d bytes: got %q, %v", size, got, err)
+		}
+	}
+}
+
 func TestPidsMayStraddleReads(t *testing.T) {
 	text := []byte("1\n22\n0\n333\n4194304\n")
 	for cut := range text {

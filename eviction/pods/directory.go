@@ -168,7 +168,8 @@ func (d *directory) unreported(faults []fault) []fault {
 	d.reported = make(map[reported]bool, len(faults))
 	return slices.DeleteFunc(faults, func(f fault) bool {
 		r := reported{file: f.file, document: f.document, text: f.err.Error()}
-		if stamp := d.files[f.file].stamp; stamp != nil {
+		// What is no manifest by its name is none whatever is written to it.
+		if stamp := d.files[f.file].stamp; stamp != nil && !errors.Is(f.err, errNotManifest) {
 			r.size, r.modified = stamp.Size(), stamp.ModTime()
 		}
 		d.reported[r] = true

@@ -46,6 +46,8 @@ var arrows = []arrow{
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
+	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/kill", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
+
 	{"stats/collect", []string{"cgroup", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"eviction"}, "a policy over manifests"},
 	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},

@@ -1,79 +1,19 @@
 package collect
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/evictd/evictd/stats"
 )
 
 const (
-	walkInterval = time.Minute // the kubelet's volumeStatsAggPeriod
-	walkPerRead  = 10_000      // entries looked at in one Read, some 20 ms
-	walkPerDir   = 1_000_000   // entries of one directory; the rest is not counted
-	walkDepth    = 64          // directories open at once; deeper ones are not counted
-	walkLinks    = 65_536      // files with several links that are told apart; more are not counted
+	walkPerStep = 10_000    // entries looked at without a pause, some 20 ms
+	walkPerDir  = 1_000_000 // entries of one directory; the rest is not counted
+	walkDepth   = 64        // directories open at once; deeper ones are not counted
+	walkLinks   = 65_536    // files with several links that are told apart; more are not counted
 )
-
-// disk measures a pod's directories one after the other, a bounded part at each
-// call.
-type disk struct {
-	dirs  []directory
-	begun time.Time // when the round at hand, or the last one, began
-	next  int       // the directory at hand, len(dirs) when the round is over
-	at    *walk     // in that directory; nil before its first step
-}
-
-// directory is one that is measured, and what the last whole walk found. An empty
-// path is not measured.
-type directory struct {
-	path  string
-	found stats.Volume
-}
-
-// walk goes on with the round at hand, or begins one if it is time or fresh.
-func (d *disk) walk(now time.Time, fresh bool) error {
-	if d.next == len(d.dirs) || d.begun.IsZero() {
-		if !fresh && !d.begun.IsZero() && now.Sub(d.begun) < walkInterval {
-			return nil
-		}
-		d.begun, d.next = now, 0
-	}
-	var faults error
-	for budget := walkPerRead; d.next < len(d.dirs); d.next++ {
-		dir := &d.dirs[d.next]
-		if dir.path == "" {
-			continue
-		}
-		if d.at == nil {
-			at, err := newWalk(dir.path)
-			if at == nil {
-				dir.found = stats.Volume{}
-				faults = errors.Join(faults, err)
-				continue
-			}
-			d.at = at
-		}
-		if !d.at.step(&budget) {
-			return faults
-		}
-		dir.found = stats.Volume{Used: stats.Known(d.at.bytes), Inodes: stats.Known(d.at.inodes)}
-		d.at = nil
-	}
-	return faults
-}
-
-func (d *disk) close() {
-	if d.at != nil {
-		d.at.close()
-		d.at = nil
-	}
-}
 
 // walk counts what a directory occupies as the kubelet does: 512-byte blocks and
 // distinct inodes of everything on its own filesystem, itself included. It follows

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
-
-	"github.com/evictd/evictd/stats"
 )
 
 // whole walks a directory to the end, a few entries a step.
@@ -78,35 +75,6 @@ func TestFilesThatVanishDuringTheWalkArePassedOver(t *testing.T) {
 	budget := 1000
 	if !w.step(&budget) || w.inodes < 1 || w.inodes > 3 {
 		t.Errorf("got %d inodes", w.inodes)
-	}
-}
-
-func TestALongWalkGoesOnAtTheNextReadAndTellsOnlyWhatIsWhole(t *testing.T) {
-	dir := mounted(t, "size=64m,nr_inodes=0")
-	const files = walkPerRead + 500
-	for i := range files {
-		if err := os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := disk{dirs: []directory{{path: dir}, {path: ""}, {path: t.TempDir()}}}
-	t.Cleanup(d.close)
-	now := time.Now()
-	if err := d.walk(now, false); err != nil || d.dirs[0].found != (stats.Volume{}) || d.dirs[2].found != (stats.Volume{}) {
-		t.Errorf("after one read: %v, %v", d.dirs, err)
-	}
-	if err := d.walk(now.Add(time.Second), false); err != nil || d.dirs[0].found.Inodes != stats.Known(files+1) || d.dirs[2].found.Inodes != stats.Known(1) {
-		t.Errorf("after two: %v, %v", d.dirs, err)
-	}
-	if err := os.RemoveAll(d.dirs[2].path); err != nil {
-		t.Fatal(err)
-	}
-	if d.walk(now.Add(walkInterval-1), false); !d.dirs[2].found.Used.IsKnown() {
-		t.Error("a round began before its time")
-	}
-	d.walk(now.Add(walkInterval), false)
-	if d.walk(now.Add(walkInterval), false); d.dirs[2].found.Used.IsKnown() {
-		t.Error("a directory that is gone is still known")
 	}
 }
 

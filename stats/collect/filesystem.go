@@ -29,8 +29,8 @@ func (f *filesystem) read(s *stats.Filesystem) error {
 		return fmt.Errorf("statfs %s: %w", f.pathZ[:len(f.pathZ)-1], errno)
 	}
 	*s = stats.Filesystem{
-		Capacity:  stats.Known(int64(st.Blocks) * st.Frsize),
-		Available: stats.Known(int64(st.Bavail) * st.Frsize),
+		Capacity:  stats.Known(int64(st.Blocks) * int64(st.Frsize)),
+		Available: stats.Known(int64(st.Bavail) * int64(st.Frsize)),
 	}
 	if st.Files > 0 {
 		s.Inodes, s.InodesFree = stats.Known(int64(st.Files)), stats.Known(int64(st.Ffree))

@@ -26,23 +26,9 @@ type PodConfig struct {
 	// Child names the group of a container below the pod's; "" where it is not
 	// known now. Without Child it is the container's own name.
 	Child func(container string) string
-	// Logs is the pod's log directory, with one directory a container; "" leaves
-	// logs unknown. See LogDir.
-	Logs string
-	// Volumes are the host directories of the volumes, in the order of the
-	// manifest; "" leaves one unknown. See EmptyDir.
-	Volumes []string
-}
-
-// EmptyDir is the directory of an emptyDir volume below the kubelet's root
-// directory. id is the pod's uid, or the config hash of a static pod.
-func EmptyDir(root, id, volume string) string {
-	return filepath.Join(root, "pods", id, "volumes", "kubernetes.io~empty-dir", volume)
-}
-
-// LogDir is the directory of a pod's logs below the kubelet's, /var/log/pods.
-func LogDir(root, namespace, name, id string) string {
-	return filepath.Join(root, namespace+"_"+name+"_"+id)
+	// Disk is what the survey finds of the pod's volumes; nil leaves them and
+	// the logs unknown.
+	Disk *PodDisk
 }
 
 // Pod reads one pod through descriptors that stay open. The pod need not exist
@@ -51,7 +37,6 @@ type Pod struct {
 	cfg        PodConfig
 	pod        group
 	containers []group
-	disk       disk
 }
 
 // NewPod takes what it is told; nothing is opened before it is read.
@@ -70,38 +55,28 @@ func NewPod(cfg PodConfig) *Pod {
 			return cfg.Cgroups.Open(filepath.Join(cfg.Cgroup, child))
 		}
 	}
-	for _, dir := range cfg.Volumes {
-		p.disk.dirs = append(p.disk.dirs, directory{path: dir})
-	}
-	for _, name := range cfg.Containers {
-		var logs string
-		if cfg.Logs != "" {
-			logs = filepath.Join(cfg.Logs, name)
-		}
-		p.disk.dirs = append(p.disk.dirs, directory{path: logs})
-	}
 	return p
 }
 
-// Read measures the pod now; of its directories it walks a bounded part, at most
-// once a minute unless they are wanted fresh, and tells what the last whole walk
+// Read measures the pod now, and adds what the last survey of its directories
 // found. Slices of s are used again. The error joins what could not be read for
 // another reason than being gone, and leaves it unknown.
-func (p *Pod) Read(s *stats.Pod, fresh bool) error {
-	now := time.Now()
+func (p *Pod) Read(s *stats.Pod) error {
 	*s = stats.Pod{
-		Time:       now,
+		Time:       time.Now(),
 		Containers: zeroed(s.Containers, len(p.cfg.Containers)),
-		Volumes:    zeroed(s.Volumes, len(p.cfg.Volumes)),
+		Volumes:    s.Volumes[:0],
 	}
-	err := p.readDisk(now, fresh, s)
+	if p.cfg.Disk != nil {
+		p.cfg.Disk.read(s)
+	}
 	switch {
 	case p.cfg.Cgroups != nil:
-		err = errors.Join(err, p.readGroups(s))
+		return p.readGroups(s)
 	case p.cfg.Processes != nil:
 		p.cfg.Processes.pod(p.cfg.Leader, s)
 	}
-	return err
+	return nil
 }
 
 func zeroed[T any](s []T, n int) []T {
@@ -135,23 +110,10 @@ func present(err error) error {
 	return err
 }
 
-func (p *Pod) readDisk(now time.Time, fresh bool, s *stats.Pod) error {
-	err := p.disk.walk(now, fresh)
-	volumes, logs := p.disk.dirs[:len(p.cfg.Volumes)], p.disk.dirs[len(p.cfg.Volumes):]
-	for i := range volumes {
-		s.Volumes[i] = volumes[i].found
-	}
-	for i := range logs {
-		s.Containers[i].Logs, s.Containers[i].LogsInodes = logs[i].found.Used, logs[i].found.Inodes
-	}
-	return err
-}
-
 // Close closes what is open.
 func (p *Pod) Close() {
 	p.pod.close()
 	for i := range p.containers {
 		p.containers[i].close()
 	}
-	p.disk.close()
 }

@@ -14,11 +14,11 @@ func TestAPodAndItsContainersAreReadFromTheirGroups(t *testing.T) {
 		Cgroups: s, Cgroup: podGroup,
 		Containers: []string{"init", "gone", "app", "side"},
 		Child:      func(name string) string { return ids[name] },
-		Volumes:    []string{""},
+		Disk:       NewPodDisk([]string{""}, "", []string{"init", "gone", "app", "side"}),
 	})
 	t.Cleanup(p.Close)
 	var got stats.Pod
-	if err := p.Read(&got, false); err != nil {
+	if err := p.Read(&got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Memory != stats.Known(290455552-52428800) || got.Processes != stats.Known(4) || got.Threads != stats.Known(23) {
@@ -40,45 +40,16 @@ func TestAPodThatIsNotThereIsUnknownUntilItIs(t *testing.T) {
 	t.Cleanup(p.Close)
 	var got stats.Pod
 	for range 2 { // it comes, goes, and comes again
-		if err := p.Read(&got, false); err != nil || got.Memory.IsKnown() || got.Containers[0].Memory.IsKnown() {
+		if err := p.Read(&got); err != nil || got.Memory.IsKnown() || got.Containers[0].Memory.IsKnown() {
 			t.Errorf("before: got %v, %v", got, err)
 		}
 		create(t, s, group+"/pod/c")
-		if err := p.Read(&got, false); err != nil || !got.Memory.IsKnown() || !got.Containers[0].Memory.IsKnown() || got.Processes != stats.Known(0) {
+		if err := p.Read(&got); err != nil || !got.Memory.IsKnown() || !got.Containers[0].Memory.IsKnown() || got.Processes != stats.Known(0) {
 			t.Errorf("after: got %v, %v", got, err)
 		}
 		if err := s.Delete(group + "/pod"); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestVolumesAndLogsAreMeasuredWhereTheKubeletKeepsThem(t *testing.T) {
-	root, logs := t.TempDir(), t.TempDir()
-	volume, logDir := EmptyDir(root, "u-1", "scratch"), LogDir(logs, "ns", "web", "u-1")
-	if volume != root+"/pods/u-1/volumes/kubernetes.io~empty-dir/scratch" || logDir != logs+"/ns_web_u-1" {
-		t.Fatalf("got %s and %s", volume, logDir)
-	}
-	put(t, volume+"/a", "data")
-	put(t, logDir+"/app/0.log", "line\n")
-	p := NewPod(PodConfig{Containers: []string{"app", "quiet"}, Logs: logDir, Volumes: []string{volume, "", root + "/missing"}})
-	t.Cleanup(p.Close)
-	var got stats.Pod
-	if err := p.Read(&got, false); err != nil {
-		t.Fatal(err)
-	}
-	if got.Volumes[0].Inodes != stats.Known(2) || got.Volumes[1] != (stats.Volume{}) || got.Volumes[2] != (stats.Volume{}) {
-		t.Errorf("volumes: got %v", got.Volumes)
-	}
-	if got.Containers[0].LogsInodes != stats.Known(2) || !got.Containers[0].Logs.IsKnown() || got.Containers[1].Logs.IsKnown() {
-		t.Errorf("logs: got %v", got.Containers)
-	}
-	put(t, volume+"/b", "data")
-	if p.Read(&got, false); got.Volumes[0].Inodes != stats.Known(2) {
-		t.Errorf("within a minute: got %v", got.Volumes[0])
-	}
-	if p.Read(&got, true); got.Volumes[0].Inodes != stats.Known(3) {
-		t.Errorf("asked fresh: got %v", got.Volumes[0])
 	}
 }
 
@@ -103,7 +74,7 @@ func TestReadingAPodAllocatesNothing(t *testing.T) {
 	}
 	pod := realPods(t, 1)[0]
 	var got stats.Pod
-	if allocs := testing.AllocsPerRun(100, func() { pod.Read(&got, false) }); allocs != 0 || !got.Memory.IsKnown() {
+	if allocs := testing.AllocsPerRun(100, func() { pod.Read(&got) }); allocs != 0 || !got.Memory.IsKnown() {
 		t.Errorf("%v allocations, read %v", allocs, got)
 	}
 }
@@ -111,10 +82,13 @@ func TestReadingAPodAllocatesNothing(t *testing.T) {
 func benchmarkPods(b *testing.B, n int) {
 	pods := realPods(b, n)
 	read := make([]stats.Pod, n)
+	for i, p := range pods { // opens what stays open
+		p.Read(&read[i])
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, p := range pods {
-			p.Read(&read[i], false)
+			p.Read(&read[i])
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 	var node stats.Node
 	var pod stats.Pod
 	n.Read(&node)
-	if err := p.Read(&pod, false); err != nil || logged.Len() > 0 {
+	if err := p.Read(&pod); err != nil || logged.Len() > 0 {
 		t.Fatalf("got %v, logged %s", err, logged)
 	}
 	if pod.Processes != stats.Known(2) || pod.Threads != stats.Known(2) || pod.Containers[0].Memory.IsKnown() {

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/cgroup"
+)
+
+// finding is one thing that this machine allows or not.
+type finding struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	Is   string `json:"is"`
+	// Lost says what is lost without it; empty where it is there.
+	Lost string `json:"lost"`
+}
+
+func doctorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell what this machine allows, and what is lost without the rest",
+		Args:  cobra.NoArgs,
+	}
+	output := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		findings := examine()
+		if output.chosen == "json" {
+			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
+		}
+		w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+		for _, f := range findings {
+			mark := "ok"
+			if !f.OK {
+				mark = "--"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", mark, f.Name, f.Is)
+			if !f.OK {
+				fmt.Fprintf(w, "\t\twithout it: %s\n", f.Lost)
+			}
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+// examine looks at the machine and changes nothing.
+func examine() []finding {
+	findings := []finding{cgroupFinding()}
+	add := func(name string, is string, ok bool, lost string) {
+		if ok {
+			lost = ""
+		}
+		findings = append(findings, finding{name, ok, is, lost})
+	}
+	major, minor, release := kernel()
+	since := func(wantMajor, wantMinor int) bool {
+		return major > wantMajor || major == wantMajor && minor >= wantMinor
+	}
+	add("pidfd", "kernel "+release, since(5, 3), "pods cannot be ended: evictd needs Linux 5.3")
+	add("process_mrelease", "kernel "+release, since(5, 15), "a killed process frees its memory at its own pace, which on a busy machine can be seconds")
+	add("cgroup.kill", "kernel "+release, since(5, 14), "pods are killed process by process")
+
+	_, err := os.Stat("/proc/pressure/memory")
+	add("pressure stall information", availability(err), err == nil, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
+	if err == nil {
+		err := psiTrigger()
+		add("pressure triggers off the 2 s grid", availability(err), err == nil, "kernel notifications of memory stalls come up to 2 s late; polling decides")
+	}
+
+	set := capabilities()
+	for _, c := range []struct {
+		name string
+		bit  int
+		lost string
+	}{
+		{"CAP_KILL", capKill, "processes of other users cannot be ended"},
+		{"CAP_DAC_OVERRIDE", capDACOverride, "cgroup files of other users cannot be written"},
+		{"CAP_SYS_RESOURCE", capSysResource, "oom_score_adj cannot be lowered; scores stay as the runtime set them where they would have to fall"},
+		{"CAP_SYS_NICE", capSysNice, "evictd competes for the processor like everybody else"},
+	} {
+		add(c.name, map[bool]string{true: "held", false: "not held"}[capable(set, c.bit)], capable(set, c.bit), c.lost)
+	}
+
+	socket := findSocket()
+	add("container runtime", orElse(socket, "no socket found"), socket != "", "pods come from manifests alone; writable layers are not measured and images not collected")
+	pid := findKubelet()
+	is := "none"
+	if pid != 0 {
+		is = fmt.Sprintf("a kubelet runs here, pid %d", pid)
+	}
+	add("no other eviction manager", is, pid == 0, "native mode refuses to start; choose backstop, takeover or observe")
+	return findings
+}
+
+func cgroupFinding() finding {
+	s, err := cgroup.Discover("")
+	if err != nil {
+		return finding{"cgroups", false, err.Error(), "memory cannot be measured; give --node-memory to measure pods by their processes"}
+	}
+	return finding{Name: "cgroups", OK: true, Is: fmt.Sprintf("%v, memory controller at %s", s.Version(), s.Mount("memory"))}
+}
+
+func availability(err error) string {
+	if err == nil {
+		return "available"
+	}
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return e.Error()
+	}
+	return err.Error()
+}
+
+// psiTrigger tries a trigger with a window that only privileged users get; it
+// goes with the file.
+func psiTrigger() error {
+	f, err := os.OpenFile("/proc/pressure/memory", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString("some 50000 500000\x00")
+	return err
+}
+
+// kernel reads the release; zero where it is not as expected.
+func kernel() (major, minor int, release string) {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	release = strings.TrimSpace(string(text))
+	fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return major, minor, release
+}
+
+// sockets are where container runtimes listen.
+var sockets = []string{
+	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock", "/run/k3s/containerd/containerd.sock",
+}
+
+func findSocket() string {
+	for _, path := range sockets {
+		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+			return "unix:" + path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+// node is the host as the settings describe it: where to measure, and what was
+// measured first.
+type node struct {
+	name      string
+	mode      nodestatus.Mode
+	cgroups   *cgroup.System // nil where the node is a virtual one
+	root      string
+	processes *collect.Processes
+	collect   collect.NodeConfig
+	layout    eviction.Layout
+	first     stats.Node
+
+	capacity, allocatable v1.ResourceList
+	podsLimit             stats.Amount // memory of the pods' cgroup; unknown: not enforced
+}
+
+// openNode finds everything that the settings name, and refuses what is not
+// there. leaders are the session leaders of the pods, for a virtual node.
+func openNode(run *config.Run, compiled *config.Config, leaders func() []int, log *slog.Logger) (*node, error) {
+	n := &node{name: run.NodeName, processes: collect.NewProcesses("")}
+	if n.name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("find the node's name: %w", err)
+		}
+		n.name = strings.ToLower(host)
+	}
+	var err error
+	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, nodestatus.Native.String())); err != nil {
+		return nil, badInput{fmt.Errorf("--mode: %w", err)}
+	}
+	n.collect = collect.NodeConfig{Pods: run.PodsCgroup, NodeFs: run.NodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}
+	if n.collect.NodeFs == "" {
+		n.collect.NodeFs = defaultNodeFs()
+	}
+	if err := n.openMemory(run, leaders); err != nil {
+		return nil, err
+	}
+	disks, err := n.collect.Layout()
+	if err != nil {
+		return nil, badInput{err}
+	}
+	n.layout, _ = eviction.ParseLayout(disks.String())
+	return n, n.measure(run, compiled, log)
+}
+
+// openMemory decides where memory is measured: in cgroups, or for a node that
+// was given its memory in the pods' processes.
+func (n *node) openMemory(run *config.Run, leaders func() []int) error {
+	if run.NodeMemory != "" {
+		q, err := resource.ParseQuantity(run.NodeMemory)
+		if err != nil || q.Sign() <= 0 {
+			return badInput{fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory)}
+		}
+		if run.CgroupRoot != "" {
+			return badInput{errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured")}
+		}
+		n.collect.Virtual = &collect.VirtualMemory{Capacity: q.Value(), Processes: n.processes, Leaders: leaders}
+		return nil
+	}
+	var err error
+	if n.cgroups, err = cgroup.Discover(""); err != nil {
+		return badInput{fmt.Errorf("%w; give --node-memory to measure pods by their processes", err)}
+	}
+	if n.root, err = n.cgroups.Resolve(run.CgroupRoot); err != nil {
+		return badInput{err}
+	}
+	n.collect.Cgroups, n.collect.Root = n.cgroups, n.root
+	return nil
+}
+
+// measure reads the node for the first time, and holds the configuration
+// against its capacity.
+func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logger) error {
+	reader := collect.NewNode(n.collect, log)
+	defer reader.Close()
+	reader.Read(&n.first)
+	o := (&eviction.Observer{}).Observe(&n.first)
+	warnings, err := compiled.CheckCapacity(o)
+	if err != nil {
+		return badInput{err}
+	}
+	for _, warning := range warnings {
+		log.Warn("configuration", "warning", warning)
+	}
+	n.capacity = v1.ResourceList{}
+	for name, amount := range map[v1.ResourceName]stats.Amount{
+		v1.ResourceMemory: n.first.Memory.Limit, v1.ResourceEphemeralStorage: n.first.NodeFs.Capacity,
+	} {
+		if size, known := amount.Get(); known {
+			n.capacity[name] = *resource.NewQuantity(size, resource.BinarySI)
+		}
+	}
+	reserved := nodestatus.Reserved{System: compiled.SystemReserved, Kube: compiled.KubeReserved, Hard: hardThresholds(compiled, &o)}
+	for _, list := range []v1.ResourceList{compiled.SystemReserved, compiled.KubeReserved} {
+		for name := range list { // what is not measured here cannot be held against a capacity
+			if _, known := n.capacity[name]; !known {
+				delete(list, name)
+			}
+		}
+	}
+	if n.allocatable, err = reserved.Allocatable(n.capacity); err != nil {
+		return badInput{fmt.Errorf("systemReserved, kubeReserved and evictionHard: %w", err)}
+	}
+	if limit, known := reserved.PodsLimit(n.capacity, v1.ResourceMemory); known && compiled.EnforcePods && run.PodsCgroup != "" {
+		n.podsLimit = stats.Known(limit.Value())
+	}
+	return nil
+}
+
+// hardThresholds are the amounts that hard thresholds keep from scheduling.
+func hardThresholds(compiled *config.Config, o *eviction.Observations) v1.ResourceList {
+	hard := v1.ResourceList{}
+	for i := range compiled.Eviction.Thresholds {
+		t := &compiled.Eviction.Thresholds[i]
+		name, counts := map[eviction.Signal]v1.ResourceName{
+			eviction.MemoryAvailable: v1.ResourceMemory, eviction.NodeFsAvailable: v1.ResourceEphemeralStorage,
+		}[t.Signal]
+		if amount, known := t.Value.Of(o[t.Signal]); counts && known && t.Hard() {
+			hard[name] = *resource.NewQuantity(amount, resource.BinarySI)
+		}
+	}
+	return hard
+}
+
+// defaultNodeFs is the kubelet's directory, or the root where there is none.
+func defaultNodeFs() string {
+	const kubelet = "/var/lib/kubelet"
+	if info, err := os.Stat(kubelet); err == nil && info.IsDir() {
+		return kubelet
+	}
+	return "/"
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// findKubelet returns the process id of a kubelet on this host, or zero.
+func findKubelet() int {
+	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, comm := range comms {
+		if name, err := os.ReadFile(comm); err == nil && strings.TrimSpace(string(name)) == "kubelet" {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(comm)))
+			return pid
+		}
+	}
+	return 0
+}
+
+// ownSession is the daemon's session, or zero.
+func ownSession() int {
+	line, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(line[strings.LastIndexByte(string(line), ')')+1:]))
+	if len(fields) < 4 {
+		return 0
+	}
+	session, _ := strconv.Atoi(fields[3])
+	return session
+}
+
+// capabilities reads the effective set (capabilities(7)).
+func capabilities() uint64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return set
+		}
+	}
+	return 0
+}
+
+// Bits of the capabilities that matter here (linux/capability.h).
+const (
+	capDACOverride = 1
+	capKill        = 5
+	capSysNice     = 23
+	capSysResource = 24
+)
+
+func capable(set uint64, bit int) bool { return set&(1<<bit) != 0 }
+
+// mayAct says why the daemon could not end pods whose processes belong to other
+// users, or nothing.
+func mayAct() error {
+	if set := capabilities(); os.Geteuid() != 0 && !(capable(set, capKill) && capable(set, capDACOverride)) {
+		return fmt.Errorf("user %d may not end other users' processes: run evictd as root, or with CAP_KILL and CAP_DAC_OVERRIDE, or give --dry-run", os.Geteuid())
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/oom"
+	"github.com/evictd/evictd/oom/apply"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+const (
+	defaultHousekeeping = 10 * time.Second
+	longestHardGrace    = time.Second
+	// enforceRetry is how often the limit of the pods' cgroup is tried again
+	// while the pods use more than that (kubelet: 60 s).
+	enforceRetry = time.Minute
+)
+
+// runFlags adds the flags of `evictd run`; see contract of the same names.
+func runFlags(flags *pflag.FlagSet) *overrides {
+	o := kubeletFlags(flags)
+	type file = config.EvictdConfiguration
+	o.text("mode", "native|takeover|backstop|observe: names of conditions and taints, and whether it acts (default native)", func(c *file) *string { return &c.Mode })
+	o.truth("dry-run", "decide and report, touch nothing", func(c *file) *bool { return &c.DryRun })
+	o.text("node-name", "the Node it speaks for (default the host name)", func(c *file) *string { return &c.NodeName })
+	o.text("cgroup-root", "the cgroup taken as the node (default the root of the hierarchy)", func(c *file) *string { return &c.CgroupRoot })
+	o.text("pods-cgroup", "where pods live below the root (default kubepods or kubepods.slice)", func(c *file) *string { return &c.PodsCgroup })
+	o.text("pod-manifests", "directory of v1.Pod manifests of this node", func(c *file) *string { return &c.PodManifests })
+	o.text("kubeconfig", "API server; not in this version", func(c *file) *string { return &c.Kubeconfig })
+	o.text("server", "API server; not in this version", func(c *file) *string { return &c.Server })
+	o.text("cri-endpoint", "container runtime; none is the only one in this version", func(c *file) *string { return &c.CRIEndpoint })
+	o.text("nodefs", "path on the node's filesystem (default /var/lib/kubelet or /)", func(c *file) *string { return &c.NodeFs })
+	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
+	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
+	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
+	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
+	o.text("state-dir", "directory for what survives a restart; unused in this version", func(c *file) *string { return &c.StateDir })
+	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
+	o.truth("kernel-memcg-notification", "accepted for the kubelet's sake; sensing never waits for the regular pass", func(c *file) *bool { return &c.KernelMemcgNotification })
+	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
+	grace := flags.Duration("hard-eviction-grace-period", longestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
+	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }
+	return o
+}
+
+func runCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Protect this node",
+		Args:  cobra.NoArgs,
+	}
+	path := c.Flags().String("config", "", "EvictdConfiguration or KubeletConfiguration (default the kubelet's thresholds)")
+	force := c.Flags().Bool("force", false, "run in native mode although a kubelet runs here")
+	flags := runFlags(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		var file config.EvictdConfiguration
+		if *path != "" {
+			data, err := readInput(c, *path)
+			if err != nil {
+				return err
+			}
+			if file, err = config.Load(data); err != nil {
+				return inFile(*path, err)
+			}
+		}
+		flags.apply(&file)
+		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+		d, err := newDaemon(&file, *force, log)
+		if err != nil {
+			return err
+		}
+		return d.run(c.Context())
+	}
+	return c
+}
+
+// checkRun refuses settings that cannot be meant, all of them together.
+func checkRun(file *config.EvictdConfiguration) error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if file.Kubeconfig != "" || file.Server != "" {
+		fault("--kubeconfig, --server: this version speaks to no API server yet; pods come from --pod-manifests")
+	}
+	if file.CRIEndpoint != "" && file.CRIEndpoint != "none" {
+		fault("--cri-endpoint %q: this version speaks to no container runtime yet; expected none", file.CRIEndpoint)
+	}
+	if file.HousekeepingInterval.Duration < 0 {
+		fault("--housekeeping-interval %v: must not be negative", file.HousekeepingInterval.Duration)
+	}
+	if g := file.HardEvictionGracePeriod; g != nil && (g.Duration < 0 || g.Duration > longestHardGrace) {
+		fault("--hard-eviction-grace-period %v: expected 0s to %v", g.Duration, longestHardGrace)
+	}
+	return errors.Join(faults...)
+}
+
+// daemon is everything that `evictd run` runs.
+type daemon struct {
+	log       *slog.Logger
+	node      *node
+	cfg       control.Config
+	manifests *pods.Manifests // nil without a directory
+	tracker   *tracker
+	survey    *collect.Survey
+	killer    *kill.Killer
+	loop      *control.Loop
+	publisher *publish.Publisher
+	scores    *apply.Applier // nil where nothing may be touched
+	server    *server
+	dryRun    bool
+}
+
+// newDaemon checks everything that can be checked before anything is done.
+func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (*daemon, error) {
+	compiled, err := config.Compile(file, nil)
+	if err := errors.Join(err, checkRun(file)); err != nil {
+		return nil, inFile("configuration", err)
+	}
+	for _, warning := range compiled.Warnings {
+		log.Warn("configuration", "warning", warning)
+	}
+	d := &daemon{log: log}
+	d.tracker = &tracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
+	d.survey = d.tracker.survey
+	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
+		return nil, err
+	}
+	d.dryRun = file.DryRun || !d.node.mode.Acts()
+	if kubelet := findKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !force {
+		return nil, badInput{fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet)}
+	}
+	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
+		return nil, badInput{err}
+	}
+	if file.PodManifests != "" {
+		if d.manifests, err = pods.New(pods.Config{Dir: file.PodManifests}, log); err != nil {
+			return nil, badInput{err}
+		}
+	}
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
+	if d.node.cgroups != nil {
+		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
+	}
+	d.server, err = listen(orElse(file.StatusAddress, defaultStatusAddress))
+	if err != nil {
+		return nil, err
+	}
+	d.assemble(file, &compiled)
+	return d, nil
+}
+
+// podsGroup is the group that pods live in, or will: one that was named need
+// not exist yet.
+func podsGroup(n *node, name string) cgroup.Pods {
+	found, err := n.cgroups.FindPods(n.root, name)
+	if err == nil {
+		return found
+	}
+	return cgroup.PodsAt(n.root + "/" + orElse(name, "kubepods"))
+}
+
+func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
+	d.cfg = control.Config{
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		MemoryModel:          compiled.MemoryModel,
+		HousekeepingInterval: defaultHousekeeping,
+		HardGrace:            longestHardGrace,
+		DryRun:               d.dryRun,
+	}
+	if file.HousekeepingInterval.Duration > 0 {
+		d.cfg.HousekeepingInterval = file.HousekeepingInterval.Duration
+	}
+	if g := file.HardEvictionGracePeriod; g != nil {
+		d.cfg.HardGrace = g.Duration
+	}
+	d.killer = kill.New(kill.Config{}, d.log)
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
+	d.loop = control.New(d.cfg, ports, d.log)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.publisher = publish.New(publish.Config{
+		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
+		NodeFile: file.NodeStatusFile, Eviction: &d.cfg.Eviction,
+	}, d.loop, registry, d.log)
+	d.server.http.Handler = d.handler(registry)
+}
+
+// run protects the node until ctx ends.
+func (d *daemon) run(ctx context.Context) error {
+	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
+		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+	if d.manifests == nil {
+		d.log.Warn("no source of pods: give --pod-manifests; until then nobody can be evicted")
+	}
+	if !d.dryRun {
+		scores, err := apply.New("/proc", d.log)
+		if err != nil {
+			return err
+		}
+		defer scores.Close()
+		d.scores = scores
+	}
+	// What the loop decides must be carried out while it stops: the killer and
+	// the publisher end after it.
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var around, beside sync.WaitGroup
+	beside.Go(func() { d.killer.Run(after) })
+	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	around.Go(func() { d.survey.Run(ctx) })
+	around.Go(func() { d.follow(ctx) })
+	around.Go(func() { d.enforce(ctx) })
+	around.Go(func() { d.server.serve(ctx, d.log) })
+	err := d.loop.Run(ctx)
+	end()
+	around.Wait()
+	beside.Wait()
+	d.log.Info("stopped")
+	return err
+}
+
+// follow hands the pods to the loop as they change, and keeps their scores.
+func (d *daemon) follow(ctx context.Context) {
+	var changed <-chan struct{}
+	if d.manifests != nil {
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() { d.manifests.Run(ctx) })
+		changed = d.manifests.Changed()
+		d.loop.SetPods(d.tracker.track(d.manifests.Pods()))
+	}
+	again := time.NewTicker(d.cfg.HousekeepingInterval)
+	defer again.Stop()
+	for {
+		d.score()
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		case <-changed:
+			d.loop.SetPods(d.tracker.track(d.manifests.Pods()))
+		}
+	}
+}
+
+// score writes the oom_score_adj of every container's processes, late children
+// among them.
+func (d *daemon) score() {
+	capacity, known := d.node.first.Memory.Limit.Get()
+	if d.scores == nil || !known {
+		return
+	}
+	for _, p := range d.tracker.tracked() {
+		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p); err != nil {
+			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
+		}
+	}
+}
+
+// enforce holds the pods' cgroup to what is allocatable, trying until the
+// kernel lets it.
+func (d *daemon) enforce(ctx context.Context) {
+	if d.dryRun || d.node.cgroups == nil || !d.node.podsLimit.IsKnown() {
+		return
+	}
+	for {
+		group, err := d.node.cgroups.Open(d.tracker.podsGroup.Path())
+		if err == nil {
+			err = group.SetMemoryLimit(d.node.podsLimit)
+			group.Close()
+		}
+		if err == nil {
+			d.log.Info("the pods' cgroup is held to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", d.node.podsLimit.Or(0))
+			return
+		}
+		d.log.Warn("the pods' cgroup cannot be held to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(enforceRetry):
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"maps"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+func statusCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show signals against thresholds, conditions, and pods in eviction order",
+		Args:  cobra.NoArgs,
+	}
+	output := formatFlag(c, "text", "json")
+	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		body, err := fetch(c.Context(), *address, "/v1/status")
+		if err != nil {
+			return err
+		}
+		if output.chosen == "json" {
+			_, err := c.OutOrStdout().Write(body)
+			return err
+		}
+		var status nodestatus.Status
+		if err := json.Unmarshal(body, &status); err != nil {
+			return fmt.Errorf("read status: %w", err)
+		}
+		return show(c.OutOrStdout(), &status)
+	}
+	return c
+}
+
+// fetch gets a document of a running daemon.
+func fetch(ctx context.Context, address, path string) ([]byte, error) {
+	network, at, err := splitAddress(address)
+	if err != nil {
+		return nil, badInput{err}
+	}
+	client := http.Client{
+		Timeout: statusTimeout,
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, at)
+		}},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://evictd"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("no evictd answers at %s: %w", address, errors.Unwrap(err))
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("evictd at %s: %s: %s", address, response.Status, strings.TrimSpace(string(body)))
+	}
+	return body, err
+}
+
+// show writes the status for people.
+func show(out io.Writer, s *nodestatus.Status) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "node %s, mode %s, %s\n\n", s.Node, s.Mode, s.Time.Format(time.RFC3339))
+	fmt.Fprintln(w, "SIGNAL\tAVAILABLE\tCAPACITY\tTHRESHOLDS\tTIME LEFT")
+	for _, signal := range s.Signals {
+		var thresholds []string
+		for _, t := range signal.Thresholds {
+			text := t.Kind + " " + t.Quantity
+			if t.Met {
+				text += " MET"
+			}
+			thresholds = append(thresholds, text)
+		}
+		left := ""
+		if signal.SecondsToThreshold != nil {
+			left = (time.Duration(*signal.SecondsToThreshold * float64(time.Second)).Round(100 * time.Millisecond)).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(signal.Available, "not measured"), signal.Capacity, strings.Join(thresholds, ", "), left)
+	}
+	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
+		fmt.Fprintf(w, "memory by model %s\t%s\n", model, s.MemoryAvailable[model])
+	}
+	fmt.Fprintln(w)
+	for _, c := range s.Conditions {
+		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
+	}
+	for _, taint := range s.Taints {
+		fmt.Fprintf(w, "taint\t%s\n", taint)
+	}
+	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
+		if len(s.Ranking[signal]) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\neviction order for %s\n", signal)
+		fmt.Fprintln(w, "#\tPOD\tCLASS\tPRIORITY\tUSAGE\tREQUEST\tWHY HERE")
+		for i, r := range s.Ranking[signal] {
+			why := r.Because
+			if r.Protected != "" {
+				why = "never: " + r.Protected
+			}
+			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
+		}
+	}
+	for _, e := range slices.Backward(s.Evictions) {
+		end := "still being killed"
+		if !e.Gone.IsZero() {
+			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(e.Freed, "unknown"))
+		}
+		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+// podLogs is where the kubelet keeps the logs of pods.
+const podLogs = "/var/log/pods"
+
+// tracker turns manifests into pods that the loop can measure and end. One
+// goroutine calls track; what it made is used by others.
+type tracker struct {
+	log       *slog.Logger
+	cgroups   *cgroup.System // nil where there are none to use
+	podsGroup cgroup.Pods
+	processes *collect.Processes
+	nodeFs    string
+	survey    *collect.Survey
+	// ownSession of the daemon, which no pod can have.
+	ownSession int
+
+	known   map[types.UID]*tracked
+	refused map[types.UID]string // what was told
+
+	mu      sync.Mutex
+	current []*tracked
+}
+
+// tracked is one pod and the means to deal with it.
+type tracked struct {
+	control.Pod
+	manifest *v1.Pod
+	location pods.Location
+	group    *group // nil without a cgroup
+	disk     *collect.PodDisk
+}
+
+// track makes the loop's pods of manifests, and keeps what it had of those that
+// have not changed.
+func (t *tracker) track(manifests []*v1.Pod) []control.Pod {
+	located := t.layout().Locate(manifests)
+	known := make(map[types.UID]*tracked, len(manifests))
+	current := make([]*tracked, 0, len(manifests))
+	handled := make([]control.Pod, 0, len(manifests))
+	disks := make([]*collect.PodDisk, 0, len(manifests))
+	for _, m := range manifests {
+		at := located[m.UID]
+		t.tellRefusal(m, at.Refused)
+		at.Refused = nil
+		p := t.known[m.UID]
+		if p == nil || p.manifest != m || p.location != at {
+			p = t.open(m, at)
+		}
+		known[m.UID] = p
+		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
+	}
+	t.known = known
+	t.survey.Watch(disks)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current = current
+	return handled
+}
+
+// tracked are the pods of the last call of track.
+func (t *tracker) tracked() []*tracked {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current
+}
+
+// leaders are the session leaders of the pods that live in sessions.
+func (t *tracker) leaders() []int {
+	var leaders []int
+	for _, p := range t.tracked() {
+		if p.location.Session != 0 {
+			leaders = append(leaders, p.location.Session)
+		}
+	}
+	return leaders
+}
+
+// layout says where pods may be. Every manifest comes from the directory that
+// the operator named, so that its annotations count.
+func (t *tracker) layout() pods.Layout {
+	l := pods.Layout{
+		PodsCgroup: t.podsGroup.Path(),
+		OwnSession: t.ownSession,
+		Named:      func(types.UID, v1.PodQOSClass) string { return "" },
+		QOSClass:   eviction.QOSClass,
+		Trusted:    func(*v1.Pod) bool { return true },
+	}
+	if t.cgroups != nil {
+		l.OwnCgroups = []string{t.cgroups.Self()}
+		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
+			return strings.TrimPrefix(t.podsGroup.Pod(string(id), qos), t.podsGroup.Path()+"/")
+		}
+	}
+	return l
+}
+
+func (t *tracker) tellRefusal(m *v1.Pod, refusal *pods.Refusal) {
+	if refusal == nil {
+		delete(t.refused, m.UID)
+		return
+	}
+	if text := refusal.Error(); t.refused[m.UID] != text {
+		t.refused[m.UID] = text
+		t.log.Warn("a pod can be neither measured nor evicted", "pod", m.Namespace+"/"+m.Name, "error", refusal)
+	}
+}
+
+// open finds the means to measure and to end a pod.
+func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
+	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
+	var containers []string
+	for i := range p.Containers {
+		containers = append(containers, p.Containers[i].Name)
+	}
+	p.disk = collect.NewPodDisk(t.volumes(m), collect.LogDir(podLogs, m.Namespace, m.Name, id(m)), containers)
+	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
+	switch {
+	case t.cgroups != nil && at.Cgroup != "":
+		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
+		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup}
+		p.Target, p.Usage = p.group, p.group.usage
+	case at.Session != 0:
+		cfg.Processes, cfg.Leader = t.processes, at.Session
+		session, err := kill.NewSession("/proc", at.Session)
+		if err != nil {
+			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
+			break
+		}
+		p.Target = session
+	}
+	if cfg.Cgroups == nil && cfg.Processes == nil {
+		return p
+	}
+	meter := &meter{collect.NewPod(cfg)}
+	// The loop may use a meter for a while after the pod has left.
+	runtime.AddCleanup(meter, func(pod *collect.Pod) { pod.Close() }, meter.Pod)
+	p.Meter = meter
+	return p
+}
+
+// meter is a pod's statistics, closed when nobody uses them any more.
+type meter struct{ *collect.Pod }
+
+// Read adds what needs no group of its own: a pod's only container uses what
+// the pod uses.
+func (m *meter) Read(s *stats.Pod) error {
+	err := m.Pod.Read(s)
+	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
+		s.Containers[0].Memory = s.Memory
+	}
+	return err
+}
+
+// id is what the kubelet names a pod's directories and cgroup by.
+func id(m *v1.Pod) string {
+	if hash := m.Annotations["kubernetes.io/config.hash"]; hash != "" {
+		return hash
+	}
+	return string(m.UID)
+}
+
+// volumes are the host directories of a pod's volumes; "" for those that are
+// not measured.
+func (t *tracker) volumes(m *v1.Pod) []string {
+	dirs := make([]string, len(m.Spec.Volumes))
+	for i := range m.Spec.Volumes {
+		v := &m.Spec.Volumes[i]
+		switch {
+		case v.HostPath != nil:
+			dirs[i] = v.HostPath.Path
+		case v.EmptyDir != nil:
+			dirs[i] = collect.EmptyDir(t.nodeFs, id(m), v.Name)
+		}
+	}
+	return dirs
+}
+
+// group is a pod's cgroup for those who end the pod. It is opened when it is
+// first used, for the pod may be known before it runs.
+type group struct {
+	cgroups *cgroup.System
+	path    string
+
+	mu     sync.Mutex
+	opened *cgroup.Group
+}
+
+func (g *group) open() (*cgroup.Group, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		if _, err := g.opened.Populated(); !errors.Is(err, cgroup.ErrGone) {
+			return g.opened, nil
+		}
+		g.opened = nil
+	}
+	opened, err := g.cgroups.Open(g.path)
+	if err != nil {
+		return nil, err
+	}
+	runtime.AddCleanup(g, func(opened *cgroup.Group) { opened.Close() }, opened)
+	g.opened = opened
+	return opened, nil
+}
+
+// AppendProcesses, Kill, Populated and Thaw make the group a kill.Target.
+func (g *group) AppendProcesses(pids []int) ([]int, error) {
+	opened, err := g.open()
+	if err != nil {
+		return pids, err
+	}
+	return opened.AppendProcesses(pids)
+}
+
+func (g *group) Kill() error {
+	opened, err := g.open()
+	if err != nil {
+		return err
+	}
+	return opened.Kill()
+}
+
+func (g *group) Populated() (bool, error) {
+	opened, err := g.open()
+	if err != nil {
+		return false, err
+	}
+	return opened.Populated()
+}
+
+// Thaw lets frozen processes die.
+func (g *group) Thaw() error {
+	opened, err := g.open()
+	if err != nil {
+		return err
+	}
+	return opened.Thaw()
+}
+
+// usage is what the group holds in memory now, through a descriptor of its own:
+// it is asked for on the killer's goroutines.
+func (g *group) usage() stats.Amount {
+	opened, err := g.cgroups.Open(g.path)
+	if errors.Is(err, cgroup.ErrGone) {
+		return stats.Known(0)
+	}
+	if err != nil {
+		return stats.Amount{}
+	}
+	defer opened.Close()
+	usage, err := opened.Usage()
+	if err != nil {
+		return stats.Amount{}
+	}
+	return usage
+}
+
+// Processes lists a container's processes: those of the group of its name, or
+// all of the pod where that has no groups and the container is the only one.
+func (p *tracked) Processes(container string, into []int) ([]int, error) {
+	switch {
+	case p.group == nil && p.Target == nil:
+		return into, nil
+	case p.group == nil:
+		if len(p.Containers) == 1 {
+			return p.Target.AppendProcesses(into)
+		}
+		return into, nil
+	}
+	g := p.group
+	opened, err := g.cgroups.Open(path.Join(g.path, container))
+	if err == nil {
+		defer opened.Close()
+		return opened.AppendProcesses(into)
+	}
+	if !errors.Is(err, cgroup.ErrGone) {
+		return into, err
+	}
+	children, err := g.cgroups.Children(g.path)
+	if err != nil || len(children) > 0 || len(p.Containers) > 1 {
+		return into, err
+	}
+	return g.AppendProcesses(into)
+}

@@ -1,0 +1,249 @@
+// Package control is the loop that senses, decides and kills. It waits for
+// nobody: pods come in and reports go out over bounded queues, and nothing on
+// their other sides can hold it up. It never decides by itself: eviction does.
+package control
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
+)
+
+// Sensor reads the node-level figures; what it cannot read stays unknown. It is
+// called at every pass and must not allocate.
+type Sensor interface {
+	Read(*stats.Node)
+}
+
+// Meter reads the figures of one pod; what it cannot read stays unknown. The
+// error says that there is nothing to read.
+type Meter interface {
+	Read(*stats.Pod) error
+}
+
+// Killer ends pods in goroutines of its own.
+type Killer interface {
+	Kill(kill.Victim) error
+	Results() <-chan kill.Result
+}
+
+// Pod is a pod of the node as the loop handles it.
+type Pod struct {
+	*eviction.Pod
+	// Meter measures the pod; nil where it cannot be measured.
+	Meter Meter
+	// Target is what there is to kill; nil where nothing was found.
+	Target kill.Target
+	// Usage reads what the pod holds, from any goroutine; nil if unknown.
+	Usage func() stats.Amount
+}
+
+// Reclaimer frees what the node can free without ending a pod. It is called on
+// the loop's goroutine and must not wait.
+type Reclaimer interface {
+	Reclaim([]eviction.ReclaimStep)
+}
+
+// Survey measures what pods hold on disks, in a goroutine of its own.
+type Survey interface {
+	// Request asks for a new round and returns at once.
+	Request()
+	// Since is when the last complete round began.
+	Since() time.Time
+	// Done receives when a round is complete.
+	Done() <-chan struct{}
+}
+
+// Config of the loop.
+type Config struct {
+	// Eviction is complete for the layout of the disks (eviction.New).
+	Eviction eviction.Config
+	// MemoryModel chooses which memory counts as available.
+	MemoryModel stats.MemoryModel
+	// HousekeepingInterval is the period of the regular pass.
+	HousekeepingInterval time.Duration
+	// HardGrace is what victims of hard thresholds are given, from zero to the
+	// one second that is announced.
+	HardGrace time.Duration
+	// DryRun decides and reports, and touches nothing.
+	DryRun bool
+}
+
+// Source says what woke the loop for a pass.
+type Source string
+
+// The sources.
+const (
+	Housekeeping Source = "housekeeping"
+	Poll         Source = "poll"
+	VictimGone   Source = "victim-gone"
+	PodsChanged  Source = "pods-changed"
+	DiskSurvey   Source = "disk-survey"
+)
+
+// Report is what one pass came to. It is a copy: readers may keep it.
+type Report struct {
+	At           time.Time
+	Source       Source
+	Node         stats.Node
+	Observations eviction.Observations
+	State        eviction.State
+	Decisions    []eviction.Decision // of the calls of the pass, in order
+	DryRun       bool
+	// Lost counts reports that nobody took in time, since the start.
+	Lost uint64
+	// Ended is what became of a kill, in a report of its own.
+	Ended *kill.Result
+}
+
+// Loop is the daemon's heart. One goroutine, that of Run, owns all of it but
+// the queues.
+type Loop struct {
+	cfg       Config
+	sensor    Sensor
+	killer    Killer
+	survey    Survey
+	reclaimer Reclaimer
+	log       *slog.Logger
+
+	incoming chan []Pod
+	reports  chan Report
+	asked    chan chan<- Snapshot
+	lost     atomic.Uint64
+
+	pods        []Pod
+	usages      []stats.Pod // beside pods
+	candidates  []eviction.Candidate
+	observer    eviction.Observer
+	node        stats.Node
+	trends      [eviction.NumSignals]stats.Trend
+	state       eviction.State
+	told        [eviction.NumConditions]bool
+	idle        bool        // the last pass found nobody to end
+	surveying   bool        // a pass waits for the disk survey
+	askedSurvey time.Time   // zero while none is wanted
+	rehearsed   []rehearsal // dry run: victims that would be in flight
+}
+
+// rehearsal is a victim of a dry run, and when it counts as gone.
+type rehearsal struct {
+	outcome eviction.Outcome
+	gone    time.Time
+}
+
+// reportQueue bounds the reports that wait for their reader.
+const reportQueue = 64
+
+// Ports of the loop. Survey and Reclaimer may be nil: then disk figures are
+// taken as they come, and the node has nothing to free by itself.
+type Ports struct {
+	Sensor    Sensor
+	Killer    Killer
+	Survey    Survey
+	Reclaimer Reclaimer
+}
+
+// New makes a loop over its ports.
+func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
+	return &Loop{
+		cfg: cfg, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
+		incoming: make(chan []Pod, 1),
+		reports:  make(chan Report, reportQueue),
+		asked:    make(chan chan<- Snapshot, 8),
+		observer: eviction.Observer{Model: cfg.MemoryModel},
+	}
+}
+
+// SetPods replaces the pods of the node. It never blocks; of sets that the loop
+// has not taken up yet, the last counts. Only one goroutine may call it.
+func (l *Loop) SetPods(pods []Pod) {
+	select {
+	case <-l.incoming:
+	default:
+	}
+	l.incoming <- pods
+}
+
+// Reports delivers what passes came to: every housekeeping pass, every pass
+// that decided something, and the end of every kill. Run closes it. What is not
+// taken in time is lost, and counted.
+func (l *Loop) Reports() <-chan Report { return l.reports }
+
+func (l *Loop) report(r Report) {
+	r.Lost = l.lost.Load()
+	select {
+	case l.reports <- r:
+	default:
+		l.lost.Add(1)
+	}
+}
+
+// Run senses, decides and kills until ctx ends. It always returns nil: no fault
+// of what is around it ends the protection of the node.
+func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.reports)
+	housekeeping := time.NewTicker(l.cfg.HousekeepingInterval)
+	defer housekeeping.Stop()
+	l.pass(eviction.Housekeeping, Housekeeping)
+	poll := time.NewTimer(l.pollInterval())
+	defer poll.Stop()
+	var surveyed <-chan struct{}
+	if l.survey != nil {
+		surveyed = l.survey.Done()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-housekeeping.C:
+			l.pass(eviction.Housekeeping, Housekeeping)
+		case <-poll.C:
+			l.pass(eviction.Event, Poll)
+		case pods := <-l.incoming:
+			l.adopt(pods)
+			l.pass(eviction.Event, PodsChanged)
+		case <-surveyed:
+			if !l.surveying {
+				continue
+			}
+			l.pass(eviction.Housekeeping, DiskSurvey)
+		case result, open := <-l.killer.Results():
+			if !open {
+				return nil
+			}
+			l.settle(result)
+		case answer := <-l.asked:
+			answer <- l.snapshot()
+			continue
+		}
+		poll.Reset(l.pollInterval())
+	}
+}
+
+// adopt takes up a new set of pods.
+func (l *Loop) adopt(pods []Pod) {
+	l.pods = pods
+	l.usages = make([]stats.Pod, len(pods))
+	l.candidates = make([]eviction.Candidate, 0, len(pods))
+	for i := range pods {
+		l.usages[i].Containers = make([]stats.Container, len(pods[i].Containers))
+		l.usages[i].Volumes = make([]stats.Volume, len(pods[i].Volumes))
+	}
+	l.idle = false
+}
+
+// settle takes up the end of a kill. A victim that outlives its grace period
+// stays in flight, where it is overdue; the next pass follows at once.
+func (l *Loop) settle(r kill.Result) {
+	l.report(Report{At: time.Now(), Node: l.node, State: l.state, Ended: &r})
+	if r.Gone.IsZero() && !unsignalled(r) {
+		l.pass(eviction.Event, VictimGone)
+		return
+	}
+	l.pass(eviction.Housekeeping, VictimGone, eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()})
+}

@@ -1,0 +1,66 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/stats"
+)
+
+// Snapshot is how the node stands, measured for the one who asked. It is a
+// copy: its owner may keep it.
+type Snapshot struct {
+	At           time.Time
+	Node         stats.Node
+	Observations eviction.Observations
+	// Until is how long each threshold is away at the present rate, beside
+	// the configuration's thresholds; negative where the signal does not fall.
+	Until      []time.Duration
+	State      eviction.State
+	Candidates []eviction.Candidate
+	Eviction   *eviction.Config
+}
+
+// Snapshot asks the loop to look at the node and all its pods now. It fails
+// where ctx ends first, as it does when the loop has ended.
+func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) {
+	answer := make(chan Snapshot, 1) // the loop never waits for its reader
+	select {
+	case l.asked <- answer:
+	case <-ctx.Done():
+		return Snapshot{}, ctx.Err()
+	}
+	select {
+	case s := <-answer:
+		return s, nil
+	case <-ctx.Done():
+		return Snapshot{}, ctx.Err()
+	}
+}
+
+func (l *Loop) snapshot() Snapshot {
+	now := time.Now()
+	s := Snapshot{At: now, Observations: l.sense(now), State: l.state, Eviction: &l.cfg.Eviction}
+	s.Node = l.node
+	for i := range l.cfg.Eviction.Thresholds {
+		t := &l.cfg.Eviction.Thresholds[i]
+		until := time.Duration(-1)
+		if required, known := t.Value.Of(s.Observations[t.Signal]); known {
+			if d, falling := l.trends[t.Signal].Until(required); falling {
+				until = d
+			}
+		}
+		s.Until = append(s.Until, until)
+	}
+	for _, c := range l.sample() {
+		if c.Usage != nil {
+			usage := *c.Usage
+			usage.Containers, usage.Volumes = slices.Clone(usage.Containers), slices.Clone(usage.Volumes)
+			c.Usage = &usage
+		}
+		s.Candidates = append(s.Candidates, c)
+	}
+	return s
+}

@@ -1,0 +1,184 @@
+// Package kill ends pods: SIGTERM, grace, SIGKILL, the memory taken back, the end
+// confirmed. It decides nothing, asks no runtime, starts no program and never
+// makes its caller wait. It needs pidfds: Linux 5.3.
+package kill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// Overdue is how long a pod may outlive its grace period before its kill counts
+// as failed.
+const Overdue = 10 * time.Second
+
+// What callers of Kill and readers of results branch on.
+var (
+	ErrFull         = errors.New("too many pods are being killed")
+	ErrStopped      = errors.New("killing has stopped")
+	ErrNotSignalled = errors.New("no process could be signalled")
+	ErrPopulated    = errors.New("processes outlived their grace period")
+)
+
+// Target is the processes of a pod. A target that was removed has none, which it
+// may also tell by an error that is fs.ErrNotExist.
+type Target interface {
+	// AppendProcesses appends the ids of the processes that are in the pod now.
+	AppendProcesses(pids []int) ([]int, error)
+	// Kill kills all of them at once, those being forked included. It is
+	// errors.ErrUnsupported where the kernel cannot.
+	Kill() error
+	// Populated says whether any process lives in the pod.
+	Populated() (bool, error)
+}
+
+// thawer is a Target whose processes may be frozen. Under the v1 freezer they
+// neither handle a signal nor die of one before they are thawed.
+type thawer interface {
+	Thaw() error
+}
+
+// Victim is a pod to kill.
+type Victim struct {
+	UID    types.UID
+	Name   string        // namespace/name, for messages
+	Grace  time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
+	Target Target
+	// Usage reads what the pod holds, bytes: before the first signal and after
+	// the end. A pod that is gone holds zero. Nil: what it freed stays unknown.
+	Usage func() stats.Amount
+}
+
+// Result tells how a kill went. A kill that failed is tried further, and when it
+// succeeds after all there is a second result.
+type Result struct {
+	UID       types.UID
+	Signalled time.Time    // of the first signal; zero if none was sent
+	Gone      time.Time    // when no process was left; zero if some are
+	Freed     stats.Amount // bytes, once gone
+	Err       error        // is ErrNotSignalled or ErrPopulated; nil once gone
+}
+
+// Config bounds a Killer.
+type Config struct {
+	Victims   int // pods being killed at a time; zero or less: 32
+	Releasers int // goroutines that take memory back from dying processes; zero or less: 2
+}
+
+// Killer kills pods in goroutines of its own.
+type Killer struct {
+	victims  chan *pursuit // never full: has room for limit
+	results  chan Result
+	releases chan process
+	workers  int // releasers
+	open     func(pid int) (process, error)
+	log      *slog.Logger
+	// cannotRelease is set once the kernel has no process_mrelease for us.
+	cannotRelease atomic.Bool
+
+	mu       sync.Mutex
+	inFlight map[types.UID]*pursuit
+	limit    int
+	begun    int // pursuits that have not delivered their last result
+	stopped  bool
+}
+
+// New makes a Killer. Nothing is killed before Run.
+func New(cfg Config, log *slog.Logger) *Killer {
+	if cfg.Victims <= 0 {
+		cfg.Victims = 32
+	}
+	if cfg.Releasers <= 0 {
+		cfg.Releasers = 2
+	}
+	return &Killer{
+		victims:  make(chan *pursuit, cfg.Victims),
+		results:  make(chan Result, cfg.Victims),
+		releases: make(chan process, 128),
+		workers:  cfg.Releasers,
+		open:     openPidfd,
+		log:      log,
+		inFlight: map[types.UID]*pursuit{},
+		limit:    cfg.Victims,
+	}
+}
+
+// Results delivers what became of each kill; Run closes it. A reader that stalls
+// fills it, and then results wait outside until Kill returns ErrFull.
+func (k *Killer) Results() <-chan Result { return k.results }
+
+// Kill begins to kill a pod and returns at once. The grace period counts from
+// now. For a pod that is being killed already it can only bring SIGKILL forward;
+// the rest of the victim is that of the first call. The error is ErrFull or
+// ErrStopped.
+func (k *Killer) Kill(v Victim) error {
+	ends := time.Now().Add(v.Grace)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch p := k.inFlight[v.UID]; {
+	case k.stopped:
+		return fmt.Errorf("kill pod %s: %w", v.Name, ErrStopped)
+	case p != nil:
+		p.shorten(ends)
+		return nil
+	case k.begun == k.limit:
+		return fmt.Errorf("kill pod %s: %w", v.Name, ErrFull)
+	}
+	p := newPursuit(k, v, ends)
+	k.inFlight[v.UID] = p
+	k.begun++
+	k.victims <- p
+	return nil
+}
+
+// Run kills until ctx ends and returns its error. Pods that are still in flight
+// then get no result. It can be called once.
+func (k *Killer) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range k.workers {
+		running.Go(func() { k.releaseAll(ctx) })
+	}
+	for ctx.Err() == nil {
+		select {
+		case p := <-k.victims:
+			running.Go(func() {
+				p.run(ctx)
+				k.finish()
+			})
+		case <-ctx.Done():
+		}
+	}
+	k.stop()
+	running.Wait()
+	close(k.results)
+	return ctx.Err()
+}
+
+func (k *Killer) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stopped = true
+}
+
+// settle takes a pod out of flight, before its last result: a Kill after that
+// result is a new one.
+func (k *Killer) settle(p *pursuit) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.inFlight, p.UID)
+}
+
+func (k *Killer) finish() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.begun--
+}

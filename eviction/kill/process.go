@@ -1,0 +1,108 @@
+package kill
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one process for as long as it is held, whoever gets its id next.
+type process interface {
+	signal(unix.Signal) error // os.ErrProcessDone once it has ended
+	release() error           // see pidfd.release
+	exited() bool
+	gone() <-chan struct{} // closed when it has exited, or is not held any more
+	close()
+}
+
+// pidfd is a process by pidfd_open(2). The runtime's poller watches it, so that
+// waiting for an exit costs no thread.
+type pidfd struct {
+	file  *os.File
+	conn  syscall.RawConn
+	ended func() <-chan struct{}
+	watch sync.WaitGroup
+}
+
+func openPidfd(pid int) (process, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_open", doneOr(err))
+	}
+	// Nonblocking is what lets the poller have it; PIDFD_NONBLOCK came with 5.10.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	p := &pidfd{file: os.NewFile(uintptr(fd), "pidfd")}
+	if p.conn, err = p.file.SyscallConn(); err != nil {
+		p.file.Close()
+		return nil, err
+	}
+	p.ended = sync.OnceValue(func() <-chan struct{} {
+		ended := make(chan struct{})
+		p.watch.Go(func() {
+			defer close(ended)
+			p.conn.Read(readable)
+		})
+		return ended
+	})
+	return p, nil
+}
+
+// readable: a pidfd is, from the moment its process is a zombie.
+func readable(fd uintptr) bool {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(poll, 0)
+	return err == nil && n > 0
+}
+
+func (p *pidfd) signal(sig unix.Signal) error {
+	return p.control("pidfd_send_signal", func(fd uintptr) error {
+		return unix.PidfdSendSignal(int(fd), sig, nil, 0)
+	})
+}
+
+// release takes back the memory of a process that is dying, at the caller's
+// expense and priority, by process_mrelease(2) (Linux 5.15). Its errors: EAGAIN
+// the kernel was busy with that memory; EINVAL a process that lives on has it
+// too; ENOSYS, EPERM we may not.
+func (p *pidfd) release() error {
+	return p.control("process_mrelease", func(fd uintptr) error {
+		if _, _, errno := unix.Syscall(unix.SYS_PROCESS_MRELEASE, fd, 0, 0); errno != 0 {
+			return errno
+		}
+		return nil
+	})
+}
+
+func (p *pidfd) control(call string, do func(fd uintptr) error) error {
+	var result error
+	if err := p.conn.Control(func(fd uintptr) { result = do(fd) }); err != nil {
+		return err
+	}
+	return os.NewSyscallError(call, doneOr(result))
+}
+
+func doneOr(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+func (p *pidfd) exited() bool {
+	exited := false
+	err := p.conn.Control(func(fd uintptr) { exited = readable(fd) })
+	return err != nil || exited
+}
+
+func (p *pidfd) gone() <-chan struct{} { return p.ended() }
+
+func (p *pidfd) close() {
+	p.file.Close()
+	p.watch.Wait()
+}

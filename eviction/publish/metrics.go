@@ -1,0 +1,89 @@
+package publish
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/stats"
+)
+
+// metrics are the kubelet's, by its names, and our own.
+type metrics struct {
+	kubeletEvictions, evictions    *prometheus.CounterVec
+	kubeletAge, relief             *prometheus.HistogramVec
+	available, capacity, threshold *prometheus.GaugeVec
+	condition, memory              *prometheus.GaugeVec
+	passes                         *prometheus.CounterVec
+	freed                          prometheus.Counter
+	lost, inFlight                 prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		registerer.MustRegister(v)
+		return v
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		registerer.MustRegister(v)
+		return v
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		registerer.MustRegister(v)
+		return v
+	}
+	return &metrics{
+		kubeletEvictions: counter("kubelet_evictions", "Pods evicted and gone, by signal.", "eviction_signal"),
+		kubeletAge: histogram("kubelet_eviction_stats_age_seconds", "Age of the observation that a threshold acted on, by signal.",
+			prometheus.DefBuckets, "eviction_signal"),
+		evictions: counter("evictd_evictions_total", "Evictions by signal, kind of threshold and outcome: gone, failed or dry-run.", "signal", "kind", "outcome"),
+		relief: histogram("evictd_eviction_duration_seconds", "From the crossing of the threshold as first seen to the end of the victim.",
+			prometheus.ExponentialBuckets(0.005, 2, 14), "signal"),
+		available: gauge("evictd_signal_available", "What is available of the signal, bytes or counts.", "signal"),
+		capacity:  gauge("evictd_signal_capacity", "Capacity of the signal, bytes or counts.", "signal"),
+		threshold: gauge("evictd_threshold", "Resolved amount of the threshold, bytes or counts.", "signal", "kind"),
+		condition: gauge("evictd_node_condition", "1 while the condition is reported.", "condition"),
+		memory:    gauge("evictd_memory_available_bytes", "Available memory of the node as each model counts it.", "model"),
+		passes:    counter("evictd_passes_total", "Passes that were reported, by what woke the loop.", "source"),
+		freed:     counter("evictd_eviction_freed_bytes_total", "Memory that victims held before and not after.").WithLabelValues(),
+		lost:      gauge("evictd_reports_lost", "Reports of the loop that nobody took in time.").WithLabelValues(),
+		inFlight:  gauge("evictd_victims_in_flight", "Victims whose end is not confirmed.").WithLabelValues(),
+	}
+}
+
+// observe takes up what a pass saw. What was not measured has no value.
+func (m *metrics) observe(r *control.Report, cfg *eviction.Config) {
+	m.passes.WithLabelValues(string(r.Source)).Inc()
+	m.inFlight.Set(float64(len(r.State.InFlight)))
+	for s, o := range r.Observations {
+		name := eviction.Signal(s).String()
+		set(m.available, o.Available, name)
+		set(m.capacity, o.Capacity, name)
+	}
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		o := r.Observations[t.Signal]
+		if required, known := t.Value.Of(o); known && o.Available.IsKnown() {
+			m.threshold.WithLabelValues(t.Signal.String(), t.Kind()).Set(float64(required))
+		}
+	}
+	for _, model := range []stats.MemoryModel{stats.WorkingSetModel, stats.AvailableModel} {
+		set(m.memory, r.Node.Memory.Available(model, false), model.String())
+	}
+	for _, d := range r.Decisions {
+		for _, met := range d.Met {
+			m.kubeletAge.WithLabelValues(met.Signal.String()).Observe(r.At.Sub(r.Observations[met.Signal].Time).Seconds())
+		}
+	}
+}
+
+func set(v *prometheus.GaugeVec, amount stats.Amount, labels ...string) {
+	if n, known := amount.Get(); known {
+		v.WithLabelValues(labels...).Set(float64(n))
+	} else {
+		v.DeleteLabelValues(labels...)
+	}
+}

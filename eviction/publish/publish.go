@@ -1,0 +1,274 @@
+// Package publish tells what the loop came to: the log, the metrics, the status
+// document and the node manifest. It stands on the far side of the loop's
+// queues: however slow it is, it holds up nothing. It never decides.
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// keptEvictions bounds the evictions in the status document.
+const keptEvictions = 100
+
+// Config of a Publisher.
+type Config struct {
+	Node string
+	Mode nodestatus.Mode
+	// Capacity and Allocatable of the node, for its manifest.
+	Capacity, Allocatable v1.ResourceList
+	// NodeFile is replaced whenever the node's manifest changes; "" writes none.
+	NodeFile string
+	// Eviction is the loop's configuration, for names and amounts.
+	Eviction *eviction.Config
+}
+
+// Snapshots looks at the node for the status document.
+type Snapshots interface {
+	Snapshot(context.Context) (control.Snapshot, error)
+}
+
+// Publisher keeps what was told last. Run feeds it; the rest may be called from
+// any goroutine.
+type Publisher struct {
+	cfg     Config
+	look    Snapshots
+	log     *slog.Logger
+	metrics *metrics
+
+	mu         sync.Mutex
+	last       control.Report
+	ready      bool
+	conditions []v1.NodeCondition
+	evictions  []*record
+	written    string // the node manifest, without heartbeats
+}
+
+// record is one eviction as it goes on.
+type record struct {
+	nodestatus.Eviction
+	hard bool
+}
+
+// New makes a Publisher whose metrics are registered with registerer.
+func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog.Logger) *Publisher {
+	return &Publisher{cfg: cfg, look: look, log: log, metrics: newMetrics(registerer)}
+}
+
+// Run takes reports until there are no more.
+func (p *Publisher) Run(reports <-chan control.Report) {
+	for r := range reports {
+		p.take(r)
+	}
+}
+
+func (p *Publisher) take(r control.Report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.metrics.lost.Set(float64(r.Lost))
+	if r.Ended != nil {
+		p.ended(r.Ended)
+		return
+	}
+	p.last, p.ready = r, true
+	p.metrics.observe(&r, p.cfg.Eviction)
+	for i := range r.Decisions {
+		for j := range r.Decisions[i].Evictions {
+			p.decided(&r, &r.Decisions[i].Evictions[j])
+		}
+	}
+	p.condition(&r)
+	p.writeNode()
+}
+
+// decided records and logs one eviction.
+func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
+	if r.DryRun {
+		p.log.Info("would evict", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "because", e.Because, "message", e.Message, "source", r.Source)
+		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "dry-run").Inc()
+		return
+	}
+	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "because", e.Because, "message", e.Message, "source", r.Source)
+	p.evictions = append(p.evictions, &record{
+		Eviction: nodestatus.Eviction{
+			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
+			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
+			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message,
+		},
+		hard: e.Hard,
+	})
+	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
+}
+
+// ended takes up what became of a kill.
+func (p *Publisher) ended(k *kill.Result) {
+	e := p.record(k.UID)
+	if e == nil {
+		return
+	}
+	if e.Signalled.IsZero() {
+		e.Signalled = nodestatus.Time{Time: k.Signalled}
+	}
+	if k.Gone.IsZero() {
+		p.log.Warn("a kill failed, the next candidate follows", "pod", e.Pod, "error", k.Err)
+		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "failed").Inc()
+		return
+	}
+	e.Gone = nodestatus.Time{Time: k.Gone}
+	if freed, known := k.Freed.Get(); known {
+		e.Freed = eviction.MemoryAvailable.Quantity(freed)
+		p.metrics.freed.Add(float64(freed))
+	}
+	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "gone").Inc()
+	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
+	p.metrics.relief.WithLabelValues(e.Signal).Observe(k.Gone.Sub(e.Crossed.Time).Seconds())
+	p.log.Info("evicted", "pod", e.Pod, "signal", e.Signal, "freed", e.Freed,
+		"crossingToSignal", k.Signalled.Sub(e.Crossed.Time).String(), "signalToGone", k.Gone.Sub(k.Signalled).String())
+}
+
+// record is the newest eviction of a pod that is not over.
+func (p *Publisher) record(uid types.UID) *record {
+	for i := len(p.evictions) - 1; i >= 0; i-- {
+		if e := p.evictions[i]; e.UID == uid && e.Gone.IsZero() {
+			return e
+		}
+	}
+	return nil
+}
+
+func kind(hard bool) string {
+	if hard {
+		return "hard"
+	}
+	return "soft"
+}
+
+// condition brings the node's conditions up to date and logs what turned.
+func (p *Publisher) condition(r *control.Report) {
+	raised := raisedIn(&r.State)
+	before := p.conditions
+	p.conditions = p.cfg.Mode.Conditions(raised, messages(p.cfg.Eviction, &r.Observations, raised), before, r.At)
+	for i, c := range p.conditions {
+		if len(before) > 0 && before[i].Status != c.Status {
+			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
+		}
+		value := 0.0
+		if raised[i] {
+			value = 1
+		}
+		p.metrics.condition.WithLabelValues(string(c.Type)).Set(value)
+	}
+}
+
+func raisedIn(state *eviction.State) nodestatus.Raised {
+	var raised nodestatus.Raised
+	for c := range raised {
+		raised[c] = state.Pressure[c].Reported
+	}
+	return raised
+}
+
+// messages names, for each condition, the signal nearest to a threshold of its
+// own with what is required and what was there.
+func messages(cfg *eviction.Config, o *eviction.Observations, raised nodestatus.Raised) [eviction.NumConditions]string {
+	var told [eviction.NumConditions]string
+	var margin [eviction.NumConditions]float64
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		available, measured := o[t.Signal].Available.Get()
+		required, known := t.Value.Of(o[t.Signal])
+		if !measured || !known || required == 0 {
+			continue
+		}
+		c := t.Signal.Condition()
+		if ratio := float64(available) / float64(required); told[c] == "" || ratio < margin[c] {
+			margin[c] = ratio
+			told[c] = t.Signal.String() + " is " + t.Signal.Quantity(available) + ", " + t.Kind() + " threshold " + t.Signal.Quantity(required)
+		}
+	}
+	for c := range told {
+		if told[c] == "" {
+			told[c] = "no threshold of its signals was measured"
+		}
+	}
+	return told
+}
+
+// writeNode replaces the node manifest where anything but a heartbeat changed.
+func (p *Publisher) writeNode() {
+	if p.cfg.NodeFile == "" {
+		return
+	}
+	node := nodestatus.Node{
+		Name: p.cfg.Node, Taints: p.taints(), Capacity: p.cfg.Capacity, Allocatable: p.cfg.Allocatable, Conditions: p.conditions,
+	}
+	if !p.cfg.Mode.Acts() {
+		node.Conditions, node.Taints = nil, nil
+	}
+	key := ""
+	for _, c := range node.Conditions {
+		key += string(c.Type) + string(c.Status) + c.Reason
+	}
+	if key == p.written && key != "" {
+		return
+	}
+	manifest, err := node.Manifest()
+	if err == nil {
+		err = replace(p.cfg.NodeFile, manifest)
+	}
+	if err != nil {
+		p.log.Error("could not write the node status file", "file", p.cfg.NodeFile, "error", err)
+		return
+	}
+	p.written = key
+}
+
+func (p *Publisher) taints() []v1.Taint { return p.cfg.Mode.Taints(raisedIn(&p.last.State)) }
+
+// replace writes a file beside the old one and puts it in its place, so that
+// readers see either the one or the other.
+func replace(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// Ready says whether a complete observation has been made.
+func (p *Publisher) Ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+// LastPass is when the loop last reported a pass.
+func (p *Publisher) LastPass() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last.At
+}

@@ -1,0 +1,136 @@
+package publish
+
+import (
+	"context"
+	"math"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// Status looks at the node and writes the document of /v1/status.
+func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
+	s, err := p.look.Snapshot(ctx)
+	if err != nil {
+		return nodestatus.Status{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	raised := raisedIn(&s.State)
+	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations, raised), p.conditions, s.At)
+	status := nodestatus.Status{
+		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At},
+		Signals:    signals(&s, p.last.Source),
+		Conditions: nodestatus.StatusOf(conditions),
+		Taints:     nodestatus.TaintNames(p.cfg.Mode.Taints(raised)),
+		Ranking:    map[string][]nodestatus.Ranked{},
+
+		MemoryAvailable: memory(&s.Node),
+	}
+	for _, signal := range ranked(&s) {
+		status.Ranking[signal.String()] = ranking(&s, signal)
+	}
+	for _, e := range p.evictions {
+		status.Evictions = append(status.Evictions, e.Eviction)
+	}
+	return status, nil
+}
+
+// memory is what each model makes of the same reading; the reclaim-aware one
+// says what it would be worth were all cache cold.
+func memory(n *stats.Node) map[string]string {
+	models := map[string]string{}
+	for _, name := range stats.MemoryModels() {
+		model, _ := stats.ParseMemoryModel(name)
+		if available, known := n.Memory.Available(model, true).Get(); known {
+			models[name] = eviction.MemoryAvailable.Quantity(available)
+		}
+	}
+	return models
+}
+
+// signals are those that were measured or have a threshold.
+func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStatus {
+	var all []nodestatus.SignalStatus
+	for _, signal := range eviction.Signals() {
+		o := s.Observations[signal]
+		status := nodestatus.SignalStatus{Name: signal.String(), Source: string(source)}
+		if available, known := o.Available.Get(); known {
+			status.Available = signal.Quantity(available)
+			status.Age = metav1.Duration{Duration: s.At.Sub(o.Time)}
+		}
+		if capacity, known := o.Capacity.Get(); known {
+			status.Capacity = signal.Quantity(capacity)
+		}
+		for i := range s.Eviction.Thresholds {
+			t := &s.Eviction.Thresholds[i]
+			if t.Signal != signal {
+				continue
+			}
+			threshold := nodestatus.ThresholdStatus{Kind: t.Kind(), Quantity: t.FormatValue(), Met: !s.State.Thresholds[i].FirstObserved.IsZero()}
+			if required, known := t.Value.Of(o); known {
+				threshold.Quantity = signal.Quantity(required)
+			}
+			status.Thresholds = append(status.Thresholds, threshold)
+			status.SecondsToThreshold = sooner(status.SecondsToThreshold, s.Until[i])
+		}
+		if o.Available.IsKnown() || len(status.Thresholds) > 0 {
+			all = append(all, status)
+		}
+	}
+	return all
+}
+
+// sooner keeps the nearest of the thresholds that are still ahead.
+func sooner(seconds *float64, until time.Duration) *float64 {
+	if until <= 0 {
+		return seconds
+	}
+	s := math.Round(until.Seconds()*10) / 10
+	if seconds == nil || s < *seconds {
+		return &s
+	}
+	return seconds
+}
+
+// ranked are the signals that have a threshold and were measured.
+func ranked(s *control.Snapshot) []eviction.Signal {
+	var all []eviction.Signal
+	for _, signal := range eviction.Signals() {
+		for i := range s.Eviction.Thresholds {
+			if s.Eviction.Thresholds[i].Signal == signal && s.Observations[signal].Available.IsKnown() {
+				all = append(all, signal)
+				break
+			}
+		}
+	}
+	return all
+}
+
+func ranking(s *control.Snapshot, signal eviction.Signal) []nodestatus.Ranked {
+	order := eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil)
+	rows := make([]nodestatus.Ranked, 0, len(order))
+	for i := range order {
+		r := &order[i]
+		row := nodestatus.Ranked{
+			Pod: r.Pod.String(), UID: r.Pod.UID, QOSClass: r.Pod.QOS, Priority: r.Pod.Priority,
+			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
+		}
+		if r.Measured {
+			row.Usage = signal.Quantity(r.Usage)
+		}
+		if frees, known := r.WouldFree.Get(); known {
+			row.WouldFree = signal.Quantity(frees)
+		}
+		if i+1 < len(order) {
+			row.Because = r.Before(&order[i+1])
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
