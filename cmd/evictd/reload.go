@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
@@ -18,11 +16,8 @@ import (
 // are, how long grace and transition last, the memory model, and the grace of
 // hard victims. It is refused whole if anything in it is wrong. Where the daemon
 // measures and listens stays as it was at the start.
-func (d *daemon) reload(ctx context.Context, load func() (config.EvictdConfiguration, error)) {
+func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) {
 	thresholds := describeThresholds(d.cfg.Eviction.Thresholds)
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	for {
 		select {
 		case <-ctx.Done():

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,6 +75,9 @@ func runCommand() *cobra.Command {
 	force := c.Flags().Bool("force", false, "run in native mode although a kubelet runs here")
 	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
 		load := func() (file config.EvictdConfiguration, err error) {
 			if *path != "" {
 				data, err := readInput(c, *path)
@@ -93,7 +99,7 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return d.run(c.Context(), load)
+		return d.run(c.Context(), hup, load)
 	}
 	return c
 }
@@ -214,9 +220,9 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	return c
 }
 
-// run protects the node until ctx ends. On SIGHUP it loads the configuration
-// anew.
-func (d *daemon) run(ctx context.Context, load func() (config.EvictdConfiguration, error)) error {
+// run protects the node until ctx ends, and loads the configuration anew when
+// hup receives.
+func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
 	if d.manifests == nil {
@@ -240,7 +246,7 @@ func (d *daemon) run(ctx context.Context, load func() (config.EvictdConfiguratio
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
-	around.Go(func() { d.reload(ctx, load) })
+	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.serve(ctx, d.log) })
 	err := d.loop.Run(ctx)
 	end()
