@@ -22,7 +22,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	raised := raisedIn(&s.State)
-	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations, raised), p.conditions, s.At)
+	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations), p.conditions, s.At)
 	status := nodestatus.Status{
 		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At},
 		Signals:    signals(&s, p.last.Source),
