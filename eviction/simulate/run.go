@@ -190,17 +190,17 @@ func (r *runner) act(s *step, out *Step, d *eviction.Decision) []eviction.Outcom
 
 // rank lists the order of victims, protected pods left out, and why those
 // before the victim stay.
-func (out *Step) rank(d *eviction.Decision) {
-	out.Ranking, out.PassedOver = []string{}, nil
+func (s *Step) rank(d *eviction.Decision) {
+	s.Ranking, s.PassedOver = []string{}, nil
 	chosen := false
 	for i := range d.Ranking {
 		ranked := &d.Ranking[i]
 		chosen = chosen || len(d.Evictions) > 0 && ranked.Pod == d.Evictions[0].Pod
 		if why := ranked.Exempt(); why != "" && !chosen {
-			out.PassedOver = append(out.PassedOver, fmt.Sprintf("%v (%s)", ranked.Pod, why))
+			s.PassedOver = append(s.PassedOver, fmt.Sprintf("%v (%s)", ranked.Pod, why))
 		}
 		if ranked.Pod.Protection == "" {
-			out.Ranking = append(out.Ranking, ranked.Pod.String())
+			s.Ranking = append(s.Ranking, ranked.Pod.String())
 		}
 	}
 }

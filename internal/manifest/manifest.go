@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -54,25 +53,26 @@ func Decode(document []byte, into any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-// Faults takes an error that errors.Join or a field.ErrorList made apart again,
-// one fault each.
+// Faults takes an error apart again that errors.Join or field.ErrorList put
+// together, one fault each.
 func Faults(err error) []error {
-	if err == nil {
-		return nil
-	}
-	var joined interface{ Unwrap() []error }
-	var aggregate utilerrors.Aggregate
-	var parts []error
+	var (
+		joined    interface{ Unwrap() []error }
+		aggregate interface{ Errors() []error }
+		several   []error
+	)
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &joined):
-		parts = joined.Unwrap()
+		several = joined.Unwrap()
 	case errors.As(err, &aggregate):
-		parts = aggregate.Errors()
+		several = aggregate.Errors()
 	default:
 		return []error{err}
 	}
 	var faults []error
-	for _, e := range parts {
+	for _, e := range several {
 		faults = append(faults, Faults(e)...)
 	}
 	return faults
