@@ -6,24 +6,21 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/manifest"
 )
 
 // Load reads a configuration file, strictly: an EvictdConfiguration, or a
 // KubeletConfiguration of which the eviction, reserved-resources and image
-// collection fields are taken. The error joins every fault.
+// collection fields are taken. The error joins every fault; what is not at fault
+// has been read all the same, so that Compile can find what else is wrong.
 func Load(data []byte) (EvictdConfiguration, error) {
-	documents, err := manifest.Split(data)
-	if err != nil {
-		return EvictdConfiguration{}, err
-	}
+	documents := manifest.Split(data)
 	if len(documents) != 1 {
 		return EvictdConfiguration{}, fmt.Errorf("expected one document of kind %s or KubeletConfiguration, found %d", Kind, len(documents))
 	}
-	var about metav1.TypeMeta
-	if err := yaml.Unmarshal(documents[0], &about); err != nil {
+	about, err := manifest.TypeOf(documents[0])
+	if err != nil {
 		return EvictdConfiguration{}, err
 	}
 	var c EvictdConfiguration
