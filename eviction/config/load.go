@@ -3,8 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/evictd/evictd/internal/manifest"
@@ -29,7 +31,7 @@ func Load(data []byte) (EvictdConfiguration, error) {
 		err = manifest.Decode(documents[0], &c)
 	case metav1.TypeMeta{APIVersion: kubelet.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}:
 		var k kubelet.KubeletConfiguration
-		err = manifest.Decode(documents[0], &k)
+		err = errors.Join(manifest.Decode(documents[0], &k), checkKubelet(&k).ToAggregate())
 		c = fromKubelet(&k)
 	default:
 		err = fmt.Errorf("apiVersion %q, kind %q: expected %s %s or %s KubeletConfiguration",
@@ -59,5 +61,27 @@ func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {
 		ImageMinimumGCAge:                k.ImageMinimumGCAge,
 		ImageMaximumGCAge:                k.ImageMaximumGCAge,
 		NodeStatusUpdateFrequency:        k.NodeStatusUpdateFrequency,
+		Run:                              Run{KernelMemcgNotification: k.KernelMemcgNotification},
 	}
+}
+
+// checkKubelet finds the faults of fields that only a KubeletConfiguration has.
+func checkKubelet(k *kubelet.KubeletConfiguration) (faults field.ErrorList) {
+	enforced := k.EnforceNodeAllocatable
+	if enforced == nil {
+		enforced = []string{enforcePods}
+	}
+	enforces := slices.ContainsFunc(enforced, func(name string) bool { return name != enforceNone })
+	if k.CgroupsPerQOS != nil && !*k.CgroupsPerQOS && enforces {
+		faults = append(faults, field.Invalid(field.NewPath("cgroupsPerQOS"), false, "enforceNodeAllocatable needs it, unless that is [none]"))
+	}
+	for _, reservation := range []struct{ field, cgroup string }{
+		{"systemReservedCgroup", k.SystemReservedCgroup},
+		{"kubeReservedCgroup", k.KubeReservedCgroup},
+	} {
+		if k.ReservedSystemCPUs != "" && reservation.cgroup != "" {
+			faults = append(faults, field.Forbidden(field.NewPath(reservation.field), "excluded by reservedSystemCPUs"))
+		}
+	}
+	return faults
 }
