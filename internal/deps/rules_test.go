@@ -9,7 +9,7 @@ package deps
 var pure = []string{
 	"eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
 	"internal/manifest", "stats", "oom", "nodestatus",
-	"scheduleradapter/admission", "scheduleradapter/nodetable", "scheduleradapter/queue",
+	"scheduleradapter/admission", "scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
 	"scheduleradapter/framework", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
 
@@ -56,7 +56,7 @@ var arrows = []arrow{
 	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
 
 	{"scheduleradapter", []string{"scheduleradapter/..."}, "the root assembles its parts"},
-	{"scheduleradapter/config", []string{"scheduleradapter/framework"}, "profiles name plugins"},
+	{"scheduleradapter/config", []string{"internal/manifest"}, "profiles name plugins and know none"},
 	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
 	{"scheduleradapter/queue", []string{"scheduleradapter/framework"}, "hints are the framework's"},
@@ -69,7 +69,7 @@ var arrows = []arrow{
 	{"scheduleradapter/extender", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
 	{"scheduleradapter/kube", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
 	{"scheduleradapter/lifecycle", []string{"scheduleradapter/nodetable"}, "taints follow from conditions and time"},
-	{"scheduleradapter/simulate", []string{"scheduleradapter/..."}, "a simulation runs the real parts"},
+	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
 
 // fence keeps foreign code in the places listed. An import path stands for
