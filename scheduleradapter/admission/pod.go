@@ -24,7 +24,7 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	if spec.RestartPolicy == "" {
 		spec.RestartPolicy = v1.RestartPolicyAlways
 	}
-	spec.TerminationGracePeriodSeconds = ptr.To(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
+	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
 	faults = append(faults, checkRequests(spec, path)...)
 	setRequests(pod)
@@ -136,8 +136,8 @@ func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 func setSpread(spec *v1.PodSpec) {
 	for i := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[i]
-		c.NodeAffinityPolicy = ptr.To(ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor))
-		c.NodeTaintsPolicy = ptr.To(ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore))
+		c.NodeAffinityPolicy = new(ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor))
+		c.NodeTaintsPolicy = new(ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore))
 	}
 }
 

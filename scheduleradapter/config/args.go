@@ -79,7 +79,7 @@ func completeVolumeBinding(args *configv1.VolumeBindingArgs) {
 }
 
 func orPointer[T any](value **T, otherwise T) {
-	*value = ptr.To(ptr.Deref(*value, otherwise))
+	*value = new(ptr.Deref(*value, otherwise))
 }
 
 // orResources is cpu and memory where nothing is named, and weighs 1 what has no

@@ -50,9 +50,9 @@ func have(t *testing.T, what string, got, want []string) {
 func names(objects *simulate.Objects) string {
 	var all []string
 	value := reflect.ValueOf(*objects)
-	for i := range value.NumField() {
-		for j := range value.Field(i).Len() {
-			object := value.Field(i).Index(j).Interface().(metav1.Object)
+	for _, field := range value.Fields() {
+		for j := range field.Len() {
+			object := field.Index(j).Interface().(metav1.Object)
 			all = append(all, fmt.Sprintf("%s:%s", reflect.TypeOf(object).Elem().Name(), object.GetName()))
 		}
 	}
