@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -48,7 +50,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 		Args:          cobra.NoArgs,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badInput{err} })
-	root.AddCommand(runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), versionCommand())
 	for _, c := range root.Commands() {
 		c.Args = refuse(c.Args)
 	}
@@ -113,20 +115,12 @@ type format struct {
 
 func (f *format) String() string { return f.chosen }
 
-func (f *format) Type() string {
-	kinds := f.allowed[0]
-	for _, kind := range f.allowed[1:] {
-		kinds += "|" + kind
-	}
-	return kinds
-}
+func (f *format) Type() string { return strings.Join(f.allowed, "|") }
 
 func (f *format) Set(s string) error {
-	for _, kind := range f.allowed {
-		if kind == s {
-			f.chosen = s
-			return nil
-		}
+	if slices.Contains(f.allowed, s) {
+		f.chosen = s
+		return nil
 	}
 	return fmt.Errorf("expected %s", f.Type())
 }

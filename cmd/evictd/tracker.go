@@ -142,12 +142,14 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
-		session, err := kill.NewSession("/proc", at.Session)
+		opened, err := kill.NewSession("/proc", at.Session)
 		if err != nil {
 			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
 			break
 		}
-		p.Target = session
+		target := &session{session: opened}
+		runtime.AddCleanup(target, func(opened *kill.Session) { opened.Close() }, opened)
+		p.Target = target
 	}
 	if cfg.Cgroups == nil && cfg.Processes == nil {
 		return p
@@ -256,6 +258,26 @@ func (g *group) Thaw() error {
 		return err
 	}
 	return opened.Thaw()
+}
+
+// session makes one kill.Session of use to several goroutines.
+type session struct {
+	mu      sync.Mutex
+	session *kill.Session
+}
+
+func (s *session) AppendProcesses(pids []int) ([]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session.AppendProcesses(pids)
+}
+
+func (s *session) Kill() error { return s.session.Kill() }
+
+func (s *session) Populated() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session.Populated()
 }
 
 // usage is what the group holds in memory now, through a descriptor of its own:
