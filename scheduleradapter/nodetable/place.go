@@ -27,12 +27,15 @@ func (t *Table) PlaceOn(p *Pod, node Symbol) {
 	t.orphans[p.UID] = orphan{p, node}
 }
 
-// Displace takes a pod off its node; nil where it is on none.
+// Displace takes a pod off its node; nil where it is on none. A pod whose node is
+// not known yet will not come to it, but inside a try nothing changes for it.
 func (t *Table) Displace(uid types.UID) *Pod {
 	if s, found := t.where[uid]; found {
 		return t.take(s)
 	}
-	delete(t.orphans, uid)
+	if !t.tries.open() {
+		delete(t.orphans, uid)
+	}
 	return nil
 }
 
