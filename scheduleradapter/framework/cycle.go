@@ -21,17 +21,19 @@ type Cycle struct {
 	Totals []int64
 
 	runner     *Runner
-	rejections []Rejection // by row; holds where evaluated and not feasible
-	running    int16       // index of the filter that is running
-	narrowed   nodetable.Bits
+	rejections []Rejection        // by row; holds where evaluated and not feasible
+	running    int16              // index of the filter that is running
+	names      []nodetable.Symbol // to look at, where narrowed
 	isNarrowed bool
+	narrows    bool           // the running PreFilter does
+	candidates nodetable.Bits // to look at
 	skipFilter []bool
 	skipScore  []bool
 	scores     [][]int64 // by score plugin, by index in Rows
 	nominated  []nominee // of others, on nodes of the table, by row
 	single     nodetable.Bits
-	scratch    nodetable.Bits
-	absent     string // why nodes were not looked at
+	narrowing  []string // plugins that narrowed, sorted
+	refusal    Status   // of PreFilter
 }
 
 // Rejection is why a node was taken out: which filter, and its reasons.
@@ -69,19 +71,54 @@ func (c *Cycle) RejectAll(rows nodetable.Bits, reasons uint32, unresolvable bool
 
 // Narrow limits the nodes to look at, together with what other plugins say.
 func (c *Cycle) Narrow(names []nodetable.Symbol) {
-	c.scratch = c.scratch.Emptied(c.Table.Rows())
-	for _, name := range names {
-		if row := c.Table.Row(name); row != nodetable.NoRow {
-			c.scratch.Set(row)
-		}
+	if !c.isNarrowed {
+		c.names = append(c.names[:0], names...)
+	} else {
+		c.names = slices.DeleteFunc(c.names, func(name nodetable.Symbol) bool { return !slices.Contains(names, name) })
 	}
-	c.narrowed.And(c.scratch)
-	c.isNarrowed = true
+	c.isNarrowed, c.narrows = true, true
 }
+
+// Candidates is the number of nodes to look at.
+func (c *Cycle) Candidates() int { return c.candidates.Count() }
 
 // Rejected tells why a node was taken out; ok is false where it was not.
 func (c *Cycle) Rejected(row nodetable.Row) (r Rejection, ok bool) {
 	return c.rejections[row], c.Evaluated.Has(row) && !c.Feasible.Has(row)
+}
+
+// Resolvable puts into a set the nodes where preempting pods may help: those
+// rejected for what other pods do.
+func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
+	if c.refusal.Code == Unschedulable {
+		return into.Copied(c.Table.Alive())
+	}
+	into = into.Copied(c.Evaluated)
+	into.AndNot(c.Feasible)
+	for row := range into.All() {
+		if c.rejections[row].Unresolvable {
+			into.Clear(row)
+		}
+	}
+	return into
+}
+
+// Rejectors are the plugins that kept the pod off nodes, each once: those to be
+// asked which events may help.
+func (c *Cycle) Rejectors() []string {
+	if c.refusal.Code.Rejected() {
+		return []string{c.refusal.Plugin}
+	}
+	names := slices.Clone(c.narrowing)
+	seen := make([]bool, len(c.runner.filters))
+	for row := range c.Evaluated.All() {
+		if r, rejected := c.Rejected(row); rejected && !seen[r.filter] {
+			seen[r.filter] = true
+			names = append(names, c.runner.filters[r.filter].name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Explain names the plugin of a rejection and its reasons.

@@ -30,12 +30,12 @@ func unavailable(nodes int, why string) string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", nodes, why)
 }
 
-// Message is the standard text of a cycle that found no node: preFilter is what
-// PreFilter answered, postFilter what making room said.
-func (c *Cycle) Message(preFilter, postFilter Status) string {
+// Message is the standard text of a cycle that found no node, with what making
+// room said.
+func (c *Cycle) Message(postFilter Status) string {
 	var text string
-	if preFilter.Code.Rejected() {
-		text = unavailable(c.Table.Len(), preFilter.Message())
+	if c.refusal.Code.Rejected() {
+		text = unavailable(c.Table.Len(), c.refusal.Message())
 	} else {
 		text = c.histogram().Message(c.Table.Len())
 	}
@@ -59,8 +59,8 @@ func (c *Cycle) histogram() Histogram {
 			h[reason] += n
 		}
 	}
-	if absent := c.Table.Len() - c.Evaluated.Count(); c.absent != "" && absent > 0 {
-		h[c.absent] += absent
+	if absent := c.Table.Len() - c.Evaluated.Count(); c.isNarrowed && absent > 0 {
+		h[fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing)] += absent
 	}
 	return h
 }

@@ -44,6 +44,9 @@ type named[T any] struct {
 	name   string
 	plugin T
 	weight int64
+	// partner is the index of the same plugin's Filter, of a PreFilter, or of its
+	// Score, of a PreScore; -1 where it has none.
+	partner int
 }
 
 // New makes a profile's runner. The error joins every plugin that does not
@@ -67,6 +70,8 @@ func New(profile string, plan *Plan) (*Runner, error) {
 		return nil, err
 	}
 	r.sorter = sorters[0].plugin
+	pair(r.preFilters, r.filters)
+	pair(r.preScorers, r.scorers)
 	for _, enabled := range plan {
 		for _, e := range enabled {
 			if h, ok := e.Plugin.(Hinter); ok {
@@ -85,9 +90,15 @@ func fill[T any](into *[]named[T], plan *Plan, point Point) error {
 			faults = append(faults, fmt.Errorf("plugin %s does not implement %s", e.Plugin.Name(), point))
 			continue
 		}
-		*into = append(*into, named[T]{e.Plugin.Name(), p, cmp.Or(e.Weight, 1)})
+		*into = append(*into, named[T]{name: e.Plugin.Name(), plugin: p, weight: cmp.Or(e.Weight, 1)})
 	}
 	return errors.Join(faults...)
+}
+
+func pair[T, U any](list []named[T], partners []named[U]) {
+	for i := range list {
+		list[i].partner = slices.IndexFunc(partners, func(p named[U]) bool { return p.name == list[i].name })
+	}
 }
 
 // Profile is the scheduler name of the pods this is for.
@@ -131,18 +142,19 @@ func (p *named[T]) sign(s Status) Status {
 // rejected for all nodes. Nominated yields every pod that was promised a node.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
-	c.narrowed = c.narrowed.Copied(table.Alive())
+	c.candidates = c.candidates.Copied(table.Alive())
 	c.Evaluated = c.Evaluated.Emptied(table.Rows())
 	c.Feasible = c.Feasible.Emptied(table.Rows())
 	c.Rows, c.Totals = c.Rows[:0], c.Totals[:0]
-	c.isNarrowed, c.absent = false, ""
+	c.isNarrowed, c.narrowing, c.refusal = false, c.narrowing[:0], Status{}
 	if n := table.Rows(); len(c.rejections) < n {
 		c.rejections = make([]Rejection, n)
 	}
 	c.skipFilter = sized(c.skipFilter, len(r.filters))
 	c.skipScore = sized(c.skipScore, len(r.scorers))
 	c.nominate(nominated)
-	return r.preFilter(c)
+	c.refusal = r.preFilter(c)
+	return c.refusal
 }
 
 // sized is a slice of n zero values, in the memory of s where that suffices.
@@ -164,43 +176,48 @@ func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) 
 }
 
 func (r *Runner) preFilter(c *Cycle) Status {
-	var narrowing []string
 	for i := range r.preFilters {
 		p := &r.preFilters[i]
-		before := c.isNarrowed
-		c.isNarrowed = false
+		c.narrows = false
 		s := p.plugin.PreFilter(c)
-		if c.isNarrowed {
-			narrowing = append(narrowing, p.name)
-		}
-		c.isNarrowed = c.isNarrowed || before
 		switch {
 		case s.Code == Skip:
-			if f := slices.IndexFunc(r.filters, func(f named[Filterer]) bool { return f.name == p.name }); f >= 0 {
-				c.skipFilter[f] = true
+			if p.partner >= 0 {
+				c.skipFilter[p.partner] = true
 			}
 		case !s.OK():
 			return p.sign(s)
 		}
-		if c.isNarrowed && c.narrowed.Empty() {
-			slices.Sort(narrowing)
-			reason := fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s] simultaneously", strings.Join(narrowing, " "))
-			if len(narrowing) == 1 {
-				reason = "node(s) didn't satisfy plugin " + narrowing[0]
-			}
-			return p.sign(Status{Code: UnschedulableAndUnresolvable, Reason: reason})
+		if c.narrows {
+			c.narrowing = append(c.narrowing, p.name)
+			slices.Sort(c.narrowing)
+		}
+		if c.isNarrowed && len(c.names) == 0 {
+			return p.sign(Status{Code: UnschedulableAndUnresolvable, Reason: emptied(c.narrowing)})
 		}
 	}
 	if c.isNarrowed {
-		slices.Sort(narrowing)
-		c.absent = fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(narrowing, " "))
+		clear(c.candidates)
+		for _, name := range c.names {
+			if row := c.Table.Row(name); row != nodetable.NoRow {
+				c.candidates.Set(row)
+			}
+		}
 	}
 	return Status{}
 }
 
+// emptied is why no node is left to look at.
+func emptied(plugins []string) string {
+	if len(plugins) == 1 {
+		return "node(s) didn't satisfy plugin " + plugins[0]
+	}
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", plugins)
+}
+
 // TryNode looks at one node before all others: the one nominated to the pod.
 func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
-	if !c.narrowed.Has(row) {
+	if !c.candidates.Has(row) {
 		return false, Status{}
 	}
 	if fits, s = c.Fits(row); fits {
@@ -214,7 +231,7 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 // order from start on until enough are found, and forgets the rest. Visited says
 // how many nodes that walk has seen.
 func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
-	c.Feasible = c.Feasible.Copied(c.narrowed)
+	c.Feasible = c.Feasible.Copied(c.candidates)
 	if s := r.filter(c); !s.OK() {
 		return 0, s
 	}
@@ -243,7 +260,7 @@ func (r *Runner) filter(c *Cycle) Status {
 // filterNominated looks again at the nodes that are promised to other pods.
 func (r *Runner) filterNominated(c *Cycle) Status {
 	for i, n := range c.nominated {
-		if i > 0 && c.nominated[i-1].row == n.row || !c.narrowed.Has(n.row) {
+		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {
 			continue
 		}
 		fits, rejection, s := c.fitsAmongNominated(n.row)
@@ -260,16 +277,15 @@ func (r *Runner) filterNominated(c *Cycle) Status {
 
 // sample keeps the first `enough` feasible nodes from start on.
 func (c *Cycle) sample(start, enough int) (visited int) {
-	candidates := c.narrowed.Count()
 	if c.Feasible.Count() <= enough {
-		c.Evaluated = c.Evaluated.Copied(c.narrowed)
-		return candidates
+		c.Evaluated = c.Evaluated.Copied(c.candidates)
+		return c.candidates.Count()
 	}
 	order := c.Table.Order()
 	found := 0
 	for i := 0; found < enough; i++ {
 		row := order[(start+i)%len(order)]
-		if !c.narrowed.Has(row) {
+		if !c.candidates.Has(row) {
 			continue
 		}
 		visited++
@@ -310,11 +326,12 @@ func (r *Runner) Score(c *Cycle) Status {
 	for i := range r.preScorers {
 		p := &r.preScorers[i]
 		s := p.plugin.PreScore(c)
-		if s.Code == Skip {
-			if f := slices.IndexFunc(r.scorers, func(f named[Scorer]) bool { return f.name == p.name }); f >= 0 {
-				c.skipScore[f] = true
+		switch {
+		case s.Code == Skip:
+			if p.partner >= 0 {
+				c.skipScore[p.partner] = true
 			}
-		} else if !s.OK() {
+		case !s.OK():
 			return p.sign(s)
 		}
 	}
