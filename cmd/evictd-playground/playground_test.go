@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(built)
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", built, ".", "../evictd")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("build: %v\n%s", err, out))
 		}
