@@ -6,8 +6,11 @@ package control
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
@@ -124,17 +127,22 @@ type Loop struct {
 	trends      [eviction.NumSignals]stats.Trend
 	state       eviction.State
 	told        [eviction.NumConditions]bool
-	idle        bool        // the last pass found nobody to end
-	surveying   bool        // a pass waits for the disk survey
-	askedSurvey time.Time   // zero while none is wanted
-	rehearsed   []rehearsal // dry run: victims that would be in flight
+	idle        bool       // the last pass found nobody to end
+	surveying   bool       // a pass waits for the disk survey
+	askedSurvey time.Time  // zero while none is wanted
+	withheld    []withheld // outcomes that do not count yet
 }
 
-// rehearsal is a victim of a dry run, and when it counts as gone.
-type rehearsal struct {
+// withheld is an outcome that counts later: a dry run's victim would be in
+// flight meanwhile, and one that held a disk has left its volumes there.
+type withheld struct {
 	outcome eviction.Outcome
-	gone    time.Time
+	counts  time.Time
 }
+
+// cleanUp is what whoever runs the pods has to take away the volumes of a victim
+// that is gone, before another pod goes for the same disk (kubelet: up to 30 s).
+const cleanUp = 10 * time.Second
 
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
@@ -245,5 +253,18 @@ func (l *Loop) settle(r kill.Result) {
 		l.pass(eviction.Event, VictimGone)
 		return
 	}
-	l.pass(eviction.Housekeeping, VictimGone, eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()})
+	outcome := eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}
+	if !outcome.Failed && l.heldDisk(r.UID) {
+		l.withheld = append(l.withheld, withheld{outcome, r.Gone.Add(cleanUp)})
+		l.pass(eviction.Housekeeping, VictimGone)
+		return
+	}
+	l.pass(eviction.Housekeeping, VictimGone, outcome)
+}
+
+// heldDisk says whether a victim in flight was chosen for what it holds on disk.
+func (l *Loop) heldDisk(uid types.UID) bool {
+	return slices.ContainsFunc(l.state.InFlight, func(f eviction.InFlight) bool {
+		return f.UID == uid && f.Signal.Condition() == eviction.DiskPressure
+	})
 }
