@@ -59,7 +59,7 @@ func tell(c Candidate, met Met) (string, map[string]string) {
 		container := &c.Pod.Containers[i]
 		used, request := containerUse(&c.Usage.Containers[i], container, starved)
 		usage, known := used.Get()
-		if !known || bytes(usage).Cmp(request) <= 0 {
+		if !known || container.Ephemeral || bytes(usage).Cmp(request) <= 0 {
 			continue
 		}
 		fmt.Fprintf(&b, containerMessage, container.Name, bytes(usage), &request, starved)

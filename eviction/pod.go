@@ -50,7 +50,7 @@ type Pod struct {
 	PodLevelMemoryRequest *resource.Quantity
 	// StorageLimit bounds the pod's ephemeral storage, nil without a limit.
 	StorageLimit *resource.Quantity
-	Containers   []Container // init containers first, in manifest order
+	Containers   []Container // in manifest order, init containers first, ephemeral ones last
 	Volumes      []Volume    // in manifest order
 }
 
@@ -60,6 +60,8 @@ type Container struct {
 	// StorageLimit is zero where there is none, and for init containers that
 	// do not restart, whose limits are not enforced.
 	MemoryRequest, StorageRequest, StorageLimit resource.Quantity
+	// Ephemeral containers cannot request anything; messages never name them.
+	Ephemeral bool
 }
 
 // Volume is what eviction needs to know of a volume.
@@ -131,6 +133,9 @@ func Digest(pod *v1.Pod) *Pod {
 	}
 	for i := range pod.Spec.Containers {
 		p.Containers = append(p.Containers, digestContainer(&pod.Spec.Containers[i], true))
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		p.Containers = append(p.Containers, Container{Name: pod.Spec.EphemeralContainers[i].Name, Ephemeral: true})
 	}
 	for i := range pod.Spec.Volumes {
 		p.Volumes = append(p.Volumes, digestVolume(&pod.Spec.Volumes[i]))

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // Ranked is a candidate's place in the order of victims for one signal, with
@@ -17,9 +19,10 @@ type Ranked struct {
 	Usage, Request int64
 	// Exceeds says whether usage is above the request. Not a key for pids.
 	Exceeds bool
-	// WouldFree is what the pod holds on the starved resource. A measured
-	// zero exempts it from a disk signal.
-	WouldFree int64
+	// WouldFree is what the pod's end gives back, in the signal's unit; unknown
+	// without statistics, unless pods hold nothing on the filesystem at all.
+	// Zero exempts the pod from a disk signal.
+	WouldFree stats.Amount
 }
 
 // Exempt says why the pod is never a victim for the signal, or nothing.
@@ -27,7 +30,7 @@ func (r *Ranked) Exempt() string {
 	if r.Pod.Protection != "" {
 		return string(r.Pod.Protection)
 	}
-	if r.Measured && r.Signal.Condition() == DiskPressure && r.WouldFree == 0 {
+	if r.Signal.Condition() == DiskPressure && r.WouldFree == stats.Known(0) {
 		return "holds nothing on the starved filesystem"
 	}
 	return ""
@@ -41,7 +44,8 @@ type key struct {
 }
 
 // Statistics come first in every order: unlike the kubelet, a pod without them
-// goes after every pod that has some.
+// goes after every pod that has some. Among themselves such pods differ by
+// priority alone.
 var (
 	byStatistics = key{
 		func(a, b *Ranked) int { return compareBool(!a.Measured, !b.Measured) },
@@ -50,7 +54,7 @@ var (
 	byExcess = key{
 		func(a, b *Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
 		func(a, b *Ranked) string {
-			return fmt.Sprintf("uses %s of %s requested; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
+			return fmt.Sprintf("uses %s and requested %s; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
 		},
 	}
 	byPriority = key{
@@ -60,9 +64,12 @@ var (
 		},
 	}
 	byOverRequest = key{
-		func(a, b *Ranked) int { return cmp.Compare(b.Usage-b.Request, a.Usage-a.Request) },
+		func(a, b *Ranked) int { return cmp.Compare(b.overRequest(), a.overRequest()) },
 		func(a, b *Ranked) string {
-			return fmt.Sprintf("uses %s relative to its request, %v %s", a.quantity(a.Usage-a.Request), b.Pod, b.quantity(b.Usage-b.Request))
+			if a.Request == 0 && b.Request == 0 {
+				return fmt.Sprintf("uses %s, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
+			}
+			return fmt.Sprintf("is %s its request, %v %s", a.distance(), b.Pod, b.distance())
 		},
 	}
 	byProcesses = key{
@@ -85,6 +92,23 @@ var orders = [NumConditions][]key{
 	PIDPressure:    {byStatistics, byPriority, byProcesses, byUID},
 }
 
+// overRequest is the use above the request, negative below it; nothing where
+// the use is unknown.
+func (r *Ranked) overRequest() int64 {
+	if !r.Measured {
+		return 0
+	}
+	return r.Usage - r.Request
+}
+
+// distance is overRequest in words.
+func (r *Ranked) distance() string {
+	if n := r.overRequest(); n < 0 {
+		return r.quantity(-n) + " below"
+	}
+	return r.quantity(r.overRequest()) + " above"
+}
+
 func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount) }
 
 // Before tells which rule puts r before next, in words.
@@ -105,10 +129,13 @@ func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked 
 			continue
 		}
 		r := Ranked{Candidate: c, Signal: s, Measured: c.Usage != nil, Request: c.request(s)}
-		if r.Measured {
+		switch {
+		case r.Measured:
 			r.Usage = c.usage(s, l)
 			r.Exceeds = r.Usage > r.Request
-			r.WouldFree = r.Usage
+			r.WouldFree = stats.Known(r.Usage)
+		case s.Condition() == DiskPressure && l.placement(s).holds == 0:
+			r.WouldFree = stats.Known(0)
 		}
 		ranked = append(ranked, r)
 	}

@@ -74,6 +74,22 @@ type crossing struct {
 	required, available int64
 }
 
+// Under is the state under another configuration of the same node: a threshold
+// that has the same signal, value and grace in both keeps its standing, as the
+// kubelet tells thresholds apart; the others start anew.
+func (st State) Under(old, now *Config) State {
+	var standing [MaxThresholds]Standing
+	for i, t := range now.Thresholds {
+		for j, before := range old.Thresholds {
+			if t.Signal == before.Signal && t.Value == before.Value && t.Grace == before.Grace {
+				standing[i] = st.Thresholds[j]
+			}
+		}
+	}
+	st.Thresholds, st.pass = standing, pass{}
+	return st
+}
+
 // settle takes up what has become of earlier actions.
 func (st *State) settle(outcomes []Outcome) {
 	for _, o := range outcomes {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,23 +75,31 @@ func runCommand() *cobra.Command {
 	force := c.Flags().Bool("force", false, "run in native mode although a kubelet runs here")
 	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		var file config.EvictdConfiguration
-		if *path != "" {
-			data, err := readInput(c, *path)
-			if err != nil {
-				return err
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		load := func() (file config.EvictdConfiguration, err error) {
+			if *path != "" {
+				data, err := readInput(c, *path)
+				if err != nil {
+					return file, err
+				}
+				if file, err = config.Load(data); err != nil {
+					return file, inFile(*path, err)
+				}
 			}
-			if file, err = config.Load(data); err != nil {
-				return inFile(*path, err)
-			}
+			flags.apply(&file)
+			return file, nil
 		}
-		flags.apply(&file)
-		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-		d, err := newDaemon(&file, *force, log)
+		file, err := load()
 		if err != nil {
 			return err
 		}
-		return d.run(c.Context())
+		d, err := newDaemon(&file, *force, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
+		if err != nil {
+			return err
+		}
+		return d.run(c.Context(), hup, load)
 	}
 	return c
 }
@@ -178,19 +189,7 @@ func podsGroup(n *node, name string) cgroup.Pods {
 }
 
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
-	d.cfg = control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
-		MemoryModel:          compiled.MemoryModel,
-		HousekeepingInterval: defaultHousekeeping,
-		HardGrace:            longestHardGrace,
-		DryRun:               d.dryRun,
-	}
-	if file.HousekeepingInterval.Duration > 0 {
-		d.cfg.HousekeepingInterval = file.HousekeepingInterval.Duration
-	}
-	if g := file.HardEvictionGracePeriod; g != nil {
-		d.cfg.HardGrace = g.Duration
-	}
+	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
 	d.loop = control.New(d.cfg, ports, d.log)
@@ -198,15 +197,37 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.publisher = publish.New(publish.Config{
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
-		NodeFile: file.NodeStatusFile, Eviction: &d.cfg.Eviction,
+		NodeFile: file.NodeStatusFile,
 	}, d.loop, registry, d.log)
 	d.server.http.Handler = d.handler(registry)
 }
 
-// run protects the node until ctx ends.
-func (d *daemon) run(ctx context.Context) error {
+// control is what the loop needs to know of the settings.
+func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
+	c := control.Config{
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		MemoryModel:          compiled.MemoryModel,
+		HousekeepingInterval: defaultHousekeeping,
+		HardGrace:            longestHardGrace,
+		DryRun:               d.dryRun,
+	}
+	if file.HousekeepingInterval.Duration > 0 {
+		c.HousekeepingInterval = file.HousekeepingInterval.Duration
+	}
+	if g := file.HardEvictionGracePeriod; g != nil {
+		c.HardGrace = g.Duration
+	}
+	return c
+}
+
+// run protects the node until ctx ends, and loads the configuration anew when
+// hup receives.
+func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+	if d.manifests == nil {
+		d.log.Warn("no source of pods: give --pod-manifests; until then nobody can be evicted")
+	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
 		if err != nil {
@@ -225,6 +246,7 @@ func (d *daemon) run(ctx context.Context) error {
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
+	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.serve(ctx, d.log) })
 	err := d.loop.Run(ctx)
 	end()

@@ -29,8 +29,10 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 				faults = append(faults, err)
 				continue
 			}
-			for _, warning := range scenario.Warnings {
-				fmt.Fprintf(c.ErrOrStderr(), "evictd: %s: warning: %s\n", name, warning)
+			if output.chosen == "text" {
+				for _, warning := range scenario.Warnings {
+					fmt.Fprintf(c.ErrOrStderr(), "evictd: %s: warning: %s\n", name, warning)
+				}
 			}
 			if err := play(&out, scenario, output.chosen, len(files) > 1); err != nil {
 				return err

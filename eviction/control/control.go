@@ -87,6 +87,7 @@ const (
 	VictimGone   Source = "victim-gone"
 	PodsChanged  Source = "pods-changed"
 	DiskSurvey   Source = "disk-survey"
+	Reconfigured Source = "reconfigured"
 )
 
 // Report is what one pass came to. It is a copy: readers may keep it.
@@ -96,6 +97,7 @@ type Report struct {
 	Node         stats.Node
 	Observations eviction.Observations
 	State        eviction.State
+	Eviction     *eviction.Config
 	Decisions    []eviction.Decision // of the calls of the pass, in order
 	DryRun       bool
 	// Lost counts reports that nobody took in time, since the start.
@@ -108,6 +110,7 @@ type Report struct {
 // the queues.
 type Loop struct {
 	cfg       Config
+	eviction  *eviction.Config // shared with readers of reports: replaced, never changed
 	sensor    Sensor
 	killer    Killer
 	survey    Survey
@@ -115,6 +118,7 @@ type Loop struct {
 	log       *slog.Logger
 
 	incoming chan []Pod
+	configs  chan Config
 	reports  chan Report
 	asked    chan chan<- Snapshot
 	lost     atomic.Uint64
@@ -159,8 +163,9 @@ type Ports struct {
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	return &Loop{
-		cfg: cfg, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
+		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
 		incoming: make(chan []Pod, 1),
+		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
 		asked:    make(chan chan<- Snapshot, 8),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
@@ -169,12 +174,20 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 
 // SetPods replaces the pods of the node. It never blocks; of sets that the loop
 // has not taken up yet, the last counts. Only one goroutine may call it.
-func (l *Loop) SetPods(pods []Pod) {
+func (l *Loop) SetPods(pods []Pod) { replace(l.incoming, pods) }
+
+// Configure replaces the configuration: thresholds that stay keep their standing.
+// The housekeeping interval stays as it is. It never blocks; only one goroutine
+// may call it.
+func (l *Loop) Configure(cfg Config) { replace(l.configs, cfg) }
+
+// replace puts a value in the place of one that was not taken yet.
+func replace[T any](queue chan T, value T) {
 	select {
-	case <-l.incoming:
+	case <-queue:
 	default:
 	}
-	l.incoming <- pods
+	queue <- value
 }
 
 // Reports delivers what passes came to: every housekeeping pass, every pass
@@ -212,6 +225,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.pass(eviction.Housekeeping, Housekeeping)
 		case <-poll.C:
 			l.pass(eviction.Event, Poll)
+		case cfg := <-l.configs:
+			l.configure(cfg)
+			l.pass(eviction.Housekeeping, Reconfigured)
 		case pods := <-l.incoming:
 			l.adopt(pods)
 			l.pass(eviction.Event, PodsChanged)
@@ -245,10 +261,16 @@ func (l *Loop) adopt(pods []Pod) {
 	l.idle = false
 }
 
+// configure takes up a new configuration.
+func (l *Loop) configure(cfg Config) {
+	l.state = l.state.Under(l.eviction, &cfg.Eviction)
+	l.cfg, l.eviction, l.observer.Model = cfg, &cfg.Eviction, cfg.MemoryModel
+}
+
 // settle takes up the end of a kill. A victim that outlives its grace period
 // stays in flight, where it is overdue; the next pass follows at once.
 func (l *Loop) settle(r kill.Result) {
-	l.report(Report{At: time.Now(), Node: l.node, State: l.state, Ended: &r})
+	l.report(Report{At: time.Now(), Node: l.node, State: l.state, Eviction: l.eviction, Ended: &r})
 	if r.Gone.IsZero() && !unsignalled(r) {
 		l.pass(eviction.Event, VictimGone)
 		return

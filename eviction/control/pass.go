@@ -22,7 +22,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outc
 	l.surveying = false
 	for again := true; again; in.Pass = eviction.Continue {
 		var d eviction.Decision
-		l.state, d = eviction.Decide(&l.cfg.Eviction, l.state, in)
+		l.state, d = eviction.Decide(l.eviction, l.state, in)
 		in.Outcomes, again = nil, false
 		switch {
 		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
@@ -49,7 +49,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outc
 	if turned := l.turned(); turned || chosen || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Node: l.node, Observations: in.Signals,
-			State: l.state, Decisions: decisions, DryRun: l.cfg.DryRun,
+			State: l.state, Eviction: l.eviction, Decisions: decisions, DryRun: l.cfg.DryRun,
 		})
 	}
 }
@@ -199,8 +199,8 @@ func (l *Loop) pollInterval() time.Duration {
 	}
 	observations := l.observer.Observe(&l.node)
 	interval := pollCeiling
-	for i := range l.cfg.Eviction.Thresholds {
-		t := &l.cfg.Eviction.Thresholds[i]
+	for i := range l.eviction.Thresholds {
+		t := &l.eviction.Thresholds[i]
 		o := observations[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(o)

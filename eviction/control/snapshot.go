@@ -42,10 +42,10 @@ func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) {
 
 func (l *Loop) snapshot() Snapshot {
 	now := time.Now()
-	s := Snapshot{At: now, Observations: l.sense(now), State: l.state, Eviction: &l.cfg.Eviction}
+	s := Snapshot{At: now, Observations: l.sense(now), State: l.state, Eviction: l.eviction}
 	s.Node = l.node
-	for i := range l.cfg.Eviction.Thresholds {
-		t := &l.cfg.Eviction.Thresholds[i]
+	for i := range l.eviction.Thresholds {
+		t := &l.eviction.Thresholds[i]
 		until := time.Duration(-1)
 		if required, known := t.Value.Of(s.Observations[t.Signal]); known {
 			if d, falling := l.trends[t.Signal].Until(required); falling {

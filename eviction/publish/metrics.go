@@ -55,7 +55,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // observe takes up what a pass saw. What was not measured has no value.
-func (m *metrics) observe(r *control.Report, cfg *eviction.Config) {
+func (m *metrics) observe(r *control.Report) {
 	m.passes.WithLabelValues(string(r.Source)).Inc()
 	m.inFlight.Set(float64(len(r.State.InFlight)))
 	for s, o := range r.Observations {
@@ -63,8 +63,9 @@ func (m *metrics) observe(r *control.Report, cfg *eviction.Config) {
 		set(m.available, o.Available, name)
 		set(m.capacity, o.Capacity, name)
 	}
-	for i := range cfg.Thresholds {
-		t := &cfg.Thresholds[i]
+	m.threshold.Reset()
+	for i := range r.Eviction.Thresholds {
+		t := &r.Eviction.Thresholds[i]
 		o := r.Observations[t.Signal]
 		if required, known := t.Value.Of(o); known && o.Available.IsKnown() {
 			m.threshold.WithLabelValues(t.Signal.String(), t.Kind()).Set(float64(required))

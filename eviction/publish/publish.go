@@ -32,8 +32,6 @@ type Config struct {
 	Capacity, Allocatable v1.ResourceList
 	// NodeFile is replaced whenever the node's manifest changes; "" writes none.
 	NodeFile string
-	// Eviction is the loop's configuration, for names and amounts.
-	Eviction *eviction.Config
 }
 
 // Snapshots looks at the node for the status document.
@@ -84,7 +82,7 @@ func (p *Publisher) take(r control.Report) {
 		return
 	}
 	p.last, p.ready = r, true
-	p.metrics.observe(&r, p.cfg.Eviction)
+	p.metrics.observe(&r)
 	for i := range r.Decisions {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])
@@ -160,7 +158,7 @@ func kind(hard bool) string {
 func (p *Publisher) condition(r *control.Report) {
 	raised := raisedIn(&r.State)
 	before := p.conditions
-	p.conditions = p.cfg.Mode.Conditions(raised, messages(p.cfg.Eviction, &r.Observations, raised), before, r.At)
+	p.conditions = p.cfg.Mode.Conditions(raised, messages(r.Eviction, &r.Observations), before, r.At)
 	for i, c := range p.conditions {
 		if len(before) > 0 && before[i].Status != c.Status {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
@@ -183,7 +181,7 @@ func raisedIn(state *eviction.State) nodestatus.Raised {
 
 // messages names, for each condition, the signal nearest to a threshold of its
 // own with what is required and what was there.
-func messages(cfg *eviction.Config, o *eviction.Observations, raised nodestatus.Raised) [eviction.NumConditions]string {
+func messages(cfg *eviction.Config, o *eviction.Observations) [eviction.NumConditions]string {
 	var told [eviction.NumConditions]string
 	var margin [eviction.NumConditions]float64
 	for i := range cfg.Thresholds {

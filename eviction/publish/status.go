@@ -22,7 +22,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	raised := raisedIn(&s.State)
-	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations, raised), p.conditions, s.At)
+	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations), p.conditions, s.At)
 	status := nodestatus.Status{
 		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At},
 		Signals:    signals(&s, p.last.Source),
@@ -122,7 +122,10 @@ func ranking(s *control.Snapshot, signal eviction.Signal) []nodestatus.Ranked {
 			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
 		}
 		if r.Measured {
-			row.Usage, row.WouldFree = signal.Quantity(r.Usage), signal.Quantity(r.WouldFree)
+			row.Usage = signal.Quantity(r.Usage)
+		}
+		if frees, known := r.WouldFree.Get(); known {
+			row.WouldFree = signal.Quantity(frees)
 		}
 		if i+1 < len(order) {
 			row.Because = r.Before(&order[i+1])

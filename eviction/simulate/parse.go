@@ -171,19 +171,22 @@ func (p *parser) step(path *field.Path, in *fileStep) {
 			s.signals[signal], s.ages[signal] = p.signal(at, signal, in.Signals[name])
 		}
 	}
-	for reclaim, entries := range map[eviction.ReclaimStep]map[string]resource.Quantity{
-		eviction.DeadContainers: in.NodeReclaim.Containers, eviction.UnusedImages: in.NodeReclaim.Images,
-	} {
-		for name, q := range entries {
-			at := path.Child("nodeReclaim", reclaim.String()).Key(name)
-			if signal, err := eviction.ParseSignal(name); err != nil {
-				p.invalid(at, name, err.Error())
-			} else {
-				s.reclaims[reclaim][signal] = p.amount(at, &q).Or(0)
-			}
+	s.reclaims[eviction.DeadContainers] = p.reclaim(path.Child("nodeReclaim", "containers"), in.NodeReclaim.Containers)
+	s.reclaims[eviction.UnusedImages] = p.reclaim(path.Child("nodeReclaim", "images"), in.NodeReclaim.Images)
+	p.out.steps = append(p.out.steps, s)
+}
+
+// reclaim reads what a step frees, by signal.
+func (p *parser) reclaim(path *field.Path, in map[string]resource.Quantity) (freed [eviction.NumSignals]int64) {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		q, at := in[name], path.Key(name)
+		if signal, err := eviction.ParseSignal(name); err != nil {
+			p.invalid(at, name, err.Error())
+		} else {
+			freed[signal] = p.amount(at, &q).Or(0)
 		}
 	}
-	p.out.steps = append(p.out.steps, s)
+	return freed
 }
 
 // amount reads a quantity; absent is unknown, negative a fault.

@@ -24,8 +24,10 @@ type Step struct {
 	FailedKills   []string        `json:"failedKills,omitempty"`
 	InFlight      []string        `json:"inFlight,omitempty"`
 
-	// Exempt tells why ranked pods were passed over, for people.
-	Exempt map[string]string `json:"-"`
+	// Changes since the step before, and why pods that would have gone earlier
+	// were passed over, for people.
+	Changes    []string `json:"-"`
+	PassedOver []string `json:"-"`
 }
 
 // Threshold is one that acts.
@@ -89,11 +91,13 @@ func (r *runner) step(s *step) Step {
 	}
 
 	out := Step{At: s.at.String(), ThresholdsMet: []Threshold{}, NodeReclaim: []string{}, Ranking: []string{}, Evictions: []Eviction{}}
+	before := r.state
 	var d eviction.Decision
 	for again := true; again; in.Pass = eviction.Continue {
 		r.state, d = eviction.Decide(&r.config, r.state, in)
 		if in.Pass == eviction.Housekeeping {
 			r.report(&out, d.Met)
+			out.Changes = r.changes(&before, &in, d.Met)
 		}
 		in.Outcomes = r.act(s, &out, &d)
 		for _, step := range d.Reclaim {
@@ -164,7 +168,7 @@ func (r *runner) act(s *step, out *Step, d *eviction.Decision) []eviction.Outcom
 		}
 	}
 	if len(d.Ranking) > 0 {
-		out.rank(d.Ranking)
+		out.rank(d)
 	}
 	var failed []eviction.Outcome
 	for _, e := range d.Evictions {
@@ -184,51 +188,19 @@ func (r *runner) act(s *step, out *Step, d *eviction.Decision) []eviction.Outcom
 	return failed
 }
 
-// rank lists the order of victims. Protected pods are left out; other exempt
-// ones keep their place, and people are told why they stay.
-func (out *Step) rank(ranking []eviction.Ranked) {
-	out.Ranking, out.Exempt = []string{}, map[string]string{}
-	for i := range ranking {
-		if ranked := &ranking[i]; ranked.Pod.Protection == "" {
-			out.Ranking = append(out.Ranking, ranked.Pod.String())
-			if why := ranked.Exempt(); why != "" {
-				out.Exempt[ranked.Pod.String()] = why
-			}
+// rank lists the order of victims, protected pods left out, and why those
+// before the victim stay.
+func (s *Step) rank(d *eviction.Decision) {
+	s.Ranking, s.PassedOver = []string{}, nil
+	chosen := false
+	for i := range d.Ranking {
+		ranked := &d.Ranking[i]
+		chosen = chosen || len(d.Evictions) > 0 && ranked.Pod == d.Evictions[0].Pod
+		if why := ranked.Exempt(); why != "" && !chosen {
+			s.PassedOver = append(s.PassedOver, fmt.Sprintf("%v (%s)", ranked.Pod, why))
+		}
+		if ranked.Pod.Protection == "" {
+			s.Ranking = append(s.Ranking, ranked.Pod.String())
 		}
 	}
-}
-
-// Text is the step for people: one line with what acts and what the node
-// reports, and under it each eviction with the reason for the choice.
-func (s *Step) Text() string {
-	line := fmt.Sprintf("%-8s", s.At)
-	for _, t := range s.ThresholdsMet {
-		line += fmt.Sprintf("  %s %s below %s (%s)", t.Signal, t.Available, t.Quantity, t.Kind)
-	}
-	if len(s.ThresholdsMet) == 0 {
-		line += "  no threshold acts"
-	}
-	for _, taint := range s.Taints {
-		line += "  +" + taint
-	}
-	for _, step := range s.NodeReclaim {
-		line += "  reclaim " + step
-	}
-	line += "\n"
-	for _, e := range s.Evictions {
-		line += fmt.Sprintf("          evict %s for %s, grace %ds: %s\n", e.Pod, e.Signal, e.GracePeriodSeconds, e.Because)
-		line += fmt.Sprintf("            %q\n", e.Message)
-	}
-	for _, pod := range s.FailedKills {
-		line += fmt.Sprintf("          the kill of %s failed\n", pod)
-	}
-	for _, pod := range s.InFlight {
-		line += fmt.Sprintf("          %s is still being killed\n", pod)
-	}
-	for _, pod := range s.Ranking {
-		if why := s.Exempt[pod]; why != "" {
-			line += fmt.Sprintf("          %s stays: %s\n", pod, why)
-		}
-	}
-	return line
 }

@@ -30,6 +30,33 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// TestText holds what people read against the files of testdata/text, each
+// named after its scenario.
+func TestText(t *testing.T) {
+	files, err := filepath.Glob("testdata/text/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("nothing in testdata/text: %v", err)
+	}
+	for _, name := range files {
+		scenario := strings.TrimSuffix(filepath.Base(name), ".txt")
+		t.Run(scenario, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", scenario+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := simulate.Parse(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			for _, step := range s.Run() {
+				out.WriteString(step.Text())
+			}
+			golden(t, name, out.Bytes())
+		})
+	}
+}
+
 // play is the scenario's output, or its faults.
 func play(t *testing.T, data []byte) []byte {
 	t.Helper()

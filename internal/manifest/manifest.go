@@ -53,17 +53,26 @@ func Decode(document []byte, into any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-// Faults takes a joined error apart again, one fault each.
+// Faults takes an error apart again that errors.Join or field.ErrorList put
+// together, one fault each.
 func Faults(err error) []error {
-	if err == nil {
+	var (
+		joined    interface{ Unwrap() []error }
+		aggregate interface{ Errors() []error }
+		several   []error
+	)
+	switch {
+	case err == nil:
 		return nil
-	}
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
+	case errors.As(err, &joined):
+		several = joined.Unwrap()
+	case errors.As(err, &aggregate):
+		several = aggregate.Errors()
+	default:
 		return []error{err}
 	}
 	var faults []error
-	for _, e := range joined.Unwrap() {
+	for _, e := range several {
 		faults = append(faults, Faults(e)...)
 	}
 	return faults

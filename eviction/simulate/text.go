@@ -1,0 +1,75 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// Text is the step for people: one line with what changed and which thresholds
+// are met, and under it what was done, each eviction with the reason why that
+// pod went before the next candidate.
+func (s *Step) Text() string {
+	changes := s.Changes
+	if len(changes) == 0 {
+		changes = []string{"no change"}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-8s  %s\n", s.At, strings.Join(changes, "; "))
+	under := func(format string, args ...any) { fmt.Fprintf(&b, "            "+format+"\n", args...) }
+	for _, pod := range s.InFlight {
+		under("%s is still being killed", pod)
+	}
+	if len(s.NodeReclaim) > 0 {
+		under("reclaim %s", strings.Join(s.NodeReclaim, ", "))
+	}
+	if len(s.PassedOver) > 0 {
+		under("passed over: %s", strings.Join(s.PassedOver, ", "))
+	}
+	for _, pod := range s.FailedKills {
+		under("kill of %s failed", pod)
+	}
+	for _, e := range s.Evictions {
+		under("evict %s for %s in %v: %s", e.Pod, e.Signal, time.Duration(e.GracePeriodSeconds)*time.Second, e.Because)
+	}
+	return b.String()
+}
+
+// changes tells how the node stands beside how it stood before: each threshold
+// that is met or was, and each condition that came or went.
+func (r *runner) changes(before *eviction.State, in *eviction.Input, met []eviction.Met) []string {
+	var changes []string
+	for i := range r.config.Thresholds {
+		t := &r.config.Thresholds[i]
+		was, is := before.Thresholds[i], r.state.Thresholds[i]
+		acts := slices.ContainsFunc(met, func(m eviction.Met) bool { return m.Threshold == t })
+		switch available, measured := in.Signals[t.Signal].Available.Get(); {
+		case !is.FirstObserved.IsZero():
+			phrase := fmt.Sprintf("%v %s below %s", t.Signal, t.Signal.Quantity(available), t.FormatValue())
+			if was.Acting && t.MinReclaim != (eviction.Value{}) {
+				phrase += " + " + t.FormatMinReclaim()
+			}
+			phrase += " (" + t.Kind()
+			if !is.Acting {
+				phrase += fmt.Sprintf(", acts in %v", t.Grace-in.Now.Sub(is.FirstObserved))
+			} else if !acts {
+				phrase += ", waits for a new measurement"
+			}
+			changes = append(changes, phrase+")")
+		case !was.FirstObserved.IsZero() && measured:
+			changes = append(changes, fmt.Sprintf("%v %s clear of %s (%s)", t.Signal, t.Signal.Quantity(available), t.FormatValue(), t.Kind()))
+		case !was.FirstObserved.IsZero():
+			changes = append(changes, fmt.Sprintf("%v not measured (%s)", t.Signal, t.Kind()))
+		}
+	}
+	for c := range r.state.Pressure {
+		if reported := r.state.Pressure[c].Reported; reported != before.Pressure[c].Reported {
+			sign := map[bool]string{true: "+", false: "-"}[reported]
+			changes = append(changes, sign+eviction.Condition(c).String())
+		}
+	}
+	return changes
+}
