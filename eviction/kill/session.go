@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,11 +15,13 @@ import (
 // Session is the Target of a pod without a cgroup: the processes of one session
 // and all descendants of a process once seen to belong, even if they left the
 // session since. A descendant that left the session before its parent ended, and
-// was never listed between, escapes. One goroutine may use it at a time.
+// was never listed between, escapes. Several goroutines may use it.
 type Session struct {
-	proc    *os.Root
-	leader  int
-	began   startTime
+	proc   *os.Root
+	leader int
+	began  startTime
+
+	mu      sync.Mutex
 	members map[int]startTime // as last listed
 }
 
@@ -51,6 +54,8 @@ func (s *Session) Close() error { return s.proc.Close() }
 
 // AppendProcesses implements Target.
 func (s *Session) AppendProcesses(pids []int) ([]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	all, err := s.readAll()
 	if err != nil {
 		return pids, fmt.Errorf("list session of process %d: %w", s.leader, err)

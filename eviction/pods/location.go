@@ -84,7 +84,8 @@ type Layout struct {
 	OwnCgroups []string
 	// OwnSession is the session id of the daemon.
 	OwnSession int
-	// Named is the kubelet's path below the pods' cgroup for the pod's id.
+	// Named is the kubelet's path below the pods' cgroup for the pod's id; ""
+	// where pods have no cgroups.
 	Named func(id types.UID, qos v1.PodQOSClass) string
 	// QOSClass is the pod's class by its requests and limits.
 	QOSClass func(*v1.Pod) v1.PodQOSClass
@@ -153,7 +154,9 @@ func (l Layout) claim(pod *v1.Pod) claim {
 		c.say, c.annotation, id = byHash, configHashAnnotation, hash
 	}
 	if isElement(id) { // one that stands for namespace/name is not
-		c.cgroup = path.Clean(l.Named(id, l.QOSClass(pod)))
+		if named := l.Named(id, l.QOSClass(pod)); named != "" {
+			c.cgroup = path.Clean(named)
+		}
 	}
 	return c
 }

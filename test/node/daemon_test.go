@@ -65,16 +65,16 @@ func (n *node) arguments(more ...string) []string {
 // run protects the node, measured by its cgroup, until the test ends.
 func (n *node) run(args ...string) *daemon {
 	n.t.Helper()
-	return n.runAs(nil, n.arguments(append([]string{"--cgroup-root=" + n.group}, args...)...))
+	return n.launch(exec.Command(program, n.arguments(append([]string{"--cgroup-root=" + n.group}, args...)...)...), nil)
 }
 
-// runAs runs evictd as a user, nil for the test's own, and waits until it is
+// launch runs evictd as a user, nil for the test's own, and waits until it is
 // ready. It ends in order before the test does, unless that ended it before.
-func (n *node) runAs(user *syscall.Credential, args []string) *daemon {
+func (n *node) launch(process *exec.Cmd, as *syscall.Credential) *daemon {
 	n.t.Helper()
-	d := &daemon{t: n.t, process: exec.Command(program, args...), log: &logText{}}
+	d := &daemon{t: n.t, process: process, log: &logText{}}
 	d.process.Stderr = d.log
-	d.process.SysProcAttr = &syscall.SysProcAttr{Credential: user, Setsid: true, Pdeathsig: syscall.SIGKILL}
+	d.process.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setsid: true, Pdeathsig: syscall.SIGKILL}
 	d.client.Timeout = patience
 	d.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", n.socket())

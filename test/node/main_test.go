@@ -5,6 +5,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +14,9 @@ import (
 	"time"
 )
 
-// program is the evictd that TestMain built.
-var program string
+// program is the evictd that TestMain built, and podProgram this test binary
+// where every user can start it.
+var program, podProgram string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
@@ -32,7 +34,7 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "evictd")
+	program, podProgram = filepath.Join(dir, "evictd"), filepath.Join(dir, "pod")
 	build := exec.Command("go", "build", "-o", program)
 	if raceDetector {
 		build.Args = append(build.Args, "-race")
@@ -42,7 +44,8 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build evictd: %v\n%s", err, out)
 		return 1
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err := errors.Join(err, os.WriteFile(podProgram, self, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -267,3 +267,31 @@ func (n *node) podsLimit() stats.Amount {
 	}
 	return m.Limit
 }
+
+func TestConfigurationIsLoadedAnewOnSIGHUP(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	greedy := n.start("greedy", podSpec{})
+	bystander := n.start("bystander", podSpec{request: "64Mi"})
+	greedy.do("hold 140")
+	bystander.do("hold 16")
+	file := n.dir + "/evictd.yaml"
+	configure := func(threshold string) {
+		text := "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\nevictionHard: {memory.available: " + threshold + "}\n"
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("32Mi")
+	d := n.run("--config=" + file)
+	d.awaitPods(memorySignal, greedy, bystander)
+	d.mustHaveEvicted()
+	configure("128Mi")
+	if err := d.process.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitEnd(greedy)
+	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	d.mustHaveEvicted(greedy)
+	mustLive(t, bystander)
+}

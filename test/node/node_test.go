@@ -160,7 +160,7 @@ func (n *node) start(name string, spec podSpec) *pod {
 // startIn runs a pod in a cgroup. Nil credentials are the test's own.
 func (n *node) startIn(m *v1.Pod, group string, as *syscall.Credential) *pod {
 	n.t.Helper()
-	p := &pod{Pod: m, n: n, group: group, process: exec.Command(self(n.t)), ended: make(chan struct{})}
+	p := &pod{Pod: m, n: n, group: group, process: exec.Command(podProgram), ended: make(chan struct{})}
 	p.process.Env = append(os.Environ(), roleVariable+"=1")
 	p.process.Stderr = os.Stderr
 	p.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
@@ -260,13 +260,4 @@ func mustLive(t testing.TB, pods ...*pod) {
 			t.Errorf("pod %s died: %v", p.Name, p.state)
 		}
 	}
-}
-
-func self(t testing.TB) string {
-	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return program
 }
