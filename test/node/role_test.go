@@ -60,8 +60,9 @@ const most = 768 * mib
 const stampEvery = 256 << 10
 
 // hold MIB touches or gives back memory until so much is held.
-func (p *player) hold(args []string) error {
-	target := number(args, 0) * mib
+func (p *player) hold(args []string) error { return p.holdBytes(number(args, 0) * mib) }
+
+func (p *player) holdBytes(target int) error {
 	if p.memory == nil {
 		var err error
 		p.memory, err = unix.Mmap(-1, 0, most, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -86,14 +87,16 @@ func (p *player) hold(args []string) error {
 // leak RATE CAP holds more and more in the background, RATE MiB a second, or as
 // fast as it goes where that is 0, up to CAP MiB.
 func (p *player) leak(args []string) error {
-	rate, limit := number(args, 0), number(args, 1)
-	if rate == 0 {
-		go p.hold([]string{strconv.Itoa(limit)})
-		return nil
-	}
+	rate, most := number(args, 0), number(args, 1)*mib
+	begun, before := time.Now(), p.held
 	go func() {
-		for tick := time.NewTicker(time.Second / time.Duration(rate)); p.held < limit*mib; <-tick.C {
-			if p.hold([]string{strconv.Itoa(p.held/mib + 1)}) != nil {
+		for p.held < most {
+			target := most
+			if rate > 0 {
+				<-time.After(time.Millisecond)
+				target = min(most, before+int(time.Since(begun).Seconds()*float64(rate*mib)))
+			}
+			if p.holdBytes(target) != nil {
 				return
 			}
 		}
