@@ -66,7 +66,7 @@ fuzz: ## run every fuzz target for FUZZTIME, a line each
 	@failed=0
 	targets=$$($(call list,^Fuzz))
 	while read -r package target; do
-		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" 2>&1); then
+		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" 2>&1); then
 			printf 'ok    %-40s %s\n' "$$target" "$$(sed -n 's/^fuzz: elapsed: //p' <<<"$$out" | tail -n 1)"
 		else
 			printf 'FAIL  %-40s %s\n%s\n' "$$target" "$$package" "$$out"

@@ -16,11 +16,11 @@ func exceededLimit(c Candidate, l Layout) (Signal, string, bool) {
 	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
 		v := &c.Pod.Volumes[i]
 		if v.SizeLimit != nil && over(c.Usage.Volumes[i].Used.Or(0), *v.SizeLimit) {
-			return EmptyDirLimit, fmt.Sprintf(emptyDirMessage, v.Name, v.SizeLimit), true
+			return EmptyDirLimit, fmt.Sprintf(emptyDirMessage, v.Name, written(*v.SizeLimit)), true
 		}
 	}
 	if limit := c.Pod.StorageLimit; limit != nil && over(c.part(everything, false, ephemeral), *limit) {
-		return PodEphemeralStorageLimit, fmt.Sprintf(podLimitMessage, limit), true
+		return PodEphemeralStorageLimit, fmt.Sprintf(podLimitMessage, written(*limit)), true
 	}
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
 		container, used := &c.Pod.Containers[i], &c.Usage.Containers[i]
@@ -28,8 +28,8 @@ func exceededLimit(c Candidate, l Layout) (Signal, string, bool) {
 		if l == SharedFs {
 			held += used.Rootfs.Or(0)
 		}
-		if limit := &container.StorageLimit; !limit.IsZero() && over(held, *limit) {
-			return ContainerEphemeralStorageLimit, fmt.Sprintf(containerLimitMessage, container.Name, limit), true
+		if limit := container.StorageLimit; !limit.IsZero() && over(held, limit) {
+			return ContainerEphemeralStorageLimit, fmt.Sprintf(containerLimitMessage, container.Name, written(limit)), true
 		}
 	}
 	return 0, "", false

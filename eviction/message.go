@@ -50,7 +50,7 @@ func tell(c Candidate, met Met) (string, map[string]string) {
 	}
 	if request := c.Pod.PodLevelMemoryRequest; request != nil && starved == v1.ResourceMemory && c.Usage.Memory.IsKnown() {
 		usage := bytes(c.Usage.Memory.Or(0))
-		fmt.Fprintf(&b, podMessage, c.Pod.Name, usage, request, starved)
+		fmt.Fprintf(&b, podMessage, c.Pod.Name, usage, written(*request), starved)
 		annotations[offendingPod] = c.Pod.Name
 		annotations[offendingPodUsage] = usage.String()
 	}
@@ -62,7 +62,7 @@ func tell(c Candidate, met Met) (string, map[string]string) {
 		if !known || container.Ephemeral || bytes(usage).Cmp(request) <= 0 {
 			continue
 		}
-		fmt.Fprintf(&b, containerMessage, container.Name, bytes(usage), &request, starved)
+		fmt.Fprintf(&b, containerMessage, container.Name, bytes(usage), written(request), starved)
 		names = append(names, container.Name)
 		usages = append(usages, bytes(usage).String())
 	}
@@ -85,3 +85,6 @@ func containerUse(used *stats.Container, c *Container, starved v1.ResourceName) 
 }
 
 func bytes(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
+
+// written takes a copy because String keeps what it wrote in the quantity.
+func written(q resource.Quantity) string { return q.String() }

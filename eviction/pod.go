@@ -1,6 +1,8 @@
 package eviction
 
 import (
+	"math"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -164,6 +166,9 @@ func requestWithOverhead(pod *v1.Pod, name v1.ResourceName) int64 {
 	request := requests[name]
 	if !request.IsZero() {
 		request.Add(pod.Spec.Overhead[name])
+	}
+	if request.CmpInt64(math.MaxInt64) > 0 {
+		return math.MaxInt64 // Value would wrap around
 	}
 	return request.Value()
 }

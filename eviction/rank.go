@@ -39,7 +39,7 @@ func (r *Ranked) Exempt() string {
 // A key compares two candidates by one rule and can tell in words why the
 // first goes before the second.
 type key struct {
-	compare func(a, b *Ranked) int
+	compare func(a, b Ranked) int // by value: behind pointers every comparison would allocate
 	because func(a, b *Ranked) string
 }
 
@@ -48,23 +48,23 @@ type key struct {
 // priority alone.
 var (
 	byStatistics = key{
-		func(a, b *Ranked) int { return compareBool(!a.Measured, !b.Measured) },
+		func(a, b Ranked) int { return compareBool(!a.Measured, !b.Measured) },
 		func(a, b *Ranked) string { return fmt.Sprintf("%v has no statistics", b.Pod) },
 	}
 	byExcess = key{
-		func(a, b *Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
+		func(a, b Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("uses %s and requested %s; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
 		},
 	}
 	byPriority = key{
-		func(a, b *Ranked) int { return cmp.Compare(a.Pod.Priority, b.Pod.Priority) },
+		func(a, b Ranked) int { return cmp.Compare(a.Pod.Priority, b.Pod.Priority) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("priority %d is lower than %d of %v", a.Pod.Priority, b.Pod.Priority, b.Pod)
 		},
 	}
 	byOverRequest = key{
-		func(a, b *Ranked) int { return cmp.Compare(b.overRequest(), a.overRequest()) },
+		func(a, b Ranked) int { return cmp.Compare(b.overRequest(), a.overRequest()) },
 		func(a, b *Ranked) string {
 			if a.Request == 0 && b.Request == 0 {
 				return fmt.Sprintf("uses %s, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
@@ -73,13 +73,13 @@ var (
 		},
 	}
 	byProcesses = key{
-		func(a, b *Ranked) int { return cmp.Compare(b.Usage, a.Usage) },
+		func(a, b Ranked) int { return cmp.Compare(b.Usage, a.Usage) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("has %s processes, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
 		},
 	}
 	byUID = key{
-		func(a, b *Ranked) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) },
+		func(a, b Ranked) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) },
 		func(a, b *Ranked) string { return fmt.Sprintf("equal to %v in every respect, and first by uid", b.Pod) },
 	}
 )
@@ -114,7 +114,7 @@ func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount
 // Before tells which rule puts r before next, in words.
 func (r *Ranked) Before(next *Ranked) string {
 	for _, k := range orders[r.Signal.Condition()] {
-		if k.compare(r, next) != 0 {
+		if k.compare(*r, *next) != 0 {
 			return k.because(r, next)
 		}
 	}
@@ -142,7 +142,7 @@ func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked 
 	order := orders[s.Condition()]
 	slices.SortFunc(ranked, func(a, b Ranked) int {
 		for i := range order {
-			if c := order[i].compare(&a, &b); c != 0 {
+			if c := order[i].compare(a, b); c != 0 {
 				return c
 			}
 		}

@@ -22,8 +22,10 @@ func (v Value) Of(o Observation) (int64, bool) {
 	if v.Fraction == 0 {
 		return v.Amount, true
 	}
+	// A minimum reclaim may be more than the capacity, and so overflow.
+	const most = 1 << 62
 	capacity, known := o.Capacity.Get()
-	return int64(float64(capacity) * float64(v.Fraction)), known
+	return int64(min(float64(capacity)*float64(v.Fraction), most)), known
 }
 
 // format writes the value as a configuration would: 100Mi, or 10%.
@@ -75,7 +77,7 @@ func (t *Threshold) crossed(o Observation, reclaim bool) bool {
 	}
 	if reclaim {
 		more, _ := t.MinReclaim.Of(o)
-		required += more
+		available -= more // required + more could overflow
 	}
 	return required > available
 }

@@ -2,7 +2,7 @@ package stats
 
 import "time"
 
-// The judgement of Coldness: over the last second or more, less than one in
+// The judgement of Coldness: over the last second or more, at most one in
 // coldRefaults of the reclaimable pages was read back a second, and tasks
 // waited for memory less than one part in coldStall of the time.
 const (
@@ -31,9 +31,9 @@ func (c *Coldness) Judge(n *Node) bool {
 	}
 	if !c.at.IsZero() {
 		refaulted := n.Memory.Refaults.Minus(c.refaults)
-		perSecond := refaulted.Or(0) * pageSize * int64(time.Second) / int64(elapsed)
+		perSecond := float64(refaulted.Or(0)) * pageSize / elapsed.Seconds()
 		quiet := !n.MemoryStall.Known || (n.MemoryStall.Some-c.stall.Some)*coldStall < elapsed
-		c.cold = refaulted.known && quiet && perSecond*coldRefaults <= n.Memory.Reclaimable().Or(0)
+		c.cold = refaulted.known && quiet && perSecond*coldRefaults <= float64(n.Memory.Reclaimable().Or(0))
 	}
 	c.at, c.refaults, c.stall = n.Time, n.Memory.Refaults, n.MemoryStall
 	return c.cold

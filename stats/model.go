@@ -37,18 +37,19 @@ func ParseMemoryModel(name string) (MemoryModel, bool) {
 // there is no limit. Cold tells whether the reclaimable part lies unused. Huge
 // pages are never left (HugepageAwareEviction of the kubelet).
 func (m Memory) Available(model MemoryModel, cold bool) Amount {
-	workingSet := m.Limit.Minus(m.WorkingSet()).Minus(Known(m.Hugetlb.Or(0)))
-	free := Amount{workingSet.n + min(m.Reclaimable().Or(0), m.WorkingSet().Or(0)), workingSet.known}
+	left := func(used Amount) Amount { return m.Limit.Minus(used).Minus(Known(m.Hugetlb.Or(0))) }
+	workingSet := m.WorkingSet()
+	inUse := workingSet.Minus(Known(m.Reclaimable().Or(0)))
 	switch model {
 	case AvailableModel:
 		if m.MemAvailable.known {
 			return m.MemAvailable
 		}
-		return free
+		return left(inUse)
 	case ReclaimAwareModel:
 		if cold {
-			return free
+			return left(inUse)
 		}
 	}
-	return workingSet
+	return left(workingSet)
 }

@@ -29,11 +29,21 @@ func (a Amount) Or(fallback int64) int64 {
 }
 
 // Plus adds two amounts. It is known only where both are.
-func (a Amount) Plus(b Amount) Amount { return Amount{a.n + b.n, a.known && b.known} }
+func (a Amount) Plus(b Amount) Amount {
+	if !a.known || !b.known {
+		return Amount{}
+	}
+	return Known(a.n + b.n)
+}
 
 // Minus subtracts b from a and never goes below zero. It is known only where
 // both are.
-func (a Amount) Minus(b Amount) Amount { return Amount{max(0, a.n-b.n), a.known && b.known} }
+func (a Amount) Minus(b Amount) Amount {
+	if !a.known || !b.known {
+		return Amount{}
+	}
+	return Known(max(0, a.n-b.n))
+}
 
 // Sum adds the amounts that are known. It is unknown where none of them is.
 func Sum(amounts ...Amount) Amount {
@@ -77,10 +87,7 @@ type Memory struct {
 // WorkingSet is usage less inactive file pages, never below zero: what the
 // kubelet calls memory in use. The file pages are part of the usage, so a
 // cgroup that does not tell them counts whole.
-func (m Memory) WorkingSet() Amount {
-	usage, known := m.Usage.Get()
-	return Amount{max(0, usage-m.InactiveFile.Or(0)), known}
-}
+func (m Memory) WorkingSet() Amount { return m.Usage.Minus(Known(m.InactiveFile.Or(0))) }
 
 // Reclaimable is the part of the working set that the kernel could take back
 // without killing anybody: active file pages and reclaimable slab, bytes.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,12 +43,9 @@ func checkConfigCommand() *cobra.Command {
 			return err
 		}
 		file, err := config.Load(data)
-		if err != nil {
-			return inFile(args[0], err)
-		}
 		flags.apply(&file)
-		compiled, err := config.Compile(&file, nil)
-		if err != nil {
+		compiled, more := config.Compile(&file, nil)
+		if err := errors.Join(err, more); err != nil {
 			return inFile(args[0], err)
 		}
 		e := describe(&compiled)

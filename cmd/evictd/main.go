@@ -48,7 +48,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 		Args:          cobra.NoArgs,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badInput{err} })
-	root.AddCommand(runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), versionCommand())
 	for _, c := range root.Commands() {
 		c.Args = refuse(c.Args)
 	}

@@ -1,8 +1,36 @@
 package config
 
-import "github.com/evictd/evictd/eviction"
+import (
+	"fmt"
 
-// CheckCapacity is a stand-in until the coretests branch is merged.
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// CheckCapacity holds the thresholds against a node: what was observed of its
+// signals. The error is a field.ErrorList's aggregate of the thresholds that are
+// not below the capacity of their signal; they would evict until nothing is
+// used. The warnings tell of those that never end once they have acted. A
+// capacity that is not known allows everything.
 func (c *Config) CheckCapacity(observed eviction.Observations) (warnings []string, err error) {
-	return nil, nil
+	var faults field.ErrorList
+	for _, s := range c.settings {
+		o := observed[s.Signal]
+		capacity, known := o.Capacity.Get()
+		if !known || capacity == 0 {
+			continue
+		}
+		required, _ := s.Value.Of(o)
+		reclaim, _ := s.MinReclaim.Of(o)
+		switch {
+		case required >= capacity:
+			faults = append(faults, field.Invalid(s.path, s.FormatValue(),
+				fmt.Sprintf("not below the capacity of %v, %s", s.Signal, s.Signal.Quantity(capacity))))
+		case reclaim >= capacity-required:
+			warnings = append(warnings, fmt.Sprintf("%v: %s and the minimum reclaim, %s, are not below the capacity of %v, %s: the threshold stays active for ever once it has acted",
+				s.path, s.FormatValue(), s.FormatMinReclaim(), s.Signal, s.Signal.Quantity(capacity)))
+		}
+	}
+	return warnings, faults.ToAggregate()
 }

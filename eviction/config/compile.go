@@ -33,6 +33,14 @@ type Config struct {
 	NodeStatusUpdateFrequency time.Duration
 	// Warnings tell of settings that are valid and probably not meant.
 	Warnings []string
+
+	settings []setting
+}
+
+// setting is a threshold as configured, and the field that it stands in.
+type setting struct {
+	path *field.Path
+	eviction.Threshold
 }
 
 // ImageGC bounds image collection: it starts at HighPercent of the image
@@ -61,6 +69,7 @@ const (
 // compiler collects everything there is to say about one configuration.
 type compiler struct {
 	root     *field.Path
+	settings []setting
 	faults   field.ErrorList
 	warnings []string
 }
@@ -99,8 +108,13 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))
 	}
 	config.MemoryModel = model
-	config.Eviction.Thresholds = c.thresholds(file, config.EnforcePods)
-	config.Warnings = c.warnings
+	c.thresholds(file, config.EnforcePods)
+	c.lint(file)
+	for _, s := range c.settings {
+		config.Eviction.Thresholds = append(config.Eviction.Thresholds, s.Threshold)
+	}
+	eviction.Order(config.Eviction.Thresholds)
+	config.Warnings, config.settings = c.warnings, c.settings
 	return config, c.faults.ToAggregate()
 }
 
@@ -116,7 +130,9 @@ func (c *compiler) duration(name string, given, otherwise time.Duration) time.Du
 	return given
 }
 
-func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) []eviction.Threshold {
+// thresholds reads the settings of a file and copies those of memory.available
+// that are hard where pods are held to what is allocatable.
+func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) {
 	reclaims := map[eviction.Signal]eviction.Value{}
 	for s, text := range c.signals("evictionMinimumReclaim", file.EvictionMinimumReclaim) {
 		reclaims[s] = c.reclaim(c.at("evictionMinimumReclaim").Key(s.String()), text)
@@ -126,16 +142,16 @@ func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) []evi
 		graces[s] = c.grace(c.at("evictionSoftGracePeriod").Key(s.String()), text)
 	}
 
-	var thresholds []eviction.Threshold
 	add := func(list string, s eviction.Signal, text string, grace time.Duration) {
 		if disabled(text) {
 			return
 		}
-		t := eviction.Threshold{Signal: s, Value: c.value(c.at(list).Key(s.String()), text), Grace: grace, MinReclaim: reclaims[s]}
-		thresholds = append(thresholds, t)
+		path := c.at(list).Key(s.String())
+		t := eviction.Threshold{Signal: s, Value: c.value(path, text), Grace: grace, MinReclaim: reclaims[s]}
+		c.settings = append(c.settings, setting{path, t})
 		if s == eviction.MemoryAvailable && t.Hard() && enforcePods {
 			t.Signal = eviction.AllocatableMemoryAvailable
-			thresholds = append(thresholds, t)
+			c.settings = append(c.settings, setting{path, t})
 		}
 	}
 	for s, text := range c.signals("evictionHard", c.hard(file)) {
@@ -152,8 +168,6 @@ func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) []evi
 		}
 		add("evictionSoft", s, text, grace)
 	}
-	c.lint(file, thresholds)
-	return eviction.Order(thresholds)
 }
 
 // hard is the map of hard thresholds with the defaults as the kubelet merges
@@ -207,19 +221,23 @@ func (c *compiler) grace(path *field.Path, text string) time.Duration {
 }
 
 // lint warns about what the kubelet takes in silence.
-func (c *compiler) lint(file *EvictdConfiguration, thresholds []eviction.Threshold) {
+func (c *compiler) lint(file *EvictdConfiguration) {
+	lists := map[string]map[string]string{
+		"evictionHard": file.EvictionHard, "evictionSoft": file.EvictionSoft,
+		"evictionSoftGracePeriod": file.EvictionSoftGracePeriod, "evictionMinimumReclaim": file.EvictionMinimumReclaim,
+	}
 	for _, s := range eviction.Signals() {
 		name := s.String()
-		own := func(t eviction.Threshold) bool { return t.Signal == s }
 		if s == eviction.ContainerFsAvailable || s == eviction.ContainerFsInodesFree {
-			for list, entries := range map[string]map[string]string{"evictionHard": file.EvictionHard, "evictionSoft": file.EvictionSoft} {
+			for list, entries := range lists {
 				if _, given := entries[name]; given {
 					c.warn(c.at(list).Key(name), "ignored: containerfs takes over the threshold of the filesystem that writable layers are on")
 				}
 			}
 			continue
 		}
-		if _, given := file.EvictionMinimumReclaim[name]; given && !slices.ContainsFunc(thresholds, own) {
+		own := func(t setting) bool { return t.Signal == s }
+		if _, given := file.EvictionMinimumReclaim[name]; given && !slices.ContainsFunc(c.settings, own) {
 			c.warn(c.at("evictionMinimumReclaim").Key(name), "has no effect: the signal has no threshold")
 		}
 		if _, soft := file.EvictionSoft[name]; !soft {
@@ -228,10 +246,10 @@ func (c *compiler) lint(file *EvictdConfiguration, thresholds []eviction.Thresho
 			}
 		}
 	}
-	for _, soft := range thresholds {
-		for _, hard := range thresholds {
+	for _, soft := range c.settings {
+		for _, hard := range c.settings {
 			if !soft.Hard() && hard.Hard() && soft.Signal == hard.Signal && below(soft.Value, hard.Value) {
-				c.warn(c.at("evictionSoft").Key(soft.Signal.String()), "%s is below the hard threshold %s, which always acts first", soft.FormatValue(), hard.FormatValue())
+				c.warn(soft.path, "%s is below the hard threshold %s, which always acts first", soft.FormatValue(), hard.FormatValue())
 			}
 		}
 	}
@@ -307,7 +325,7 @@ func (c *compiler) enforcePods(file *EvictdConfiguration) bool {
 			c.invalid(path, file.EnforceNodeAllocatable, pair.whole+" and "+pair.compressible+" exclude each other")
 		}
 		if (given[pair.whole] || given[pair.compressible]) && pair.cgroup == "" {
-			c.faults = append(c.faults, field.Required(c.at(pair.field), "enforceNodeAllocatable names "+pair.whole))
+			c.faults = append(c.faults, field.Required(c.at(pair.field), "needed to enforce what enforceNodeAllocatable names"))
 		}
 	}
 	return given[enforcePods]

@@ -3,27 +3,26 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubelet "k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/manifest"
 )
 
 // Load reads a configuration file, strictly: an EvictdConfiguration, or a
 // KubeletConfiguration of which the eviction, reserved-resources and image
-// collection fields are taken. The error joins every fault.
+// collection fields are taken. The error joins every fault; what is not at fault
+// has been read all the same, so that Compile can find what else is wrong.
 func Load(data []byte) (EvictdConfiguration, error) {
-	documents, err := manifest.Split(data)
-	if err != nil {
-		return EvictdConfiguration{}, err
-	}
+	documents := manifest.Split(data)
 	if len(documents) != 1 {
 		return EvictdConfiguration{}, fmt.Errorf("expected one document of kind %s or KubeletConfiguration, found %d", Kind, len(documents))
 	}
-	var about metav1.TypeMeta
-	if err := yaml.Unmarshal(documents[0], &about); err != nil {
+	about, err := manifest.TypeOf(documents[0])
+	if err != nil {
 		return EvictdConfiguration{}, err
 	}
 	var c EvictdConfiguration
@@ -32,7 +31,7 @@ func Load(data []byte) (EvictdConfiguration, error) {
 		err = manifest.Decode(documents[0], &c)
 	case metav1.TypeMeta{APIVersion: kubelet.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}:
 		var k kubelet.KubeletConfiguration
-		err = manifest.Decode(documents[0], &k)
+		err = errors.Join(manifest.Decode(documents[0], &k), checkKubelet(&k).ToAggregate())
 		c = fromKubelet(&k)
 	default:
 		err = fmt.Errorf("apiVersion %q, kind %q: expected %s %s or %s KubeletConfiguration",
@@ -62,5 +61,27 @@ func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {
 		ImageMinimumGCAge:                k.ImageMinimumGCAge,
 		ImageMaximumGCAge:                k.ImageMaximumGCAge,
 		NodeStatusUpdateFrequency:        k.NodeStatusUpdateFrequency,
+		Run:                              Run{KernelMemcgNotification: k.KernelMemcgNotification},
 	}
+}
+
+// checkKubelet finds the faults of fields that only a KubeletConfiguration has.
+func checkKubelet(k *kubelet.KubeletConfiguration) (faults field.ErrorList) {
+	enforced := k.EnforceNodeAllocatable
+	if enforced == nil {
+		enforced = []string{enforcePods}
+	}
+	enforces := slices.ContainsFunc(enforced, func(name string) bool { return name != enforceNone })
+	if k.CgroupsPerQOS != nil && !*k.CgroupsPerQOS && enforces {
+		faults = append(faults, field.Invalid(field.NewPath("cgroupsPerQOS"), false, "enforceNodeAllocatable needs it, unless that is [none]"))
+	}
+	for _, reservation := range []struct{ field, cgroup string }{
+		{"systemReservedCgroup", k.SystemReservedCgroup},
+		{"kubeReservedCgroup", k.KubeReservedCgroup},
+	} {
+		if k.ReservedSystemCPUs != "" && reservation.cgroup != "" {
+			faults = append(faults, field.Forbidden(field.NewPath(reservation.field), "excluded by reservedSystemCPUs"))
+		}
+	}
+	return faults
 }

@@ -24,7 +24,7 @@ func (c *compiler) value(path *field.Path, text string) eviction.Value {
 	percent, ok := c.percent(path, text)
 	switch {
 	case !ok:
-	case percent < 0 || percent > 100 || math.IsNaN(percent):
+	case percent < 0 || percent > 100:
 		c.invalid(path, text, "a percentage must be between 0% and 100%")
 	case percent == 100:
 		c.invalid(path, text, "would evict until nothing is used; write 100% or 0% to disable the threshold")
@@ -45,7 +45,7 @@ func (c *compiler) reclaim(path *field.Path, text string) eviction.Value {
 	percent, ok := c.percent(path, text)
 	switch {
 	case !ok:
-	case percent <= 0 || math.IsNaN(percent):
+	case percent <= 0:
 		c.invalid(path, text, "a percentage to reclaim must be above 0%")
 	default:
 		if percent > 100 {
@@ -60,8 +60,8 @@ func (c *compiler) percent(path *field.Path, text string) (float64, bool) {
 	number := strings.TrimRight(text, "%")
 	// The kubelet parses in 32 bits, and divides in 32 bits after.
 	percent, err := strconv.ParseFloat(number, 32)
-	if err != nil {
-		c.invalid(path, text, "not a percentage: "+err.(*strconv.NumError).Err.Error())
+	if err != nil || math.IsNaN(percent) || math.IsInf(percent, 0) {
+		c.invalid(path, text, "not a percentage such as 10%")
 		return 0, false
 	}
 	if plain := strconv.FormatFloat(percent, 'f', -1, 32); strings.ContainsAny(number, "+eExX_") || len(text)-len(number) > 1 {
@@ -79,6 +79,8 @@ func (c *compiler) quantity(path *field.Path, text string, positive bool) evicti
 		c.invalid(path, text, "must not be negative")
 	case positive && q.Sign() == 0:
 		c.invalid(path, text, "must be positive")
+	case q.CmpInt64(math.MaxInt64) > 0:
+		c.invalid(path, text, "must be below 2^63")
 	}
 	return eviction.Value{Amount: q.Value()}
 }

@@ -23,12 +23,12 @@ const maxManifestBytes = 10 << 20
 // directory is what the files of one directory held when last read.
 type directory struct {
 	path     string
-	files    map[string]manifest
+	files    map[string]manifestFile
 	reported map[reported]bool
 }
 
-// manifest is one file.
-type manifest struct {
+// manifestFile is one file.
+type manifestFile struct {
 	stamp  fs.FileInfo // when it was read; nil where it could not be, so that it is tried again
 	pods   []parsed
 	faults []fault
@@ -60,7 +60,7 @@ func (d *directory) scan() (changed bool, err error) {
 		}
 		return false, &DirError{Dir: d.path, Err: err}
 	}
-	files := make(map[string]manifest, len(entries))
+	files := make(map[string]manifestFile, len(entries))
 	for _, entry := range entries {
 		last, known := d.files[entry.Name()]
 		m, ok := d.load(entry, last)
@@ -77,14 +77,14 @@ func (d *directory) scan() (changed bool, err error) {
 
 // load reads the file where it differs from last, and says whether the entry
 // is one to read at all.
-func (d *directory) load(entry fs.DirEntry, last manifest) (m manifest, ok bool) {
+func (d *directory) load(entry fs.DirEntry, last manifestFile) (m manifestFile, ok bool) {
 	name := entry.Name()
 	if strings.HasPrefix(name, ".") {
-		return manifest{}, false
+		return manifestFile{}, false
 	}
 	stamp, err := os.Stat(filepath.Join(d.path, name))
 	if err == nil && stamp.IsDir() {
-		return manifest{}, false
+		return manifestFile{}, false
 	}
 	if err == nil && last.stamp != nil && unchanged(last.stamp, stamp) {
 		return last, true
@@ -95,11 +95,11 @@ func (d *directory) load(entry fs.DirEntry, last manifest) (m manifest, ok bool)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
-		return manifest{}, false // gone since the directory was read
+		return manifestFile{}, false // gone since the directory was read
 	case errors.Is(err, errNotManifest):
-		return manifest{stamp: stamp, faults: []fault{{file: name, err: err}}}, true
+		return manifestFile{stamp: stamp, faults: []fault{{file: name, err: err}}}, true
 	case err != nil:
-		return manifest{faults: []fault{{file: name, err: err}}}, true
+		return manifestFile{faults: []fault{{file: name, err: err}}}, true
 	}
 	m.stamp = stamp
 	m.pods, m.faults = decode(name, data)

@@ -154,9 +154,10 @@ func (l Layout) claim(pod *v1.Pod) claim {
 		c.say, c.annotation, id = byHash, configHashAnnotation, hash
 	}
 	if isElement(id) { // one that stands for namespace/name is not
-		if named := l.Named(id, l.QOSClass(pod)); named != "" {
-			c.cgroup = path.Clean(named)
-		}
+		c.cgroup = l.Named(id, l.QOSClass(pod))
+	}
+	if c.cgroup != "" {
+		c.cgroup = path.Clean(c.cgroup)
 	}
 	return c
 }

@@ -84,6 +84,18 @@ func TestALayoutWithoutTrustHonoursNoAnnotation(t *testing.T) {
 	}
 }
 
+func TestWithoutCgroupsAPodLivesInItsSessionAlone(t *testing.T) {
+	without := layout
+	without.Named = func(types.UID, v1.PodQOSClass) string { return "" }
+	located := without.Locate([]*v1.Pod{parsePod("a u1 " + SessionAnnotation + "=9"), parsePod("b u2")})
+	if got := located["u1"]; got != (Location{Session: 9}) {
+		t.Errorf("with a session: %+v", got)
+	}
+	if got := located["u2"].Refused; got == nil || got.Reason != Unnamed {
+		t.Errorf("without one: %v", got)
+	}
+}
+
 // parsePod takes a name, a uid, and annotations (key=value) or labels (key).
 func parsePod(text string) *v1.Pod {
 	fields := strings.Fields(text)

@@ -248,3 +248,11 @@ func (l *logged) await(t *testing.T, part string) {
 		}
 	}
 }
+
+func pod(name string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\n"
+}
+
+func jsonPod(name string) string {
+	return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "` + name + `"}}`
+}

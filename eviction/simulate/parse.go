@@ -50,19 +50,14 @@ type parser struct {
 
 // Parse reads and validates a scenario. The error joins every fault.
 func Parse(data []byte) (*Scenario, error) {
-	documents, err := manifest.Split(data)
-	if err != nil {
-		return nil, err
-	}
+	documents := manifest.Split(data)
 	if len(documents) != 1 {
 		return nil, fmt.Errorf("expected one document of kind %s, found %d", Kind, len(documents))
 	}
 	p := parser{in: &file{}, out: &Scenario{pods: map[string]*eviction.Pod{}}}
-	if err := manifest.Decode(documents[0], p.in); err != nil {
-		return nil, err
-	}
+	err := manifest.Decode(documents[0], p.in)
 	p.parse()
-	return p.out, errors.Join(manifest.Faults(p.faults.ToAggregate())...)
+	return p.out, errors.Join(append(manifest.Faults(err), manifest.Faults(p.faults.ToAggregate())...)...)
 }
 
 func (p *parser) invalid(path *field.Path, value any, why string) {
@@ -189,13 +184,19 @@ func (p *parser) reclaim(path *field.Path, in map[string]resource.Quantity) (fre
 	return freed
 }
 
-// amount reads a quantity; absent is unknown, negative a fault.
+// most is a bound under which sums of amounts do not overflow.
+const most = 1 << 60
+
+// amount reads a quantity; absent is unknown, negative or above most a fault.
 func (p *parser) amount(path *field.Path, q *resource.Quantity) stats.Amount {
 	if q == nil {
 		return stats.Amount{}
 	}
-	if q.Sign() < 0 {
+	switch {
+	case q.Sign() < 0:
 		p.invalid(path, q.String(), "must not be negative")
+	case q.CmpInt64(most) > 0:
+		p.invalid(path, q.String(), "must not be above 1Ei")
 	}
 	return stats.Known(q.Value())
 }

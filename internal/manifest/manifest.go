@@ -1,56 +1,121 @@
 // Package manifest reads YAML and JSON documents strictly: an unknown field, a
-// duplicate key or a value of the wrong type is a fault, and every fault is
-// reported with its field. It never reads files.
+// key given twice or a value of the wrong type is a fault, and all faults are
+// reported, each with its field. It never reads files.
 package manifest
 
 import (
-	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"go.yaml.in/yaml/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Split separates the documents of a file at its "---" lines and leaves out
-// those that hold nothing but comments.
-func Split(data []byte) ([][]byte, error) {
-	var documents [][]byte
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+// Split separates the documents of a YAML stream, or of a stream of JSON
+// values, and leaves out what holds no more than comments and directives. Three
+// hyphens at the beginning of a line begin a document, three dots end one.
+func Split(data []byte) (documents [][]byte) {
+	add := func(document []byte) {
 		if !blank(document) {
-			documents = append(documents, document)
+			documents = append(documents, jsonValues(document)...)
 		}
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	begin, at := 0, 0
+	for line := range bytes.Lines(data) {
+		switch {
+		case marks(line, "---"):
+			add(data[begin:at])
+			begin = at + len("---")
+		case marks(line, "..."):
+			add(data[begin:at])
+			begin = at + len(line)
+		}
+		at += len(line)
+	}
+	add(data[begin:])
+	return documents
+}
+
+// marks says whether the line is the document marker, alone or before space.
+func marks(line []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(marker))
+	return ok && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n"))
 }
 
 func blank(document []byte) bool {
 	for line := range bytes.Lines(document) {
-		line = bytes.TrimSpace(line)
-		if len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
+		text := bytes.TrimSpace(line)
+		if len(text) > 0 && text[0] != '#' && line[0] != '%' {
 			return false
 		}
 	}
 	return true
 }
 
-// Decode reads one document into a value. The error joins every fault.
+// jsonValues splits a stream of JSON values: a YAML parser would drop all but
+// the first without a word. Anything else stays one document.
+func jsonValues(document []byte) (values [][]byte) {
+	for stream := json.NewDecoder(bytes.NewReader(document)); ; {
+		var value json.RawMessage
+		err := stream.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			return values
+		}
+		if err != nil {
+			return [][]byte{document}
+		}
+		values = append(values, value)
+	}
+}
+
+// TypeOf reads what a document says it is.
+func TypeOf(document []byte) (metav1.TypeMeta, error) {
+	var about metav1.TypeMeta
+	raw, err := sigsyaml.YAMLToJSON(document)
+	if err != nil {
+		return about, err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &about); err != nil {
+		return about, verdict("", err)
+	}
+	return about, nil
+}
+
+// Decode reads one document into the value that into points to. The error joins
+// every fault; what is not at fault has been read all the same.
 func Decode(document []byte, into any) error {
-	raw, err := sigsyaml.YAMLToJSONStrict(document)
+	raw, faults, err := toJSON(document)
 	if err != nil {
 		return err
 	}
 	strict, err := kjson.UnmarshalStrict(raw, into)
-	return errors.Join(append(strict, err)...)
+	if err != nil {
+		blamed, rest := blame(raw, into)
+		faults = append(faults, blamed...)
+		strict, err = kjson.UnmarshalStrict(rest, into)
+		faults = append(faults, err)
+	}
+	return errors.Join(append(faults, strict...)...)
+}
+
+// toJSON converts a document. The faults are keys given twice, of which the last
+// stays; the JSON decoder that runs next would not see them.
+func toJSON(document []byte) (raw []byte, faults []error, err error) {
+	raw, err = sigsyaml.YAMLToJSONStrict(document)
+	twice, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return raw, nil, err
+	}
+	for _, text := range twice.Errors {
+		faults = append(faults, errors.New(text))
+	}
+	raw, err = sigsyaml.YAMLToJSON(document)
+	return raw, faults, err
 }
 
 // Faults takes an error apart again that errors.Join or field.ErrorList put

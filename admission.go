@@ -1,0 +1,110 @@
+// Package admission completes objects as an API server would on their way in, and
+// finds what it would refuse: defaults, priorities, overhead, tolerations, and the
+// taints that controllers derive from a node's conditions. It knows those fields
+// only that decide where a pod goes. Faults carry field paths; objects are
+// completed in place. It looks nothing up and never schedules.
+package admission
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+// Classes are the cluster-wide objects that admission refers to. They are added
+// before the objects that name them.
+type Classes struct {
+	priority        map[string]*schedulingv1.PriorityClass
+	defaultPriority *schedulingv1.PriorityClass // nil without a global default
+	runtime         map[string]*nodev1.RuntimeClass
+	defaultStorage  *storagev1.StorageClass // nil without a default class
+}
+
+// NewClasses returns what every cluster has: the two system priorities.
+func NewClasses() *Classes {
+	return &Classes{priority: systemPriorities(), runtime: map[string]*nodev1.RuntimeClass{}}
+}
+
+// CompleteMeta gives an object the namespace "default" and a uid made of its name
+// where it has none, and checks that both names could be in a cluster.
+func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList) {
+	path := field.NewPath("metadata")
+	uid := object.GetName()
+	if namespaced {
+		if object.GetNamespace() == "" {
+			object.SetNamespace(metav1.NamespaceDefault)
+		}
+		uid = object.GetNamespace() + "/" + uid
+		for _, why := range validation.IsDNS1123Label(object.GetNamespace()) {
+			faults = append(faults, field.Invalid(path.Child("namespace"), object.GetNamespace(), why))
+		}
+	}
+	if object.GetUID() == "" {
+		object.SetUID(types.UID(uid))
+	}
+	if object.GetName() == "" {
+		return append(faults, field.Required(path.Child("name"), ""))
+	}
+	for _, why := range validation.IsDNS1123Subdomain(object.GetName()) {
+		faults = append(faults, field.Invalid(path.Child("name"), object.GetName(), why))
+	}
+	return faults
+}
+
+// CompleteNamespace gives a namespace the label that carries its name.
+func CompleteNamespace(namespace *v1.Namespace) {
+	if namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	namespace.Labels[v1.LabelMetadataName] = namespace.Name
+}
+
+// AddStorageClass completes a class. The youngest of several that are marked as
+// default is the one.
+func (c *Classes) AddStorageClass(class *storagev1.StorageClass) {
+	class.VolumeBindingMode = ptr.To(ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate))
+	if class.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" {
+		return
+	}
+	younger := func(a, b *storagev1.StorageClass) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
+	}
+	if c.defaultStorage == nil || younger(class, c.defaultStorage) > 0 {
+		c.defaultStorage = class
+	}
+}
+
+// CompleteClaim gives a claim its volume mode, and the default storage class where
+// it names none.
+func (c *Classes) CompleteClaim(claim *v1.PersistentVolumeClaim) {
+	claim.Spec.VolumeMode = ptr.To(ptr.Deref(claim.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
+	_, beta := claim.Annotations[v1.BetaStorageClassAnnotation]
+	if claim.Spec.StorageClassName == nil && !beta && c.defaultStorage != nil {
+		claim.Spec.StorageClassName = ptr.To(c.defaultStorage.Name)
+	}
+}
+
+// CompleteVolume gives a volume its mode.
+func CompleteVolume(volume *v1.PersistentVolume) {
+	volume.Spec.VolumeMode = ptr.To(ptr.Deref(volume.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
+}
+
+// checkAmounts refuses negative amounts.
+func checkAmounts(path *field.Path, amounts v1.ResourceList) (faults field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		if q := amounts[name]; q.Sign() < 0 {
+			faults = append(faults, field.Invalid(path.Key(string(name)), q.String(), "must be greater than or equal to 0"))
+		}
+	}
+	return faults
+}

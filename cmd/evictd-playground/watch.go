@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// calm passes before the leak starts.
+	calm = 2 * time.Second
+	// lookInterval is how often evictd is asked for its status.
+	lookInterval = 100 * time.Millisecond
+	// looksPerBar is how many of these pass between two bars.
+	looksPerBar = 5
+	// confirmation bounds the wait for evictd's word on a death.
+	confirmation = 2 * time.Second
+)
+
+// follow starts the leak and tells what happens, until all has or ctx ends.
+func (s *story) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { s.watchMemory(ctx) })
+	watching.Go(func() { s.watchNode(ctx) })
+	watching.Go(func() { s.watchEnd(ctx, s.daemon.process, s.daemonEnded) })
+	for _, p := range s.pods {
+		watching.Go(func() { s.watchEnd(ctx, p.process, func() { s.podEnded(ctx, p) }) })
+	}
+	leak := time.After(calm)
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for s.broken == nil && (s.died.IsZero() || s.back.IsZero() || s.cleared.IsZero()) {
+		select {
+		case <-ctx.Done():
+			return nil // the claims say what is missing
+		case happened := <-s.seen:
+			happened()
+		case <-leak:
+			s.leak()
+		case <-look.C:
+			s.look(ctx)
+		}
+	}
+	return s.broken
+}
+
+// send hands what a goroutine saw to follow.
+func (s *story) send(ctx context.Context, happened func()) {
+	select {
+	case s.seen <- happened:
+	case <-ctx.Done():
+	}
+}
+
+// watchMemory reads the node every millisecond, and sees the threshold crossed
+// both ways.
+func (s *story) watchMemory(ctx context.Context) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for below := false; ; {
+		available, err := s.node.available()
+		at := time.Now()
+		if err != nil {
+			s.send(ctx, func() { s.broken = fmt.Errorf("measure the node: %w", err) })
+			return
+		}
+		s.left.Store(available)
+		s.least.Store(min(available, s.least.Load()))
+		if below != (available < threshold) {
+			below = !below
+			s.send(ctx, func() { s.memoryTurned(at, available) })
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// memoryTurned tells that the threshold was crossed, or is kept again.
+func (s *story) memoryTurned(at time.Time, available int64) {
+	if available < threshold {
+		if s.crossed.IsZero() {
+			s.crossed = at
+		}
+		s.tell(at, red, "memory", "%s %s left: below the threshold", s.bar(available), size(available))
+		return
+	}
+	s.back = at
+	s.tell(at, green, "memory", "%s %s left: the threshold is kept again", s.bar(available), size(available))
+}
+
+// watchNode sees changes of the file that evictd publishes the Node in.
+func (s *story) watchNode(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for last := []byte(nil); ; {
+		text, err := os.ReadFile(s.daemon.nodeFile())
+		at := time.Now()
+		if err == nil && !bytes.Equal(text, last) {
+			last = text
+			var published v1.Node
+			err := yaml.Unmarshal(text, &published)
+			s.send(ctx, func() { s.nodeTurned(at, &published, err) })
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// nodeTurned tells of the condition and its taint.
+func (s *story) nodeTurned(at time.Time, published *v1.Node, err error) {
+	if err != nil {
+		s.broken = fmt.Errorf("read the Node file: %w", err)
+		return
+	}
+	raised := slices.ContainsFunc(published.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeMemoryPressure && c.Status == v1.ConditionTrue
+	})
+	taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+	tainted := slices.ContainsFunc(published.Spec.Taints, func(t v1.Taint) bool { return t.MatchTaint(&taint) })
+	switch {
+	case raised && tainted && s.raised.IsZero():
+		s.raised = at
+		s.tell(at, yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
+	case !raised && !tainted && !s.raised.IsZero():
+		s.cleared = at
+		s.tell(at, green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
+	}
+}
+
+// watchEnd sees a process end, unless the story ends it.
+func (s *story) watchEnd(ctx context.Context, p *process, happened func()) {
+	select {
+	case <-p.ended:
+		s.send(ctx, happened)
+	case <-ctx.Done():
+	}
+}
+
+func (s *story) daemonEnded() { s.broken = fmt.Errorf("evictd ended: %v", s.daemon.state) }
+
+// podEnded tells who died, and what evictd has to say about it.
+func (s *story) podEnded(ctx context.Context, p *pod) {
+	if ctx.Err() != nil { // of the story's end
+		return
+	}
+	if p != s.leaker {
+		s.tell(p.at, red, "died", "%v: %v", p, p.state)
+		return
+	}
+	s.died = p.at
+	bound := p.at.Add(confirmation)
+	for s.confirm(ctx); time.Now().Before(bound) && ctx.Err() == nil && !s.confirmed(); s.confirm(ctx) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if !s.confirmed() {
+		s.tell(p.at, red, "died", "%v: %v, and evictd does not say that it is gone", p, p.state)
+		return
+	}
+	if s.crossed.IsZero() {
+		s.crossed, s.back = s.crossing(), p.at
+	}
+	e := s.evictions[0]
+	s.tell(p.at, red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, p.state, milliseconds(p.at.Sub(s.crossing())))
+	s.more("%s", strings.TrimSpace(e.Message))
+	s.more("the order of eviction just before the crossing:")
+	s.showOrder(s.order)
+}
+
+// confirm asks evictd for its evictions.
+func (s *story) confirm(ctx context.Context) {
+	if status, err := s.daemon.status(ctx); err == nil {
+		s.evictions = status.Evictions
+	}
+}
+
+func (s *story) confirmed() bool { return len(s.evictions) > 0 && !s.evictions[0].Gone.IsZero() }
+
+// leak starts the leak.
+func (s *story) leak() {
+	if err := s.leaker.next(); err != nil {
+		s.broken = fmt.Errorf("start the leak: %w", err)
+		return
+	}
+	s.leaking = true
+	s.tell(time.Now(), bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, size(leakRate), size(leakMost))
+}
+
+// look shows how memory falls, and keeps the order of eviction and what became
+// of it.
+func (s *story) look(ctx context.Context) {
+	status, err := s.daemon.status(ctx)
+	if err != nil {
+		return
+	}
+	s.evictions = status.Evictions
+	if !s.crossed.IsZero() || !s.leaking {
+		return
+	}
+	if order := status.Ranking[memoryAvailable]; len(order) == len(s.pods) {
+		s.order = order
+	}
+	if s.looks++; s.looks%looksPerBar == 0 {
+		left := s.left.Load()
+		s.tell(time.Now(), bold, "memory", "%s %s left", s.bar(left), size(left))
+	}
+}

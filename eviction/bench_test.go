@@ -1,0 +1,81 @@
+package eviction_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/stats"
+)
+
+// busy is a node with the kubelet's default thresholds and many pods, with so
+// much memory left.
+func busy(pods int, left int64) (eviction.Config, eviction.Input) {
+
+	var thresholds []eviction.Threshold
+	for _, s := range eviction.Signals() {
+		thresholds = append(thresholds, eviction.Threshold{Signal: s, Value: eviction.Value{Fraction: 0.1}})
+	}
+	cfg := eviction.New(eviction.Config{Thresholds: thresholds, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: true}, eviction.SharedFs)
+	in := eviction.Input{Now: start, Sampled: true}
+	for s := range in.Signals {
+		in.Signals[s] = eviction.Observation{Available: stats.Known(50 * gi), Capacity: stats.Known(100 * gi), Time: start}
+	}
+	in.Signals[eviction.MemoryAvailable].Available = stats.Known(left)
+	for i := range pods {
+		pod := &eviction.Pod{
+			UID: types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", i*7919%pods, i)), Namespace: "default", Name: fmt.Sprint("pod-", i),
+			Priority: int32(i % 3), MemoryRequest: gi, Containers: make([]eviction.Container, 2), Volumes: make([]eviction.Volume, 2),
+		}
+		in.Candidates = append(in.Candidates, eviction.Candidate{Pod: pod, Usage: &stats.Pod{
+			Memory: stats.Known(int64(i*6151%pods) * gi / int64(pods/2)), Containers: make([]stats.Container, 2), Volumes: make([]stats.Volume, 2),
+		}})
+	}
+	return cfg, in
+}
+
+const plenty, nothing = 50 << 30, 1 << 30
+
+func TestAClearEventPassAllocatesNothing(t *testing.T) {
+	cfg, in := busy(500, plenty)
+	in.Pass = eviction.Event
+	var st eviction.State
+	if n := testing.AllocsPerRun(100, func() { st, _ = eviction.Decide(&cfg, st, in) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkDecideClearEventPass(b *testing.B) {
+	cfg, in := busy(500, plenty)
+	in.Pass = eviction.Event
+	benchmarkDecide(b, cfg, in)
+}
+
+func BenchmarkDecideClearHousekeepingPass(b *testing.B) {
+	cfg, in := busy(500, plenty)
+	benchmarkDecide(b, cfg, in)
+}
+
+func BenchmarkDecideMemoryPassOf500Pods(b *testing.B) {
+	cfg, in := busy(500, nothing)
+	benchmarkDecide(b, cfg, in)
+}
+
+func benchmarkDecide(b *testing.B, cfg eviction.Config, in eviction.Input) {
+	b.ReportAllocs()
+	for b.Loop() {
+		eviction.Decide(&cfg, eviction.State{}, in)
+	}
+}
+
+func BenchmarkRank500Pods(b *testing.B) {
+	_, in := busy(500, nothing)
+	ranked := make([]eviction.Ranked, 0, len(in.Candidates))
+	b.ReportAllocs()
+	for b.Loop() {
+		ranked = eviction.Rank(eviction.MemoryAvailable, eviction.SharedFs, in.Candidates, ranked[:0])
+	}
+}

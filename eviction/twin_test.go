@@ -1,0 +1,261 @@
+package eviction_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/stats"
+)
+
+// The twins say the same as the core in the plainest words there are, with maps
+// and lists built anew each time, after the steps of the kubelet's manager.
+
+// twin is the kubelet's state between two passes.
+type twin struct {
+	firstObserved map[string]time.Time             // by threshold
+	lastObserved  map[eviction.Condition]time.Time // by condition
+	acting        []eviction.Threshold             // in the last pass
+	taken         map[eviction.Signal]time.Time    // times of the last observations
+}
+
+// identity is what makes a threshold the same one from pass to pass.
+func identity(t eviction.Threshold) string {
+	return fmt.Sprint(t.Signal, t.Grace, t.Value)
+}
+
+func resolved(v eviction.Value, o eviction.Observation) int64 {
+	if v.Fraction == 0 {
+		return v.Amount
+	}
+	return int64(float64(v.Fraction) * float64(o.Capacity.Or(0)))
+}
+
+func unmet(thresholds []eviction.Threshold, in eviction.Observations, withReclaim bool) (all []eviction.Threshold) {
+	for _, t := range thresholds {
+		o := in[t.Signal]
+		if !o.Available.IsKnown() || t.Value.Fraction != 0 && !o.Capacity.IsKnown() {
+			continue
+		}
+		required := resolved(t.Value, o)
+		if withReclaim {
+			required += resolved(t.MinReclaim, o)
+		}
+		if required > o.Available.Or(0) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// pass returns the thresholds that act and the conditions that are reported.
+func (tw *twin) pass(cfg eviction.Config, now time.Time, in eviction.Observations) (acting []string, reported map[eviction.Condition]bool) {
+	met := unmet(cfg.Thresholds, in, false)
+	for _, t := range unmet(tw.acting, in, true) {
+		if !slices.Contains(met, t) {
+			met = append(met, t)
+		}
+	}
+	first := map[string]time.Time{}
+	for _, t := range met {
+		first[identity(t)] = now
+		if old, known := tw.firstObserved[identity(t)]; known {
+			first[identity(t)] = old
+		}
+	}
+	for _, t := range met {
+		tw.lastObserved[t.Signal.Condition()] = now
+	}
+	reported = map[eviction.Condition]bool{}
+	for c, last := range tw.lastObserved {
+		reported[c] = now.Sub(last) < cfg.PressureTransitionPeriod
+	}
+	tw.firstObserved, tw.acting = first, nil
+	for _, t := range met {
+		if now.Sub(first[identity(t)]) >= t.Grace {
+			tw.acting = append(tw.acting, t)
+		}
+	}
+	for _, t := range tw.acting {
+		last, seen := tw.taken[t.Signal]
+		taken := in[t.Signal].Time
+		if taken.IsZero() || !seen || last.IsZero() || taken.After(last) {
+			acting = append(acting, fmt.Sprint(t))
+		}
+	}
+	tw.taken = map[eviction.Signal]time.Time{}
+	for s, o := range in {
+		if o.Available.IsKnown() {
+			tw.taken[eviction.Signal(s)] = o.Time
+		}
+	}
+	return acting, reported
+}
+
+// rule: 3.7
+// rule: 3.8
+// rule: 3.9
+// rule: 3.10
+// rule: 3.11
+// rule: 3.12
+// rule: 3.13
+// rule: 3.26
+func TestThresholdsStandAsTheyDoWithTheirTwin(t *testing.T) {
+	acted := 0
+	everywhere(t, func(t *testing.T, r *rand.Rand) {
+		cfg := anyConfig(r)
+		// Of two thresholds that are the same to the kubelet one is enough.
+		slices.SortStableFunc(cfg.Thresholds, func(a, b eviction.Threshold) int { return int(a.Signal) - int(b.Signal) })
+		cfg.Thresholds = slices.CompactFunc(cfg.Thresholds, func(a, b eviction.Threshold) bool { return identity(a) == identity(b) })
+		eviction.Order(cfg.Thresholds)
+		tw := twin{firstObserved: map[string]time.Time{}, lastObserved: map[eviction.Condition]time.Time{}, taken: map[eviction.Signal]time.Time{}}
+		var st eviction.State
+		now := start
+		for range 15 {
+			now = now.Add(time.Duration(r.IntN(20)) * time.Second)
+			in := eviction.Input{Now: now, Signals: anySignals(r, now)}
+			var d eviction.Decision
+			st, d = eviction.Decide(&cfg, st, in)
+			want, reported := tw.pass(cfg, now, in.Signals)
+			var got []string
+			for _, m := range d.Met {
+				got = append(got, fmt.Sprint(*m.Threshold))
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("at %v act\n%v\ntwin\n%v", now, got, want)
+			}
+			acted += len(got)
+			for c, p := range st.Pressure {
+				if p.Reported != reported[eviction.Condition(c)] {
+					t.Errorf("at %v %v is reported %t, twin %t", now, eviction.Condition(c), p.Reported, reported[eviction.Condition(c)])
+				}
+			}
+		}
+	})
+	if acted < rounds {
+		t.Errorf("only %d thresholds ever acted", acted)
+	}
+}
+
+// held is what a pod holds of a signal's resource, spelled out by layout.
+func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
+	if s == eviction.MemoryAvailable || s == eviction.AllocatableMemoryAvailable {
+		return c.Usage.Memory.Or(0)
+	}
+	if s == eviction.PIDAvailable {
+		return c.Usage.Processes.Or(0)
+	}
+	inodes := s == eviction.NodeFsInodesFree || s == eviction.ImageFsInodesFree || s == eviction.ContainerFsInodesFree
+	pick := func(bytes, count stats.Amount) int64 {
+		if inodes {
+			return count.Or(0)
+		}
+		return bytes.Or(0)
+	}
+	var rootfs, logs, volumes int64
+	for _, used := range c.Usage.Containers {
+		rootfs += pick(used.Rootfs, used.RootfsInodes)
+		logs += pick(used.Logs, used.LogsInodes)
+	}
+	for i, used := range c.Usage.Volumes {
+		if i < len(c.Pod.Volumes) && c.Pod.Volumes[i].Local {
+			volumes += pick(used.Used, used.Inodes)
+		}
+	}
+	onNodeFs := s == eviction.NodeFsAvailable || s == eviction.NodeFsInodesFree
+	onImageFs := s == eviction.ImageFsAvailable || s == eviction.ImageFsInodesFree
+	switch {
+	case l == eviction.ImageFs && onNodeFs:
+		return logs + volumes
+	case l == eviction.ImageFs:
+		return rootfs
+	case l == eviction.SplitFs && onImageFs:
+		return 0
+	default:
+		return rootfs + logs + volumes
+	}
+}
+
+// goesFirst is the kubelet's order with what evictd mends in it.
+func goesFirst(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
+	if (a.Usage == nil) != (b.Usage == nil) {
+		return b.Usage == nil
+	}
+	var usageA, usageB int64
+	if a.Usage != nil {
+		usageA, usageB = held(a, s, l), held(b, s, l)
+	}
+	var requestA, requestB int64
+	switch s {
+	case eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable:
+		requestA, requestB = a.Pod.MemoryRequest, b.Pod.MemoryRequest
+	case eviction.NodeFsAvailable, eviction.ImageFsAvailable, eviction.ContainerFsAvailable:
+		requestA, requestB = a.Pod.StorageRequest, b.Pod.StorageRequest
+	}
+	exceedsA, exceedsB := a.Usage != nil && usageA > requestA, b.Usage != nil && usageB > requestB
+	if s != eviction.PIDAvailable && exceedsA != exceedsB {
+		return exceedsA
+	}
+	if a.Pod.Priority != b.Pod.Priority {
+		return a.Pod.Priority < b.Pod.Priority
+	}
+	if overA, overB := usageA-requestA, usageB-requestB; a.Usage != nil && overA != overB {
+		return overA > overB
+	}
+	return a.Pod.UID < b.Pod.UID
+}
+
+// rule: 4.1
+// rule: 4.2
+// rule: 4.3
+// rule: 4.4
+// rule: 4.5
+// rule: 4.6
+// rule: 4.7
+// rule: 4.8
+// rule: 4.9
+// rule: 4.10
+// rule: 4.12
+// rule: 4.19
+// rule: 4.20
+// rule: 4.21
+// rule: 4.22
+// rule: 4.23
+// rule: M.4
+// rule: M.5
+// rule: M.9
+func TestPodsRankAsTheyDoWithTheirTwin(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *rand.Rand) {
+		candidates := anyCandidates(r, 12)
+		for _, s := range eviction.Signals() {
+			for _, l := range []eviction.Layout{eviction.SharedFs, eviction.ImageFs, eviction.SplitFs} {
+				var left []eviction.Candidate
+				for _, c := range candidates {
+					if !c.Pod.Terminal {
+						left = append(left, c)
+					}
+				}
+				for place, ranked := range eviction.Rank(s, l, candidates, nil) {
+					first := 0
+					for i := range left {
+						if goesFirst(left[i], left[first], s, l) {
+							first = i
+						}
+					}
+					if left[first].Pod != ranked.Pod {
+						t.Fatalf("%v, %v: place %d has %v, with the twin %v", s, l, place, ranked.Pod, left[first].Pod)
+					}
+					left = slices.Delete(left, first, first+1)
+				}
+				if len(left) > 0 {
+					t.Fatalf("%v, %v: %d pods are not ranked", s, l, len(left))
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// blame finds every value that keeps a JSON document from being read into a
+// type. The decoder ends at the first and names no field for a bad quantity. It
+// returns the faults, each with its field, and the document without them; into
+// is zero again.
+func blame(raw []byte, into any) (faults []error, rest []byte) {
+	target := reflect.ValueOf(into).Elem()
+	target.SetZero()
+	var root any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&root); err != nil {
+		return []error{err}, raw
+	}
+	c := court{target.Type()}
+	alone := func(v any) any { return v }
+	if faults = c.examine("", root, alone); c.try(root) != nil {
+		root = nil
+	}
+	rest, err := json.Marshal(root)
+	return append(faults, err), rest
+}
+
+// court tries whether parts of a document can be read into a type.
+type court struct{ reflect.Type }
+
+func (c court) try(document any) error {
+	text, err := json.Marshal(document)
+	if err == nil {
+		_, err = kjson.UnmarshalStrict(text, reflect.New(c.Type).Interface())
+	}
+	return err
+}
+
+// examine returns the faults at and below a value. Within puts a value in its
+// place into a document that holds nothing else. Guilty values below the given
+// one are taken out of it.
+func (c court) examine(path string, value any, within func(any) any) []error {
+	err := c.try(within(value))
+	if err == nil {
+		return nil
+	}
+	var faults []error
+	examine := func(label string, child any, alone func(any) any, remove func()) {
+		in := func(v any) any { return within(alone(v)) }
+		found := c.examine(path+label, child, in)
+		if faults = append(faults, found...); len(found) > 0 && c.try(in(child)) != nil {
+			remove()
+		}
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		if c.try(within(map[string]any{})) != nil {
+			break // no object at all can stand here
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			examine(label(path, key), value[key], func(v any) any { return map[string]any{key: v} }, func() { delete(value, key) })
+		}
+	case []any:
+		if c.try(within([]any{})) != nil {
+			break
+		}
+		for i := range value {
+			examine("["+strconv.Itoa(i)+"]", value[i], func(v any) any { return []any{v} }, func() { value[i] = nil })
+		}
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	return []error{verdict(path, err)}
+}
+
+// label is a key as paths write it; one that could be taken for several stands
+// in brackets.
+func label(path, key string) string {
+	switch {
+	case strings.ContainsAny(key, "./[]"):
+		return "[" + key + "]"
+	case path == "":
+		return key
+	default:
+		return "." + key
+	}
+}
+
+// verdict says what is wrong with a value, in words that need no Go.
+func verdict(path string, err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("expected %s, found %s", kind(wrong.Type), wrong.Value)
+	}
+	if path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// kind is how JSON calls what a type holds.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Pointer:
+		return kind(t.Elem())
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	default:
+		return "a number (" + t.String() + ")"
+	}
+}
