@@ -32,6 +32,7 @@ type Meter interface {
 // Killer ends pods in goroutines of its own.
 type Killer interface {
 	Kill(kill.Victim) error
+	Hasten(uid types.UID, grace time.Duration)
 	Results() <-chan kill.Result
 }
 
@@ -71,7 +72,7 @@ type Config struct {
 	// HousekeepingInterval is the period of the regular pass.
 	HousekeepingInterval time.Duration
 	// HardGrace is what victims of hard thresholds are given, from zero to the
-	// one second that is announced.
+	// one second that is announced; less where the signal would run out.
 	HardGrace time.Duration
 	// DryRun decides and reports, and touches nothing.
 	DryRun bool
@@ -128,7 +129,8 @@ type Loop struct {
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
-	trends      [eviction.NumSignals]stats.Trend
+	trends      [eviction.NumSignals]stats.Trend // of seconds
+	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
 	state       eviction.State
 	told        [eviction.NumConditions]bool
 	idle        bool       // the last pass found nobody to end
@@ -162,7 +164,7 @@ type Ports struct {
 
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
-	return &Loop{
+	l := &Loop{
 		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
@@ -170,6 +172,10 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		asked:    make(chan chan<- Snapshot, 8),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
+	for i := range l.sprints {
+		l.sprints[i].Span = sprintSpan
+	}
+	return l
 }
 
 // SetPods replaces the pods of the node. It never blocks; of sets that the loop

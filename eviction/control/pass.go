@@ -45,6 +45,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outc
 			decisions = append(decisions, d)
 		}
 	}
+	l.hasten()
 	l.idle = acted && !chosen && !l.surveying && len(l.state.InFlight) == 0
 	if turned := l.turned(); turned || chosen || kind == eviction.Housekeeping {
 		l.report(Report{
@@ -90,6 +91,7 @@ func (l *Loop) sense(now time.Time) eviction.Observations {
 	observations := l.observer.Observe(&l.node)
 	for s := range observations {
 		l.trends[s].Observe(observations[s].Time, observations[s].Available)
+		l.sprints[s].Observe(observations[s].Time, observations[s].Available)
 	}
 	return observations
 }
@@ -130,7 +132,7 @@ func (l *Loop) kill(evictions []eviction.Eviction, now time.Time) []eviction.Out
 		e := &evictions[i]
 		grace := time.Duration(e.GracePeriodSeconds) * time.Second
 		if e.Hard {
-			grace = l.cfg.HardGrace
+			grace = l.hardGrace(e.Signal)
 		}
 		if l.cfg.DryRun {
 			l.withheld = append(l.withheld, withheld{eviction.Outcome{UID: e.Pod.UID}, now.Add(grace + kill.Overdue)})

@@ -116,12 +116,3 @@ func describe(l Location) string {
 	}
 	return fmt.Sprintf(" %s %d", l.Cgroup, l.Session)
 }
-
-func TestWithoutCgroupsAPodLivesInItsSessionAlone(t *testing.T) {
-	sessions := layout
-	sessions.Named = func(types.UID, v1.PodQOSClass) string { return "" }
-	pod := parsePod("a u1 " + SessionAnnotation + "=9")
-	if got := sessions.Locate([]*v1.Pod{pod})["u1"]; got != (Location{Session: 9}) {
-		t.Errorf("%+v", got)
-	}
-}

@@ -94,7 +94,8 @@ func TestVictimThatIgnoresSigtermIsKilledAfterTheHardGracePeriod(t *testing.T) {
 	stubborn.do("ignore-term")
 	d := n.run("--eviction-hard=memory.available<64Mi", "--hard-eviction-grace-period=300ms")
 	d.awaitPods(memorySignal, stubborn, bystander)
-	stubborn.tell("hold 180")
+	stubborn.do("hold 120")
+	stubborn.tell("leak 20 200") // slow enough for the whole grace period
 	e := d.awaitEnd(stubborn)
 	if grace := e.Gone.Sub(e.Signalled.Time); grace < 300*time.Millisecond {
 		t.Errorf("killed %v after SIGTERM, before the grace period had passed", grace)
