@@ -268,8 +268,10 @@ func TestALeakEndsByItselfAtItsCap(t *testing.T) {
 		}
 		return pod.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	}
-	const want, tolerance = 4*mib + 8*mib, 2 * mib
-	if took := peak("--hold", "4Mi", "--leak", "100Mi", "--cap", "8Mi") - peak("--hold", "4Ki"); took < want-tolerance || took > want+tolerance {
-		t.Errorf("it took %s, want %s", size(took), size(want))
+	// Beside its pages the pod has those of the program, and the kernel counts
+	// what its parent had when it was forked.
+	const want, beside = 64*mib + 32*mib, 64 * mib
+	if took := peak("--hold", "64Mi", "--leak", "400Mi", "--cap", "32Mi"); took < want || took > want+beside {
+		t.Errorf("it took %s, want %s and little beside", size(took), size(want))
 	}
 }
