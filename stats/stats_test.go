@@ -170,6 +170,10 @@ func TestATrendTellsWhenAFloorIsReached(t *testing.T) {
 	}
 	steady := follow(steadily(1000)...)
 	late := follow(append(steadily(1000), -1, -1)...)
+	sudden := stats.Trend{Span: 100 * time.Millisecond}
+	for i, n := range []int64{2000, 2000, 2000, 1000} {
+		sudden.Observe(time.Unix(1000+int64(i), 0), stats.Known(n))
+	}
 	back := steady
 	back.Observe(time.Unix(1010, 0), stats.Known(5))
 	for name, test := range map[string]struct {
@@ -187,6 +191,7 @@ func TestATrendTellsWhenAFloorIsReached(t *testing.T) {
 		"falling by 1000 a second":          {steady, 0, 100 * time.Second, true},
 		"falling, to a nearer floor":        {steady, 90_000, 10 * time.Second, true},
 		"what was not measured is no trend": {late, 0, 100 * time.Second, true},
+		"a short span forgets what was":     {sudden, 0, 1100 * time.Millisecond, true},
 		"an instant that does not move on":  {back, 0, 100 * time.Second, true},
 		"falling so slowly that it is far":  {follow(steadily(2)...), -1_000_000, 0, false},
 	} {

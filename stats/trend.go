@@ -1,14 +1,20 @@
 package stats
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// trendSpan is how far back a Trend looks, more or less: older changes weigh
-// less and less.
+// trendSpan is the Span of a Trend that has none.
 const trendSpan = 5 * time.Second
 
 // Trend follows an amount and tells how fast it changes. The zero Trend has
 // seen nothing.
 type Trend struct {
+	// Span is how far back it looks, more or less: older changes weigh less and
+	// less. Zero means 5 s.
+	Span time.Duration
+
 	at   time.Time
 	last int64
 	rate float64 // units a second, negative while the amount falls
@@ -23,7 +29,7 @@ func (t *Trend) Observe(at time.Time, amount Amount) {
 		return
 	}
 	if !t.at.IsZero() {
-		weight := float64(elapsed) / float64(elapsed+trendSpan)
+		weight := float64(elapsed) / float64(elapsed+cmp.Or(t.Span, trendSpan))
 		t.rate += weight * (float64(n-t.last)/elapsed.Seconds() - t.rate)
 	}
 	t.at, t.last = at, n

@@ -95,7 +95,7 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 // measure reads the node for the first time, and holds the configuration
 // against its capacity.
 func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logger) error {
-	reader := collect.NewNode(n.collect, log)
+	reader := collect.NewNode(n.collect, slog.New(slog.DiscardHandler)) // the loop tells what is missing
 	defer reader.Close()
 	reader.Read(&n.first)
 	o := (&eviction.Observer{}).Observe(&n.first)
@@ -123,7 +123,7 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 		}
 	}
 	if n.allocatable, err = reserved.Allocatable(n.capacity); err != nil {
-		return badInput{fmt.Errorf("systemReserved, kubeReserved and evictionHard: %w", err)}
+		return inFile("systemReserved, kubeReserved and evictionHard", err)
 	}
 	if limit, known := reserved.PodsLimit(n.capacity, v1.ResourceMemory); known && compiled.EnforcePods && run.PodsCgroup != "" {
 		n.podsLimit = stats.Known(limit.Value())

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
@@ -150,7 +149,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 		log.Warn("configuration", "warning", warning)
 	}
 	d := &daemon{log: log}
-	d.tracker = &tracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession(), refused: map[types.UID]string{}}
+	d.tracker = &tracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
 	d.survey = d.tracker.survey
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
 		return nil, err

@@ -35,8 +35,7 @@ type tracker struct {
 	// ownSession of the daemon, which no pod can have.
 	ownSession int
 
-	known   map[types.UID]*tracked
-	refused map[types.UID]string // what was told
+	known map[types.UID]*tracked
 
 	mu      sync.Mutex
 	current []*tracked
@@ -61,11 +60,14 @@ func (t *tracker) track(manifests []*v1.Pod) []control.Pod {
 	disks := make([]*collect.PodDisk, 0, len(manifests))
 	for _, m := range manifests {
 		at := located[m.UID]
-		t.tellRefusal(m, at.Refused)
+		refused := at.Refused
 		at.Refused = nil
 		p := t.known[m.UID]
 		if p == nil || p.manifest != m || p.location != at {
 			p = t.open(m, at)
+			if refused != nil {
+				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
+			}
 		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
@@ -115,17 +117,6 @@ func (t *tracker) layout() pods.Layout {
 	return l
 }
 
-func (t *tracker) tellRefusal(m *v1.Pod, refusal *pods.Refusal) {
-	if refusal == nil {
-		delete(t.refused, m.UID)
-		return
-	}
-	if text := refusal.Error(); t.refused[m.UID] != text {
-		t.refused[m.UID] = text
-		t.log.Warn("a pod can be neither measured nor evicted", "pod", m.Namespace+"/"+m.Name, "error", refusal)
-	}
-}
-
 // open finds the means to measure and to end a pod.
 func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
@@ -147,7 +138,7 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
 			break
 		}
-		target := &session{session: opened}
+		target := &session{opened}
 		runtime.AddCleanup(target, func(opened *kill.Session) { opened.Close() }, opened)
 		p.Target = target
 	}
@@ -161,13 +152,19 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	return p
 }
 
+// session is closed when nobody uses it any more.
+type session struct{ *kill.Session }
+
 // meter is a pod's statistics, closed when nobody uses them any more.
 type meter struct{ *collect.Pod }
 
 // Read adds what needs no group of its own: a pod's only container uses what
-// the pod uses.
+// the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
 func (m *meter) Read(s *stats.Pod) error {
 	err := m.Pod.Read(s)
+	if err == nil && !s.Processes.IsKnown() {
+		return cgroup.ErrGone
+	}
 	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
 		s.Containers[0].Memory = s.Memory
 	}
@@ -260,26 +257,6 @@ func (g *group) Thaw() error {
 	return opened.Thaw()
 }
 
-// session makes one kill.Session of use to several goroutines.
-type session struct {
-	mu      sync.Mutex
-	session *kill.Session
-}
-
-func (s *session) AppendProcesses(pids []int) ([]int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.session.AppendProcesses(pids)
-}
-
-func (s *session) Kill() error { return s.session.Kill() }
-
-func (s *session) Populated() (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.session.Populated()
-}
-
 // usage is what the group holds in memory now, through a descriptor of its own:
 // it is asked for on the killer's goroutines.
 func (g *group) usage() stats.Amount {
@@ -301,6 +278,14 @@ func (g *group) usage() stats.Amount {
 // Processes lists a container's processes: those of the group of its name, or
 // all of the pod where that has no groups and the container is the only one.
 func (p *tracked) Processes(container string, into []int) ([]int, error) {
+	into, err := p.list(container, into)
+	if errors.Is(err, cgroup.ErrGone) { // pods end
+		err = nil
+	}
+	return into, err
+}
+
+func (p *tracked) list(container string, into []int) ([]int, error) {
 	switch {
 	case p.group == nil && p.Target == nil:
 		return into, nil

@@ -6,8 +6,11 @@ package control
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
@@ -29,6 +32,7 @@ type Meter interface {
 // Killer ends pods in goroutines of its own.
 type Killer interface {
 	Kill(kill.Victim) error
+	Hasten(uid types.UID, grace time.Duration)
 	Results() <-chan kill.Result
 }
 
@@ -68,7 +72,7 @@ type Config struct {
 	// HousekeepingInterval is the period of the regular pass.
 	HousekeepingInterval time.Duration
 	// HardGrace is what victims of hard thresholds are given, from zero to the
-	// one second that is announced.
+	// one second that is announced; less where the signal would run out.
 	HardGrace time.Duration
 	// DryRun decides and reports, and touches nothing.
 	DryRun bool
@@ -125,20 +129,26 @@ type Loop struct {
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
-	trends      [eviction.NumSignals]stats.Trend
+	trends      [eviction.NumSignals]stats.Trend // of seconds
+	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
 	state       eviction.State
 	told        [eviction.NumConditions]bool
-	idle        bool        // the last pass found nobody to end
-	surveying   bool        // a pass waits for the disk survey
-	askedSurvey time.Time   // zero while none is wanted
-	rehearsed   []rehearsal // dry run: victims that would be in flight
+	idle        bool       // the last pass found nobody to end
+	surveying   bool       // a pass waits for the disk survey
+	askedSurvey time.Time  // zero while none is wanted
+	withheld    []withheld // outcomes that do not count yet
 }
 
-// rehearsal is a victim of a dry run, and when it counts as gone.
-type rehearsal struct {
+// withheld is an outcome that counts later: a dry run's victim would be in
+// flight meanwhile, and one that held a disk has left its volumes there.
+type withheld struct {
 	outcome eviction.Outcome
-	gone    time.Time
+	counts  time.Time
 }
+
+// cleanUp is what whoever runs the pods has to take away the volumes of a victim
+// that is gone, before another pod goes for the same disk (kubelet: up to 30 s).
+const cleanUp = 10 * time.Second
 
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
@@ -154,7 +164,7 @@ type Ports struct {
 
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
-	return &Loop{
+	l := &Loop{
 		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
@@ -162,6 +172,10 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		asked:    make(chan chan<- Snapshot, 8),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
+	for i := range l.sprints {
+		l.sprints[i].Span = sprintSpan
+	}
+	return l
 }
 
 // SetPods replaces the pods of the node. It never blocks; of sets that the loop
@@ -267,5 +281,18 @@ func (l *Loop) settle(r kill.Result) {
 		l.pass(eviction.Event, VictimGone)
 		return
 	}
-	l.pass(eviction.Housekeeping, VictimGone, eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()})
+	outcome := eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}
+	if !outcome.Failed && l.heldDisk(r.UID) {
+		l.withheld = append(l.withheld, withheld{outcome, r.Gone.Add(cleanUp)})
+		l.pass(eviction.Housekeeping, VictimGone)
+		return
+	}
+	l.pass(eviction.Housekeeping, VictimGone, outcome)
+}
+
+// heldDisk says whether a victim in flight was chosen for what it holds on disk.
+func (l *Loop) heldDisk(uid types.UID) bool {
+	return slices.ContainsFunc(l.state.InFlight, func(f eviction.InFlight) bool {
+		return f.UID == uid && f.Signal.Condition() == eviction.DiskPressure
+	})
 }

@@ -15,7 +15,7 @@ func unsignalled(r kill.Result) bool { return errors.Is(r.Err, kill.ErrNotSignal
 // one before.
 func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outcome) {
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: l.sense(now), Outcomes: l.rehearse(now, outcomes)}
+	in := eviction.Input{Now: now, Pass: kind, Signals: l.sense(now), Outcomes: l.due(now, outcomes)}
 	in.Candidates = l.unmeasured()
 	var decisions []eviction.Decision
 	acted, chosen := false, false
@@ -45,6 +45,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outc
 			decisions = append(decisions, d)
 		}
 	}
+	l.hasten()
 	l.idle = acted && !chosen && !l.surveying && len(l.state.InFlight) == 0
 	if turned := l.turned(); turned || chosen || kind == eviction.Housekeeping {
 		l.report(Report{
@@ -90,6 +91,7 @@ func (l *Loop) sense(now time.Time) eviction.Observations {
 	observations := l.observer.Observe(&l.node)
 	for s := range observations {
 		l.trends[s].Observe(observations[s].Time, observations[s].Available)
+		l.sprints[s].Observe(observations[s].Time, observations[s].Available)
 	}
 	return observations
 }
@@ -130,10 +132,10 @@ func (l *Loop) kill(evictions []eviction.Eviction, now time.Time) []eviction.Out
 		e := &evictions[i]
 		grace := time.Duration(e.GracePeriodSeconds) * time.Second
 		if e.Hard {
-			grace = l.cfg.HardGrace
+			grace = l.hardGrace(e.Signal)
 		}
 		if l.cfg.DryRun {
-			l.rehearsed = append(l.rehearsed, rehearsal{eviction.Outcome{UID: e.Pod.UID}, now.Add(grace + kill.Overdue)})
+			l.withheld = append(l.withheld, withheld{eviction.Outcome{UID: e.Pod.UID}, now.Add(grace + kill.Overdue)})
 			continue
 		}
 		if err := l.start(e, grace); err != nil {
@@ -155,17 +157,17 @@ func (l *Loop) start(e *eviction.Eviction, grace time.Duration) error {
 	return errNoTarget
 }
 
-// rehearse adds the victims of a dry run that would be gone by now.
-func (l *Loop) rehearse(now time.Time, outcomes []eviction.Outcome) []eviction.Outcome {
-	waiting := l.rehearsed[:0]
-	for _, r := range l.rehearsed {
-		if r.gone.After(now) {
-			waiting = append(waiting, r)
+// due adds the outcomes that were withheld until now.
+func (l *Loop) due(now time.Time, outcomes []eviction.Outcome) []eviction.Outcome {
+	waiting := l.withheld[:0]
+	for _, w := range l.withheld {
+		if w.counts.After(now) {
+			waiting = append(waiting, w)
 		} else {
-			outcomes = append(outcomes, r.outcome)
+			outcomes = append(outcomes, w.outcome)
 		}
 	}
-	l.rehearsed = waiting
+	l.withheld = waiting
 	return outcomes
 }
 

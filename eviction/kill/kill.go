@@ -140,6 +140,16 @@ func (k *Killer) Kill(v Victim) error {
 	return nil
 }
 
+// Hasten brings SIGKILL forward to the end of a grace period that counts from
+// now, for a pod that is being killed. It never puts SIGKILL off.
+func (k *Killer) Hasten(uid types.UID, grace time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.inFlight[uid]; p != nil {
+		p.shorten(time.Now().Add(grace))
+	}
+}
+
 // Run kills until ctx ends and returns its error. Pods that are still in flight
 // then get no result. It can be called once.
 func (k *Killer) Run(ctx context.Context) error {

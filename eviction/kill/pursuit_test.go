@@ -247,8 +247,10 @@ func TestGraceOnlyDecreases(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		start(t, k, Victim{UID: "a", Grace: time.Hour})
 		start(t, k, Victim{UID: "a", Grace: 10 * time.Second})
-		start(t, k, Victim{UID: "a", Grace: 20 * time.Second})
-		wantAfter(t, k, since, 15*time.Second, 15*time.Second)
+		k.Hasten("a", 20*time.Second)
+		k.Hasten("a", 8*time.Second)
+		k.Hasten("another", 0)
+		wantAfter(t, k, since, 13*time.Second, 13*time.Second)
 	})
 }
 

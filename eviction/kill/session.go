@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -15,12 +16,14 @@ import (
 // Session is the Target of a pod without a cgroup: the processes of one session
 // and all descendants of a process once seen to belong, even if they left the
 // session since. A descendant that left the session before its parent ended, and
-// was never listed between, escapes. One goroutine may use it at a time.
+// was never listed between, escapes. Several goroutines may use it.
 type Session struct {
-	proc    *os.Root
-	leader  int
-	began   uint64
-	members map[int]uint64 // as last listed
+	proc   *os.Root
+	leader int
+	began  uint64 // when the leader started
+
+	mu      sync.Mutex
+	members map[int]uint64 // as last listed, and when each started
 }
 
 // NewSession opens the session of a leader in a procfs mount, /proc for one. It
@@ -48,6 +51,8 @@ func (s *Session) Close() error { return s.proc.Close() }
 
 // AppendProcesses implements Target.
 func (s *Session) AppendProcesses(pids []int) ([]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	all, err := s.readAll()
 	if err != nil {
 		return pids, fmt.Errorf("list session of process %d: %w", s.leader, err)

@@ -34,6 +34,7 @@ var arrows = []arrow{
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/localapi", nil, "the embedded API stores objects and knows nothing of eviction"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
+	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},

@@ -140,12 +140,8 @@ func (t *Table) Select(s *NodeSelector) Bits {
 	if s == nil {
 		return t.alive
 	}
-	kept, found := t.selected.Get(s.Key)
-	if !found {
-		kept = &selection{}
-		t.selected.Put(s.Key, kept)
-	}
-	if !found || kept.version != t.Versions.Labels {
+	kept, known := t.selected.At(s.Key)
+	if !known || kept.version != t.Versions.Labels {
 		kept.rows = t.evaluate(s, kept.rows.Copied(t.alive))
 		kept.version = t.Versions.Labels
 	}

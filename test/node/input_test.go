@@ -1,0 +1,162 @@
+package node_test
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/evictd/evictd/cgroup"
+)
+
+func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
+	n := newNode(t, nodeMemory, nodePIDs)
+	if err := n.cgroups.Create(n.group+"/"+podsCgroup, cgroup.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name, text string) string {
+		path := filepath.Join(n.dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	header := "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	busySocket, err := net.Listen("unix", filepath.Join(n.dir, "busy.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busySocket.Close()
+	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+
+	for name, c := range map[string]struct {
+		args []string
+		user *syscall.Credential
+		want string
+	}{
+		"unknown flag":               {args: []string{"--frobnicate"}, want: "unknown flag: --frobnicate"},
+		"argument":                   {args: []string{"now"}, want: `unknown command "now"`},
+		"missing configuration":      {args: []string{"--config=" + filepath.Join(n.dir, "none.yaml")}, want: "none.yaml: no such file"},
+		"malformed configuration":    {args: []string{"--config=" + file("bad.yaml", "kind: [")}, want: "bad.yaml: "},
+		"unknown field":              {args: []string{"--config=" + file("field.yaml", header+"evictionHart: {}\n")}, want: `field.yaml: unknown field "evictionHart"`},
+		"unknown signal":             {args: []string{"--eviction-hard=memory.free<100Mi"}, want: `"memory.free"`},
+		"unknown signal in a file":   {args: []string{"--config=" + file("signal.yaml", header+"evictionHard: {memory.free: 100Mi}\n")}, want: "evictionHard[memory.free]"},
+		"faulty quantity":            {args: []string{"--eviction-hard=memory.available<many"}, want: "many"},
+		"soft without grace":         {args: []string{"--eviction-soft=memory.available<100Mi"}, want: "evictionSoftGracePeriod[memory.available]"},
+		"no such cgroup":             {args: []string{"--cgroup-root=/evictd-no-such-group"}, want: "cgroup root /evictd-no-such-group"},
+		"relative cgroup":            {args: []string{"--cgroup-root=here"}, want: "cgroup root here: not an absolute path"},
+		"busy address":               {args: []string{"--status-address=" + busy.Addr().String()}, want: busy.Addr().String() + ": bind: address already in use"},
+		"busy socket":                {args: []string{"--status-address=unix:" + busySocket.Addr().String()}, want: busySocket.Addr().String() + " is in use by another process"},
+		"file for a socket":          {args: []string{"--status-address=unix:" + file("plain", "")}, want: "plain is in the way and is no socket"},
+		"address with a host name":   {args: []string{"--status-address=localhost:1"}, want: `--status-address "localhost:1"`},
+		"no directory of manifests":  {args: []string{"--pod-manifests=" + filepath.Join(n.dir, "none")}, want: "read pod manifests in " + filepath.Join(n.dir, "none")},
+		"no such nodefs":             {args: []string{"--nodefs=" + filepath.Join(n.dir, "none")}, want: filepath.Join(n.dir, "none")},
+		"threshold above capacity":   {args: []string{"--eviction-hard=memory.available<257Mi"}, want: "evictionHard"},
+		"reservation above capacity": {args: []string{"--system-reserved=memory=300Mi"}, want: "systemReserved"},
+		"unknown mode":               {args: []string{"--mode=nativ"}, want: "--mode"},
+		"hard grace too long":        {args: []string{"--hard-eviction-grace-period=2s"}, want: "--hard-eviction-grace-period 2s"},
+		"an API server":              {args: []string{"--server=unix:/run/x"}, want: "--server"},
+		"memory given and measured":  {args: []string{"--node-memory=1Gi"}, want: "--node-memory and --cgroup-root exclude each other"},
+		"wrong user":                 {user: nobody, want: "user 65534 may not end other users' processes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evictd := exec.CommandContext(t.Context(), program, n.arguments(append([]string{"--cgroup-root=" + n.group}, c.args...)...)...)
+			evictd.SysProcAttr = &syscall.SysProcAttr{Credential: c.user}
+			stdout, stderr, code := finish(t, evictd)
+			if code != 2 || stdout != "" {
+				t.Errorf("exit code %d, stdout %q, want 2 and nothing", code, stdout)
+			}
+			var faults []string
+			for line := range strings.Lines(stderr) {
+				if fault, ok := strings.CutPrefix(line, "evictd: "); ok {
+					faults = append(faults, fault)
+				} else if !strings.Contains(line, "level=WARN msg=configuration") {
+					t.Errorf("unexpected line %q", line)
+				}
+			}
+			if len(faults) != 1 || !strings.Contains(faults[0], c.want) {
+				t.Errorf("faults %q, want one with %q", faults, c.want)
+			}
+			for _, started := range []string{n.statusFile(), n.socket()} {
+				if _, err := os.Lstat(started); !os.IsNotExist(err) {
+					t.Errorf("%s was made", started)
+					os.Remove(started)
+				}
+			}
+		})
+	}
+}
+
+func TestTheOtherCommandsAnswer(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	p := n.start("only", podSpec{request: "16Mi"})
+	p.do("hold 32")
+	d := n.run("--eviction-hard=memory.available<32Mi")
+	d.awaitPods(memorySignal, p)
+
+	stdout, stderr, code := evictctl(t, "version")
+	if code != 0 || stderr != "" || strings.TrimSpace(stdout) == "" {
+		t.Errorf("version: %d, %q, %q", code, stdout, stderr)
+	}
+	stdout, stderr, code = evictctl(t, "status", "--status-address=unix:"+n.socket())
+	if code != 0 || stderr != "" {
+		t.Errorf("status: %d, %q", code, stderr)
+	}
+	for _, part := range []string{"node node-1, mode native", "memory.available", "hard 32Mi", "MemoryPressure=False", "eviction order for memory.available", "default/only"} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("status lacks %q:\n%s", part, stdout)
+		}
+	}
+	stdout, _, code = evictctl(t, "status", "-o", "json", "--status-address=unix:"+n.socket())
+	if code != 0 || !json.Valid([]byte(stdout)) {
+		t.Errorf("status -o json: %d, %q", code, stdout)
+	}
+	_, stderr, code = evictctl(t, "status", "--status-address=unix:"+n.dir+"/none.sock")
+	if code != 1 || !strings.Contains(stderr, "no evictd answers at unix:"+n.dir+"/none.sock") {
+		t.Errorf("status without a daemon: %d, %q", code, stderr)
+	}
+	stdout, stderr, code = evictctl(t, "doctor")
+	if code != 0 || stderr != "" || !strings.Contains(stdout, "cgroups") || !strings.Contains(stdout, "pidfd") {
+		t.Errorf("doctor: %d, %q, %q", code, stdout, stderr)
+	}
+	stdout, _, code = evictctl(t, "doctor", "-o", "json")
+	if code != 0 || !json.Valid([]byte(stdout)) {
+		t.Errorf("doctor -o json: %d, %q", code, stdout)
+	}
+}
+
+func TestStatusIsServedOnLoopbackToo(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	evictd := exec.Command(program, n.arguments("--cgroup-root="+n.group, "--status-address="+address)...)
+	evictd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := evictd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the status on "+address, func() bool {
+		_, _, code := evictctl(t, "status", "--status-address="+address)
+		return code == 0
+	})
+	if err := evictd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := evictd.Wait(); err != nil {
+		t.Errorf("evictd did not end in order: %v", err)
+	}
+}
