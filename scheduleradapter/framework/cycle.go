@@ -79,6 +79,9 @@ func (c *Cycle) Narrow(names []nodetable.Symbol) {
 	c.isNarrowed, c.narrows = true, true
 }
 
+// Runner is the profile's that the attempt is made with.
+func (c *Cycle) Runner() *Runner { return c.runner }
+
 // Candidates is the number of nodes to look at.
 func (c *Cycle) Candidates() int { return c.candidates.Count() }
 
