@@ -38,6 +38,7 @@ type Table struct {
 	ports      map[portNumber][]portUse
 	counters   counters
 	terms      [termKinds]termIndex
+	groups     groups
 
 	trail trail
 	tries tries
@@ -77,6 +78,7 @@ func New() *Table {
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
+		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}
 	for kind := range t.terms {
 		t.terms[kind].byKey = map[Symbol]*CarriedTerm{}
