@@ -10,7 +10,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
+	"github.com/evictd/evictd/scheduleradapter/plugins/images"
+	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
+	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
 	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
@@ -26,12 +29,29 @@ func registry() map[string]framework.Factory {
 		nodename.Name:          nodename.New,
 		unschedulable.Name:     unschedulable.New,
 		taints.Name:            taints.New,
+		nodeaffinity.Name:      nodeaffinity.New,
+		ports.Name:             ports.New,
 		resources.FitName:      resources.NewFit,
 		preempt.Name:           preempt.New,
 		resources.BalancedName: resources.NewBalanced,
+		images.Name:            images.New,
 		binder.Name:            binder.New,
 		features.Name:          features.New,
 	}
+}
+
+// Plugins are those that a configuration may name, and the names of those that
+// kube-scheduler has and this program lacks.
+func Plugins() (present []config.Plugin, missing []string) {
+	factories := registry()
+	for _, p := range config.BuiltIn() {
+		if factories[p.Name] == nil {
+			missing = append(missing, p.Name)
+			continue
+		}
+		present = append(present, p)
+	}
+	return present, missing
 }
 
 // points are the framework's for those that a configuration names.
@@ -62,6 +82,8 @@ func Profiles(cfg *config.Config, env framework.Env) ([]cycle.Profile, error) {
 	return profiles, errors.Join(faults...)
 }
 
+// assemble makes the plugins of a profile. Where kube-scheduler's plugin extends a
+// point that ours has no need of, it is left out there.
 func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env) (*framework.Runner, error) {
 	plugins := map[string]framework.Plugin{}
 	var faults []error
@@ -83,10 +105,12 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	}
 	var plan framework.Plan
 	for point, enabled := range p.Points {
+		at := points[point]
 		for _, e := range enabled {
-			plan[points[point]] = append(plan[points[point]], framework.Enabled{Plugin: plugins[e.Name], Weight: e.Weight})
+			if plugin := plugins[e.Name]; framework.Extends(plugin, at) {
+				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			}
 		}
 	}
 	return framework.New(p.Name, &plan)
 }
-

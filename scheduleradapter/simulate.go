@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,7 +81,11 @@ func loadConfig(name string) (config.Config, error) {
 		}
 		file, loading = config.Load(data)
 	}
-	cfg, compiling := config.Compile(&file, config.BuiltIn())
+	plugins, missing := Plugins()
+	cfg, compiling := config.Compile(&file, plugins)
+	if len(missing) > 0 {
+		cfg.Warnings = append(cfg.Warnings, "left out, as this program does not have them: "+strings.Join(missing, ", "))
+	}
 	var faults []error
 	for _, fault := range manifest.Faults(errors.Join(loading, compiling)) {
 		faults = append(faults, fmt.Errorf("%s: %w", name, fault))

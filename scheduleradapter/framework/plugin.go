@@ -159,3 +159,26 @@ type PostBinder interface {
 
 // Hinter says which events may let the pods fit that it has rejected.
 type Hinter interface{ Events() []EventHint }
+
+// Extends says whether a plugin implements an extension point.
+func Extends(p Plugin, point Point) bool {
+	return [Points]func(Plugin) bool{
+		PreEnqueue: is[PreEnqueuer],
+		QueueSort:  is[Sorter],
+		PreFilter:  is[PreFilterer],
+		Filter:     is[Filterer],
+		PostFilter: is[PostFilterer],
+		PreScore:   is[PreScorer],
+		Score:      is[Scorer],
+		Reserve:    is[Reserver],
+		Permit:     is[Permitter],
+		PreBind:    is[PreBinder],
+		Bind:       is[BindPlugin],
+		PostBind:   is[PostBinder],
+	}[point](p)
+}
+
+func is[T any](p Plugin) bool {
+	_, ok := p.(T)
+	return ok
+}

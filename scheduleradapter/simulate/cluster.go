@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -41,17 +42,53 @@ func newest(objects *Objects) time.Time {
 	return latest
 }
 
-// populate fills the table and the queue. Pods that wait come into the queue in
-// the order of their creation, then of their manifests; those of other schedulers
-// and those being deleted are nobody's to place.
-func (s *simulation) populate() {
+// populate fills the table and the queue. Pods of other schedulers and pods being
+// deleted are nobody's to place.
+func (s *simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
 		s.table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
 	}
 	for _, node := range s.objects.Nodes {
 		s.table.SetNode(nodetable.NewNode(node))
 	}
-	var pending []*nodetable.Pod
+	if err := s.populateGroups(); err != nil {
+		return err
+	}
+	s.queuePods(s.placePods())
+	return nil
+}
+
+// populateGroups tells the table which pods belong together.
+func (s *simulation) populateGroups() error {
+	var faults []error
+	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
+		faults = append(faults, s.table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
+	}
+	for _, o := range s.objects.Services {
+		set(o, "v1", "Service", matching(o.Spec.Selector))
+	}
+	for _, o := range s.objects.ReplicationControllers {
+		set(o, "v1", "ReplicationController", matching(o.Spec.Selector))
+	}
+	for _, o := range s.objects.ReplicaSets {
+		set(o, "apps/v1", "ReplicaSet", o.Spec.Selector)
+	}
+	for _, o := range s.objects.StatefulSets {
+		set(o, "apps/v1", "StatefulSet", o.Spec.Selector)
+	}
+	return errors.Join(faults...)
+}
+
+// matching is a selector by labels, nil where there are none.
+func matching(labels map[string]string) *metav1.LabelSelector {
+	if len(labels) == 0 {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchLabels: labels}
+}
+
+// placePods puts the pods that run on their nodes and returns those that wait.
+func (s *simulation) placePods() (pending []*nodetable.Pod) {
 	for _, pod := range s.objects.digests {
 		switch object := pod.Object; {
 		case object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed:
@@ -66,6 +103,11 @@ func (s *simulation) populate() {
 			}
 		}
 	}
+	return pending
+}
+
+// queuePods queues pods in the order of their creation, then of their manifests.
+func (s *simulation) queuePods(pending []*nodetable.Pod) {
 	created := func(pod *nodetable.Pod) time.Time {
 		if pod.Created.IsZero() {
 			return s.start

@@ -266,8 +266,7 @@ func (l *loader) admit(objects *Objects) {
 	l.addNamespaces(objects)
 }
 
-// digest finds what else is wrong with pods: selectors and terms that cannot be
-// compiled.
+// digest finds selectors and terms that cannot be compiled.
 func (l *loader) digest(objects *Objects) {
 	for _, pod := range objects.Pods {
 		digest, err := nodetable.NewPod(pod)
@@ -277,10 +276,19 @@ func (l *loader) digest(objects *Objects) {
 		}
 		objects.digests = append(objects.digests, digest)
 	}
-	for _, budget := range objects.DisruptionBudgets {
-		if _, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil {
-			l.fault(l.places[budget], fmt.Errorf("spec.selector: %w", err))
+	check := func(object metav1.Object, selector *metav1.LabelSelector) {
+		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+			l.fault(l.places[object], fmt.Errorf("spec.selector: %w", err))
 		}
+	}
+	for _, o := range objects.DisruptionBudgets {
+		check(o, o.Spec.Selector)
+	}
+	for _, o := range objects.ReplicaSets {
+		check(o, o.Spec.Selector)
+	}
+	for _, o := range objects.StatefulSets {
+		check(o, o.Spec.Selector)
 	}
 }
 

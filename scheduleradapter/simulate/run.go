@@ -64,7 +64,9 @@ func Run(objects *Objects, cfg Config, report Reporter) error {
 		waits.Profiles[p.Profile()] = p
 	}
 	s.queue = queue.New(s.start, waits)
-	s.populate()
+	if err := s.populate(); err != nil {
+		return err
+	}
 	s.run()
 	return report.End(s.total())
 }
