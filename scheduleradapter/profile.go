@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
+	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
 	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
@@ -34,6 +35,7 @@ func registry() map[string]framework.Factory {
 		resources.FitName:      resources.NewFit,
 		preempt.Name:           preempt.New,
 		resources.BalancedName: resources.NewBalanced,
+		spread.Name:            spread.New,
 		images.Name:            images.New,
 		binder.Name:            binder.New,
 		features.Name:          features.New,

@@ -223,4 +223,3 @@ func (j *JSON) object(brackets string, c *framework.Cycle, member func(row nodet
 	}
 	j.line = append(j.line, brackets[1])
 }
-

@@ -161,4 +161,3 @@ func (r *refusal) write(out io.Writer) {
 	table.Flush()
 	fmt.Fprintln(out)
 }
-
