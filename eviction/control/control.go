@@ -135,7 +135,8 @@ type Loop struct {
 	told        [eviction.NumConditions]bool
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
-	askedSurvey time.Time  // zero while none is wanted
+	surveyFor   time.Time  // the crossing that a survey was last asked for
+	askedSurvey time.Time  // and when
 	withheld    []withheld // outcomes that do not count yet
 }
 

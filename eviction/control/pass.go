@@ -64,11 +64,10 @@ const surveyPatience = 5 * time.Second
 // are there.
 func (l *Loop) surveyedSince(since, now time.Time) bool {
 	if l.survey == nil || since.IsZero() || l.survey.Since().After(since) {
-		l.askedSurvey = time.Time{}
 		return true
 	}
-	if l.askedSurvey.IsZero() {
-		l.askedSurvey = now
+	if !l.surveyFor.Equal(since) {
+		l.surveyFor, l.askedSurvey = since, now
 		l.survey.Request()
 	}
 	return now.Sub(l.askedSurvey) > surveyPatience
