@@ -25,12 +25,12 @@ func parseMemoryStat(b []byte, v Version, s *memoryStat) {
 				continue
 			}
 		}
-		space := bytes.IndexByte(line, ' ')
-		if space < 0 {
+		key, value, ok := bytes.Cut(line, []byte{' '})
+		if !ok {
 			continue
 		}
-		if field := s.field(line[:space]); field != nil {
-			*field = amount(line[space+1:])
+		if field := s.field(key); field != nil {
+			*field = amount(value)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestARootThatCannotBeMeasuredIsOneErrorNamingIt(t *testing.T) {
 }
 
 func TestInAContainerThePathIsThatBelowTheMount(t *testing.T) {
-	s, host := fixture(t, "v2")
+	_, host := fixture(t, "v2")
 	put(t, host+"/proc/self/mountinfo", "31 22 0:26 /a/container /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 	put(t, host+"/proc/self/cgroup", "0::/a/container/system.slice\n")
 	s, err := Discover(host)

@@ -36,10 +36,8 @@ func number(b []byte) (int64, bool) {
 
 // cutLine returns the first line of b, and what follows it.
 func cutLine(b []byte) (line, rest []byte) {
-	if i := bytes.IndexByte(b, '\n'); i >= 0 {
-		return b[:i], b[i+1:]
-	}
-	return b, nil
+	line, rest, _ = bytes.Cut(b, []byte{'\n'})
+	return line, rest
 }
 
 // flat returns the value of a key in a flat keyed file ("KEY VALUE" lines).

@@ -164,9 +164,10 @@ func live(hold, leak, most int64) error {
 }
 
 // bound limits the address space to what is there, what will be taken, and what
-// the runtime may still want: a pod cannot take more, whatever happens.
+// the Go runtime and the C library may still reserve: whatever happens, there is an
+// end to what the pod can take.
 func bound(more int64) error {
-	const slack = 64 * mib
+	const slack = 256 * mib
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -113,20 +115,12 @@ type format struct {
 
 func (f *format) String() string { return f.chosen }
 
-func (f *format) Type() string {
-	kinds := f.allowed[0]
-	for _, kind := range f.allowed[1:] {
-		kinds += "|" + kind
-	}
-	return kinds
-}
+func (f *format) Type() string { return strings.Join(f.allowed, "|") }
 
 func (f *format) Set(s string) error {
-	for _, kind := range f.allowed {
-		if kind == s {
-			f.chosen = s
-			return nil
-		}
+	if slices.Contains(f.allowed, s) {
+		f.chosen = s
+		return nil
 	}
 	return fmt.Errorf("expected %s", f.Type())
 }

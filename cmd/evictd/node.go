@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/proc"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -179,12 +180,8 @@ func ownSession() int {
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(line[strings.LastIndexByte(string(line), ')')+1:]))
-	if len(fields) < 4 {
-		return 0
-	}
-	session, _ := strconv.Atoi(fields[3])
-	return session
+	stat, _ := proc.ParseStat(line)
+	return stat.Session
 }
 
 // capabilities reads the effective set (capabilities(7)).

@@ -133,12 +133,14 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
-		session, err := kill.NewSession("/proc", at.Session)
+		opened, err := kill.NewSession("/proc", at.Session)
 		if err != nil {
 			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
 			break
 		}
-		p.Target = session
+		target := &session{opened}
+		runtime.AddCleanup(target, func(opened *kill.Session) { opened.Close() }, opened)
+		p.Target = target
 	}
 	if cfg.Cgroups == nil && cfg.Processes == nil {
 		return p
@@ -149,6 +151,9 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	p.Meter = meter
 	return p
 }
+
+// session is closed when nobody uses it any more.
+type session struct{ *kill.Session }
 
 // meter is a pod's statistics, closed when nobody uses them any more.
 type meter struct{ *collect.Pod }

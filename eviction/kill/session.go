@@ -1,7 +1,6 @@
 package kill
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/proc"
 )
 
 // Session is the Target of a pod without a cgroup: the processes of one session
@@ -19,33 +20,29 @@ import (
 type Session struct {
 	proc   *os.Root
 	leader int
-	began  startTime
+	began  uint64 // when the leader started
 
 	mu      sync.Mutex
-	members map[int]startTime // as last listed
+	members map[int]uint64 // as last listed, and when each started
 }
-
-// startTime tells a process from the next one with its id: clock ticks since the
-// machine came up.
-type startTime uint64
 
 // NewSession opens the session of a leader in a procfs mount, /proc for one. It
 // is fs.ErrNotExist where the leader has ended. Close it after the pod's end.
-func NewSession(proc string, leader int) (*Session, error) {
-	root, err := os.OpenRoot(proc)
+func NewSession(mount string, leader int) (*Session, error) {
+	root, err := os.OpenRoot(mount)
 	if err != nil {
 		return nil, fmt.Errorf("open procfs: %w", err)
 	}
 	s := &Session{proc: root, leader: leader}
 	st, err := s.stat(leader)
-	if err == nil && st.session != leader {
-		err = fmt.Errorf("process leads no session, it is in that of %d", st.session)
+	if err == nil && st.Session != leader {
+		err = fmt.Errorf("process leads no session, it is in that of %d", st.Session)
 	}
 	if err != nil {
 		root.Close()
 		return nil, fmt.Errorf("open session of process %d: %w", leader, err)
 	}
-	s.began = st.started
+	s.began = st.Started
 	return s, nil
 }
 
@@ -63,27 +60,27 @@ func (s *Session) AppendProcesses(pids []int) ([]int, error) {
 	// The kernel gives the leader's id to nobody while its session has members:
 	// where another process has it, so has the session ended.
 	leader, running := all[s.leader]
-	ended := running && leader.started != s.began
-	members := map[int]startTime{}
+	ended := running && leader.Started != s.began
+	members := map[int]uint64{}
 	for pid, st := range all {
 		since, known := s.members[pid] // processes of the boot started at 0, too
-		if known && since == st.started || st.session == s.leader && !ended {
-			members[pid] = st.started
+		if known && since == st.Started || st.Session == s.leader && !ended {
+			members[pid] = st.Started
 		}
 	}
 	for grown := true; grown; {
 		grown = false
 		for pid, st := range all {
 			_, known := members[pid]
-			if _, child := members[st.parent]; child && !known {
-				members[pid] = st.started
+			if _, child := members[st.Parent]; child && !known {
+				members[pid] = st.Started
 				grown = true
 			}
 		}
 	}
 	s.members = members
 	for pid := range members {
-		if !all[pid].zombie {
+		if !all[pid].Dead {
 			pids = append(pids, pid)
 		}
 	}
@@ -99,14 +96,7 @@ func (s *Session) Populated() (bool, error) {
 	return len(pids) > 0, err
 }
 
-// stat is what /proc/<pid>/stat tells of a process.
-type stat struct {
-	parent, session int
-	started         startTime
-	zombie          bool
-}
-
-func (s *Session) readAll() (map[int]stat, error) {
+func (s *Session) readAll() (map[int]proc.Stat, error) {
 	dir, err := s.proc.Open(".")
 	if err != nil {
 		return nil, err
@@ -116,7 +106,7 @@ func (s *Session) readAll() (map[int]stat, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[int]stat, len(names))
+	all := make(map[int]proc.Stat, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -132,34 +122,17 @@ func (s *Session) readAll() (map[int]stat, error) {
 	return all, nil
 }
 
-func (s *Session) stat(pid int) (stat, error) {
+func (s *Session) stat(pid int) (proc.Stat, error) {
 	text, err := s.proc.ReadFile(strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, unix.ESRCH) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return stat{}, err
+		return proc.Stat{}, err
 	}
-	st, ok := parseStat(text)
+	st, ok := proc.ParseStat(text)
 	if !ok {
-		return stat{}, fmt.Errorf("unexpected /proc/%d/stat: %q", pid, text)
+		return proc.Stat{}, fmt.Errorf("unexpected /proc/%d/stat: %q", pid, text)
 	}
 	return st, nil
-}
-
-// parseStat reads proc_pid_stat(5). The second field is a name in parentheses
-// that may hold anything; those that count are the third, fourth, sixth and 22nd.
-func parseStat(text []byte) (st stat, ok bool) {
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return stat{}, false
-	}
-	state := fields[0][0]
-	parent, err1 := strconv.Atoi(string(fields[1]))
-	session, err2 := strconv.Atoi(string(fields[3]))
-	started, err3 := strconv.ParseUint(string(fields[19]), 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
-		return stat{}, false
-	}
-	return stat{parent, session, startTime(started), state == 'Z' || state == 'X'}, true
 }

@@ -128,20 +128,3 @@ func TestASessionIDThatIsUsedAgainIsAStrangers(t *testing.T) {
 	write("50 1 50 900 S", "52 50 50 901 S", "54 50 50 902 S")
 	list("[]")
 }
-
-func FuzzParseStat(f *testing.F) {
-	own, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add("sh", own)
-	f.Add("a) S 1 2 3 (b", []byte("1 (a"))
-	f.Add("\n", []byte("(a)"+strings.Repeat(" 1", 20)))
-	f.Fuzz(func(t *testing.T, name string, foreign []byte) {
-		parseStat(foreign) // total
-		line := "7 (" + name + ") Z 3 7 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 12345 0\n"
-		if st, ok := parseStat([]byte(line)); !ok || st != (stat{parent: 3, session: 5, started: 12345, zombie: true}) {
-			t.Errorf("parsed %q as %+v, %v", line, st, ok)
-		}
-	})
-}

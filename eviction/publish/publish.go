@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +53,7 @@ type Publisher struct {
 	ready      bool
 	conditions []v1.NodeCondition
 	evictions  []*record
-	written    string // the node manifest, without heartbeats
+	written    []v1.NodeCondition // those in the node manifest; nil before it was written
 }
 
 // record is one eviction as it goes on.
@@ -104,7 +105,7 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message,
+			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because,
 		},
 		hard: e.Hard,
 	})
@@ -216,11 +217,10 @@ func (p *Publisher) writeNode() {
 	if !p.cfg.Mode.Acts() {
 		node.Conditions, node.Taints = nil, nil
 	}
-	key := ""
-	for _, c := range node.Conditions {
-		key += string(c.Type) + string(c.Status) + c.Reason
+	same := func(a, b v1.NodeCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	}
-	if key == p.written && key != "" {
+	if p.written != nil && slices.EqualFunc(p.written, node.Conditions, same) {
 		return
 	}
 	manifest, err := node.Manifest()
@@ -231,7 +231,7 @@ func (p *Publisher) writeNode() {
 		p.log.Error("could not write the node status file", "file", p.cfg.NodeFile, "error", err)
 		return
 	}
-	p.written = key
+	p.written = append([]v1.NodeCondition{}, node.Conditions...)
 }
 
 func (p *Publisher) taints() []v1.Taint { return p.cfg.Mode.Taints(raisedIn(&p.last.State)) }

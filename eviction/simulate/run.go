@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -83,9 +84,7 @@ func (r *runner) step(s *step) Step {
 	}
 	in.Outcomes = r.endings(s)
 	r.alive = append(r.alive, s.add...)
-	for pod, usage := range s.usage {
-		r.usage[pod] = usage
-	}
+	maps.Copy(r.usage, s.usage)
 	for _, name := range r.alive {
 		in.Candidates = append(in.Candidates, eviction.Candidate{Pod: r.pods[name], Usage: r.usage[name]})
 	}

@@ -8,8 +8,8 @@ package deps
 // alone, which is why every decision replays from text.
 var pure = []string{
 	"eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
-	"internal/manifest", "stats", "oom", "nodestatus",
-	"scheduleradapter/admission", "scheduleradapter/nodetable", "scheduleradapter/queue",
+	"internal/manifest", "internal/proc", "stats", "oom", "nodestatus",
+	"scheduleradapter/admission", "scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
 	"scheduleradapter/framework", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
 
@@ -30,6 +30,7 @@ var arrows = []arrow{
 	{"cgroup", []string{"stats"}, "kernel files in, values out"},
 	{"cri", []string{"stats"}, "the runtime's answers in, values out"},
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
+	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/localapi", nil, "the embedded API stores objects and knows nothing of eviction"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
@@ -40,7 +41,7 @@ var arrows = []arrow{
 	{"eviction/config", []string{"eviction", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
-	{"eviction/kill", []string{"cgroup", "eviction", "stats"}, "killing waits for nobody: no API, no runtime"},
+	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
 	{"eviction/pods", []string{"cri", "eviction", "internal/manifest", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/journal", []string{"eviction", "eviction/simulate", "stats"}, "the recorder writes what the core saw and said"},
@@ -49,7 +50,7 @@ var arrows = []arrow{
 
 	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/kill", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
 
-	{"stats/collect", []string{"cgroup", "stats"}, "sensing knows no pods beyond their cgroups"},
+	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"eviction"}, "a policy over manifests"},
 	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},
 	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
@@ -57,10 +58,10 @@ var arrows = []arrow{
 	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
 
 	{"scheduleradapter", []string{"scheduleradapter/..."}, "the root assembles its parts"},
-	{"scheduleradapter/config", []string{"scheduleradapter/framework"}, "profiles name plugins"},
+	{"scheduleradapter/config", []string{"internal/manifest"}, "profiles name plugins and know none"},
 	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
-	{"scheduleradapter/queue", []string{"scheduleradapter/framework"}, "hints are the framework's"},
+	{"scheduleradapter/queue", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "hints are the framework's"},
 	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
 	{"scheduleradapter/plugins/...", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "plugins do not know each other"},
 	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},
@@ -70,7 +71,7 @@ var arrows = []arrow{
 	{"scheduleradapter/extender", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
 	{"scheduleradapter/kube", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
 	{"scheduleradapter/lifecycle", []string{"scheduleradapter/nodetable"}, "taints follow from conditions and time"},
-	{"scheduleradapter/simulate", []string{"scheduleradapter/..."}, "a simulation runs the real parts"},
+	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
 
 // fence keeps foreign code in the places listed. An import path stands for

@@ -28,7 +28,8 @@ func Pods(data []byte) (pods []*v1.Pod, err error) {
 	return pods, errors.Join(faults...)
 }
 
-// PodsIn reads the pods of one document, a v1 Pod or a v1 List of them. The
+// PodsIn reads the pods of one document, a v1 Pod or a v1 List of them; one that
+// does not say what it is is taken for a Pod. The
 // namespace is "default" and the uid namespace/name where the document gives
 // none. The error joins every fault; pods without one are returned all the same.
 func PodsIn(document []byte) ([]*v1.Pod, error) {
@@ -37,7 +38,7 @@ func PodsIn(document []byte) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	switch about {
-	case metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}:
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, metav1.TypeMeta{}:
 		pod, err := decodePod(document)
 		if err != nil {
 			return nil, err

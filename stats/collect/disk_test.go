@@ -3,6 +3,7 @@ package collect
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -80,11 +81,12 @@ func TestFilesThatVanishDuringTheWalkArePassedOver(t *testing.T) {
 
 func TestADirectoryDeeperThanTheLimitIsCountedToTheLimit(t *testing.T) {
 	dir := t.TempDir()
-	deep := dir
+	var deep strings.Builder
+	deep.WriteString(dir)
 	for range walkDepth + 10 {
-		deep += "/d"
+		deep.WriteString("/d")
 	}
-	if err := os.MkdirAll(deep, 0o755); err != nil {
+	if err := os.MkdirAll(deep.String(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if w := whole(t, dir); w.inodes != walkDepth+1 {

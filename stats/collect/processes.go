@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evictd/evictd/internal/proc"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -18,19 +19,12 @@ import (
 // its session and its parents is no longer seen.
 type Processes struct {
 	proc  string
-	table map[int]process
-}
-
-// process is what is used of /proc/PID/stat (proc(5)).
-type process struct {
-	parent, session int
-	threads         int64
-	dead            bool // a zombie holds nothing, but may have children
+	table map[int]proc.Stat
 }
 
 // NewProcesses reads the processes below host + /proc; "" is the host itself.
 func NewProcesses(host string) *Processes {
-	return &Processes{proc: host + "/proc", table: map[int]process{}}
+	return &Processes{proc: host + "/proc", table: map[int]proc.Stat{}}
 }
 
 // Scan lists all processes. Those that end meanwhile are not in it.
@@ -54,7 +48,7 @@ func (p *Processes) Scan() error {
 		if err != nil {
 			continue
 		}
-		if read, ok := parseStat(string(stat)); ok {
+		if read, ok := proc.ParseStat(stat); ok {
 			p.table[pid] = read
 		}
 	}
@@ -65,7 +59,7 @@ func (p *Processes) Scan() error {
 func (p *Processes) Usage(leaders []int) stats.Amount {
 	var bytes int64
 	for pid, process := range p.table {
-		if !process.dead && slices.ContainsFunc(leaders, func(leader int) bool { return p.belongs(pid, leader) }) {
+		if !process.Dead && slices.ContainsFunc(leaders, func(leader int) bool { return p.belongs(pid, leader) }) {
 			bytes += p.resident(pid)
 		}
 	}
@@ -77,10 +71,10 @@ func (p *Processes) Usage(leaders []int) stats.Amount {
 func (p *Processes) pod(leader int, s *stats.Pod) {
 	var bytes, processes, threads int64
 	for pid, process := range p.table {
-		if !process.dead && p.belongs(pid, leader) {
+		if !process.Dead && p.belongs(pid, leader) {
 			bytes += p.resident(pid)
 			processes++
-			threads += process.threads
+			threads += int64(process.Threads)
 		}
 	}
 	s.Memory, s.Processes, s.Threads = stats.Known(bytes), stats.Known(processes), stats.Known(threads)
@@ -94,10 +88,10 @@ func (p *Processes) belongs(pid, leader int) bool {
 		if !ok || leader <= 0 {
 			return false
 		}
-		if pid == leader || at.session == leader {
+		if pid == leader || at.Session == leader {
 			return true
 		}
-		pid = at.parent
+		pid = at.Parent
 	}
 	return false
 }
@@ -133,25 +127,6 @@ func kilobytes(value string) int64 {
 		return 0
 	}
 	return int64(n) << 10
-}
-
-// parseStat reads "PID (NAME) STATE PARENT GROUP SESSION ..."; the twentieth field
-// is the number of threads. The name may hold anything, parentheses too.
-func parseStat(stat string) (process, bool) {
-	end := strings.LastIndexByte(stat, ')')
-	if end < 0 {
-		return process{}, false
-	}
-	const state, parent, session, threads = 3 - 3, 4 - 3, 6 - 3, 20 - 3
-	fields := strings.Fields(stat[end+1:])
-	if len(fields) <= threads {
-		return process{}, false
-	}
-	ppid, err1 := strconv.Atoi(fields[parent])
-	sid, err2 := strconv.Atoi(fields[session])
-	n, err3 := strconv.ParseInt(fields[threads], 10, 32)
-	ok := err1 == nil && err2 == nil && err3 == nil && n >= 0
-	return process{ppid, sid, n, fields[state] == "Z" || fields[state] == "X"}, ok
 }
 
 // VirtualMemory is the memory of a node that has no cgroup: a capacity that was

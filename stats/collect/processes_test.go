@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -85,20 +84,6 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 	if node.Memory != (stats.Memory{Limit: stats.Known(1 << 30), Usage: pod.Memory}) || !node.Tasks.Running.IsKnown() || node.PodsMemory != (stats.Memory{}) {
 		t.Errorf("node: got %v", node)
 	}
-}
-
-func FuzzProcessStat(f *testing.F) {
-	own, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
-	if err != nil {
-		f.Skip("skipped: no /proc:", err)
-	}
-	f.Add(string(own))
-	f.Add("1 (a) b) S 0 1 1 0")
-	f.Fuzz(func(t *testing.T, s string) {
-		if p, ok := parseStat(s); ok && p.threads < 0 {
-			t.Fatalf("%v out of %q", p, s)
-		}
-	})
 }
 
 func FuzzProcessStatus(f *testing.F) {

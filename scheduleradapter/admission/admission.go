@@ -72,7 +72,7 @@ func CompleteNamespace(namespace *v1.Namespace) {
 // AddStorageClass completes a class. The youngest of several that are marked as
 // default is the one.
 func (c *Classes) AddStorageClass(class *storagev1.StorageClass) {
-	class.VolumeBindingMode = ptr.To(ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate))
+	class.VolumeBindingMode = new(ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate))
 	if class.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" {
 		return
 	}
@@ -87,16 +87,16 @@ func (c *Classes) AddStorageClass(class *storagev1.StorageClass) {
 // CompleteClaim gives a claim its volume mode, and the default storage class where
 // it names none.
 func (c *Classes) CompleteClaim(claim *v1.PersistentVolumeClaim) {
-	claim.Spec.VolumeMode = ptr.To(ptr.Deref(claim.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
+	claim.Spec.VolumeMode = new(ptr.Deref(claim.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
 	_, beta := claim.Annotations[v1.BetaStorageClassAnnotation]
 	if claim.Spec.StorageClassName == nil && !beta && c.defaultStorage != nil {
-		claim.Spec.StorageClassName = ptr.To(c.defaultStorage.Name)
+		claim.Spec.StorageClassName = new(c.defaultStorage.Name)
 	}
 }
 
 // CompleteVolume gives a volume its mode.
 func CompleteVolume(volume *v1.PersistentVolume) {
-	volume.Spec.VolumeMode = ptr.To(ptr.Deref(volume.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
+	volume.Spec.VolumeMode = new(ptr.Deref(volume.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
 }
 
 // checkAmounts refuses negative amounts.

@@ -34,7 +34,7 @@ func systemPriorities() map[string]*schedulingv1.PriorityClass {
 // AddPriorityClass completes a class. It refuses priorities and names that are the
 // system's, and a second global default.
 func (c *Classes) AddPriorityClass(class *schedulingv1.PriorityClass) (faults field.ErrorList) {
-	class.PreemptionPolicy = ptr.To(ptr.Deref(class.PreemptionPolicy, v1.PreemptLowerPriority))
+	class.PreemptionPolicy = new(ptr.Deref(class.PreemptionPolicy, v1.PreemptLowerPriority))
 	if policies := []v1.PreemptionPolicy{v1.PreemptLowerPriority, v1.PreemptNever}; !slices.Contains(policies, *class.PreemptionPolicy) {
 		faults = append(faults, field.NotSupported(field.NewPath("preemptionPolicy"), *class.PreemptionPolicy, policies))
 	}
@@ -74,8 +74,8 @@ func (c *Classes) setPriority(pod *v1.Pod, path *field.Path) (faults field.Error
 			fmt.Sprintf("no PriorityClass with name %s was found", spec.PriorityClassName))}
 	}
 	if class == nil {
-		spec.Priority = ptr.To(ptr.Deref(spec.Priority, 0))
-		spec.PreemptionPolicy = ptr.To(ptr.Deref(spec.PreemptionPolicy, v1.PreemptLowerPriority))
+		spec.Priority = new(ptr.Deref(spec.Priority, 0))
+		spec.PreemptionPolicy = new(ptr.Deref(spec.PreemptionPolicy, v1.PreemptLowerPriority))
 		return nil
 	}
 	const computed = "must not differ from what the PriorityClass says, %v"
@@ -86,7 +86,7 @@ func (c *Classes) setPriority(pod *v1.Pod, path *field.Path) (faults field.Error
 		faults = append(faults, field.Invalid(path.Child("preemptionPolicy"), p, fmt.Sprintf(computed, *class.PreemptionPolicy)))
 	}
 	spec.PriorityClassName = class.Name
-	spec.Priority = ptr.To(class.Value)
-	spec.PreemptionPolicy = ptr.To(*class.PreemptionPolicy)
+	spec.Priority = new(class.Value)
+	spec.PreemptionPolicy = new(*class.PreemptionPolicy)
 	return faults
 }

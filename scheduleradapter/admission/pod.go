@@ -24,10 +24,10 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	if spec.RestartPolicy == "" {
 		spec.RestartPolicy = v1.RestartPolicyAlways
 	}
-	spec.TerminationGracePeriodSeconds = ptr.To(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
+	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
-	setRequests(pod)
 	faults = append(faults, checkRequests(spec, path)...)
+	setRequests(pod)
 	faults = append(faults, c.setPriority(pod, path)...)
 	faults = append(faults, c.setRuntime(pod, path)...)
 	setTolerations(pod)
@@ -116,8 +116,8 @@ func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 		faults = append(faults, checkAmounts(path.Child("requests"), resources.Requests)...)
 		faults = append(faults, checkAmounts(path.Child("limits"), resources.Limits)...)
 		for _, name := range slices.Sorted(maps.Keys(resources.Limits)) {
-			request, limit := resources.Requests[name], resources.Limits[name]
-			if request.Cmp(limit) > 0 {
+			request, given := resources.Requests[name]
+			if limit := resources.Limits[name]; given && request.Cmp(limit) > 0 {
 				faults = append(faults, field.Invalid(path.Child("requests").Key(string(name)), request.String(),
 					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 			}
@@ -136,8 +136,8 @@ func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 func setSpread(spec *v1.PodSpec) {
 	for i := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[i]
-		c.NodeAffinityPolicy = ptr.To(ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor))
-		c.NodeTaintsPolicy = ptr.To(ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore))
+		c.NodeAffinityPolicy = new(ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor))
+		c.NodeTaintsPolicy = new(ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore))
 	}
 }
 

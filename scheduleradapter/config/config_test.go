@@ -1,0 +1,209 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/scheduleradapter/config"
+)
+
+// plugins are those of kube-scheduler and one that somebody compiled in.
+func plugins() []config.Plugin {
+	return append(config.BuiltIn(), config.Plugin{
+		Name: "Foreign", Points: []config.Point{config.PreFilter, config.Filter, config.Score, config.Permit},
+	}, config.Plugin{
+		Name: "ForeignSort", Points: []config.Point{config.QueueSort},
+	})
+}
+
+// TestCases reads every configuration of testdata and holds what it comes to
+// against the file beside it; EVICTD_REWRITE=1 writes those files anew.
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases in testdata: %v", err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, strings.TrimSuffix(name, ".yaml")+".txt", compiled(data))
+		})
+	}
+}
+
+// compiled is what a configuration comes to, or its faults. Of plugins and
+// settings it tells what differs from the default profile.
+func compiled(data []byte) []byte {
+	var out bytes.Buffer
+	file, err := config.Load(data)
+	c, more := config.Compile(&file, plugins())
+	if err = errors.Join(err, more); err != nil {
+		for _, fault := range manifest.Faults(err) {
+			fmt.Fprintf(&out, "fault: %v\n", fault)
+		}
+		return out.Bytes()
+	}
+	empty, _ := config.Load([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
+	usual, _ := config.Compile(&empty, plugins())
+	if reflect.DeepEqual(c, usual) {
+		usual = config.Config{Profiles: []config.Profile{{}}}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[config.Config]()) {
+		if field.Name == "Profiles" || field.Name == "Extenders" || field.Name == "Warnings" {
+			continue
+		}
+		value := reflect.ValueOf(c).FieldByIndex(field.Index)
+		if !reflect.DeepEqual(value.Interface(), reflect.ValueOf(usual).FieldByIndex(field.Index).Interface()) {
+			fmt.Fprintf(&out, "%s: %+v\n", field.Name, value)
+		}
+	}
+	for _, profile := range c.Profiles {
+		describe(&out, profile, usual.Profiles[0])
+	}
+	for _, e := range c.Extenders {
+		fmt.Fprintf(&out, "extender: %+v\n", e)
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(&out, "warning: %s\n", warning)
+	}
+	return out.Bytes()
+}
+
+func describe(out *bytes.Buffer, profile, usual config.Profile) {
+	fmt.Fprintf(out, "profile %s: percentage of nodes to score %d\n", profile.Name, profile.PercentageOfNodesToScore)
+	for i, enabled := range profile.Points {
+		if !slices.Equal(enabled, usual.Points[i]) {
+			fmt.Fprintf(out, "  %v:%s\n", config.Point(i), list(enabled))
+		}
+	}
+	for _, instance := range profile.Plugins {
+		if slices.ContainsFunc(usual.Plugins, func(i config.Instance) bool { return reflect.DeepEqual(i, instance) }) {
+			continue
+		}
+		if raw, ok := instance.Args.(*runtime.Unknown); ok {
+			fmt.Fprintf(out, "  %s, as written: %s\n", instance.Name, raw.Raw)
+			continue
+		}
+		if instance.Args == nil {
+			continue
+		}
+		args := instance.Args.DeepCopyObject()
+		args.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		text, err := json.Marshal(args)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Fprintf(out, "  %s: %s\n", instance.Name, text)
+	}
+}
+
+func list(enabled []config.Enabled) string {
+	var text strings.Builder
+	for _, e := range enabled {
+		fmt.Fprintf(&text, " %s", e.Name)
+		if e.Weight != 0 {
+			fmt.Fprintf(&text, "*%d", e.Weight)
+		}
+	}
+	return text.String()
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if os.Getenv("EVICTD_REWRITE") == "1" {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", name, got, want)
+	}
+}
+
+func TestTheSearchForFeasibleNodesEndsAtAShareOfTheCluster(t *testing.T) {
+	for _, test := range []struct {
+		nodes   int
+		percent int32
+		want    int
+	}{
+		{0, 0, 0}, {1, 0, 1}, {10, 0, 10}, {99, 0, 99}, {100, 0, 100}, {200, 0, 100}, {250, 0, 120}, {300, 0, 144}, {500, 0, 230},
+		{1000, 0, 420}, {1250, 0, 500}, {2000, 0, 680}, {2500, 0, 750}, {3000, 0, 780}, {4000, 0, 720}, {5000, 0, 500},
+		{5500, 0, 330}, {5625, 0, 281}, {6000, 0, 300}, {15000, 0, 750},
+		{10, 40, 10}, {1000, 40, 400}, {6000, 40, 2400}, {1000, 1, 100}, {5000, 100, 5000}, {20000, 100, 20000},
+	} {
+		if got := config.NumFeasibleNodesToFind(test.nodes, test.percent); got != test.want {
+			t.Errorf("%d nodes, %d %%: %d, want %d", test.nodes, test.percent, got, test.want)
+		}
+	}
+}
+
+func TestCompilingLeavesTheFileAsItIs(t *testing.T) {
+	data := []byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: 5}, {name: Foreign}], disabled: [{name: ImageLocality}]}}
+  pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [a.example/x]}}]
+extenders:
+- {urlPrefix: "http://127.0.0.1", managedResources: [{name: b.example/y, ignoredByScheduler: true}]}
+`)
+	file, err := config.Load(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := file.DeepCopy()
+	first, err := config.Compile(&file, plugins())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := config.Compile(&file, plugins())
+	if err != nil || !reflect.DeepEqual(first, second) {
+		t.Errorf("compiled once more: %+v, %v; at first %+v", second, err, first)
+	}
+	if !reflect.DeepEqual(&file, before) {
+		t.Errorf("the file became %+v", file)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.yaml")
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := config.Load(data)
+		c, more := config.Compile(&file, plugins())
+		if err != nil || more != nil {
+			return
+		}
+		for _, profile := range c.Profiles {
+			if profile.Name == "" || len(profile.Points[config.QueueSort]) != 1 || len(profile.Points[config.Bind]) == 0 {
+				t.Fatalf("profile %+v", profile)
+			}
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+const defaultExtenderTimeout = 5 * time.Second
+
+// Extender is an HTTP service that takes part in scheduling. A verb, where it is
+// not empty, is what the service can do, appended to URLPrefix.
+type Extender struct {
+	URLPrefix                                         string
+	FilterVerb, PreemptVerb, PrioritizeVerb, BindVerb string
+	// Weight multiplies the scores of PrioritizeVerb.
+	Weight int64
+	// EnableHTTPS uses TLS; without a CA the server is not verified.
+	EnableHTTPS bool
+	TLS         ExtenderTLS
+	// HTTPTimeout bounds each call.
+	HTTPTimeout time.Duration
+	// NodeCacheCapable sends names of nodes instead of nodes.
+	NodeCacheCapable bool
+	// ManagedResources limit the extender to pods that ask for one of them; IgnoredResources are
+	// those that NodeResourcesFit does not check.
+	ManagedResources, IgnoredResources []string
+	// Ignorable goes on without the extender where it fails.
+	Ignorable bool
+}
+
+// ExtenderTLS are the certificates of a connection; data wins over files.
+type ExtenderTLS struct {
+	// Insecure does not verify the server.
+	Insecure bool
+	// ServerName is sent and verified instead of the host's name.
+	ServerName                string
+	CertFile, KeyFile, CAFile string
+	CertData, KeyData, CAData []byte
+}
+
+func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (extenders []Extender) {
+	binders := 0
+	seen := sets.New[string]()
+	for i := range described {
+		e, at := &described[i], path.Index(i)
+		c.check(e.PrioritizeVerb == "" || e.Weight > 0, at.Child("weight"), e.Weight, "must have a positive weight applied to it")
+		if e.BindVerb != "" {
+			binders++
+		}
+		extender := Extender{
+			URLPrefix:  e.URLPrefix,
+			FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,
+			Weight:           e.Weight,
+			EnableHTTPS:      e.EnableHTTPS,
+			HTTPTimeout:      orDefault(e.HTTPTimeout, defaultExtenderTimeout),
+			NodeCacheCapable: e.NodeCacheCapable,
+			Ignorable:        e.Ignorable,
+		}
+		if e.TLSConfig != nil {
+			extender.TLS = ExtenderTLS(*e.TLSConfig)
+		}
+		for j, resource := range e.ManagedResources {
+			name := at.Child("managedResources").Index(j).Child("name")
+			c.checkExtendedResource(name, resource.Name)
+			c.check(!seen.Has(resource.Name), name, resource.Name, "duplicate extender managed resource name")
+			seen.Insert(resource.Name)
+			extender.ManagedResources = append(extender.ManagedResources, resource.Name)
+			if resource.IgnoredByScheduler {
+				extender.IgnoredResources = append(extender.IgnoredResources, resource.Name)
+			}
+		}
+		extenders = append(extenders, extender)
+	}
+	c.check(binders <= 1, path, binders, "only one extender can implement bind")
+	slices.SortStableFunc(extenders, func(a, b Extender) int { return rank(a) - rank(b) })
+	return extenders
+}
+
+// rank puts extenders that may fail behind the others.
+func rank(e Extender) int {
+	if e.Ignorable {
+		return 1
+	}
+	return 0
+}
+
+// checkExtendedResource holds a name to what nodes may offer beside native
+// resources: qualified, outside kubernetes.io, and good for a quota.
+func (c *compiler) checkExtendedResource(path *field.Path, name string) {
+	if faults := validation.IsQualifiedName(name); len(faults) > 0 {
+		for _, why := range faults {
+			c.invalid(path, name, why)
+		}
+		return
+	}
+	native := !strings.Contains(name, "/") || strings.Contains(name, v1.ResourceDefaultNamespacePrefix)
+	quota := v1.DefaultResourceRequestsPrefix + name
+	c.check(!native && !strings.HasPrefix(name, v1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(quota)) == 0,
+		path, name, "is an invalid extended resource name")
+}

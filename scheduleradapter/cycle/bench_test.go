@@ -1,0 +1,82 @@
+package cycle
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+const (
+	running = 10_000
+	coming  = 1_000
+)
+
+// workloads are what comes and how the nodes are, besides three zones.
+var workloads = []struct {
+	name string
+	node func(i int, n *v1.Node)
+	pod  func(i int, p *v1.Pod)
+}{
+	{"basic", func(int, *v1.Node) {}, func(int, *v1.Pod) {}},
+	{"taints", func(i int, n *v1.Node) {
+		switch {
+		case i%10 == 0:
+			n.Spec.Taints = []v1.Taint{{Key: "dedicated", Value: "batch", Effect: v1.TaintEffectNoSchedule}}
+		case i%3 == 0:
+			n.Spec.Taints = []v1.Taint{{Key: "spot", Effect: v1.TaintEffectPreferNoSchedule}}
+		}
+	}, func(i int, p *v1.Pod) {
+		if i%2 == 0 {
+			p.Spec.Tolerations = []v1.Toleration{{Key: "dedicated", Operator: v1.TolerationOpExists}}
+		}
+	}},
+	{"many sizes", func(int, *v1.Node) {}, func(i int, p *v1.Pod) {
+		requests("100m", fmt.Sprint(512_000+i, "Ki"))(p)
+	}},
+}
+
+// BenchmarkAttempt is the time of one pod: filter, score, choose and commit, with
+// every node scored and 10,000 pods running. What came is taken away again after
+// 1,000 more, so that the cluster stays as full as it is.
+func BenchmarkAttempt(b *testing.B) {
+	for _, w := range workloads {
+		for _, nodes := range []int{500, 5_000, 20_000} {
+			b.Run(fmt.Sprintf("%s/%d nodes", w.name, nodes), func(b *testing.B) {
+				c := newCluster(b)
+				for i := range nodes {
+					c.node(fmt.Sprint("node-", i), func(n *v1.Node) {
+						n.Labels[v1.LabelTopologyZone] = fmt.Sprint("zone-", i%3)
+						w.node(i, n)
+					})
+				}
+				for i := range running {
+					c.table.Place(c.pod(fmt.Sprint("running-", i), func(p *v1.Pod) { w.pod(i, p) }), nodetable.Row(i%nodes))
+				}
+				pods := make([]*nodetable.Pod, coming)
+				for i := range pods {
+					pods[i] = c.pod(fmt.Sprint("coming-", i), func(p *v1.Pod) { w.pod(i, p) })
+				}
+				next := 0
+				step := func() {
+					pod := pods[next%coming]
+					c.table.Displace(pod.UID)
+					if r := c.Attempt(pod, time.Time{}); !r.Status.OK() {
+						b.Fatal(r.Message)
+					}
+					next++
+				}
+				for range 2 * coming {
+					step()
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					step()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package cycle
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+)
+
+// Binding is what is left to do for a pod that has its node.
+type Binding struct {
+	framework.Assignment
+	runner *framework.Runner
+}
+
+// Run prepares and binds. It may take long, knows no table, and may run beside
+// other bindings and attempts. After a failure the owner forgets the binding.
+func (b Binding) Run(ctx context.Context) framework.Status {
+	if s := b.runner.PreBind(ctx, b.Assignment); !s.OK() {
+		return s
+	}
+	if s := b.runner.Bind(ctx, b.Assignment); !s.OK() {
+		return s
+	}
+	b.runner.PostBind(ctx, b.Assignment)
+	return framework.Status{}
+}
+
+// waiting is a pod that plugins hold back, each until its deadline.
+type waiting struct {
+	Binding
+	deadlines map[string]time.Time
+}
+
+func (s *Scheduler) wait(b Binding, waits map[string]time.Duration, now time.Time) {
+	w := &waiting{b, make(map[string]time.Time, len(waits))}
+	for plugin, longest := range waits {
+		w.deadlines[plugin] = now.Add(longest)
+	}
+	s.waiting[b.Pod.UID] = w
+}
+
+// Waiting says whether a pod waits for permission.
+func (s *Scheduler) Waiting(uid types.UID) bool { return s.waiting[uid] != nil }
+
+// Allow is a plugin's permission for a waiting pod. The last one returns the
+// binding, which is to be run now.
+func (s *Scheduler) Allow(uid types.UID, plugin string) (b Binding, permitted bool) {
+	w := s.waiting[uid]
+	if w == nil {
+		return Binding{}, false
+	}
+	if delete(w.deadlines, plugin); len(w.deadlines) > 0 {
+		return Binding{}, false
+	}
+	delete(s.waiting, uid)
+	return w.Binding, true
+}
+
+// Reject ends the wait of a pod and takes it off its node; false where it did
+// not wait.
+func (s *Scheduler) Reject(uid types.UID, plugin, reason string) (Result, bool) {
+	w := s.waiting[uid]
+	if w == nil {
+		return Result{}, false
+	}
+	delete(s.waiting, uid)
+	s.Forget(w.Binding)
+	return refused(framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: reason}), true
+}
+
+// Deadline is when the next waiting pod is to be rejected, with the pod and the
+// plugin that let it wait; false where none waits.
+func (s *Scheduler) Deadline() (at time.Time, uid types.UID, plugin string, any bool) {
+	for _, id := range slices.Sorted(maps.Keys(s.waiting)) {
+		for _, name := range slices.Sorted(maps.Keys(s.waiting[id].deadlines)) {
+			if deadline := s.waiting[id].deadlines[name]; !any || deadline.Before(at) {
+				at, uid, plugin, any = deadline, id, name, true
+			}
+		}
+	}
+	return at, uid, plugin, any
+}

@@ -1,0 +1,145 @@
+package cycle
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	config "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
+	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
+	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
+	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
+	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
+	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
+	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
+)
+
+// promises are nominations.
+type promises map[types.UID]promise
+
+type promise struct {
+	pod  *nodetable.Pod
+	node string
+}
+
+func (p promises) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
+	return func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
+		for _, promise := range p {
+			if !yield(promise.pod, nodetable.Intern(promise.node)) {
+				return
+			}
+		}
+	}
+}
+
+func (p promises) Len() int                  { return len(p) }
+func (p promises) Node(uid types.UID) string { return p[uid].node }
+
+// bound is an API server that remembers which pod has which node.
+type bound map[types.UID]string
+
+func (b bound) Bind(_ context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
+	if at, already := b[pod.UID]; already {
+		return fmt.Errorf("pod %s is on %s already", pod, at)
+	}
+	b[pod.UID] = node.Name.Value()
+	return nil
+}
+
+// cluster is a scheduler with the plugins of this branch, over real parts.
+type cluster struct {
+	testing.TB
+	*Scheduler
+	table    *nodetable.Table
+	promises promises
+	bound    bound
+	extra    map[framework.Point][]framework.Plugin
+	enough   func(int) int
+}
+
+func everyNode(nodes int) int { return nodes }
+
+func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
+	c := &cluster{TB: t, table: nodetable.New(), promises: promises{}, bound: bound{}, enough: everyNode}
+	env := framework.Env{Table: c.table, Binder: c.bound}
+	var plan framework.Plan
+	enable := func(make framework.Factory, args any, weight int64, points ...framework.Point) {
+		p, err := make(args, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, point := range points {
+			plan[point] = append(plan[point], framework.Enabled{Plugin: p, Weight: weight})
+		}
+	}
+	scored := []config.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
+	enable(gates.New, nil, 0, framework.PreEnqueue)
+	enable(priority.New, nil, 0, framework.QueueSort)
+	enable(nodename.New, nil, 0, framework.PreFilter, framework.Filter)
+	enable(unschedulable.New, nil, 0, framework.Filter)
+	enable(taints.New, nil, 3, framework.Filter, framework.Score)
+	enable(resources.NewFit, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated, Resources: scored}}, 1, framework.Filter, framework.Score)
+	enable(resources.NewBalanced, &config.NodeResourcesBalancedAllocationArgs{Resources: scored}, 1, framework.PreScore, framework.Score)
+	enable(binder.New, nil, 0, framework.Bind)
+	for _, change := range extra {
+		change(&plan)
+	}
+	runner, err := framework.New("default-scheduler", &plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Scheduler = New(c.table, []Profile{{runner, func(n int) int { return c.enough(n) }}}, c.promises, rand.New(rand.NewPCG(1, 0)))
+	return c
+}
+
+func quantities(cpu, memory string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// node adds a node of 4 cpus and 32Gi, changed as told.
+func (c *cluster) node(name string, changes ...func(*v1.Node)) {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
+	n.Status.Allocatable = quantities("4", "32Gi")
+	n.Status.Allocatable[v1.ResourcePods] = resource.MustParse("110")
+	for _, change := range changes {
+		change(n)
+	}
+	c.table.SetNode(nodetable.NewNode(n))
+}
+
+func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
+	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
+}
+
+// pod digests a pod of 100m and 500Mi, changed as told.
+func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
+	p.Spec.SchedulerName = "default-scheduler"
+	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: quantities("100m", "500Mi")}}}
+	for _, change := range changes {
+		change(p)
+	}
+	digest, err := nodetable.NewPod(p)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return digest
+}
+
+func requests(cpu, memory string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = quantities(cpu, memory) }
+}
+
+func prioritized(priority int32) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Spec.Priority = &priority }
+}

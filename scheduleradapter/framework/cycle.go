@@ -1,0 +1,178 @@
+package framework
+
+import (
+	"slices"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Cycle is one attempt to find a node for a pod. It is used again for the next
+// one, so that attempts allocate nothing.
+type Cycle struct {
+	Table *nodetable.Table
+	Pod   *nodetable.Pod
+	// Feasible are the nodes not rejected so far. Filters take rows out through
+	// Reject and RejectAll only.
+	Feasible nodetable.Bits
+	// Evaluated are the nodes that were looked at.
+	Evaluated nodetable.Bits
+	// Rows are the feasible nodes to be scored, Totals their scores.
+	Rows   []nodetable.Row
+	Totals []int64
+
+	runner     *Runner
+	rejections []Rejection        // by row; holds where evaluated and not feasible
+	running    int16              // index of the filter that is running
+	names      []nodetable.Symbol // to look at, where narrowed
+	isNarrowed bool
+	narrows    bool           // the running PreFilter does
+	candidates nodetable.Bits // to look at
+	skipFilter []bool
+	skipScore  []bool
+	scores     [][]int64 // by score plugin, by index in Rows
+	nominated  []nominee // of others, on nodes of the table, by row
+	single     nodetable.Bits
+	narrowing  []string // plugins that narrowed, sorted
+	refusal    Status   // of PreFilter
+}
+
+// Rejection is why a node was taken out: which filter, and its reasons.
+type Rejection struct {
+	filter       int16
+	Unresolvable bool
+	reasons      uint32
+}
+
+type nominee struct {
+	row nodetable.Row
+	pod *nodetable.Pod
+}
+
+// Reject takes a row out for reasons of the running plugin, which it alone reads.
+// Unresolvable: preempting pods there would not help.
+func (c *Cycle) Reject(row nodetable.Row, reasons uint32, unresolvable bool) {
+	c.Feasible.Clear(row)
+	c.rejections[row] = Rejection{c.running, unresolvable, reasons}
+}
+
+// RejectAll takes out those of the rows that are still in.
+func (c *Cycle) RejectAll(rows nodetable.Bits, reasons uint32, unresolvable bool) {
+	for i, w := range rows[:len(c.Feasible)] {
+		w &= c.Feasible[i]
+		if w == 0 {
+			continue
+		}
+		c.Feasible[i] &^= w
+		for row := range (nodetable.Bits{w}).All() {
+			c.rejections[nodetable.Row(i<<6)+row] = Rejection{c.running, unresolvable, reasons}
+		}
+	}
+}
+
+// Narrow limits the nodes to look at, together with what other plugins say.
+func (c *Cycle) Narrow(names []nodetable.Symbol) {
+	if !c.isNarrowed {
+		c.names = append(c.names[:0], names...)
+	} else {
+		c.names = slices.DeleteFunc(c.names, func(name nodetable.Symbol) bool { return !slices.Contains(names, name) })
+	}
+	c.isNarrowed, c.narrows = true, true
+}
+
+// Candidates is the number of nodes to look at.
+func (c *Cycle) Candidates() int { return c.candidates.Count() }
+
+// Rejected tells why a node was taken out; ok is false where it was not.
+func (c *Cycle) Rejected(row nodetable.Row) (r Rejection, ok bool) {
+	return c.rejections[row], c.Evaluated.Has(row) && !c.Feasible.Has(row)
+}
+
+// Resolvable puts into a set the nodes where preempting pods may help: those
+// rejected for what other pods do.
+func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
+	if c.refusal.Code == Unschedulable {
+		return into.Copied(c.Table.Alive())
+	}
+	into = into.Copied(c.Evaluated)
+	into.AndNot(c.Feasible)
+	for row := range into.All() {
+		if c.rejections[row].Unresolvable {
+			into.Clear(row)
+		}
+	}
+	return into
+}
+
+// Rejectors are the plugins that kept the pod off nodes, each once: those to be
+// asked which events may help.
+func (c *Cycle) Rejectors() []string {
+	if c.refusal.Code.Rejected() {
+		return []string{c.refusal.Plugin}
+	}
+	names := slices.Clone(c.narrowing)
+	seen := make([]bool, len(c.runner.filters))
+	for row := range c.Evaluated.All() {
+		if r, rejected := c.Rejected(row); rejected && !seen[r.filter] {
+			seen[r.filter] = true
+			names = append(names, c.runner.filters[r.filter].name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Explain names the plugin of a rejection and its reasons.
+func (c *Cycle) Explain(r Rejection) (plugin string, reasons []string) {
+	f := c.runner.filters[r.filter]
+	return f.name, f.plugin.Reasons(c.Pod, r.reasons)
+}
+
+// ScoreOf is what a score plugin gave to Rows[i], normalised and weighted; ok is
+// false where the plugin did not run.
+func (c *Cycle) ScoreOf(plugin, i int) (score int64, ok bool) {
+	if len(c.Totals) == 0 || c.skipScore[plugin] {
+		return 0, false
+	}
+	return c.scores[plugin][i] * c.runner.scorers[plugin].weight, true
+}
+
+// Fits says whether the pod fits a node as the table is now: with the pods that
+// are nominated to it and matter no less, and without them.
+func (c *Cycle) Fits(row nodetable.Row) (bool, Status) {
+	if fits, _, status := c.fitsAmongNominated(row); !fits {
+		return false, status
+	}
+	_, fits, status := c.probe(row)
+	return fits, status
+}
+
+// fitsAmongNominated tries the node with the pods nominated to it in place. It is
+// true where there are none.
+func (c *Cycle) fitsAmongNominated(row nodetable.Row) (bool, Rejection, Status) {
+	first, found := slices.BinarySearchFunc(c.nominated, row, func(n nominee, row nodetable.Row) int { return int(n.row - row) })
+	if !found {
+		return true, Rejection{}, Status{}
+	}
+	c.Table.Try()
+	defer c.Table.Undo()
+	for _, n := range c.nominated[first:] {
+		if n.row != row {
+			break
+		}
+		c.Table.Place(n.pod, row)
+	}
+	rejection, fits, status := c.probe(row)
+	return fits, rejection, status
+}
+
+// probe runs the filters for one node and leaves no trace in the cycle.
+func (c *Cycle) probe(row nodetable.Row) (Rejection, bool, Status) {
+	feasible, was := c.Feasible, c.rejections[row]
+	c.single = c.single.Emptied(c.Table.Rows())
+	c.single.Set(row)
+	c.Feasible = c.single
+	status := c.runner.filter(c)
+	rejection, fits := c.rejections[row], status.OK() && c.single.Has(row)
+	c.Feasible, c.rejections[row] = feasible, was
+	return rejection, fits, status
+}

@@ -1,0 +1,66 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// NoNodes is the text of a failure in a cluster without nodes.
+const NoNodes = "no nodes available to schedule pods"
+
+// Histogram is how many nodes have which reason.
+type Histogram map[string]int
+
+// Message is the standard text about a pod that fits no node: of all nodes none
+// is available, and how many for which reason. The counts are sorted as strings.
+func (h Histogram) Message(nodes int) string {
+	lines := make([]string, 0, len(h))
+	for reason, n := range h {
+		lines = append(lines, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(lines)
+	return unavailable(nodes, strings.Join(lines, ", "))
+}
+
+func unavailable(nodes int, why string) string {
+	if why == "" {
+		return fmt.Sprintf("0/%d nodes are available:", nodes)
+	}
+	return fmt.Sprintf("0/%d nodes are available: %s.", nodes, why)
+}
+
+// Message is the standard text of a cycle that found no node, with what making
+// room said.
+func (c *Cycle) Message(postFilter Status) string {
+	var text string
+	if c.refusal.Code.Rejected() {
+		text = unavailable(c.Table.Len(), c.refusal.Message())
+	} else {
+		text = c.histogram().Message(c.Table.Len())
+	}
+	if reason := postFilter.Message(); reason != "" {
+		text += " " + reason
+	}
+	return text
+}
+
+func (c *Cycle) histogram() Histogram {
+	h := Histogram{}
+	kinds := map[Rejection]int{}
+	for row := range c.Evaluated.All() {
+		if r, rejected := c.Rejected(row); rejected {
+			kinds[r]++
+		}
+	}
+	for r, n := range kinds {
+		_, reasons := c.Explain(r)
+		for _, reason := range reasons {
+			h[reason] += n
+		}
+	}
+	if absent := c.Table.Len() - c.Evaluated.Count(); c.isNarrowed && absent > 0 {
+		h[fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing)] += absent
+	}
+	return h
+}

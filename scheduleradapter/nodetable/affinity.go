@@ -1,0 +1,121 @@
+package nodetable
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// SpreadConstraint is a topology spread constraint of a pod.
+type SpreadConstraint struct {
+	MaxSkew, MinDomains int64 // MinDomains is at least 1
+	Topology            Symbol
+	// Hard is DoNotSchedule, otherwise ScheduleAnyway.
+	Hard bool
+	// HonorNodes leaves out nodes the pod's node selector does not mean,
+	// HonorTaints those whose taints it does not tolerate.
+	HonorNodes, HonorTaints bool
+	// Pods are those counted; Self says that the pod itself is one of them.
+	Pods *Matcher
+	Self bool
+}
+
+// NewSpreadConstraint compiles a constraint for a pod, with the labels of its
+// matchLabelKeys: the digest does so for the pod's own, a plugin for defaults.
+func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, labels Labels) (SpreadConstraint, error) {
+	var further []Label
+	if c.LabelSelector != nil {
+		for _, key := range c.MatchLabelKeys {
+			if value, found := labels.Get(Intern(key)); found {
+				further = append(further, Label{Intern(key), value})
+			}
+		}
+	}
+	selector, err := NewSelector(c.LabelSelector, further...)
+	if err != nil {
+		return SpreadConstraint{}, fmt.Errorf("topology spread by %s: %w", c.TopologyKey, err)
+	}
+	s := SpreadConstraint{
+		MaxSkew: int64(c.MaxSkew), MinDomains: 1, Topology: Intern(c.TopologyKey), Hard: c.WhenUnsatisfiable == v1.DoNotSchedule,
+		HonorNodes:  c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
+		HonorTaints: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
+		Pods:        NewMatcher([]string{namespace}, nil, selector, true),
+		Self:        selector.Matches(labels),
+	}
+	if c.MinDomains != nil {
+		s.MinDomains = int64(*c.MinDomains)
+	}
+	return s, nil
+}
+
+func (p *Pod) digestSpread(pod *v1.Pod) error {
+	for i := range pod.Spec.TopologySpreadConstraints {
+		c, err := NewSpreadConstraint(&pod.Spec.TopologySpreadConstraints[i], pod.Namespace, p.Labels)
+		if err != nil {
+			return err
+		}
+		p.Spread = append(p.Spread, c)
+	}
+	return nil
+}
+
+// Term is an inter-pod affinity or anti-affinity term.
+type Term struct {
+	// Key is the same for terms that say the same, weight included.
+	Key      Symbol
+	Pods     *Matcher
+	Topology Symbol
+	// Weight of a preferred term, 0 for a required one.
+	Weight int64
+}
+
+func newTerm(term *v1.PodAffinityTerm, weight int32, namespace string) (*Term, error) {
+	selector, err := NewSelector(term.LabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("pod affinity by %s: %w", term.TopologyKey, err)
+	}
+	namespaces := term.Namespaces
+	var byLabels *Selector
+	if s := term.NamespaceSelector; s != nil {
+		if byLabels, err = NewSelector(s); err != nil {
+			return nil, fmt.Errorf("pod affinity by %s: namespaces: %w", term.TopologyKey, err)
+		}
+	} else if len(namespaces) == 0 {
+		namespaces = []string{namespace}
+	}
+	t := &Term{Pods: NewMatcher(namespaces, byLabels, selector, false), Topology: Intern(term.TopologyKey), Weight: int64(weight)}
+	t.Key = Intern(fmt.Sprintf("%d %q %s", weight, term.TopologyKey, t.Pods.Key.Value()))
+	return t, nil
+}
+
+func (p *Pod) digestAffinity(pod *v1.Pod) (err error) {
+	a := pod.Spec.Affinity
+	if a == nil {
+		return nil
+	}
+	if t := a.PodAffinity; t != nil {
+		p.Affinity, p.PreferredAffinity, err = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
+	}
+	if t := a.PodAntiAffinity; t != nil && err == nil {
+		p.AntiAffinity, p.PreferredAntiAffinity, err = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
+	}
+	return err
+}
+
+func newTerms(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, namespace string) (hard, soft []*Term, err error) {
+	for i := range required {
+		t, err := newTerm(&required[i], 0, namespace)
+		if err != nil {
+			return nil, nil, err
+		}
+		hard = append(hard, t)
+	}
+	for i := range preferred {
+		t, err := newTerm(&preferred[i].PodAffinityTerm, preferred[i].Weight, namespace)
+		if err != nil {
+			return nil, nil, err
+		}
+		soft = append(soft, t)
+	}
+	return hard, soft, nil
+}

@@ -1,0 +1,138 @@
+package nodetable
+
+import "slices"
+
+// Counter counts the pods that a matcher means. Ask for it in each cycle: one
+// that nobody asks for is dropped.
+type Counter struct {
+	Tally
+	matcher *Matcher
+	used    bool
+}
+
+type counters struct {
+	byKey map[Symbol]*Counter
+	index filed[*Counter]
+	limit int
+}
+
+// Below this many counters none is dropped.
+const keptCounters = 128
+
+// Counter finds or makes the counter of a matcher. Making it looks at every pod
+// once.
+func (t *Table) Counter(m *Matcher) *Counter {
+	c := t.counters.byKey[m.Key]
+	if c == nil {
+		t.counters.sweep()
+		c = &Counter{matcher: m}
+		t.recount(c)
+		t.counters.byKey[m.Key] = c
+		t.counters.index.add(m.selector, c)
+	}
+	c.used = true
+	return c
+}
+
+// sweep drops what was not asked for since the last sweep, when there are twice
+// as many counters as it left.
+func (s *counters) sweep() {
+	if len(s.byKey) < max(keptCounters, s.limit) {
+		return
+	}
+	for key, c := range s.byKey {
+		if !c.used {
+			delete(s.byKey, key)
+			s.index.remove(c.matcher.selector, c)
+		}
+		c.used = false
+	}
+	s.limit = 2 * len(s.byKey)
+}
+
+func (t *Table) recount(c *Counter) {
+	domains := c.domains
+	c.Tally = Tally{}
+	for row := range t.alive.All() {
+		n := int32(0)
+		for _, p := range t.pods[row] {
+			if c.matcher.Matches(p, t.namespaces[p.Namespace]) {
+				n++
+			}
+		}
+		if n > 0 {
+			c.add(row, n)
+		}
+	}
+	for _, d := range domains {
+		c.In(d.topology)
+	}
+}
+
+// SetNamespace takes over a namespace's labels; nil where it is gone.
+func (t *Table) SetNamespace(name string, labels Labels) {
+	t.tries.settled()
+	symbol := Intern(name)
+	if slices.Equal(t.namespaces[symbol], labels) {
+		return
+	}
+	t.namespaces[symbol] = labels
+	if labels == nil {
+		delete(t.namespaces, symbol)
+	}
+	for _, c := range t.counters.byKey {
+		if c.matcher.byLabels != nil {
+			t.recount(c)
+		}
+	}
+}
+
+// Matches says whether a matcher means a pod, by the namespaces as they are.
+func (t *Table) Matches(m *Matcher, p *Pod) bool { return m.Matches(p, t.namespaces[p.Namespace]) }
+
+// filed keeps items under a label that whatever their selector matches must
+// have, so that most of them need not be looked at.
+type filed[T comparable] struct {
+	byLabel map[Label][]T
+	loose   []T
+}
+
+func (f *filed[T]) add(s *Selector, item T) {
+	label, found := s.handle()
+	if !found {
+		f.loose = append(f.loose, item)
+		return
+	}
+	if f.byLabel == nil {
+		f.byLabel = map[Label][]T{}
+	}
+	f.byLabel[label] = append(f.byLabel[label], item)
+}
+
+func (f *filed[T]) remove(s *Selector, item T) {
+	without := func(items []T) []T {
+		i := slices.Index(items, item)
+		return slices.Delete(items, i, i+1)
+	}
+	label, found := s.handle()
+	if !found {
+		f.loose = without(f.loose)
+	} else if f.byLabel[label] = without(f.byLabel[label]); len(f.byLabel[label]) == 0 {
+		delete(f.byLabel, label)
+	}
+}
+
+// candidates visits every item whose selector may match the labels, once.
+func (f *filed[T]) candidates(labels Labels, visit func(T)) {
+	for _, item := range f.loose {
+		visit(item)
+	}
+	if len(f.byLabel) == 0 {
+		return
+	}
+	for _, l := range labels {
+		for _, item := range f.byLabel[l] {
+			visit(item)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package nodetable
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeSelector is a compiled set of conditions on nodes: every requirement of
+// `all`, and any of the terms where there are terms.
+type NodeSelector struct {
+	// Key is the same for selectors that say the same.
+	Key   Symbol
+	all   []requirement
+	terms []nodeTerm
+	// limited says that terms were given, if only such as match nothing.
+	limited bool
+}
+
+type nodeTerm struct {
+	labels []requirement
+	names  []requirement // of metadata.name
+}
+
+// NewNodeSelector compiles spec.nodeSelector and a required node affinity
+// together. It is nil where neither is given.
+func NewNodeSelector(labels map[string]string, required *v1.NodeSelector) (*NodeSelector, error) {
+	if len(labels) == 0 && required == nil {
+		return nil, nil
+	}
+	var s NodeSelector
+	for _, l := range NewLabels(labels) {
+		s.all = append(s.all, requirement{key: l.Key, op: in, values: []Symbol{l.Value}})
+	}
+	if required != nil {
+		s.limited = true
+		for i := range required.NodeSelectorTerms {
+			if err := s.add(&required.NodeSelectorTerms[i]); err != nil {
+				return nil, fmt.Errorf("node selector term %d: %w", i, err)
+			}
+		}
+	}
+	s.Key = Intern(s.text())
+	return &s, nil
+}
+
+// NewNodeSelectorTerm compiles one preferred term.
+func NewNodeSelectorTerm(term *v1.NodeSelectorTerm) (*NodeSelector, error) {
+	return NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{*term}})
+}
+
+// add compiles a term. One without any condition matches no node.
+func (s *NodeSelector) add(term *v1.NodeSelectorTerm) error {
+	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
+		return nil
+	}
+	var t nodeTerm
+	for _, e := range term.MatchExpressions {
+		r, err := newRequirement(e.Key, string(e.Operator), e.Values)
+		if err != nil {
+			return err
+		}
+		t.labels = append(t.labels, r)
+	}
+	for _, e := range term.MatchFields {
+		r, err := newRequirement(e.Key, string(e.Operator), e.Values)
+		switch {
+		case err != nil:
+			return err
+		case e.Key != metav1.ObjectNameField || len(e.Values) != 1 || r.op != in && r.op != notIn:
+			return fmt.Errorf("field %s %s %q: only metadata.name In or NotIn one name", e.Key, e.Operator, e.Values)
+		}
+		t.names = append(t.names, r)
+	}
+	s.terms = append(s.terms, t)
+	return nil
+}
+
+func (s *NodeSelector) text() string {
+	texts := make([]string, len(s.terms))
+	for i, t := range s.terms {
+		texts[i] = canonical(t.labels) + "@" + canonical(t.names)
+	}
+	slices.Sort(texts)
+	return canonical(s.all) + strconv.FormatBool(s.limited) + strings.Join(slices.Compact(texts), "|")
+}
+
+// Matches says whether one node is meant: what hints ask of a node that is no
+// row. Within the table, Select answers for all nodes.
+func (s *NodeSelector) Matches(n *Node) bool {
+	matches := func(labels Labels) func(requirement) bool {
+		return func(r requirement) bool { return !r.matches(labels) }
+	}
+	if slices.ContainsFunc(s.all, matches(n.Labels)) {
+		return false
+	}
+	if !s.limited {
+		return true
+	}
+	name := Labels{{Intern(metav1.ObjectNameField), n.Name}}
+	return slices.ContainsFunc(s.terms, func(t nodeTerm) bool {
+		return !slices.ContainsFunc(t.labels, matches(n.Labels)) && !slices.ContainsFunc(t.names, matches(name))
+	})
+}
+
+// Names are the nodes that a selector names by metadata.name where every term
+// does: the union over the terms of what a term's conditions have in common.
+// Otherwise narrowed is false, and any node may match.
+func (s *NodeSelector) Names() (names []Symbol, narrowed bool) {
+	if !s.limited || len(s.terms) == 0 {
+		return nil, false
+	}
+	for _, t := range s.terms {
+		var common []Symbol
+		named := false
+		for _, r := range t.names {
+			switch {
+			case r.op != in:
+			case !named:
+				common, named = r.values, true
+			case len(common) > 0 && r.values[0] != common[0]:
+				common = nil
+			}
+		}
+		if !named {
+			return nil, false
+		}
+		names = append(names, common...)
+	}
+	return names, true
+}
+
+// Select is the set of nodes the selector means; all of them for nil. The set is
+// kept for the next who asks and must not be changed.
+func (t *Table) Select(s *NodeSelector) Bits {
+	if s == nil {
+		return t.alive
+	}
+	kept, known := t.selected.At(s.Key)
+	if !known || kept.version != t.Versions.Labels {
+		kept.rows = t.evaluate(s, kept.rows.Copied(t.alive))
+		kept.version = t.Versions.Labels
+	}
+	return kept.rows
+}
+
+// selection is a set of nodes as of a version of what it follows from.
+type selection struct {
+	version uint64
+	rows    Bits
+}
+
+func (t *Table) evaluate(s *NodeSelector, rows Bits) Bits {
+	scratch := make(Bits, len(rows))
+	for i := range s.all {
+		t.restrict(rows, &s.all[i], scratch)
+	}
+	if !s.limited {
+		return rows
+	}
+	any, one := make(Bits, len(rows)), make(Bits, len(rows))
+	for _, term := range s.terms {
+		copy(one, rows)
+		for i := range term.labels {
+			t.restrict(one, &term.labels[i], scratch)
+		}
+		for i := range term.names {
+			t.restrictNames(one, &term.names[i], scratch)
+		}
+		any.Or(one)
+	}
+	return any
+}
+
+// restrict keeps the rows that meet a requirement.
+func (t *Table) restrict(rows Bits, r *requirement, scratch Bits) {
+	clear(scratch)
+	values := t.byLabel[r.key]
+	switch r.op {
+	case in, notIn:
+		for _, v := range r.values {
+			scratch.SetAll(values[v])
+		}
+	default:
+		for v, having := range values {
+			if r.op == exists || r.op == doesNotExist || r.within(v) {
+				scratch.SetAll(having)
+			}
+		}
+	}
+	if r.op == notIn || r.op == doesNotExist {
+		rows.AndNot(scratch)
+	} else {
+		rows.And(scratch)
+	}
+}
+
+func (t *Table) restrictNames(rows Bits, r *requirement, scratch Bits) {
+	clear(scratch)
+	for _, v := range r.values {
+		if row, found := t.rowOf[v]; found {
+			scratch.Set(row)
+		}
+	}
+	if r.op == notIn {
+		rows.AndNot(scratch)
+	} else {
+		rows.And(scratch)
+	}
+}

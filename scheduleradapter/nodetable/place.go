@@ -1,0 +1,134 @@
+package nodetable
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Place puts a pod on a row. A pod of the same uid is displaced first, so that
+// this is also how a pod changes or moves.
+func (t *Table) Place(p *Pod, row Row) {
+	t.Displace(p.UID)
+	t.put(p, row)
+}
+
+// PlaceOn puts a pod on the node of a name. Where there is none yet, it counts
+// nowhere until there is.
+func (t *Table) PlaceOn(p *Pod, node Symbol) {
+	t.tries.settled()
+	if row := t.Row(node); row != NoRow {
+		t.Place(p, row)
+		return
+	}
+	t.Displace(p.UID)
+	t.orphans[p.UID] = orphan{p, node}
+}
+
+// Displace takes a pod off its node; nil where it is on none. A pod whose node is
+// not known yet will not come to it, but inside a try nothing changes for it.
+func (t *Table) Displace(uid types.UID) *Pod {
+	if s, found := t.where[uid]; found {
+		return t.take(s)
+	}
+	if !t.tries.open() {
+		delete(t.orphans, uid)
+	}
+	return nil
+}
+
+// Find is the pod of a uid and its row; nil and NoRow where it is on no node of
+// the table.
+func (t *Table) Find(uid types.UID) (*Pod, Row) {
+	s, found := t.where[uid]
+	if !found {
+		return nil, NoRow
+	}
+	return t.pods[s.row][s.index], s.row
+}
+
+// PodsOn are the pods on a row, in no particular order. The list is good until
+// the next change and must not be changed.
+func (t *Table) PodsOn(row Row) []*Pod { return t.pods[row] }
+
+// AllPods yields every pod with its row, by row.
+func (t *Table) AllPods() iter.Seq2[Row, *Pod] {
+	return func(yield func(Row, *Pod) bool) {
+		for row := range t.alive.All() {
+			for _, p := range t.pods[row] {
+				if !yield(row, p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// PodCount is the number of pods on all nodes.
+func (t *Table) PodCount() int { return len(t.where) }
+
+// adopt places the pods that waited for a node, by uid.
+func (t *Table) adopt(node Symbol, row Row) {
+	var waiting []*Pod
+	for _, o := range t.orphans {
+		if o.node == node {
+			waiting = append(waiting, o.pod)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
+	for _, p := range waiting {
+		delete(t.orphans, p.UID)
+		t.put(p, row)
+	}
+}
+
+// put appends a pod to a row.
+func (t *Table) put(p *Pod, row Row) {
+	t.where[p.UID] = spot{row, int32(len(t.pods[row]))}
+	t.pods[row] = append(t.pods[row], p)
+	t.tries.note(move{p, row, int32(len(t.pods[row]) - 1), true})
+	t.count(p, row, 1)
+}
+
+// take removes a pod from its row; the last one takes its place.
+func (t *Table) take(s spot) *Pod {
+	pods := t.pods[s.row]
+	p, last := pods[s.index], len(pods)-1
+	pods[s.index] = pods[last]
+	t.where[pods[s.index].UID] = s
+	pods[last] = nil
+	t.pods[s.row] = pods[:last]
+	delete(t.where, p.UID)
+	t.tries.note(move{p, s.row, s.index, false})
+	t.count(p, s.row, -1)
+	return p
+}
+
+// count adds a pod to everything that is counted, n times.
+func (t *Table) count(p *Pod, row Row, n int64) {
+	t.trail.add(row)
+	r := &p.Requests
+	t.Pods.Requested[row] += n
+	t.CPU.Requested[row] += n * r.CPU
+	t.Memory.Requested[row] += n * r.Memory
+	t.Ephemeral.Requested[row] += n * r.Ephemeral
+	t.NonZeroCPU[row] += n * r.NonZeroCPU
+	t.NonZeroMemory[row] += n * r.NonZeroMemory
+	for _, a := range r.Extended {
+		t.column(a.Name).Requested[row] += n * a.Value
+	}
+	for _, port := range p.Ports {
+		t.usePort(port, row, int32(n))
+	}
+	if len(t.counters.byKey) > 0 {
+		namespace := t.namespaces[p.Namespace]
+		t.counters.index.candidates(p.Labels, func(c *Counter) {
+			if c.matcher.Matches(p, namespace) {
+				c.add(row, int32(n))
+			}
+		})
+	}
+	t.carry(p, row, int32(n))
+}

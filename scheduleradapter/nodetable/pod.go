@@ -1,0 +1,164 @@
+package nodetable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+)
+
+// Pod is the digest of a pod: immutable, made once when the object arrives.
+type Pod struct {
+	// Object is the pod itself, for the edges: texts, volumes, foreign plugins.
+	Object    *v1.Pod
+	UID       types.UID
+	Namespace Symbol
+	Labels    Labels
+	Priority  int32
+	// Terminating says that the pod is being deleted.
+	Terminating bool
+	// Created is the creation time, Started the time the kubelet saw the pod;
+	// zero where unknown.
+	Created, Started time.Time
+	Requests         Requests
+	Tolerations      Tolerations
+	// Nodes are nodeSelector and required node affinity together, nil for any.
+	Nodes *NodeSelector
+	// PreferredNodes are the preferred node affinity terms.
+	PreferredNodes []WeightedNodes
+	Spread         []SpreadConstraint
+	// Affinity and its companions are the pod's inter-pod terms.
+	Affinity, AntiAffinity                   []*Term
+	PreferredAffinity, PreferredAntiAffinity []*Term
+	Ports                                    []Port
+	// Images are the images of containers, init containers and image volumes,
+	// with the tag they run by, one for each.
+	Images []Symbol
+}
+
+// WeightedNodes is a preferred node affinity term.
+type WeightedNodes struct {
+	Weight int64
+	Nodes  *NodeSelector
+}
+
+// Port is a port a pod takes of its host. An IP of 0.0.0.0 stands for all.
+type Port struct {
+	IP       Symbol
+	Protocol v1.Protocol
+	Number   int32
+}
+
+// NewPod digests a pod. The error names what of it an API server would have
+// refused. Any goroutine may.
+func NewPod(pod *v1.Pod) (*Pod, error) {
+	p := &Pod{
+		Object: pod, UID: pod.UID, Namespace: Intern(pod.Namespace), Labels: NewLabels(pod.Labels),
+		Priority: scheduling.PodPriority(pod), Terminating: pod.DeletionTimestamp != nil,
+		Created: pod.CreationTimestamp.Time, Requests: NewRequests(pod),
+		Tolerations: NewTolerations(pod.Spec.Tolerations), Ports: ports(pod), Images: images(pod),
+	}
+	if pod.Status.StartTime != nil {
+		p.Started = pod.Status.StartTime.Time
+	}
+	for _, digest := range []func(*v1.Pod) error{p.digestNodes, p.digestSpread, p.digestAffinity} {
+		if err := digest(pod); err != nil {
+			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return p, nil
+}
+
+// String is namespace/name.
+func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
+
+func (p *Pod) digestNodes(pod *v1.Pod) error {
+	var required *v1.NodeSelector
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		preferred, err := NewWeightedNodes(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		if err != nil {
+			return err
+		}
+		p.PreferredNodes = preferred
+	}
+	var err error
+	p.Nodes, err = NewNodeSelector(pod.Spec.NodeSelector, required)
+	return err
+}
+
+// NewWeightedNodes compiles preferred node affinity terms; those of weight 0 say
+// nothing.
+func NewWeightedNodes(terms []v1.PreferredSchedulingTerm) ([]WeightedNodes, error) {
+	var compiled []WeightedNodes
+	for i := range terms {
+		if terms[i].Weight == 0 {
+			continue
+		}
+		nodes, err := NewNodeSelectorTerm(&terms[i].Preference)
+		if err != nil {
+			return nil, fmt.Errorf("preferred %w", err)
+		}
+		compiled = append(compiled, WeightedNodes{int64(terms[i].Weight), nodes})
+	}
+	return compiled, nil
+}
+
+// ports of containers and sidecars: those hold them as long as the pod runs.
+func ports(pod *v1.Pod) []Port {
+	var all []Port
+	add := func(c *v1.Container) {
+		for _, port := range c.Ports {
+			if port.HostPort <= 0 {
+				continue
+			}
+			p := Port{Intern(port.HostIP), port.Protocol, port.HostPort}
+			if port.HostIP == "" {
+				p.IP = Intern(everyIP)
+			}
+			if p.Protocol == "" {
+				p.Protocol = v1.ProtocolTCP
+			}
+			all = append(all, p)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	return all
+}
+
+const everyIP = "0.0.0.0"
+
+// images of a pod, one for each container, init container and image volume.
+func images(pod *v1.Pod) []Symbol {
+	var all []Symbol
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			all = append(all, Intern(tagged(containers[i].Image)))
+		}
+	}
+	for i := range pod.Spec.Volumes {
+		if image := pod.Spec.Volumes[i].Image; image != nil {
+			all = append(all, Intern(tagged(image.Reference)))
+		}
+	}
+	return slices.Clip(all)
+}
+
+// tagged adds the tag that an image reference without one stands for.
+func tagged(image string) string {
+	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
+		return image + ":latest"
+	}
+	return image
+}

@@ -1,0 +1,101 @@
+package nodetable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
+)
+
+// What a container without the request counts as where scores are computed
+// (NodeResourcesFit): 100 millicores and 200 MiB.
+const (
+	DefaultMilliCPU = 100
+	DefaultMemory   = 200 << 20
+)
+
+// Amount of a resource that is none of cpu, memory, ephemeral-storage and pods.
+type Amount struct {
+	Name  Symbol
+	Value int64
+}
+
+// Requests is what a pod asks for, its overhead included: cpu in millicores,
+// memory and ephemeral storage in bytes.
+type Requests struct {
+	CPU, Memory, Ephemeral int64
+	// NonZeroCPU and NonZeroMemory count the defaults for containers that
+	// request nothing.
+	NonZeroCPU, NonZeroMemory int64
+	// Extended amounts, sorted by name.
+	Extended []Amount
+	// Shape is equal for equal requests.
+	Shape Shape
+}
+
+// Shape is Requests as a comparable value.
+type Shape struct {
+	cpu, memory, ephemeral, nonZeroCPU, nonZeroMemory int64
+	extended                                          Symbol
+}
+
+// NewRequests sums up a pod: containers, sidecars, init containers, pod-level
+// requests and overhead, and what a resize in place has already allocated.
+func NewRequests(pod *v1.Pod) Requests {
+	total := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true})
+	missing := v1.ResourceList{}
+	wholePod := podresource.IsPodLevelRequestsSet(pod)
+	for name, value := range map[v1.ResourceName]*resource.Quantity{
+		v1.ResourceCPU:    resource.NewMilliQuantity(DefaultMilliCPU, resource.DecimalSI),
+		v1.ResourceMemory: resource.NewQuantity(DefaultMemory, resource.BinarySI),
+	} {
+		if _, set := total[name]; !set || !wholePod {
+			missing[name] = *value
+		}
+	}
+	nonZero := total
+	if len(missing) > 0 {
+		nonZero = podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true, NonMissingContainerRequests: missing})
+	}
+	r := Requests{
+		CPU: total.Cpu().MilliValue(), Memory: total.Memory().Value(), Ephemeral: total.StorageEphemeral().Value(),
+		NonZeroCPU: nonZero.Cpu().MilliValue(), NonZeroMemory: nonZero.Memory().Value(),
+		Extended: extended(total),
+	}
+	r.Shape = Shape{r.CPU, r.Memory, r.Ephemeral, r.NonZeroCPU, r.NonZeroMemory, Intern(extendedKey(r.Extended))}
+	return r
+}
+
+// None says whether nothing at all is requested.
+func (r *Requests) None() bool {
+	return r.CPU == 0 && r.Memory == 0 && r.Ephemeral == 0 && len(r.Extended) == 0
+}
+
+// extended are the amounts of resources that schedulers count besides the native
+// ones: those named with a domain, huge pages and attachable volumes.
+func extended(list v1.ResourceList) []Amount {
+	var amounts []Amount
+	for name, quantity := range list {
+		if counted(string(name)) {
+			amounts = append(amounts, Amount{Intern(string(name)), quantity.Value()})
+		}
+	}
+	slices.SortFunc(amounts, func(a, b Amount) int { return strings.Compare(a.Name.Value(), b.Name.Value()) })
+	return amounts
+}
+
+func counted(name string) bool {
+	return strings.Contains(name, "/") && !strings.HasPrefix(name, "requests.") ||
+		strings.HasPrefix(name, v1.ResourceHugePagesPrefix) || strings.HasPrefix(name, v1.ResourceAttachableVolumesPrefix)
+}
+
+func extendedKey(amounts []Amount) string {
+	var b strings.Builder
+	for _, a := range amounts {
+		fmt.Fprintf(&b, "%s=%d;", a.Name.Value(), a.Value)
+	}
+	return b.String()
+}

@@ -1,0 +1,211 @@
+package nodetable
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type operator uint8
+
+const (
+	in operator = iota
+	notIn
+	exists
+	doesNotExist
+	greater
+	less
+)
+
+var operators = map[string]operator{
+	"In": in, "NotIn": notIn, "Exists": exists, "DoesNotExist": doesNotExist, "Gt": greater, "Lt": less,
+}
+
+// requirement is one condition on the label of a key. Values are sorted.
+type requirement struct {
+	key    Symbol
+	op     operator
+	values []Symbol
+	bound  int64 // of Gt and Lt
+}
+
+func newRequirement(key, op string, values []string) (requirement, error) {
+	o, known := operators[op]
+	switch {
+	case !known:
+		return requirement{}, fmt.Errorf("%q is no operator", op)
+	case (o == in || o == notIn) && len(values) == 0:
+		return requirement{}, fmt.Errorf("operator %s of %s needs values", op, key)
+	case (o == exists || o == doesNotExist) && len(values) != 0:
+		return requirement{}, fmt.Errorf("operator %s of %s takes no values", op, key)
+	}
+	r := requirement{key: Intern(key), op: o}
+	if o == greater || o == less {
+		if len(values) != 1 {
+			return requirement{}, fmt.Errorf("operator %s of %s needs one value", op, key)
+		}
+		bound, err := strconv.ParseInt(values[0], 10, 64)
+		if err != nil {
+			return requirement{}, fmt.Errorf("operator %s of %s: %q is no integer", op, key, values[0])
+		}
+		r.bound = bound
+	}
+	values = slices.Clone(values)
+	slices.Sort(values)
+	for _, v := range slices.Compact(values) {
+		r.values = append(r.values, Intern(v))
+	}
+	return r, nil
+}
+
+func (r *requirement) matches(labels Labels) bool {
+	value, found := labels.Get(r.key)
+	switch r.op {
+	case in:
+		return found && slices.Contains(r.values, value)
+	case notIn:
+		return !found || !slices.Contains(r.values, value)
+	case exists:
+		return found
+	case doesNotExist:
+		return !found
+	default:
+		return found && r.within(value)
+	}
+}
+
+// within says whether a label value is on the right side of the bound. A value
+// that is no integer is on neither.
+func (r *requirement) within(value Symbol) bool {
+	n, err := strconv.ParseInt(value.Value(), 10, 64)
+	return err == nil && (r.op == greater && n > r.bound || r.op == less && n < r.bound)
+}
+
+func (r *requirement) writeKey(b *strings.Builder) {
+	fmt.Fprintf(b, "%q %d", r.key.Value(), r.op)
+	for _, v := range r.values {
+		fmt.Fprintf(b, " %q", v.Value())
+	}
+	b.WriteByte(';')
+}
+
+// canonical is the text of requirements, the same for selectors that say the
+// same.
+func canonical(requirements []requirement) string {
+	all := make([]string, 0, len(requirements))
+	for i := range requirements {
+		var b strings.Builder
+		requirements[i].writeKey(&b)
+		all = append(all, b.String())
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "")
+}
+
+// Selector is a compiled label selector.
+type Selector struct {
+	requirements []requirement
+	nothing      bool
+	key          string
+}
+
+// NewSelector compiles a label selector: nil matches nothing, an empty one
+// everything. Further requirements are added to it, each `key in (value)`.
+func NewSelector(s *metav1.LabelSelector, further ...Label) (*Selector, error) {
+	if s == nil {
+		return &Selector{nothing: true, key: "nothing"}, nil
+	}
+	var c Selector
+	for _, l := range append(NewLabels(s.MatchLabels), further...) {
+		c.requirements = append(c.requirements, requirement{key: l.Key, op: in, values: []Symbol{l.Value}})
+	}
+	for _, e := range s.MatchExpressions {
+		r, err := newRequirement(e.Key, string(e.Operator), e.Values)
+		if err == nil && r.op >= greater {
+			err = fmt.Errorf("%q is no operator", e.Operator)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("label selector: %w", err)
+		}
+		c.requirements = append(c.requirements, r)
+	}
+	c.key = canonical(c.requirements)
+	return &c, nil
+}
+
+// Empty says whether the selector has no requirement: it matches everything, or
+// nothing at all.
+func (s *Selector) Empty() bool { return len(s.requirements) == 0 }
+
+// Matches says whether the labels meet every requirement.
+func (s *Selector) Matches(labels Labels) bool {
+	if s.nothing {
+		return false
+	}
+	for i := range s.requirements {
+		if !s.requirements[i].matches(labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// handle is a label that whatever the selector matches must have, if there is
+// one: what an index files it under.
+func (s *Selector) handle() (label Label, found bool) {
+	for i := range s.requirements {
+		if r := &s.requirements[i]; r.op == in && len(r.values) == 1 {
+			return Label{r.key, r.values[0]}, true
+		}
+	}
+	return Label{}, false
+}
+
+// Matcher says which pods are meant: those of some namespaces that a selector
+// matches.
+type Matcher struct {
+	// Key is the same for matchers that say the same.
+	Key        Symbol
+	namespaces []Symbol // sorted
+	// byLabels selects further namespaces; nil selects none.
+	byLabels *Selector
+	selector *Selector
+	// staying leaves out pods that are being deleted.
+	staying bool
+}
+
+// NewMatcher means the pods of the namespaces, and of those whose labels
+// byLabels matches (nil: no further ones). With staying, pods being deleted do
+// not count.
+func NewMatcher(namespaces []string, byLabels, selector *Selector, staying bool) *Matcher {
+	names := slices.Clone(namespaces)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	m := &Matcher{byLabels: byLabels, selector: selector, staying: staying}
+	for _, name := range names {
+		m.namespaces = append(m.namespaces, Intern(name))
+	}
+	where := "none"
+	if byLabels != nil {
+		where = byLabels.key
+	}
+	m.Key = Intern(fmt.Sprintf("%q|%s|%s|%t", names, where, selector.key, staying))
+	return m
+}
+
+// Empty says whether the matcher's selector has no requirement.
+func (m *Matcher) Empty() bool { return m.selector.Empty() }
+
+// Matches says whether the pod, in a namespace with the given labels, is meant.
+func (m *Matcher) Matches(p *Pod, namespace Labels) bool {
+	if m.staying && p.Terminating {
+		return false
+	}
+	if !slices.Contains(m.namespaces, p.Namespace) && (m.byLabels == nil || !m.byLabels.Matches(namespace)) {
+		return false
+	}
+	return m.selector.Matches(p.Labels)
+}

@@ -1,0 +1,332 @@
+package nodetable
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Table is the cluster. Its exported columns and versions are for reading; they
+// are indexed by row and as long as Rows says.
+type Table struct {
+	CPU, Memory, Ephemeral, Pods Column
+	// NonZeroCPU and NonZeroMemory are requested sums that count defaults for
+	// containers which request nothing.
+	NonZeroCPU, NonZeroMemory []int64
+	Versions                  Versions
+
+	extended map[Symbol]*Column
+
+	nodes         []*Node // by row, nil where none is
+	rowOf         map[Symbol]Row
+	free          []Row
+	alive         Bits
+	unschedulable Bits
+	byLabel       map[Symbol]map[Symbol][]Row
+	byTaint       map[Taint][]Row
+	images        map[Symbol]*ImageUse
+	zones         []zone
+	order         []Row // empty where it must be made again
+	topologies    map[Symbol]*Topology
+	selected      *Recent[Symbol, selection] // by node selector
+	tainted       *Recent[Symbol, selection] // by tolerations
+
+	pods       [][]*Pod // by row
+	where      map[types.UID]spot
+	orphans    map[types.UID]orphan
+	namespaces map[Symbol]Labels
+	ports      map[portNumber][]portUse
+	counters   counters
+	terms      [termKinds]termIndex
+
+	trail trail
+	tries tries
+}
+
+// Column is a resource: what each node can give to pods and what its pods have
+// requested, in the unit of the digests.
+type Column struct{ Allocatable, Requested []int64 }
+
+// Versions count changes, so that what was computed from a part of the nodes can
+// tell whether it still holds. Pods do not count.
+type Versions struct {
+	// Nodes changes with every node added or removed, Labels and the others also
+	// when a node changes in that respect.
+	Nodes, Labels, Taints, Images uint64
+}
+
+// spot is where a pod is: the index among the pods of a row.
+type spot struct {
+	row   Row
+	index int32
+}
+
+// orphan is a pod whose node is not known.
+type orphan struct {
+	pod  *Pod
+	node Symbol
+}
+
+// Distinct node selectors, and distinct tolerations, whose nodes are remembered.
+const keptSelections = 512
+
+// New makes an empty table.
+func New() *Table {
+	t := &Table{
+		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
+		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
+		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{},
+		counters: counters{byKey: map[Symbol]*Counter{}},
+	}
+	for kind := range t.terms {
+		t.terms[kind].byKey = map[Symbol]*CarriedTerm{}
+	}
+	return t
+}
+
+// Rows is the length of the columns; not every row has a node.
+func (t *Table) Rows() int { return len(t.nodes) }
+
+// Len is the number of nodes.
+func (t *Table) Len() int { return len(t.rowOf) }
+
+// Alive is the set of rows that have a node. It must not be changed.
+func (t *Table) Alive() Bits { return t.alive }
+
+// Row finds a node by name; NoRow if there is none.
+func (t *Table) Row(name Symbol) Row {
+	if row, found := t.rowOf[name]; found {
+		return row
+	}
+	return NoRow
+}
+
+// Node is the digest of the node in a row.
+func (t *Table) Node(row Row) *Node { return t.nodes[row] }
+
+// Unschedulable is the set of cordoned nodes. It must not be changed.
+func (t *Table) Unschedulable() Bits { return t.unschedulable }
+
+// Extended is the column of a resource that has none of its own; nil where no
+// node offers it and no pod has ever been placed that requests it.
+func (t *Table) Extended(name Symbol) *Column { return t.extended[name] }
+
+// Taints yields every distinct taint with the nodes that have it, in no
+// particular order.
+func (t *Table) Taints(yield func(Taint, []Row) bool) {
+	for taint, rows := range t.byTaint {
+		if !yield(taint, rows) {
+			return
+		}
+	}
+}
+
+// ImageUse is where an image is. Its size is what the node that brought it first
+// reported, as kube-scheduler counts it.
+type ImageUse struct {
+	Size int64
+	Rows []Row
+}
+
+// Image finds an image by its name with a tag; nil where no node has it.
+func (t *Table) Image(name Symbol) *ImageUse { return t.images[name] }
+
+// SetNode adds a node or takes over how it has changed. Pods bound to it before
+// it was known are on it from now on.
+func (t *Table) SetNode(n *Node) Change {
+	t.tries.settled()
+	row, found := t.rowOf[n.Name]
+	if found {
+		changed := Changes(t.nodes[row], n)
+		t.exchange(row, t.nodes[row], n, changed)
+		return changed
+	}
+	row = t.newRow()
+	t.rowOf[n.Name] = row
+	t.alive.Set(row)
+	t.exchange(row, &Node{}, n, everything)
+	t.adopt(n.Name, row)
+	return ChangedPresence
+}
+
+// RemoveNode forgets a node and says whether there was one. Its pods count
+// nowhere until it comes back or they are displaced.
+func (t *Table) RemoveNode(name Symbol) bool {
+	t.tries.settled()
+	row, found := t.rowOf[name]
+	if !found {
+		return false
+	}
+	for len(t.pods[row]) > 0 {
+		p := t.pods[row][len(t.pods[row])-1]
+		t.take(spot{row, int32(len(t.pods[row]) - 1)})
+		t.orphans[p.UID] = orphan{p, name}
+	}
+	t.exchange(row, t.nodes[row], &Node{}, everything)
+	t.nodes[row] = nil
+	t.alive.Clear(row)
+	delete(t.rowOf, name)
+	t.free = append(t.free, row)
+	return true
+}
+
+const everything = ^Change(0)
+
+// exchange replaces what the columns know of a node. An empty digest stands for
+// no node.
+func (t *Table) exchange(row Row, was, is *Node, changed Change) {
+	t.nodes[row] = is
+	t.trail.add(row)
+	for _, part := range []struct {
+		of      Change
+		version *uint64
+		update  func(Row, *Node, *Node)
+	}{
+		{ChangedPresence, &t.Versions.Nodes, nil},
+		{ChangedAllocatable, nil, t.setAllocatable},
+		{ChangedLabels, &t.Versions.Labels, t.setLabels},
+		{ChangedTaints, &t.Versions.Taints, t.setTaints},
+		{ChangedImages, &t.Versions.Images, t.setImages},
+		{ChangedZone, nil, t.setZone},
+	} {
+		if changed&part.of == 0 {
+			continue
+		}
+		if part.version != nil {
+			*part.version++
+		}
+		if part.update != nil {
+			part.update(row, was, is)
+		}
+	}
+}
+
+func (t *Table) setAllocatable(row Row, was, is *Node) {
+	t.CPU.Allocatable[row], t.Memory.Allocatable[row] = is.CPU, is.Memory
+	t.Ephemeral.Allocatable[row], t.Pods.Allocatable[row] = is.Ephemeral, is.Pods
+	for _, a := range was.Extended {
+		t.column(a.Name).Allocatable[row] = 0
+	}
+	for _, a := range is.Extended {
+		t.column(a.Name).Allocatable[row] = a.Value
+	}
+}
+
+// column finds or makes the column of an extended resource.
+func (t *Table) column(name Symbol) *Column {
+	c := t.extended[name]
+	if c == nil {
+		c = &Column{make([]int64, t.Rows()), make([]int64, t.Rows())}
+		t.extended[name] = c
+	}
+	return c
+}
+
+func (t *Table) setLabels(row Row, was, is *Node) {
+	for _, l := range was.Labels {
+		values := t.byLabel[l.Key]
+		if left := without(values[l.Value], row); len(left) > 0 {
+			values[l.Value] = left
+		} else if delete(values, l.Value); len(values) == 0 {
+			delete(t.byLabel, l.Key)
+		}
+	}
+	for _, l := range is.Labels {
+		values := t.byLabel[l.Key]
+		if values == nil {
+			values = map[Symbol][]Row{}
+			t.byLabel[l.Key] = values
+		}
+		values[l.Value] = with(values[l.Value], row)
+	}
+	for _, topology := range t.topologies {
+		t.move(topology, row, is.Labels)
+	}
+}
+
+func (t *Table) setTaints(row Row, was, is *Node) {
+	for _, taint := range was.Taints {
+		if t.byTaint[taint] = without(t.byTaint[taint], row); len(t.byTaint[taint]) == 0 {
+			delete(t.byTaint, taint)
+		}
+	}
+	for _, taint := range is.Taints {
+		t.byTaint[taint] = with(t.byTaint[taint], row)
+	}
+	t.unschedulable.Clear(row)
+	if is.Unschedulable {
+		t.unschedulable.Set(row)
+	}
+}
+
+func (t *Table) setImages(row Row, was, is *Node) {
+	for _, image := range was.Images {
+		use := t.images[image.Name]
+		if use.Rows = without(use.Rows, row); len(use.Rows) == 0 {
+			delete(t.images, image.Name)
+		}
+	}
+	for _, image := range is.Images {
+		use := t.images[image.Name]
+		if use == nil {
+			use = &ImageUse{Size: image.Size}
+			t.images[image.Name] = use
+		}
+		use.Rows = with(use.Rows, row)
+	}
+}
+
+// with puts a row into a sorted list.
+func with(rows []Row, row Row) []Row {
+	i, found := slices.BinarySearch(rows, row)
+	if found {
+		return rows
+	}
+	return slices.Insert(rows, i, row)
+}
+
+// without takes a row out of a sorted list.
+func without(rows []Row, row Row) []Row {
+	if i, found := slices.BinarySearch(rows, row); found {
+		return slices.Delete(rows, i, i+1)
+	}
+	return rows
+}
+
+// newRow takes a free row, or makes the columns longer.
+func (t *Table) newRow() Row {
+	if len(t.free) == 0 {
+		t.grow()
+	}
+	row := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	return row
+}
+
+// grow doubles the columns, from 64 rows on.
+func (t *Table) grow() {
+	was := t.Rows()
+	rows := max(64, 2*was)
+	for _, c := range []*Column{&t.CPU, &t.Memory, &t.Ephemeral, &t.Pods} {
+		c.grow(rows)
+	}
+	for _, c := range t.extended {
+		c.grow(rows)
+	}
+	t.NonZeroCPU, t.NonZeroMemory = longer(t.NonZeroCPU, rows), longer(t.NonZeroMemory, rows)
+	t.nodes, t.pods = longer(t.nodes, rows), longer(t.pods, rows)
+	t.alive, t.unschedulable = longer(t.alive, words(rows)), longer(t.unschedulable, words(rows))
+	for _, topology := range t.topologies {
+		topology.grow(rows)
+	}
+	for row := rows - 1; row >= was; row-- {
+		t.free = append(t.free, Row(row))
+	}
+}
+
+func (c *Column) grow(rows int) {
+	c.Allocatable, c.Requested = longer(c.Allocatable, rows), longer(c.Requested, rows)
+}
+
+// longer is the slice with zero values up to n elements.
+func longer[T any](s []T, n int) []T { return append(s, make([]T, n-len(s))...) }

@@ -1,0 +1,74 @@
+package nodetable
+
+// TermKind is one of the four lists of inter-pod terms a pod can carry.
+type TermKind uint8
+
+const (
+	RequiredAffinity TermKind = iota
+	RequiredAntiAffinity
+	PreferredAffinity
+	PreferredAntiAffinity
+	termKinds
+)
+
+// Terms are the pod's terms of a kind.
+func (p *Pod) Terms(kind TermKind) []*Term {
+	return [termKinds][]*Term{p.Affinity, p.AntiAffinity, p.PreferredAffinity, p.PreferredAntiAffinity}[kind]
+}
+
+// CarriedTerm is a term with where the pods are that carry it.
+type CarriedTerm struct {
+	*Term
+	Tally
+}
+
+type termIndex struct {
+	byKey map[Symbol]*CarriedTerm
+	index filed[*CarriedTerm]
+}
+
+// CarriedTerms is the number of distinct terms of a kind that placed pods carry.
+func (t *Table) CarriedTerms(kind TermKind) int { return len(t.terms[kind].byKey) }
+
+// CarriedMatching appends the distinct terms of a kind that placed pods carry
+// and that mean the given pod, in no particular order.
+func (t *Table) CarriedMatching(kind TermKind, p *Pod, into []*CarriedTerm) []*CarriedTerm {
+	namespace := t.namespaces[p.Namespace]
+	t.terms[kind].index.candidates(p.Labels, func(c *CarriedTerm) {
+		if c.total > 0 && c.Pods.Matches(p, namespace) {
+			into = append(into, c)
+		}
+	})
+	return into
+}
+
+// carry counts a pod's terms on a row, n times.
+func (t *Table) carry(p *Pod, row Row, n int32) {
+	for kind := range termKinds {
+		index := &t.terms[kind]
+		for _, term := range p.Terms(kind) {
+			c := index.byKey[term.Key]
+			if c == nil {
+				c = &CarriedTerm{Term: term}
+				c.In(t.Topology(term.Topology))
+				index.byKey[term.Key] = c
+				index.index.add(term.Pods.selector, c)
+			}
+			c.add(row, n)
+			if c.total == 0 {
+				t.drop(kind, c)
+			}
+		}
+	}
+}
+
+// drop forgets a term that nobody carries any more. Inside a try it stays, for
+// the undoing may need it, and whoever holds it.
+func (t *Table) drop(kind TermKind, c *CarriedTerm) {
+	if t.tries.open() {
+		t.tries.emptied = append(t.tries.emptied, emptiedTerm{kind, c})
+		return
+	}
+	delete(t.terms[kind].byKey, c.Key)
+	t.terms[kind].index.remove(c.Pods.selector, c)
+}

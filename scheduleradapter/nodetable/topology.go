@@ -1,0 +1,101 @@
+package nodetable
+
+// NoDomain is the domain of a row without the topology's label.
+const NoDomain int32 = -1
+
+// Topology is how a node label divides the nodes into domains. It is for
+// reading.
+type Topology struct {
+	Key Symbol
+	// Of is the domain of each row.
+	Of []int32
+	// Nodes is the number of nodes in each domain, Values the label's value
+	// there. A domain without nodes is given to the next new value.
+	Nodes  []int32
+	Values []Symbol
+	// Live is the number of domains that have nodes.
+	Live int
+	// Version changes with every change of Of.
+	Version uint64
+
+	ids  map[Symbol]int32
+	free []int32
+}
+
+// Topology is the division by a label key, kept up to date from the first call
+// on.
+func (t *Table) Topology(key Symbol) *Topology {
+	if found := t.topologies[key]; found != nil {
+		return found
+	}
+	o := &Topology{Key: key, ids: map[Symbol]int32{}}
+	o.grow(t.Rows())
+	t.topologies[key] = o
+	for row := range t.alive.All() {
+		t.move(o, row, t.nodes[row].Labels)
+	}
+	return o
+}
+
+// move takes a row to the domain its labels say.
+func (t *Table) move(o *Topology, row Row, labels Labels) {
+	from, to := o.Of[row], NoDomain
+	value, found := labels.Get(o.Key)
+	if found && from != NoDomain && o.Values[from] == value {
+		return
+	}
+	if found {
+		to = o.enter(value)
+	}
+	if from == to {
+		return
+	}
+	t.tallies(func(y *Tally) { y.move(o, row, from, to) })
+	o.Of[row] = to
+	o.Version++
+	if from != NoDomain {
+		o.leave(from)
+	}
+}
+
+// tallies visits every tally there is.
+func (t *Table) tallies(visit func(*Tally)) {
+	for _, c := range t.counters.byKey {
+		visit(&c.Tally)
+	}
+	for kind := range t.terms {
+		for _, c := range t.terms[kind].byKey {
+			visit(&c.Tally)
+		}
+	}
+}
+
+func (o *Topology) enter(value Symbol) int32 {
+	id, found := o.ids[value]
+	if !found {
+		if n := len(o.free); n > 0 {
+			id, o.free = o.free[n-1], o.free[:n-1]
+		} else {
+			id = int32(len(o.Nodes))
+			o.Nodes, o.Values = append(o.Nodes, 0), append(o.Values, Symbol{})
+		}
+		o.ids[value], o.Values[id] = id, value
+		o.Live++
+	}
+	o.Nodes[id]++
+	return id
+}
+
+func (o *Topology) leave(id int32) {
+	if o.Nodes[id]--; o.Nodes[id] == 0 {
+		delete(o.ids, o.Values[id])
+		o.free = append(o.free, id)
+		o.Live--
+	}
+}
+
+func (o *Topology) grow(rows int) {
+	for len(o.Of) < rows {
+		o.Of = append(o.Of, NoDomain)
+	}
+}

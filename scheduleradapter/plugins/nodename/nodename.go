@@ -1,0 +1,52 @@
+// Package nodename is the plugin NodeName: a pod that names its node goes there
+// or nowhere.
+package nodename
+
+import (
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Name of the plugin.
+const Name = "NodeName"
+
+// Plugin is NodeName.
+type Plugin struct {
+	others nodetable.Bits
+}
+
+// New makes the plugin; it takes no arguments.
+func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
+
+// Name of the plugin.
+func (*Plugin) Name() string { return Name }
+
+// PreFilter narrows the nodes to the one that is named.
+func (*Plugin) PreFilter(c *framework.Cycle) framework.Status {
+	name := c.Pod.Object.Spec.NodeName
+	if name == "" {
+		return framework.Status{Code: framework.Skip}
+	}
+	c.Narrow([]nodetable.Symbol{nodetable.Intern(name)})
+	return framework.Status{}
+}
+
+// Filter takes out all other nodes.
+func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
+	p.others = p.others.Copied(c.Table.Alive())
+	if row := c.Table.Row(nodetable.Intern(c.Pod.Object.Spec.NodeName)); row != nodetable.NoRow {
+		p.others.Clear(row)
+	}
+	c.RejectAll(p.others, 1, true)
+	return framework.Status{}
+}
+
+// Reasons has the one text.
+func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
+	return []string{"node(s) didn't match the requested node name"}
+}
+
+// Events: a node came.
+func (*Plugin) Events() []framework.EventHint {
+	return []framework.EventHint{{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add}}}
+}

@@ -1,0 +1,90 @@
+package resources
+
+import (
+	v1 "k8s.io/api/core/v1"
+	config "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// measured is a resource that scores look at.
+type measured struct {
+	name   nodetable.Symbol
+	weight int64
+	// real counts what is requested; otherwise containers that request no cpu or
+	// memory count with the defaults.
+	real bool
+}
+
+func newMeasured(specs []config.ResourceSpec, real bool) []measured {
+	var all []measured
+	for _, s := range specs {
+		all = append(all, measured{nodetable.Intern(s.Name), max(s.Weight, 1), real})
+	}
+	return all
+}
+
+// column is a measured resource for one pod.
+type column struct {
+	allocatable, requested []int64
+	request, weight        int64
+}
+
+// columns appends those that count for a pod: an extended resource that it does
+// not request does not.
+func columns(all []column, t *nodetable.Table, resources []measured, r *nodetable.Requests) []column {
+	for _, m := range resources {
+		c := column{weight: m.weight}
+		switch v1.ResourceName(m.name.Value()) {
+		case v1.ResourceCPU:
+			c.allocatable, c.requested, c.request = t.CPU.Allocatable, t.NonZeroCPU, r.NonZeroCPU
+			if m.real {
+				c.requested, c.request = t.CPU.Requested, r.CPU
+			}
+		case v1.ResourceMemory:
+			c.allocatable, c.requested, c.request = t.Memory.Allocatable, t.NonZeroMemory, r.NonZeroMemory
+			if m.real {
+				c.requested, c.request = t.Memory.Requested, r.Memory
+			}
+		case v1.ResourceEphemeralStorage:
+			c.allocatable, c.requested, c.request = t.Ephemeral.Allocatable, t.Ephemeral.Requested, r.Ephemeral
+		default:
+			extended := t.Extended(m.name)
+			c.request = amount(r, m.name)
+			if extended == nil || c.request == 0 {
+				continue
+			}
+			c.allocatable, c.requested = extended.Allocatable, extended.Requested
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func native() [3]nodetable.Symbol {
+	return [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
+}
+
+// amount a pod requests of a resource.
+func amount(r *nodetable.Requests, name nodetable.Symbol) int64 {
+	return find(name, [3]int64{r.CPU, r.Memory, r.Ephemeral}, r.Extended)
+}
+
+// offer is what an empty node has of a resource.
+func offer(n *nodetable.Node, name nodetable.Symbol) int64 {
+	return find(name, [3]int64{n.CPU, n.Memory, n.Ephemeral}, n.Extended)
+}
+
+func find(name nodetable.Symbol, figures [3]int64, extended []nodetable.Amount) int64 {
+	for i, known := range native() {
+		if name == known {
+			return figures[i]
+		}
+	}
+	for _, a := range extended {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return 0
+}

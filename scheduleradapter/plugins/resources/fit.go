@@ -1,0 +1,216 @@
+package resources
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	config "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// FitName is the name of the plugin Fit.
+const FitName = "NodeResourcesFit"
+
+// Fit keeps pods off nodes without room for them, and scores nodes by how full
+// they would be.
+type Fit struct {
+	table    *nodetable.Table
+	ignores  func(resource string) bool
+	rate     rating
+	measured []measured
+	columns  []column // of the pod being scored
+	needs    []need   // of the pod being filtered
+	refusals *nodetable.Recent[nodetable.Shape, memo]
+	scores   *nodetable.Recent[nodetable.Shape, memo]
+}
+
+// A refusal has a bit for each resource that is missing: these, and from
+// extendedBit on one for each of the pod's extended resources.
+const (
+	podsBit = iota
+	cpuBit
+	memoryBit
+	ephemeralBit
+	extendedBit
+	unresolvableBit = 31
+)
+
+// need is a resource that a pod requests.
+type need struct {
+	*nodetable.Column
+	request int64
+	bit     int
+}
+
+// NewFit makes the plugin; args are a NodeResourcesFitArgs with its defaults.
+func NewFit(args any, env framework.Env) (framework.Plugin, error) {
+	a, ok := args.(*config.NodeResourcesFitArgs)
+	if !ok || a.ScoringStrategy == nil {
+		return nil, fmt.Errorf("%s: arguments are %T without a scoring strategy", FitName, args)
+	}
+	rate, err := newRating(a.ScoringStrategy)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", FitName, err)
+	}
+	return &Fit{
+		table: env.Table, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
+		refusals: nodetable.NewRecent[nodetable.Shape, memo](kept), scores: nodetable.NewRecent[nodetable.Shape, memo](kept),
+	}, nil
+}
+
+// ignoring knows the extended resources that others look after: those named, and
+// those of named groups, which is what stands before the slash.
+func ignoring(a *config.NodeResourcesFitArgs) func(string) bool {
+	names, groups := map[string]bool{}, map[string]bool{}
+	for _, name := range a.IgnoredResources {
+		names[name] = true
+	}
+	for _, group := range a.IgnoredResourceGroups {
+		groups[group] = true
+	}
+	return func(resource string) bool {
+		group, _, extended := strings.Cut(resource, "/")
+		return extended && !strings.Contains(resource, v1.ResourceDefaultNamespacePrefix) && (names[resource] || groups[group])
+	}
+}
+
+// Name of the plugin.
+func (*Fit) Name() string { return FitName }
+
+// Filter takes out the nodes that lack a free pod slot or a requested resource.
+// It is unresolvable where a node could not give the amount even when empty.
+func (f *Fit) Filter(c *framework.Cycle) framework.Status {
+	f.digest(&c.Pod.Requests)
+	refusals := of(f.refusals, f.table, c.Pod.Requests.Shape, f.refusal)
+	for row := range c.Feasible.All() {
+		if refusal := uint32(refusals[row]); refusal != 0 {
+			c.Reject(row, refusal&^(1<<unresolvableBit), refusal&(1<<unresolvableBit) != 0)
+		}
+	}
+	return framework.Status{}
+}
+
+// digest lists what a pod needs that is not ignored.
+func (f *Fit) digest(r *nodetable.Requests) {
+	t := f.table
+	f.needs = append(f.needs[:0],
+		need{&t.Pods, 1, podsBit}, need{&t.CPU, r.CPU, cpuBit}, need{&t.Memory, r.Memory, memoryBit}, need{&t.Ephemeral, r.Ephemeral, ephemeralBit})
+	for i, a := range r.Extended {
+		if name := a.Name.Value(); !f.ignores(name) {
+			f.needs = append(f.needs, need{t.Extended(a.Name), a.Value, min(extendedBit+i, unresolvableBit-1)})
+		}
+	}
+}
+
+func (f *Fit) refusal(row nodetable.Row) int64 {
+	refusal := uint32(0)
+	for _, n := range f.needs {
+		if n.request == 0 {
+			continue
+		}
+		allocatable, requested := int64(0), int64(0)
+		if n.Column != nil {
+			allocatable, requested = n.Allocatable[row], n.Requested[row]
+		}
+		if n.request <= allocatable-requested {
+			continue
+		}
+		refusal |= 1 << n.bit
+		if n.request > allocatable && n.bit != podsBit {
+			refusal |= 1 << unresolvableBit
+		}
+	}
+	return int64(refusal)
+}
+
+// Reasons lists every resource that is missing.
+func (*Fit) Reasons(pod *nodetable.Pod, refusal uint32) []string {
+	native := [...]string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
+	var reasons []string
+	for ; refusal != 0; refusal &= refusal - 1 {
+		if bit := bits.TrailingZeros32(refusal); bit < extendedBit {
+			reasons = append(reasons, native[bit])
+		} else {
+			reasons = append(reasons, "Insufficient "+pod.Requests.Extended[bit-extendedBit].Name.Value())
+		}
+	}
+	return reasons
+}
+
+// Score rates how full a node would be with the pod, by the strategy of the
+// arguments, averaged over the resources by their weights.
+func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+	f.columns = columns(f.columns[:0], f.table, f.measured, &c.Pod.Requests)
+	rated := of(f.scores, f.table, c.Pod.Requests.Shape, func(row nodetable.Row) int64 { return f.rate(f.columns, row) })
+	nodetable.Gather(scores, rated, rows)
+	return framework.Status{}
+}
+
+// Events: a pod gone, or smaller; a node with more room; the pod itself smaller.
+func (f *Fit) Events() []framework.EventHint {
+	return []framework.EventHint{
+		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete | framework.UpdatePodScaleDown}, Hint: f.podLeft},
+		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeAllocatable}, Hint: f.nodeGrew},
+		{Event: framework.Event{Resource: framework.TargetPod, Action: framework.UpdatePodScaleDown}},
+	}
+}
+
+// podLeft queues the pod where the other one had room on a node, and where one
+// got smaller, where it did so in a resource this one requests.
+func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	if o.OldPod == nil {
+		return framework.Queue, nil
+	}
+	if o.Pod == nil {
+		if o.OldPod.Object.Spec.NodeName == "" && o.OldPod.Object.Status.NominatedNodeName == "" {
+			return framework.QueueSkip, nil
+		}
+		return framework.Queue, nil
+	}
+	return f.grew(&pod.Requests, func(name nodetable.Symbol) int64 {
+		return amount(&o.OldPod.Requests, name) - amount(&o.Pod.Requests, name)
+	}), nil
+}
+
+// nodeGrew queues the pod where it fits the node when that is empty and has more
+// than before of what the pod requests.
+func (f *Fit) nodeGrew(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	for name, request := range f.requested(&pod.Requests) {
+		if request > offer(o.Node, name) {
+			return framework.QueueSkip, nil
+		}
+	}
+	if o.OldNode == nil || o.Node.Pods > o.OldNode.Pods {
+		return framework.Queue, nil
+	}
+	return f.grew(&pod.Requests, func(name nodetable.Symbol) int64 { return offer(o.Node, name) - offer(o.OldNode, name) }), nil
+}
+
+func (f *Fit) grew(r *nodetable.Requests, by func(nodetable.Symbol) int64) framework.Hint {
+	for name := range f.requested(r) {
+		if by(name) > 0 {
+			return framework.Queue
+		}
+	}
+	return framework.QueueSkip
+}
+
+// requested yields what a pod requests and is not ignored.
+func (f *Fit) requested(r *nodetable.Requests) func(func(nodetable.Symbol, int64) bool) {
+	return func(yield func(nodetable.Symbol, int64) bool) {
+		for _, name := range native() {
+			if n := amount(r, name); n > 0 && !yield(name, n) {
+				return
+			}
+		}
+		for _, a := range r.Extended {
+			if a.Value > 0 && !f.ignores(a.Name.Value()) && !yield(a.Name, a.Value) {
+				return
+			}
+		}
+	}
+}

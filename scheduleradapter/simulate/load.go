@@ -1,0 +1,271 @@
+// Package simulate plays the scheduler over a cluster that is given as manifests,
+// in simulated time, and tells every decision. Reading the manifests is all the
+// I/O there is.
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/scheduleradapter/admission"
+)
+
+// Objects are a cluster as an API server would hold it, each kind in the order of
+// its manifests.
+type Objects struct {
+	Nodes                  []*v1.Node
+	Pods                   []*v1.Pod
+	Namespaces             []*v1.Namespace
+	Services               []*v1.Service
+	ReplicationControllers []*v1.ReplicationController
+	ReplicaSets            []*appsv1.ReplicaSet
+	StatefulSets           []*appsv1.StatefulSet
+	PriorityClasses        []*schedulingv1.PriorityClass
+	RuntimeClasses         []*nodev1.RuntimeClass
+	DisruptionBudgets      []*policyv1.PodDisruptionBudget
+	Volumes                []*v1.PersistentVolume
+	Claims                 []*v1.PersistentVolumeClaim
+	StorageClasses         []*storagev1.StorageClass
+	CSINodes               []*storagev1.CSINode
+	CSIDrivers             []*storagev1.CSIDriver
+	StorageCapacities      []*storagev1.CSIStorageCapacity
+	Attachments            []*storagev1.VolumeAttachment
+}
+
+// kind is how a loader takes in one kind of object.
+type kind struct {
+	apiVersion string
+	namespaced bool
+	// decode adds the object of a document to its list.
+	decode func(document []byte) (metav1.Object, error)
+}
+
+// list makes the decode function of a list of objects.
+func list[T any, P interface {
+	*T
+	metav1.Object
+}](objects *[]P) func([]byte) (metav1.Object, error) {
+	return func(document []byte) (metav1.Object, error) {
+		object := P(new(T))
+		*objects = append(*objects, object)
+		return object, manifest.Decode(document, object)
+	}
+}
+
+func (o *Objects) kinds() map[string]kind {
+	const apps, policy, scheduling, storage, node = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1"
+	return map[string]kind{
+		"Node":                  {"v1", false, list(&o.Nodes)},
+		"Pod":                   {"v1", true, list(&o.Pods)},
+		"Namespace":             {"v1", false, list(&o.Namespaces)},
+		"Service":               {"v1", true, list(&o.Services)},
+		"ReplicationController": {"v1", true, list(&o.ReplicationControllers)},
+		"ReplicaSet":            {apps, true, list(&o.ReplicaSets)},
+		"StatefulSet":           {apps, true, list(&o.StatefulSets)},
+		"PriorityClass":         {scheduling, false, list(&o.PriorityClasses)},
+		"RuntimeClass":          {node, false, list(&o.RuntimeClasses)},
+		"PodDisruptionBudget":   {policy, true, list(&o.DisruptionBudgets)},
+		"PersistentVolume":      {"v1", false, list(&o.Volumes)},
+		"PersistentVolumeClaim": {"v1", true, list(&o.Claims)},
+		"StorageClass":          {storage, false, list(&o.StorageClasses)},
+		"CSINode":               {storage, false, list(&o.CSINodes)},
+		"CSIDriver":             {storage, false, list(&o.CSIDrivers)},
+		"CSIStorageCapacity":    {storage, true, list(&o.StorageCapacities)},
+		"VolumeAttachment":      {storage, false, list(&o.Attachments)},
+	}
+}
+
+// Load reads a cluster from files and directories, the latter with what is below
+// them in files named .yaml, .yml or .json, in lexical order. It completes the
+// objects as an API server would. A warning tells of each document that is left
+// out because of its kind. The error joins every fault, each with its file,
+// document and field.
+func Load(paths ...string) (objects *Objects, warnings []string, err error) {
+	objects = &Objects{}
+	l := &loader{kinds: objects.kinds(), places: map[metav1.Object]string{}, names: map[string]string{}}
+	for _, path := range paths {
+		l.path(path)
+	}
+	l.admit(objects)
+	return objects, l.warnings, errors.Join(l.faults...)
+}
+
+type loader struct {
+	kinds    map[string]kind
+	places   map[metav1.Object]string // where each object stands, with its name
+	names    map[string]string        // where each name was first given
+	warnings []string
+	faults   []error
+}
+
+// fault reports every fault of an error at a place.
+func (l *loader) fault(place string, err error) {
+	for _, fault := range manifest.Faults(err) {
+		l.faults = append(l.faults, fmt.Errorf("%s: %w", place, fault))
+	}
+}
+
+func (l *loader) path(path string) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path += string(filepath.Separator) // follow it where it is a link
+	}
+	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		given := name == path
+		switch {
+		case err != nil:
+			return err
+		case !given && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
+			return filepath.SkipDir
+		case entry.IsDir(), !given && !isManifest(entry.Name()):
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		l.file(name, data)
+		return nil
+	})
+	if err != nil {
+		l.faults = append(l.faults, err)
+	}
+}
+
+func isManifest(name string) bool {
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+func (l *loader) file(name string, data []byte) {
+	documents := manifest.Split(data)
+	for i, document := range documents {
+		place := name
+		if len(documents) > 1 {
+			place = fmt.Sprintf("%s: document %d", name, i+1)
+		}
+		about, err := manifest.TypeOf(document)
+		if err != nil {
+			l.fault(place, err)
+			continue
+		}
+		l.document(place, about, document)
+	}
+}
+
+// document takes in an object, or those of a list.
+func (l *loader) document(place string, about metav1.TypeMeta, document []byte) {
+	known := func(kind string) bool { k, ok := l.kinds[kind]; return ok && k.apiVersion == about.APIVersion }
+	of, isList := strings.CutSuffix(about.Kind, "List")
+	switch {
+	case about.Kind == "" || about.APIVersion == "":
+		l.faults = append(l.faults, fmt.Errorf("%s: apiVersion %q, kind %q: both are required", place, about.APIVersion, about.Kind))
+	case known(about.Kind):
+		l.object(place, about.Kind, document)
+	case isList && known(of):
+		l.list(place, document, metav1.TypeMeta{APIVersion: about.APIVersion, Kind: of})
+	case about == (metav1.TypeMeta{APIVersion: "v1", Kind: "List"}):
+		l.list(place, document, metav1.TypeMeta{})
+	default:
+		l.warnings = append(l.warnings, fmt.Sprintf("%s: kind %s of %s is left out", place, about.Kind, about.APIVersion))
+	}
+}
+
+// list takes in the items of a list. Those that do not say what they are are what
+// the list says.
+func (l *loader) list(place string, document []byte, of metav1.TypeMeta) {
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ListMeta   `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	l.fault(place, manifest.Decode(document, &list))
+	for i, item := range list.Items {
+		at := fmt.Sprintf("%s: items[%d]", place, i)
+		what, err := manifest.TypeOf(item)
+		if err != nil {
+			l.fault(at, err)
+			continue
+		}
+		if what == (metav1.TypeMeta{}) {
+			what = of
+		}
+		l.document(at, what, item)
+	}
+}
+
+func (l *loader) object(place, kindName string, document []byte) {
+	kind := l.kinds[kindName]
+	object, err := kind.decode(document)
+	faults := admission.CompleteMeta(object, kind.namespaced)
+	name := kindName + " " + object.GetName()
+	if kind.namespaced {
+		name = kindName + " " + object.GetNamespace() + "/" + object.GetName()
+	}
+	l.places[object] = place + ": " + name
+	l.fault(l.places[object], err)
+	l.fault(l.places[object], faults.ToAggregate())
+	if first, twice := l.names[name]; twice {
+		l.faults = append(l.faults, fmt.Errorf("%s: is in %s already", l.places[object], first))
+		return
+	}
+	l.names[name] = place
+}
+
+// admit completes all objects, those first that others refer to.
+func (l *loader) admit(objects *Objects) {
+	classes := admission.NewClasses()
+	admit(l, objects.PriorityClasses, classes.AddPriorityClass)
+	admit(l, objects.RuntimeClasses, classes.AddRuntimeClass)
+	for _, class := range objects.StorageClasses {
+		classes.AddStorageClass(class)
+	}
+	for _, namespace := range objects.Namespaces {
+		admission.CompleteNamespace(namespace)
+	}
+	for _, claim := range objects.Claims {
+		classes.CompleteClaim(claim)
+	}
+	for _, volume := range objects.Volumes {
+		admission.CompleteVolume(volume)
+	}
+	admit(l, objects.Nodes, admission.CompleteNode)
+	admit(l, objects.Pods, classes.CompletePod)
+	l.addNamespaces(objects)
+}
+
+func admit[P metav1.Object](l *loader, objects []P, complete func(P) field.ErrorList) {
+	for _, object := range objects {
+		l.fault(l.places[object], complete(object).ToAggregate())
+	}
+}
+
+// addNamespaces adds the namespaces that pods are in without their being given: a
+// cluster has no pod in a namespace that is not there.
+func (l *loader) addNamespaces(objects *Objects) {
+	for _, pod := range objects.Pods {
+		name := "Namespace " + pod.Namespace
+		if _, given := l.names[name]; given {
+			continue
+		}
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
+		admission.CompleteMeta(namespace, false)
+		admission.CompleteNamespace(namespace)
+		objects.Namespaces = append(objects.Namespaces, namespace)
+		l.names[name] = ""
+	}
+}
