@@ -117,7 +117,7 @@ func TestEveryCrossingOfADisksThresholdIsRankedByASurveyOfItsOwn(t *testing.T) {
 		node.free.Store(5)
 		time.Sleep(2 * time.Second)
 		surveys.complete()
-		synctest.Wait()
+		time.Sleep(time.Second)
 		if kills := pods.kills.Load(); kills != 1 {
 			t.Errorf("%d pods killed after a survey, want 1", kills)
 		}
@@ -129,7 +129,7 @@ func TestTheNextPodForADiskWaitsForTheVolumesOfTheFirst(t *testing.T) {
 		node.free.Store(5)
 		time.Sleep(2 * time.Second)
 		surveys.complete()
-		time.Sleep(cleanUp - 2*time.Second)
+		time.Sleep(shows[eviction.DiskPressure] - 2*time.Second)
 		if kills := pods.kills.Load(); kills != 1 {
 			t.Errorf("%d pods killed before the volumes of the first could be away, want 1", kills)
 		}
