@@ -6,7 +6,6 @@ package control
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -135,20 +134,26 @@ type Loop struct {
 	told        [eviction.NumConditions]bool
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
-	askedSurvey time.Time  // zero while none is wanted
+	surveyFor   time.Time  // the crossing that a survey was last asked for
+	askedSurvey time.Time  // and when
 	withheld    []withheld // outcomes that do not count yet
 }
 
 // withheld is an outcome that counts later: a dry run's victim would be in
-// flight meanwhile, and one that held a disk has left its volumes there.
+// flight meanwhile, and what others held shows with a delay.
 type withheld struct {
 	outcome eviction.Outcome
 	counts  time.Time
 }
 
-// cleanUp is what whoever runs the pods has to take away the volumes of a victim
-// that is gone, before another pod goes for the same disk (kubelet: up to 30 s).
-const cleanUp = 10 * time.Second
+// shows is how long after the end of its processes what a victim held may still
+// count as used; so long no other pod goes for it. Volumes are taken away by
+// whoever runs the pods (kubelet: up to 30 s), and process ids are free when the
+// processes are reaped. Memory is back before they leave their cgroup.
+var shows = [eviction.NumConditions]time.Duration{
+	eviction.DiskPressure: 10 * time.Second,
+	eviction.PIDPressure:  time.Second,
+}
 
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
@@ -281,18 +286,17 @@ func (l *Loop) settle(r kill.Result) {
 		l.pass(eviction.Event, VictimGone)
 		return
 	}
-	outcome := eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}
-	if !outcome.Failed && l.heldDisk(r.UID) {
-		l.withheld = append(l.withheld, withheld{outcome, r.Gone.Add(cleanUp)})
-		l.pass(eviction.Housekeeping, VictimGone)
-		return
-	}
-	l.pass(eviction.Housekeeping, VictimGone, outcome)
+	// One that failed has no end, and counts at once.
+	l.withheld = append(l.withheld, withheld{eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}, r.Gone.Add(l.delay(r.UID))})
+	l.pass(eviction.Housekeeping, VictimGone)
 }
 
-// heldDisk says whether a victim in flight was chosen for what it holds on disk.
-func (l *Loop) heldDisk(uid types.UID) bool {
-	return slices.ContainsFunc(l.state.InFlight, func(f eviction.InFlight) bool {
-		return f.UID == uid && f.Signal.Condition() == eviction.DiskPressure
-	})
+// delay is how long what a victim in flight was chosen for may still show.
+func (l *Loop) delay(uid types.UID) time.Duration {
+	for i := range l.state.InFlight {
+		if f := &l.state.InFlight[i]; f.UID == uid {
+			return shows[f.Signal.Condition()]
+		}
+	}
+	return 0
 }

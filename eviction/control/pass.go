@@ -13,9 +13,9 @@ func unsignalled(r kill.Result) bool { return errors.Is(r.Err, kill.ErrNotSignal
 
 // pass is one pass: calls of Decide at one instant, each fed the outcome of the
 // one before.
-func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outcome) {
+func (l *Loop) pass(kind eviction.Pass, source Source) {
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: l.sense(now), Outcomes: l.due(now, outcomes)}
+	in := eviction.Input{Now: now, Pass: kind, Signals: l.sense(now), Outcomes: l.due(now)}
 	in.Candidates = l.unmeasured()
 	var decisions []eviction.Decision
 	acted, chosen := false, false
@@ -64,11 +64,10 @@ const surveyPatience = 5 * time.Second
 // are there.
 func (l *Loop) surveyedSince(since, now time.Time) bool {
 	if l.survey == nil || since.IsZero() || l.survey.Since().After(since) {
-		l.askedSurvey = time.Time{}
 		return true
 	}
-	if l.askedSurvey.IsZero() {
-		l.askedSurvey = now
+	if !l.surveyFor.Equal(since) {
+		l.surveyFor, l.askedSurvey = since, now
 		l.survey.Request()
 	}
 	return now.Sub(l.askedSurvey) > surveyPatience
@@ -157,8 +156,9 @@ func (l *Loop) start(e *eviction.Eviction, grace time.Duration) error {
 	return errNoTarget
 }
 
-// due adds the outcomes that were withheld until now.
-func (l *Loop) due(now time.Time, outcomes []eviction.Outcome) []eviction.Outcome {
+// due are the outcomes that count from now on.
+func (l *Loop) due(now time.Time) []eviction.Outcome {
+	var outcomes []eviction.Outcome
 	waiting := l.withheld[:0]
 	for _, w := range l.withheld {
 		if w.counts.After(now) {
