@@ -139,22 +139,6 @@ type Loop struct {
 	withheld    []withheld // outcomes that do not count yet
 }
 
-// withheld is an outcome that counts later: a dry run's victim would be in
-// flight meanwhile, and what others held shows with a delay.
-type withheld struct {
-	outcome eviction.Outcome
-	counts  time.Time
-}
-
-// shows is how long after the end of its processes what a victim held may still
-// count as used; so long no other pod goes for it. Volumes are taken away by
-// whoever runs the pods (kubelet: up to 30 s), and process ids are free when the
-// processes are reaped. Memory is back before they leave their cgroup.
-var shows = [eviction.NumConditions]time.Duration{
-	eviction.DiskPressure: 10 * time.Second,
-	eviction.PIDPressure:  time.Second,
-}
-
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
 
@@ -286,17 +270,6 @@ func (l *Loop) settle(r kill.Result) {
 		l.pass(eviction.Event, VictimGone)
 		return
 	}
-	// One that failed has no end, and counts at once.
-	l.withheld = append(l.withheld, withheld{eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}, r.Gone.Add(l.delay(r.UID))})
+	l.withhold(r)
 	l.pass(eviction.Housekeeping, VictimGone)
-}
-
-// delay is how long what a victim in flight was chosen for may still show.
-func (l *Loop) delay(uid types.UID) time.Duration {
-	for i := range l.state.InFlight {
-		if f := &l.state.InFlight[i]; f.UID == uid {
-			return shows[f.Signal.Condition()]
-		}
-	}
-	return 0
 }

@@ -134,7 +134,7 @@ func (l *Loop) kill(evictions []eviction.Eviction, now time.Time) []eviction.Out
 			grace = l.hardGrace(e.Signal)
 		}
 		if l.cfg.DryRun {
-			l.withheld = append(l.withheld, withheld{eviction.Outcome{UID: e.Pod.UID}, now.Add(grace + kill.Overdue)})
+			l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(grace + kill.Overdue)})
 			continue
 		}
 		if err := l.start(e, grace); err != nil {
@@ -154,21 +154,6 @@ func (l *Loop) start(e *eviction.Eviction, grace time.Duration) error {
 		}
 	}
 	return errNoTarget
-}
-
-// due are the outcomes that count from now on.
-func (l *Loop) due(now time.Time) []eviction.Outcome {
-	var outcomes []eviction.Outcome
-	waiting := l.withheld[:0]
-	for _, w := range l.withheld {
-		if w.counts.After(now) {
-			waiting = append(waiting, w)
-		} else {
-			outcomes = append(outcomes, w.outcome)
-		}
-	}
-	l.withheld = waiting
-	return outcomes
 }
 
 // Bounds of the poll: near a threshold the loop looks every few milliseconds,

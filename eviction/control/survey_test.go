@@ -129,7 +129,7 @@ func TestTheNextPodForADiskWaitsForTheVolumesOfTheFirst(t *testing.T) {
 		node.free.Store(5)
 		time.Sleep(2 * time.Second)
 		surveys.complete()
-		time.Sleep(shows[eviction.DiskPressure] - 2*time.Second)
+		time.Sleep(showing - 2*time.Second)
 		if kills := pods.kills.Load(); kills != 1 {
 			t.Errorf("%d pods killed before the volumes of the first could be away, want 1", kills)
 		}
