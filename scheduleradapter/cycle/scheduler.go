@@ -8,6 +8,7 @@ package cycle
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,11 +26,10 @@ type Profile struct {
 
 // Nominations are the nodes promised to pods.
 type Nominations interface {
-	// All yields every promise, Len of them.
+	// All yields every promise.
 	All() iter.Seq2[*nodetable.Pod, nodetable.Symbol]
-	Len() int
-	// Node is the name of the node promised to a pod, empty for none.
-	Node(uid types.UID) string
+	// Of is the node promised to a pod, if there is one.
+	Of(pod *nodetable.Pod) (node nodetable.Symbol, promised bool)
 }
 
 // Random breaks ties: a number from 0 to n-1.
@@ -109,21 +109,14 @@ func (s *Scheduler) Attempt(pod *nodetable.Pod, now time.Time) Result {
 // find chooses a row for a pod; NoRow where there is none, with the status.
 func (s *Scheduler) find(p Profile, pod *nodetable.Pod) (nodetable.Row, framework.Status) {
 	c := &s.attempt
-	var nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]
-	if s.nominations.Len() > 0 {
-		nominated = s.nominations.All()
-	}
-	if status := p.Begin(c, s.table, pod, nominated); !status.OK() {
+	if status := p.Begin(c, s.table, pod, s.nominations.All()); !status.OK() {
 		return nodetable.NoRow, status
 	}
-	if name := s.nominations.Node(pod.UID); name != "" {
-		row := s.table.Row(nodetable.Intern(name))
-		fits, status := p.TryNode(c, row)
-		switch {
-		case fits:
-			return row, status
-		case status.Code == framework.Error:
-			return nodetable.NoRow, status
+	if node, promised := s.nominations.Of(pod); promised {
+		if row := s.table.Row(node); row != nodetable.NoRow {
+			if fits, status := p.TryNode(c, row); fits || status.Code == framework.Error {
+				return row, status
+			}
 		}
 	}
 	if status := s.filter(p); !status.OK() {
@@ -158,12 +151,10 @@ func (s *Scheduler) filter(p Profile) framework.Status {
 // pick is a row with the highest total, each with the same chance.
 func (s *Scheduler) pick() nodetable.Row {
 	totals := s.attempt.Totals
-	best, ties := int64(-1), 0
+	best := slices.Max(totals)
+	ties := 0
 	for _, total := range totals {
-		switch {
-		case total > best:
-			best, ties = total, 1
-		case total == best:
+		if total == best {
 			ties++
 		}
 	}

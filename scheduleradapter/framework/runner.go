@@ -139,8 +139,7 @@ func (p *named[T]) sign(s Status) Status {
 }
 
 // Begin starts a cycle for a pod, and looks at the pod: after a rejection it is
-// rejected for all nodes. Nominated yields every pod that was promised a node;
-// nil where none was.
+// rejected for all nodes. Nominated yields every pod that was promised a node.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
 	c.candidates = c.candidates.Copied(table.Alive())
@@ -168,9 +167,6 @@ func sized[T any](s []T, n int) []T {
 // nominate keeps the nominations that a pod must respect.
 func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) {
 	c.nominated = c.nominated[:0]
-	if nominated == nil {
-		return
-	}
 	for pod, node := range nominated {
 		if row := c.Table.Row(node); row != nodetable.NoRow && pod.UID != c.Pod.UID && pod.Priority >= c.Pod.Priority {
 			c.nominated = append(c.nominated, nominee{row, pod})
@@ -219,10 +215,9 @@ func emptied(plugins []string) string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", plugins)
 }
 
-// TryNode looks at one node before all others: the one nominated to the pod, if
-// it is there.
+// TryNode looks at one node before all others: the one nominated to the pod.
 func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
-	if row == nodetable.NoRow || !c.candidates.Has(row) {
+	if !c.candidates.Has(row) {
 		return false, Status{}
 	}
 	if fits, s = c.Fits(row); fits {
@@ -366,14 +361,12 @@ func score(c *Cycle, p *named[Scorer], scores []int64) Status {
 			return s
 		}
 	}
-	totals, outside := c.Totals[:len(scores)], int64(0)
+	totals := c.Totals[:len(scores)]
 	for i, score := range scores {
+		if uint64(score) > MaxScore {
+			return Failed(fmt.Errorf("score %d of node %s is not within 0 to %d", score, c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
+		}
 		totals[i] += score * p.weight
-		outside |= score | (MaxScore - score) // negative where either is
-	}
-	if outside < 0 {
-		i := slices.IndexFunc(scores, func(score int64) bool { return score < 0 || score > MaxScore })
-		return Failed(fmt.Errorf("score %d of node %s is not within 0 to %d", scores[i], c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
 	}
 	return Status{}
 }

@@ -114,15 +114,3 @@ func (b Bits) Emptied(rows int) Bits {
 
 // Copied is the set src in the memory of b where that suffices.
 func (b Bits) Copied(src Bits) Bits { return append(b[:0], src...) }
-
-// Gather picks the values of rows in ascending order out of a column.
-func Gather(into, column []int64, rows []Row) {
-	n := len(rows)
-	if n > 0 && int(rows[n-1]-rows[0]) == n-1 {
-		copy(into, column[rows[0]:][:n]) // no gap
-		return
-	}
-	for i, row := range rows {
-		into[i] = column[row]
-	}
-}

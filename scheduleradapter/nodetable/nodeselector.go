@@ -140,8 +140,12 @@ func (t *Table) Select(s *NodeSelector) Bits {
 	if s == nil {
 		return t.alive
 	}
-	kept, known := t.selected.At(s.Key)
-	if !known || kept.version != t.Versions.Labels {
+	kept, found := t.selected.Get(s.Key)
+	if !found {
+		kept = &selection{}
+		t.selected.Put(s.Key, kept)
+	}
+	if !found || kept.version != t.Versions.Labels {
 		kept.rows = t.evaluate(s, kept.rows.Copied(t.alive))
 		kept.version = t.Versions.Labels
 	}

@@ -1,50 +1,34 @@
 package nodetable
 
-// Recent is a cache of a fixed size: a new key takes the place, and the memory,
-// of the value that was not asked for the longest.
+// Recent is a cache of two generations: what was not asked for while `limit`
+// newer values came in is forgotten. It holds at most twice the limit.
 type Recent[K comparable, V any] struct {
-	limit   int
-	clock   uint64
-	at      map[K]int
-	entries []recentEntry[K, V]
+	limit      int
+	young, old map[K]V
 }
 
-type recentEntry[K comparable, V any] struct {
-	key   K
-	asked uint64
-	value V
-}
-
-// NewRecent makes a cache of so many values.
+// NewRecent makes a cache.
 func NewRecent[K comparable, V any](limit int) *Recent[K, V] {
-	return &Recent[K, V]{limit: limit, at: make(map[K]int, limit)}
+	return &Recent[K, V]{limit: limit, young: map[K]V{}}
 }
 
-// At is the place of a key's value. Where the key is new the place holds what was
-// pushed out by it, or a zero value. It is good until the next call.
-func (c *Recent[K, V]) At(key K) (value *V, known bool) {
-	c.clock++
-	i, known := c.at[key]
-	if !known {
-		i = c.place()
-		c.entries[i].key, c.at[key] = key, i
+// Get finds a value and keeps it young.
+func (c *Recent[K, V]) Get(key K) (value V, found bool) {
+	if value, found = c.young[key]; found {
+		return value, true
 	}
-	c.entries[i].asked = c.clock
-	return &c.entries[i].value, known
+	if value, found = c.old[key]; found {
+		c.Put(key, value)
+	}
+	return value, found
 }
 
-// place is a new entry, or the oldest one.
-func (c *Recent[K, V]) place() int {
-	if len(c.entries) < c.limit {
-		c.entries = append(c.entries, recentEntry[K, V]{})
-		return len(c.entries) - 1
+// Put keeps a value. What was pushed out by it is in the old generation until
+// the next time.
+func (c *Recent[K, V]) Put(key K, value V) {
+	if len(c.young) >= c.limit {
+		c.old, c.young = c.young, make(map[K]V, c.limit)
 	}
-	oldest := 0
-	for i := range c.entries {
-		if c.entries[i].asked < c.entries[oldest].asked {
-			oldest = i
-		}
-	}
-	delete(c.at, c.entries[oldest].key)
-	return oldest
+	c.young[key] = value
+	delete(c.old, key)
 }

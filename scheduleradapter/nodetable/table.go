@@ -28,8 +28,8 @@ type Table struct {
 	zones         []zone
 	order         []Row // empty where it must be made again
 	topologies    map[Symbol]*Topology
-	selected      *Recent[Symbol, selection] // by node selector
-	tainted       *Recent[Symbol, selection] // by tolerations
+	selected      *Recent[Symbol, *selection] // by node selector
+	tainted       *Recent[Symbol, *selection] // by tolerations
 
 	pods       [][]*Pod // by row
 	where      map[types.UID]spot
@@ -74,7 +74,7 @@ const keptSelections = 512
 func New() *Table {
 	t := &Table{
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
-		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
+		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, *selection](keptSelections), tainted: NewRecent[Symbol, *selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 	}

@@ -91,8 +91,12 @@ func (t Taint) repels() bool {
 // Tainted is the set of nodes that do not admit pods with these tolerations. The
 // set is kept for the next who asks and must not be changed.
 func (t *Table) Tainted(tolerations *Tolerations) Bits {
-	kept, known := t.tainted.At(tolerations.Key)
-	if !known || kept.version != t.Versions.Taints {
+	kept, found := t.tainted.Get(tolerations.Key)
+	if !found {
+		kept = &selection{}
+		t.tainted.Put(tolerations.Key, kept)
+	}
+	if !found || kept.version != t.Versions.Taints {
 		kept.version, kept.rows = t.Versions.Taints, kept.rows.Emptied(t.Rows())
 		for taint, rows := range t.byTaint {
 			if taint.repels() && !tolerations.Tolerate(taint) {

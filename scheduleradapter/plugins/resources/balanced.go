@@ -19,7 +19,7 @@ type Balanced struct {
 	table    *nodetable.Table
 	measured []measured
 	columns  []column
-	scores   *nodetable.Recent[nodetable.Shape, memo]
+	scores   *nodetable.Recent[nodetable.Shape, *memo]
 }
 
 // NewBalanced makes the plugin; args are a NodeResourcesBalancedAllocationArgs
@@ -29,7 +29,7 @@ func NewBalanced(args any, env framework.Env) (framework.Plugin, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: arguments are %T", BalancedName, args)
 	}
-	return &Balanced{table: env.Table, measured: newMeasured(a.Resources, true), scores: nodetable.NewRecent[nodetable.Shape, memo](kept)}, nil
+	return &Balanced{table: env.Table, measured: newMeasured(a.Resources, true), scores: nodetable.NewRecent[nodetable.Shape, *memo](kept)}, nil
 }
 
 // Name of the plugin.
@@ -50,7 +50,9 @@ func (b *Balanced) PreScore(c *framework.Cycle) framework.Status {
 // where it makes it (kube-scheduler 1.37).
 func (b *Balanced) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	rated := of(b.scores, b.table, c.Pod.Requests.Shape, b.score)
-	nodetable.Gather(scores, rated, rows)
+	for i, row := range rows {
+		scores[i] = rated[row]
+	}
 	return framework.Status{}
 }
 

@@ -24,8 +24,8 @@ type Fit struct {
 	measured []measured
 	columns  []column // of the pod being scored
 	needs    []need   // of the pod being filtered
-	refusals *nodetable.Recent[nodetable.Shape, memo]
-	scores   *nodetable.Recent[nodetable.Shape, memo]
+	refusals *nodetable.Recent[nodetable.Shape, *memo]
+	scores   *nodetable.Recent[nodetable.Shape, *memo]
 }
 
 // A refusal has a bit for each resource that is missing: these, and from
@@ -58,7 +58,7 @@ func NewFit(args any, env framework.Env) (framework.Plugin, error) {
 	}
 	return &Fit{
 		table: env.Table, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
-		refusals: nodetable.NewRecent[nodetable.Shape, memo](kept), scores: nodetable.NewRecent[nodetable.Shape, memo](kept),
+		refusals: nodetable.NewRecent[nodetable.Shape, *memo](kept), scores: nodetable.NewRecent[nodetable.Shape, *memo](kept),
 	}, nil
 }
 
@@ -146,11 +146,13 @@ func (*Fit) Reasons(pod *nodetable.Pod, refusal uint32) []string {
 func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	f.columns = columns(f.columns[:0], f.table, f.measured, &c.Pod.Requests)
 	rated := of(f.scores, f.table, c.Pod.Requests.Shape, func(row nodetable.Row) int64 { return f.rate(f.columns, row) })
-	nodetable.Gather(scores, rated, rows)
+	for i, row := range rows {
+		scores[i] = rated[row]
+	}
 	return framework.Status{}
 }
 
-// Events that may help: a pod gone, or smaller; a node with more room; the pod itself smaller.
+// Events: a pod gone, or smaller; a node with more room; the pod itself smaller.
 func (f *Fit) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete | framework.UpdatePodScaleDown}, Hint: f.podLeft},

@@ -18,10 +18,11 @@ type memo struct {
 const kept = 64
 
 // of finds the memo of a shape and brings it up to date.
-func of(memos *nodetable.Recent[nodetable.Shape, memo], t *nodetable.Table, shape nodetable.Shape, figure func(nodetable.Row) int64) []int64 {
-	m, known := memos.At(shape)
-	if !known {
-		m.mark = 0
+func of(memos *nodetable.Recent[nodetable.Shape, *memo], t *nodetable.Table, shape nodetable.Shape, figure func(nodetable.Row) int64) []int64 {
+	m, found := memos.Get(shape)
+	if !found {
+		m = &memo{}
+		memos.Put(shape, m)
 	}
 	if n := t.Rows() - len(m.values); n > 0 {
 		m.values = append(m.values, make([]int64, n)...)

@@ -20,7 +20,7 @@ var reasons = []string{"node(s) had untolerated taint(s)"}
 // Plugin is TaintToleration.
 type Plugin struct {
 	table  *nodetable.Table
-	scores *nodetable.Recent[nodetable.Symbol, repulsion]
+	scores *nodetable.Recent[nodetable.Symbol, *repulsion]
 }
 
 // repulsion is for pods with the same tolerations how many PreferNoSchedule
@@ -35,7 +35,7 @@ const kept = 64
 
 // New makes the plugin; it takes no arguments.
 func New(_ any, env framework.Env) (framework.Plugin, error) {
-	return &Plugin{env.Table, nodetable.NewRecent[nodetable.Symbol, repulsion](kept)}, nil
+	return &Plugin{env.Table, nodetable.NewRecent[nodetable.Symbol, *repulsion](kept)}, nil
 }
 
 // Name of the plugin.
@@ -53,15 +53,21 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string { return reasons }
 
 // Score counts the PreferNoSchedule taints that are not tolerated.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
-	taints := p.repulsions(&c.Pod.Tolerations)
-	nodetable.Gather(scores, taints, rows)
+	taints := p.repulsion(&c.Pod.Tolerations).taints
+	for i, row := range rows {
+		scores[i] = taints[row]
+	}
 	return framework.Status{}
 }
 
-func (p *Plugin) repulsions(tolerations *nodetable.Tolerations) []int64 {
-	r, known := p.scores.At(tolerations.Key)
-	if known && r.version == p.table.Versions.Taints {
-		return r.taints
+func (p *Plugin) repulsion(tolerations *nodetable.Tolerations) *repulsion {
+	r, found := p.scores.Get(tolerations.Key)
+	if !found {
+		r = &repulsion{}
+		p.scores.Put(tolerations.Key, r)
+	}
+	if found && r.version == p.table.Versions.Taints {
+		return r
 	}
 	r.version = p.table.Versions.Taints
 	r.taints = slices.Grow(r.taints[:0], p.table.Rows())[:p.table.Rows()]
@@ -73,7 +79,7 @@ func (p *Plugin) repulsions(tolerations *nodetable.Tolerations) []int64 {
 			}
 		}
 	}
-	return r.taints
+	return r
 }
 
 // Normalize gives the node with the most such taints 0, one without any 100.
@@ -87,7 +93,7 @@ func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) 
 	return framework.Status{}
 }
 
-// Events that may help: a node that came to be tolerated, and more tolerations of the pod.
+// Events: a node that came to be tolerated, and more tolerations of the pod.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: nodeChanged},
