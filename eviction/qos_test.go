@@ -11,7 +11,6 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// rule: 8.13
 func TestQOSClassFollowsTheAPIRule(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  string

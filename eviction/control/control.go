@@ -5,6 +5,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -16,14 +17,14 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Sensor reads the node-level figures; what it cannot read stays unknown. It is
-// called at every pass and must not allocate.
+// Sensor reads the node-level figures and the time; what it cannot read stays
+// unknown. It is called at every pass and must not allocate.
 type Sensor interface {
 	Read(*stats.Node)
 }
 
 // Meter reads the figures of one pod; what it cannot read stays unknown. The
-// error says that there is nothing to read.
+// error is fs.ErrNotExist where the pod has ended.
 type Meter interface {
 	Read(*stats.Pod) error
 }
@@ -40,7 +41,8 @@ type Pod struct {
 	*eviction.Pod
 	// Meter measures the pod; nil where it cannot be measured.
 	Meter Meter
-	// Target is what there is to kill; nil where nothing was found.
+	// Target is what there is to kill; nil where nothing was found: then the pod
+	// is never chosen.
 	Target kill.Target
 	// Usage reads what the pod holds, from any goroutine; nil if unknown.
 	Usage func() stats.Amount
@@ -99,10 +101,13 @@ type Report struct {
 	State        eviction.State
 	Eviction     *eviction.Config
 	Decisions    []eviction.Decision // of the calls of the pass, in order
-	DryRun       bool
+	// Failed are the victims whose kill could not begin. The evictions of the
+	// decisions are the others.
+	Failed []eviction.Eviction
+	DryRun bool
 	// Lost counts reports that nobody took in time, since the start.
 	Lost uint64
-	// Ended is what became of a kill, in a report of its own.
+	// Ended is what became of a kill, in a report of its own that holds no pass.
 	Ended *kill.Result
 }
 
@@ -134,8 +139,7 @@ type Loop struct {
 	told        [eviction.NumConditions]bool
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
-	surveyFor   time.Time  // the crossing that a survey was last asked for
-	askedSurvey time.Time  // and when
+	askedSurvey time.Time  // when the last survey was asked for
 	withheld    []withheld // outcomes that do not count yet
 }
 
@@ -262,14 +266,12 @@ func (l *Loop) configure(cfg Config) {
 	l.cfg, l.eviction, l.observer.Model = cfg, &cfg.Eviction, cfg.MemoryModel
 }
 
-// settle takes up the end of a kill. A victim that outlives its grace period
-// stays in flight, where it is overdue; the next pass follows at once.
+// settle takes up the end of a kill; the next pass follows at once. A victim
+// that outlives its grace period stays in flight, where it is overdue.
 func (l *Loop) settle(r kill.Result) {
-	l.report(Report{At: time.Now(), Node: l.node, State: l.state, Eviction: l.eviction, Ended: &r})
-	if r.Gone.IsZero() && !unsignalled(r) {
-		l.pass(eviction.Event, VictimGone)
-		return
+	l.report(Report{At: time.Now(), Ended: &r})
+	if !r.Gone.IsZero() || errors.Is(r.Err, kill.ErrNotSignalled) {
+		l.withhold(r)
 	}
-	l.withhold(r)
 	l.pass(eviction.Housekeeping, VictimGone)
 }
