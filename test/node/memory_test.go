@@ -22,6 +22,8 @@ const (
 	nodePIDs   = 200
 )
 
+// rule: 3.6
+// rule: 1.37
 func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -85,6 +87,8 @@ func score(t *testing.T, pid int) (adj int) {
 	return adj
 }
 
+// rule: 5.24
+// rule: 5.28
 func TestVictimThatIgnoresSigtermIsKilledAfterTheHardGracePeriod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -218,6 +222,7 @@ func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	}
 }
 
+// rule: 3.37
 func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -240,6 +245,8 @@ func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	mustLive(t, bystander)
 }
 
+// rule: 1.34
+// rule: 2.47
 func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
