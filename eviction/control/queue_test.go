@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,22 +60,23 @@ func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
 		w.at(25 * time.Second)
 		var got []string
 		for _, r := range w.told() {
-			line := r.At.Sub(w.begun).Round(time.Millisecond).String() + " " + string(r.Source)
+			var line strings.Builder
+			line.WriteString(r.At.Sub(w.begun).Round(time.Millisecond).String() + " " + string(r.Source))
 			for _, d := range r.Decisions {
 				for _, e := range d.Evictions {
-					line += " evicts " + e.Pod.Name
+					line.WriteString(" evicts " + e.Pod.Name)
 				}
 			}
 			for _, e := range r.Failed {
-				line += " fails to evict " + e.Pod.Name
+				line.WriteString(" fails to evict " + e.Pod.Name)
 			}
 			if r.Ended != nil {
-				line += "end of " + string(r.Ended.UID)
+				line.WriteString("end of " + string(r.Ended.UID))
 			}
 			if r.State.Pressure[eviction.MemoryPressure].Reported {
-				line += " under pressure"
+				line.WriteString(" under pressure")
 			}
-			got = append(got, line)
+			got = append(got, line.String())
 		}
 		want := []string{
 			"0s housekeeping", "10s housekeeping",

@@ -287,7 +287,8 @@ func FuzzLoadavg(f *testing.F) {
 	f.Add([]byte("0.25 0.08 0.02 4/105 5212\n"))
 	f.Add([]byte("0 0 0 1/ 1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, known := parseLoadavg(b).Get(); n < 0 || known && len(bytes.Fields(b)) < 4 {
+		blank := func(r rune) bool { return strings.ContainsRune(" \t\n", r) }
+		if n, known := parseLoadavg(b).Get(); n < 0 || known && len(bytes.FieldsFunc(b, blank)) < 5 {
 			t.Fatalf("%d out of %q", n, b)
 		}
 	})
