@@ -80,3 +80,27 @@ func BenchmarkAttempt(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWhatIf is one node asked whether a pod would fit without another one
+// there, among 5,000.
+func BenchmarkWhatIf(b *testing.B) {
+	c := newCluster(b)
+	const nodes = 5_000
+	for i := range nodes {
+		c.node(fmt.Sprint("node-", i))
+		c.table.Place(c.pod(fmt.Sprint("running-", i), requests("4", "1Gi")), nodetable.Row(i))
+	}
+	r := c.Attempt(c.pod("p"), time.Time{})
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		row := nodetable.Row(i % nodes)
+		c.table.Try()
+		c.table.Displace(c.table.PodsOn(row)[0].UID)
+		if fits, _ := r.Cycle.Fits(row); !fits {
+			b.Fatal("the pod does not fit an empty node")
+		}
+		c.table.Undo()
+		i++
+	}
+}

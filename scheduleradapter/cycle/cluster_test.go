@@ -63,7 +63,6 @@ type cluster struct {
 	table    *nodetable.Table
 	promises promises
 	bound    bound
-	extra    map[framework.Point][]framework.Plugin
 	enough   func(int) int
 }
 

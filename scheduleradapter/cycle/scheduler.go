@@ -8,7 +8,6 @@ package cycle
 
 import (
 	"iter"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -159,10 +158,12 @@ func (s *Scheduler) filter(p Profile) framework.Status {
 // pick is a row with the highest total, each with the same chance.
 func (s *Scheduler) pick() nodetable.Row {
 	totals := s.attempt.Totals
-	best := slices.Max(totals)
-	ties := 0
+	best, ties := int64(-1), 0
 	for _, total := range totals {
-		if total == best {
+		switch {
+		case total > best:
+			best, ties = total, 1
+		case total == best:
 			ties++
 		}
 	}

@@ -150,7 +150,7 @@ func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) fr
 	return framework.Status{}
 }
 
-// Events: a pod gone, or smaller; a node with more room; the pod itself smaller.
+// Events are: a pod gone, or smaller; a node with more room; the pod itself smaller.
 func (f *Fit) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete | framework.UpdatePodScaleDown}, Hint: f.podLeft},

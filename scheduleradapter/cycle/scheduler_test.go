@@ -1,0 +1,308 @@
+package cycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// mustPlace tries a pod and wants it on a node.
+func (c *cluster) mustPlace(pod *nodetable.Pod, node string) Result {
+	c.Helper()
+	r := c.Attempt(pod, start)
+	if !r.Status.OK() {
+		c.Fatalf("pod %s: %s", pod, r.Message)
+	}
+	if got := r.Binding.Node.Name.Value(); node != "" && got != node {
+		c.Fatalf("pod %s is on %s, want %s", pod, got, node)
+	}
+	return r
+}
+
+// mustRefuse tries a pod and wants it refused with a text.
+func (c *cluster) mustRefuse(pod *nodetable.Pod, text string, rejectors ...string) Result {
+	c.Helper()
+	r := c.Attempt(pod, start)
+	if r.Status.OK() {
+		c.Fatalf("pod %s is on %s", pod, r.Binding.Node.Name.Value())
+	}
+	if r.Message != text {
+		c.Errorf("pod %s: %q, want %q", pod, r.Message, text)
+	}
+	if !slices.Equal(r.Rejectors, rejectors) {
+		c.Errorf("pod %s: rejected by %q, want %q", pod, r.Rejectors, rejectors)
+	}
+	return r
+}
+
+func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
+
+func TestPodGoesToTheEmptiestNode(t *testing.T) {
+	c := newCluster(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.node(name)
+	}
+	c.mustPlace(c.pod("first", requests("2", "2Gi")), "")
+	second := c.mustPlace(c.pod("second", requests("1", "1Gi")), "")
+	third := c.mustPlace(c.pod("third", requests("1", "1Gi")), "")
+	if second.Binding.Node == third.Binding.Node {
+		t.Error("two pods went to one node beside an empty one")
+	}
+}
+
+func TestRejectedPodIsToldHowManyNodesHaveWhichReason(t *testing.T) {
+	c := newCluster(t)
+	for i := range 11 {
+		c.node(fmt.Sprint("tainted-", i), tainted("k", v1.TaintEffectNoSchedule))
+	}
+	c.node("cordoned", cordoned)
+	c.node("full-1")
+	c.node("full-2")
+	c.table.Place(c.pod("running", requests("4", "1Gi")), c.table.Row(nodetable.Intern("full-1")))
+	c.table.Place(c.pod("other", requests("4", "32Gi")), c.table.Row(nodetable.Intern("full-2")))
+	c.mustRefuse(c.pod("p", requests("1", "1Gi")),
+		"0/14 nodes are available: 1 Insufficient memory, 1 node(s) were unschedulable, 11 node(s) had untolerated taint(s), 2 Insufficient cpu.",
+		"NodeResourcesFit", "NodeUnschedulable", "TaintToleration")
+}
+
+func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
+	c := newCluster(t)
+	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods")
+}
+
+func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {
+	c := newCluster(t)
+	c.node("a")
+	c.node("b", cordoned)
+	named := func(p *v1.Pod) { p.Spec.NodeName = "b" }
+	c.mustRefuse(c.pod("p", named),
+		"0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [NodeName], 1 node(s) were unschedulable.", "NodeName", "NodeUnschedulable")
+	c.mustRefuse(c.pod("q", func(p *v1.Pod) { p.Spec.NodeName = "gone" }),
+		"0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeName].", "NodeName")
+}
+
+func TestRoomPromisedToAPodThatMattersMoreIsKept(t *testing.T) {
+	c := newCluster(t)
+	c.node("a")
+	preemptor := c.pod("preemptor", requests("3", "1Gi"), prioritized(10))
+	c.promises[preemptor.UID] = promise{preemptor, "a"}
+	const full = "0/1 nodes are available: 1 Insufficient cpu."
+	c.mustRefuse(c.pod("less", requests("2", "1Gi"), prioritized(9)), full, "NodeResourcesFit")
+	c.mustRefuse(c.pod("same", requests("2", "1Gi"), prioritized(10)), full, "NodeResourcesFit")
+	c.mustPlace(c.pod("small", requests("1", "1Gi"), prioritized(9)), "a")
+	c.mustPlace(c.pod("more", requests("2", "1Gi"), prioritized(11)), "a")
+	if n := c.table.PodCount(); n != 2 {
+		t.Errorf("%d pods on the table, want the two that were placed", n)
+	}
+}
+
+func TestPromisedNodeIsTriedFirst(t *testing.T) {
+	c := newCluster(t)
+	c.node("a")
+	c.node("b")
+	c.table.Place(c.pod("running", requests("2", "2Gi")), c.table.Row(nodetable.Intern("b")))
+	p := c.pod("p")
+	c.promises[p.UID] = promise{p, "b"}
+	if r := c.mustPlace(p, "b"); r.Cycle.Evaluated.Count() != 1 {
+		t.Errorf("%d nodes were looked at, want the promised one", r.Cycle.Evaluated.Count())
+	}
+	q := c.pod("q", requests("3", "1Gi"))
+	c.promises[q.UID] = promise{q, "b"}
+	c.mustPlace(q, "a")
+	r := c.pod("r")
+	c.promises[r.UID] = promise{r, "gone"}
+	c.mustPlace(r, "")
+}
+
+func TestSampleGoesOnWhereTheLastOneEnded(t *testing.T) {
+	c := newCluster(t)
+	c.enough = func(int) int { return 2 }
+	for i := range 6 {
+		c.node(fmt.Sprint("n", i), func(n *v1.Node) { n.Labels[v1.LabelTopologyZone] = fmt.Sprint("zone-", i/2) })
+	}
+	c.node("full", cordoned, func(n *v1.Node) { n.Labels[v1.LabelTopologyZone] = "zone-0" })
+	var seen []string
+	for i := range 4 {
+		r := c.mustPlace(c.pod(fmt.Sprint("p", i)), "")
+		var names []string
+		for row := range r.Cycle.Evaluated.All() {
+			names = append(names, c.table.Node(row).Name.Value())
+		}
+		slices.Sort(names)
+		seen = append(seen, strings.Join(names, " "))
+	}
+	// The order is n0 n2 n4 n1 n3 n5 full.
+	want := []string{"n0 n2", "n1 n4", "n3 n5", "full n0 n2"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("looked at %q, want %q", seen, want)
+	}
+}
+
+func TestTiesAreBrokenBySeedAndReachEveryNode(t *testing.T) {
+	placed := func() string {
+		c := newCluster(t)
+		for i := range 8 {
+			c.node(fmt.Sprint("n", i))
+		}
+		var nodes []string
+		for i := range 40 {
+			nodes = append(nodes, c.mustPlace(c.pod(fmt.Sprint("p", i)), "").Binding.Node.Name.Value())
+		}
+		return strings.Join(nodes, " ")
+	}
+	first := placed()
+	if again := placed(); again != first {
+		t.Errorf("the same seed gave %s and then %s", first, again)
+	}
+	for i := range 8 {
+		if n := strings.Count(first, fmt.Sprint("n", i)); n != 5 {
+			t.Errorf("node n%d got %d of 40 like pods, want 5", i, n)
+		}
+	}
+}
+
+// gate is a plugin at Reserve and Permit that answers as told and notes what it
+// was asked.
+type gate struct {
+	name            string
+	notes           *[]string
+	reserve, permit framework.Status
+	wait            time.Duration
+}
+
+func (g *gate) Name() string { return g.name }
+
+func (g *gate) Reserve(framework.Assignment) framework.Status {
+	*g.notes = append(*g.notes, "reserve "+g.name)
+	return g.reserve
+}
+
+func (g *gate) Unreserve(framework.Assignment) { *g.notes = append(*g.notes, "unreserve "+g.name) }
+
+func (g *gate) Permit(framework.Assignment) (framework.Status, time.Duration) {
+	return g.permit, g.wait
+}
+
+func gated(gates ...*gate) func(*framework.Plan) {
+	return func(plan *framework.Plan) {
+		for _, g := range gates {
+			for _, point := range []framework.Point{framework.Reserve, framework.Permit} {
+				plan[point] = append(plan[point], framework.Enabled{Plugin: g})
+			}
+		}
+	}
+}
+
+func TestFailedReservationIsTakenBackInReverse(t *testing.T) {
+	var notes []string
+	one := &gate{name: "one", notes: &notes}
+	two := &gate{name: "two", notes: &notes, reserve: framework.Status{Code: framework.Unschedulable, Reason: "no such thing left"}}
+	c := newCluster(t, gated(one, two))
+	c.node("a")
+	c.mustRefuse(c.pod("p"), "0/1 nodes are available: 1 no such thing left.", "two")
+	if want := []string{"reserve one", "reserve two", "unreserve two", "unreserve one"}; !slices.Equal(notes, want) {
+		t.Errorf("plugins were told %q, want %q", notes, want)
+	}
+	two.reserve = framework.Failed(errors.New("out of order"))
+	c.mustRefuse(c.pod("p"), "out of order")
+	if n := c.table.PodCount(); n != 0 {
+		t.Errorf("%d pods are on nodes, want none", n)
+	}
+}
+
+func TestPodWaitsUntilEveryPluginAllowsIt(t *testing.T) {
+	wait := framework.Status{Code: framework.Wait}
+	one, two := &gate{name: "one", notes: new([]string), permit: wait, wait: time.Minute}, &gate{name: "two", notes: new([]string), permit: wait, wait: time.Hour}
+	c := newCluster(t, gated(one, two))
+	c.node("a")
+	p, q := c.pod("p"), c.pod("q")
+	for _, pod := range []*nodetable.Pod{p, q} {
+		if r := c.Attempt(pod, start); r.Status.Code != framework.Wait || !c.Waiting(pod.UID) {
+			t.Fatalf("pod %s: %v, want it to wait", pod, r.Status)
+		}
+	}
+	if n := c.table.PodCount(); n != 2 {
+		t.Fatalf("%d pods are on the table, want both that wait", n)
+	}
+	if _, permitted := c.Allow(p.UID, "one"); permitted {
+		t.Fatal("one of two plugins suffices")
+	}
+	if _, permitted := c.Allow(p.UID, "two"); !permitted || c.Waiting(p.UID) {
+		t.Fatal("the pod still waits")
+	}
+	at, uid, plugin, any := c.Deadline()
+	if !any || at != start.Add(time.Minute) || uid != q.UID || plugin != "one" {
+		t.Fatalf("next deadline %v of %s by %s", at, uid, plugin)
+	}
+	r, waited := c.Reject(uid, plugin, "rejected by timeout")
+	if want := "0/1 nodes are available: 1 rejected by timeout."; !waited || r.Message != want || c.table.PodCount() != 1 {
+		t.Errorf("%q with %d pods left, want %q and 1", r.Message, c.table.PodCount(), want)
+	}
+	if _, _, _, any := c.Deadline(); any {
+		t.Error("somebody still waits")
+	}
+}
+
+func TestLongestWaitIsFifteenMinutes(t *testing.T) {
+	c := newCluster(t, gated(&gate{name: "patient", notes: new([]string), permit: framework.Status{Code: framework.Wait}, wait: time.Hour}))
+	c.node("a")
+	c.Attempt(c.pod("p"), start)
+	if at, _, _, _ := c.Deadline(); at != start.Add(15*time.Minute) {
+		t.Errorf("deadline %v", at)
+	}
+}
+
+func TestBindingThatFailedIsForgotten(t *testing.T) {
+	var notes []string
+	c := newCluster(t, gated(&gate{name: "one", notes: &notes}))
+	c.node("a")
+	p := c.pod("p")
+	r := c.mustPlace(p, "a")
+	if status := r.Binding.Run(context.Background()); !status.OK() || c.bound[p.UID] != "a" {
+		t.Fatalf("bound to %q: %v", c.bound[p.UID], status)
+	}
+	again := c.mustPlace(p, "a")
+	status := again.Binding.Run(context.Background())
+	if status.Code != framework.Error || status.Plugin != "DefaultBinder" {
+		t.Fatalf("bound twice: %v", status)
+	}
+	c.Forget(again.Binding)
+	if n := c.table.PodCount(); n != 0 || notes[len(notes)-1] != "unreserve one" {
+		t.Errorf("%d pods are on nodes, the plugins were told %q", n, notes)
+	}
+}
+
+func TestAttemptsAllocateNothing(t *testing.T) {
+	c := newCluster(t)
+	for i := range 200 {
+		c.node(fmt.Sprint("n", i))
+	}
+	pods := make([]*nodetable.Pod, 100)
+	for i := range pods {
+		pods[i] = c.pod(fmt.Sprint("p", i))
+	}
+	next := 0
+	step := func() {
+		p := pods[next%len(pods)]
+		c.table.Displace(p.UID)
+		c.Attempt(p, start)
+		next++
+	}
+	for range 200 {
+		step()
+	}
+	if n := testing.AllocsPerRun(1000, step); n != 0 {
+		t.Errorf("%v allocations an attempt", n)
+	}
+}

@@ -1,0 +1,239 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// actor is a plugin that does as told.
+type actor struct {
+	name       string
+	names      []string // to narrow to
+	preFilter  Status
+	rejects    []string // nodes
+	postFilter Status
+	nominates  Nomination
+	score      int64
+	preScore   Status
+}
+
+func (a *actor) Name() string             { return a.name }
+func (a *actor) Less(Queued, Queued) bool { return false }
+
+func (a *actor) Bind(context.Context, Assignment) Status { return Status{} }
+
+func (a *actor) PreFilter(c *Cycle) Status {
+	if a.names != nil {
+		var names []nodetable.Symbol
+		for _, name := range a.names {
+			if name != "" {
+				names = append(names, nodetable.Intern(name))
+			}
+		}
+		c.Narrow(names)
+	}
+	return a.preFilter
+}
+
+func (a *actor) Filter(c *Cycle) Status {
+	for _, name := range a.rejects {
+		if row := c.Table.Row(nodetable.Intern(name)); c.Feasible.Has(row) {
+			c.Reject(row, 1, a.name == "unresolvable")
+		}
+	}
+	return Status{}
+}
+
+func (a *actor) Reasons(*nodetable.Pod, uint32) []string { return []string{a.name + " rejects"} }
+
+func (a *actor) PostFilter(*Cycle) (Nomination, Status) { return a.nominates, a.postFilter }
+
+func (a *actor) PreScore(*Cycle) Status { return a.preScore }
+
+func (a *actor) Score(_ *Cycle, _ []nodetable.Row, scores []int64) Status {
+	for i := range scores {
+		scores[i] = a.score
+	}
+	return Status{}
+}
+
+// stage runs actors over three nodes.
+type stage struct {
+	*testing.T
+	*Runner
+	table *nodetable.Table
+	pod   *nodetable.Pod
+	cycle Cycle
+}
+
+func newStage(t *testing.T, points []Point, actors ...*actor) *stage {
+	var plan Plan
+	for i, a := range actors {
+		for _, point := range points {
+			plan[point] = append(plan[point], Enabled{a, int64(i + 1)})
+		}
+	}
+	last := &actor{name: "last"}
+	plan[QueueSort], plan[Bind] = []Enabled{{Plugin: last}}, []Enabled{{Plugin: last}}
+	runner, err := New("profile", &plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := nodetable.NewPod(&v1.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{T: t, Runner: runner, table: nodetable.New(), pod: pod}
+	for i := range 3 {
+		s.table.SetNode(nodetable.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}))
+	}
+	return s
+}
+
+func (s *stage) filter() Status {
+	if status := s.Begin(&s.cycle, s.table, s.pod, nil); !status.OK() {
+		return status
+	}
+	_, status := s.Runner.Filter(&s.cycle, 0, 3)
+	return status
+}
+
+func names(c *Cycle, rows nodetable.Bits) string {
+	var all []string
+	for row := range rows.All() {
+		all = append(all, c.Table.Node(row).Name.Value())
+	}
+	return strings.Join(all, " ")
+}
+
+var filtering = []Point{PreFilter, Filter}
+
+func TestNodeHasTheReasonsOfTheFirstPluginThatRejectsIt(t *testing.T) {
+	s := newStage(t, filtering, &actor{name: "one", rejects: []string{"n0"}}, &actor{name: "unresolvable", rejects: []string{"n0", "n1"}}, &actor{name: "three", rejects: []string{"n0", "n1", "n2"}})
+	s.filter()
+	if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: 1 one rejects, 1 three rejects, 1 unresolvable rejects."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := names(&s.cycle, s.cycle.Resolvable(nil)); got != "n0 n2" {
+		t.Errorf("preemption may help on %q", got)
+	}
+	if got := strings.Join(s.cycle.Rejectors(), " "); got != "one three unresolvable" {
+		t.Errorf("rejectors %q", got)
+	}
+}
+
+func TestCountsAreSortedAsText(t *testing.T) {
+	h := Histogram{"b": 2, "a": 10, "c": 1}
+	if got, want := h.Message(13), "0/13 nodes are available: 1 c, 10 a, 2 b."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestWhatMakingRoomSaidFollowsTheReasons(t *testing.T) {
+	s := newStage(t, filtering, &actor{name: "one", rejects: []string{"n0", "n1", "n2"}})
+	s.filter()
+	post := Status{Code: Unschedulable, Reason: "preemption: " + Histogram{"No preemption victims found for incoming pod": 3}.Message(3)}
+	want := "0/3 nodes are available: 3 one rejects. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+	if got := s.cycle.Message(post); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestSkippedPluginDoesNotFilterOrScore(t *testing.T) {
+	s := newStage(t, []Point{PreFilter, Filter, PreScore, Score}, &actor{name: "one", preFilter: Status{Code: Skip}, preScore: Status{Code: Skip}, rejects: []string{"n0"}, score: 100}, &actor{name: "two", score: 10})
+	s.filter()
+	if got := names(&s.cycle, s.cycle.Feasible); got != "n0 n1 n2" {
+		t.Errorf("feasible %q", got)
+	}
+	s.Score(&s.cycle)
+	if got := s.cycle.Totals[0]; got != 20 {
+		t.Errorf("total %d, want twice the 10 of the plugin of weight 2", got)
+	}
+	if _, ran := s.cycle.ScoreOf(0, 0); ran {
+		t.Error("the skipped plugin has a score")
+	}
+}
+
+func TestPreFiltersNarrowTogether(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		one, two []string
+		feasible string
+		code     Code
+		text     string
+	}{
+		{"what both name", []string{"n0", "n1"}, []string{"n1", "n2"}, "n1", Success, "0/3 nodes are available: 2 node(s) didn't satisfy plugin(s) [one two]."},
+		{"one alone", nil, []string{"n2"}, "n2", Success, "0/3 nodes are available: 2 node(s) didn't satisfy plugin(s) [two]."},
+		{"nothing in common", []string{"n0"}, []string{"n1"}, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin(s) [one two] simultaneously."},
+		{"one names none", []string{""}, nil, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin one."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t, filtering, &actor{name: "one", names: c.one}, &actor{name: "two", names: c.two})
+			if status := s.filter(); status.Code != c.code {
+				t.Errorf("status %v", status)
+			}
+			if got := names(&s.cycle, s.cycle.Feasible); got != c.feasible {
+				t.Errorf("feasible %q, want %q", got, c.feasible)
+			}
+			if got := s.cycle.Message(Status{}); got != c.text {
+				t.Errorf("%q, want %q", got, c.text)
+			}
+		})
+	}
+}
+
+func TestPodRejectedForAllNodesIsToldTheOneReason(t *testing.T) {
+	s := newStage(t, filtering, &actor{name: "one", preFilter: Status{Code: Unschedulable, Reason: "in use"}})
+	s.filter()
+	if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: in use."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := names(&s.cycle, s.cycle.Resolvable(nil)); got != "n0 n1 n2" {
+		t.Errorf("preemption may help on %q", got)
+	}
+}
+
+func TestScoreOutsideItsRangeIsAnError(t *testing.T) {
+	for _, score := range []int64{-1, 101} {
+		s := newStage(t, []Point{Score}, &actor{name: "one", score: score})
+		s.filter()
+		if status := s.Score(&s.cycle); status.Code != Error || status.Plugin != "one" {
+			t.Errorf("score %d: %v", score, status)
+		}
+	}
+}
+
+func TestPostFilterEndsWithTheFirstThatKnows(t *testing.T) {
+	node := nodetable.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})
+	cannot := &actor{name: "cannot", postFilter: Status{Code: Unschedulable, Reason: "cannot"}}
+	can := &actor{name: "can", nominates: Nomination{Node: node, Decided: true}}
+	if n, status := newStage(t, []Point{PostFilter}, cannot, can).PostFilter(nil); n.Node != node || !status.OK() {
+		t.Errorf("nomination %v: %v", n, status)
+	}
+	neither := &actor{name: "neither", postFilter: Status{Code: Unschedulable, Reason: "neither"}, nominates: Nomination{Decided: true}}
+	n, status := newStage(t, []Point{PostFilter}, cannot, neither).PostFilter(nil)
+	if status.Code != Unschedulable || status.Reason != "cannot, neither" || n.Node != nil || !n.Decided {
+		t.Errorf("nomination %v: %v", n, status)
+	}
+}
+
+func TestPluginAtAPointItDoesNotImplementIsAFault(t *testing.T) {
+	var plan Plan
+	plan[QueueSort] = []Enabled{{Plugin: &actor{name: "actor"}}}
+	plan[Bind] = plan[QueueSort]
+	plan[Permit], plan[Reserve] = plan[QueueSort], plan[QueueSort]
+	_, err := New("profile", &plan)
+	if want := "plugin actor does not implement Reserve\nplugin actor does not implement Permit"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := New("profile", &Plan{}); err == nil {
+		t.Error("a profile that can neither sort nor bind")
+	}
+}

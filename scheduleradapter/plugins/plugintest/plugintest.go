@@ -1,0 +1,137 @@
+// Package plugintest tries one plugin on a small cluster. It is for tests.
+package plugintest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Cluster is a table with what a test put in.
+type Cluster struct {
+	testing.TB
+	Table *nodetable.Table
+}
+
+// New makes a cluster of some nodes.
+func New(t testing.TB, nodes ...*v1.Node) *Cluster {
+	c := &Cluster{t, nodetable.New()}
+	for _, n := range nodes {
+		c.Table.SetNode(nodetable.NewNode(n))
+	}
+	return c
+}
+
+// Make makes a plugin for the cluster.
+func (c *Cluster) Make(factory framework.Factory, args any) framework.Plugin {
+	c.Helper()
+	p, err := factory(args, framework.Env{Table: c.Table})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return p
+}
+
+// Digest digests a pod.
+func (c *Cluster) Digest(p *v1.Pod) *nodetable.Pod {
+	c.Helper()
+	digest, err := nodetable.NewPod(p)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return digest
+}
+
+// Place puts a pod on a node.
+func (c *Cluster) Place(p *v1.Pod, node string) {
+	c.Helper()
+	c.Table.PlaceOn(c.Digest(p), nodetable.Intern(node))
+}
+
+// Verdict is what a plugin says of a pod and every node.
+type Verdict struct {
+	// Status of PreFilter, or where another point failed.
+	Status framework.Status
+	// Rejected has by node the reasons, joined by ", ", with a leading "never: "
+	// where preemption cannot help.
+	Rejected map[string]string
+	// Scores by node, normalised; nil where the plugin does not score the pod.
+	Scores map[string]int64
+	Cycle  *framework.Cycle
+}
+
+// Judge runs a plugin at the points up to Score that it implements.
+func (c *Cluster) Judge(p framework.Plugin, pod *nodetable.Pod) Verdict {
+	c.Helper()
+	runner, err := framework.New("", plan(p))
+	if err != nil {
+		c.Fatal(err)
+	}
+	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{}}
+	if v.Status = runner.Begin(v.Cycle, c.Table, pod, nil); !v.Status.OK() {
+		return v
+	}
+	if _, v.Status = runner.Filter(v.Cycle, 0, c.Table.Len()); !v.Status.OK() {
+		return v
+	}
+	for row := range c.Table.Alive().All() {
+		if r, rejected := v.Cycle.Rejected(row); rejected {
+			_, reasons := v.Cycle.Explain(r)
+			text := strings.Join(reasons, ", ")
+			if r.Unresolvable {
+				text = "never: " + text
+			}
+			v.Rejected[c.name(row)] = text
+		}
+	}
+	if v.Cycle.Feasible.Empty() {
+		return v
+	}
+	v.Status = runner.Score(v.Cycle)
+	for i, row := range v.Cycle.Rows {
+		for plugin := range runner.ScorePlugins() {
+			if score, ran := v.Cycle.ScoreOf(plugin, i); ran {
+				if v.Scores == nil {
+					v.Scores = map[string]int64{}
+				}
+				v.Scores[c.name(row)] = score
+			}
+		}
+	}
+	return v
+}
+
+func (c *Cluster) name(row nodetable.Row) string { return c.Table.Node(row).Name.Value() }
+
+// plan runs a plugin wherever it can, and what a profile cannot do without.
+func plan(p framework.Plugin) *framework.Plan {
+	var plan framework.Plan
+	enable := func(point framework.Point, p framework.Plugin, implemented bool) {
+		if implemented {
+			plan[point] = []framework.Enabled{{Plugin: p}}
+		}
+	}
+	_, ok := p.(framework.PreFilterer)
+	enable(framework.PreFilter, p, ok)
+	_, ok = p.(framework.Filterer)
+	enable(framework.Filter, p, ok)
+	_, ok = p.(framework.PreScorer)
+	enable(framework.PreScore, p, ok)
+	_, ok = p.(framework.Scorer)
+	enable(framework.Score, p, ok)
+	enable(framework.QueueSort, rest{}, true)
+	enable(framework.Bind, rest{}, true)
+	return &plan
+}
+
+type rest struct{}
+
+func (rest) Name() string                                 { return "rest" }
+func (rest) Less(framework.Queued, framework.Queued) bool { return false }
+
+func (rest) Bind(context.Context, framework.Assignment) framework.Status { return framework.Status{} }
