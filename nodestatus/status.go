@@ -105,6 +105,7 @@ type Eviction struct {
 	Source    string    `json:"source"`             // what brought the observation about
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
+	Because   string    `json:"because,omitempty"` // why it went before the next
 }
 
 // Time is an instant that is written in RFC 3339 with microseconds, in UTC.

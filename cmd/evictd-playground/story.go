@@ -32,8 +32,6 @@ type story struct {
 	left      atomic.Int64 // bytes available now
 	least     atomic.Int64 // since the start
 	leaking   bool
-	looks     int
-	order     []nodestatus.Ranked   // of eviction, as asked for last before the crossing
 	evictions []nodestatus.Eviction // as evictd tells of them
 	broken    error                 // ends the story
 
@@ -64,7 +62,7 @@ func (s *story) run(interrupt context.Context) error {
 	}
 	var claims []claim
 	if err == nil {
-		claims = s.claims()
+		claims = s.claims(ctx)
 	}
 	log, cleaned := s.cleanUp()
 	if err == nil {
@@ -98,7 +96,7 @@ func (s *story) setUp(ctx context.Context) error {
 		return err
 	}
 	s.tell(time.Now(), blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.pid, memoryAvailable, size(threshold))
-	s.showOrder(order)
+	s.show(order)
 	return nil
 }
 
@@ -125,9 +123,9 @@ func (s *story) startPod(ctx context.Context, p *pod) error {
 	return p.fill()
 }
 
-// showOrder shows pods in the order of their eviction, why the first is it, and
-// why the biggest is not.
-func (s *story) showOrder(order []nodestatus.Ranked) {
+// show shows the pods in the order of their eviction, why the first is it, and why
+// the biggest is not.
+func (s *story) show(order []nodestatus.Ranked) {
 	rows := [][]string{{"#", "POD", "CLASS", "REQUEST", "USING"}}
 	for i, r := range order {
 		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, size(amount(r.Usage))})
@@ -172,7 +170,8 @@ type claim struct {
 }
 
 // claims are judged while the node is still there.
-func (s *story) claims() []claim {
+func (s *story) claims(ctx context.Context) []claim {
+	s.confirm(ctx)
 	evicted := len(s.evictions) == 1 && s.evictions[0].Pod == s.leaker.String() && !s.evictions[0].Gone.IsZero()
 	others := true
 	for _, p := range s.pods {

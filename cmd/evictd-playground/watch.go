@@ -17,10 +17,8 @@ import (
 const (
 	// calm passes before the leak starts.
 	calm = 2 * time.Second
-	// lookInterval is how often evictd is asked for its status.
-	lookInterval = 100 * time.Millisecond
-	// looksPerBar is how many of these pass between two bars.
-	looksPerBar = 5
+	// barInterval is between two lines that show how memory falls.
+	barInterval = 500 * time.Millisecond
 	// confirmation bounds the wait for evictd's word on a death.
 	confirmation = 2 * time.Second
 )
@@ -38,8 +36,8 @@ func (s *story) follow(ctx context.Context) error {
 		watching.Go(func() { s.watchEnd(ctx, p.process, func() { s.podEnded(ctx, p) }) })
 	}
 	leak := time.After(calm)
-	look := time.NewTicker(lookInterval)
-	defer look.Stop()
+	bars := time.NewTicker(barInterval)
+	defer bars.Stop()
 	for s.broken == nil && (s.died.IsZero() || s.back.IsZero() || s.cleared.IsZero()) {
 		select {
 		case <-ctx.Done():
@@ -48,8 +46,10 @@ func (s *story) follow(ctx context.Context) error {
 			happened()
 		case <-leak:
 			s.leak()
-		case <-look.C:
-			s.look(ctx)
+		case <-bars.C:
+			if left := s.left.Load(); s.leaking && s.crossed.IsZero() {
+				s.tell(time.Now(), bold, "memory", "%s %s left", s.bar(left), size(left))
+			}
 		}
 	}
 	return s.broken
@@ -179,8 +179,7 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 	e := s.evictions[0]
 	s.tell(p.at, red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, p.state, milliseconds(p.at.Sub(s.crossing())))
 	s.more("%s", strings.TrimSpace(e.Message))
-	s.more("the order of eviction just before the crossing:")
-	s.showOrder(s.order)
+	s.more("Why him: %s", e.Because)
 }
 
 // confirm asks evictd for its evictions.
@@ -200,24 +199,4 @@ func (s *story) leak() {
 	}
 	s.leaking = true
 	s.tell(time.Now(), bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, size(leakRate), size(leakMost))
-}
-
-// look shows how memory falls, and keeps the order of eviction and what became
-// of it.
-func (s *story) look(ctx context.Context) {
-	status, err := s.daemon.status(ctx)
-	if err != nil {
-		return
-	}
-	s.evictions = status.Evictions
-	if !s.crossed.IsZero() || !s.leaking {
-		return
-	}
-	if order := status.Ranking[memoryAvailable]; len(order) == len(s.pods) {
-		s.order = order
-	}
-	if s.looks++; s.looks%looksPerBar == 0 {
-		left := s.left.Load()
-		s.tell(time.Now(), bold, "memory", "%s %s left", s.bar(left), size(left))
-	}
 }

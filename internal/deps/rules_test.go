@@ -61,7 +61,7 @@ var arrows = []arrow{
 	{"scheduleradapter/config", []string{"internal/manifest"}, "profiles name plugins and know none"},
 	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
-	{"scheduleradapter/queue", []string{"scheduleradapter/framework"}, "hints are the framework's"},
+	{"scheduleradapter/queue", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "hints are the framework's"},
 	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
 	{"scheduleradapter/plugins/...", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "plugins do not know each other"},
 	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},

@@ -32,8 +32,6 @@ type walk struct {
 	twin  *twin
 	nodes []string // every name a node may have
 	uids  []types.UID
-	// probes come again and again, so that counters grow old.
-	probes []*v1.Pod
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
@@ -44,20 +42,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	for i := range 120 {
 		w.uids = append(w.uids, types.UID(fmt.Sprintf("u%03d", i)))
 	}
-	for range 8 {
-		w.probes = append(w.probes, w.pod("probe", w.nodes))
-	}
 	return w
-}
-
-// check compares the table and its twin by a probe that is known, or a new one.
-func (w *walk) check() {
-	w.Helper()
-	probe := pick(w.generator, w.probes)
-	if w.chance(50) {
-		probe = w.pod("probe", w.nodes)
-	}
-	w.twin.check(w.T, w.table, probe)
 }
 
 func (w *walk) digest(p *v1.Pod) *Pod {
@@ -150,7 +135,7 @@ func (w *walk) what(depth int) {
 		}
 	}
 	if w.chance(30) {
-		w.check()
+		w.twin.check(w.T, w.table, w.pod("probe", w.nodes))
 	}
 	w.table.Undo()
 	w.twin = was
@@ -225,7 +210,7 @@ func TestTableSaysWhatItsNaiveTwinCounts(t *testing.T) {
 			for i := range steps / 4 {
 				w.step()
 				if i%5 == 0 {
-					w.check()
+					w.twin.check(t, w.table, w.pod("probe", w.nodes))
 				}
 			}
 		})

@@ -24,6 +24,8 @@ const (
 	longTransition = "--eviction-pressure-transition-period=5s"
 )
 
+// rule: 3.6
+// rule: 1.37
 func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -87,6 +89,8 @@ func score(t *testing.T, pid int) (adj int) {
 	return adj
 }
 
+// rule: 5.24
+// rule: 5.28
 func TestVictimThatIgnoresSigtermIsKilledAfterTheHardGracePeriod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -217,6 +221,7 @@ func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	}
 }
 
+// rule: 3.37
 func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -239,6 +244,8 @@ func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	mustLive(t, bystander)
 }
 
+// rule: 1.34
+// rule: 2.47
 func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)

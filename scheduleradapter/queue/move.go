@@ -1,0 +1,255 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+)
+
+// woken is a pod at rest that an event helps.
+type woken struct {
+	entry   *Entry
+	outcome outcome
+}
+
+// Move tells the queue of a change in the cluster: of every pod at rest, the
+// hints of the plugins that rejected it decide whether it is tried again. Changes
+// of a waiting pod itself go to Update; other pods' wait for UnscheduledPod here.
+// It returns how many pods became active or went to backoff. The occurrence may
+// be kept for the pods in flight and must not change any more.
+func (q *Queue) Move(now time.Time, o *framework.Occurrence) int {
+	if !q.interested(o.Event) {
+		return 0
+	}
+	q.flights.record(o, nil)
+	for _, r := range q.rejections {
+		call := r.call(o.Event)
+		if !call.wakes() {
+			continue
+		}
+		for _, e := range r.members {
+			if outcome := call.judge(e.Pod, o); outcome != rest {
+				q.woken = append(q.woken, woken{e, outcome})
+			}
+		}
+	}
+	return q.wake(now, o.Event)
+}
+
+// wake moves the woken and returns how many no gate held back.
+func (q *Queue) wake(now time.Time, why framework.Event) (moved int) {
+	for _, w := range q.woken {
+		if q.enqueue(w.entry, now, w.outcome, w.entry.by, why) != Gated {
+			moved++
+		}
+	}
+	clear(q.woken)
+	q.woken = q.woken[:0]
+	return moved
+}
+
+// interested says whether any plugin registered for the event. What nobody
+// registered for is not kept for the pods in flight either.
+func (q *Queue) interested(event framework.Event) bool {
+	known, ok := q.interest[event]
+	if ok {
+		return known
+	}
+	interested := everything(event)
+	for _, p := range q.profiles {
+		for plugin := range p.hints {
+			interested = interested || p.hears(plugin, event)
+		}
+	}
+	q.interest[event] = interested
+	return interested
+}
+
+// replay judges what happened while the pod was in flight.
+func (q *Queue) replay(e *Entry, r *rejection) outcome {
+	best := rest
+	for _, happened := range q.flights.since(e) {
+		if happened.only != nil && happened.only != e {
+			continue
+		}
+		best = max(best, r.call(happened.occurrence.Event).judge(e.Pod, happened.occurrence))
+		if best == hurry || best == retry && len(r.pending) == 0 {
+			break
+		}
+	}
+	return best
+}
+
+// Activate makes pods active whatever they wait for, except for a gate that
+// still holds. A pod in flight comes back to backoff if it is rejected.
+func (q *Queue) Activate(now time.Time, uids ...types.UID) {
+	for _, uid := range uids {
+		e := q.entries[uid]
+		if e == nil {
+			continue
+		}
+		switch e.place {
+		case Backoff, Unschedulable, Gated:
+			q.enqueue(e, now, hurry, e.by, framework.ForceActivate)
+		case InFlight:
+			q.flights.record(&framework.Occurrence{Event: framework.ForceActivate}, e)
+		}
+	}
+}
+
+// Advance does what time brings: pods whose backoff has passed become active,
+// and every 30 seconds those that have rested too long are tried again.
+func (q *Queue) Advance(now time.Time) {
+	if flush := q.lastFlush(now); flush.After(q.flushed) {
+		q.flushed = flush
+		for e := q.waiting.first(); e != nil && q.overdue(e, flush); e = q.waiting.first() {
+			q.waiting.remove(e)
+			e.Flushed = true
+			q.woken = append(q.woken, woken{e, retry})
+		}
+		q.wake(now, framework.UnschedulableTimeout)
+	}
+	for _, h := range [...]*heap{&q.backoff, &q.errors} {
+		for e := h.first(); e != nil && !e.backsOff(now); e = h.first() {
+			q.put(e, Active, e.by, backoffComplete) // its gates were asked on the way into backoff
+		}
+	}
+}
+
+// Next is the instant of the next Pop that hands out a pod if nothing happens
+// before, at the earliest: now where there is a pod to pop. It reports false
+// where time alone brings none.
+func (q *Queue) Next(now time.Time) (time.Time, bool) {
+	if q.active.first() != nil || q.backoff.first() != nil {
+		return now, true
+	}
+	var next time.Time
+	if e := q.errors.first(); e != nil {
+		next = e.expiry.Add(window)
+	}
+	if e := q.waiting.first(); e != nil {
+		if at := q.nextFlush(e); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		return time.Time{}, false
+	}
+	if next.Before(now) {
+		next = now
+	}
+	return next, true
+}
+
+// enqueue moves a pod towards its next attempt, as far as gates and backoff let
+// it; by is who rejected it last.
+func (q *Queue) enqueue(e *Entry, now time.Time, o outcome, by *rejection, why framework.Event) Place {
+	to := Active
+	if o == retry && e.backsOff(now) {
+		to = Backoff
+	}
+	if e.gate = e.profile.preEnqueue(e.Pod); !e.gate.OK() {
+		var last Rejection
+		if by != nil {
+			last = Rejection{by.unschedulable, by.pending}
+		}
+		to, by = Gated, q.rejection(e.profile, last, e.gate.Plugin)
+	}
+	q.put(e, to, by, why)
+	return to
+}
+
+// put is the only way from one place to another.
+func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
+	from := e.place
+	switch from {
+	case Active, Backoff:
+		e.heap.remove(e)
+	case Unschedulable, Gated:
+		e.by.remove(e)
+		if e.at[byTimeout] >= 0 {
+			q.waiting.remove(e)
+		}
+	case InFlight:
+		q.flights.leave(e)
+	}
+	if e.by != nil {
+		e.by.carried--
+	}
+	if by != nil {
+		by.carried++
+	}
+	e.place, e.by = to, by
+	switch to {
+	case Active:
+		e.heap = &q.active
+	case Backoff:
+		e.heap = &q.backoff
+		if e.Errors > 0 {
+			e.heap = &q.errors
+		}
+	case Unschedulable, Gated:
+		by.add(e)
+		if by.call(framework.UnschedulableTimeout).always {
+			q.waiting.push(e)
+		}
+	case InFlight:
+		q.flights.enter(e)
+	}
+	if to == Active || to == Backoff {
+		e.heap.push(e)
+	}
+	q.count(e, from, why)
+}
+
+func (q *Queue) count(e *Entry, from Place, why framework.Event) {
+	if from == e.place {
+		return
+	}
+	q.depths[from]--
+	q.depths[e.place]++
+	if why != (framework.Event{}) {
+		q.arrived[Arrival{e.place, why}]++
+	}
+	if q.cfg.Moved != nil {
+		q.cfg.Moved(e, from, why)
+	}
+}
+
+// profile finds a profile; a name that was not configured gets an empty one.
+func (q *Queue) profile(name string) *profile {
+	p := q.profiles[name]
+	if p == nil {
+		p = newProfile(name, nil, q.cfg.Extenders)
+		q.profiles[name] = p
+	}
+	return p
+}
+
+// Get finds a pod, nil where the queue has none of that UID.
+func (q *Queue) Get(uid types.UID) *Entry { return q.entries[uid] }
+
+// Entries is every pod in the order in which they came.
+func (q *Queue) Entries() []*Entry {
+	return slices.SortedFunc(maps.Values(q.entries), func(a, b *Entry) int { return int(a.arrival) - int(b.arrival) })
+}
+
+// Depth is how many pods are in a place of the queue.
+func (q *Queue) Depth(p Place) int { return q.depths[p] }
+
+// Recorded is how many events are kept for the pods in flight.
+func (q *Queue) Recorded() int { return q.flights.kept() }
+
+// Arrival is a way into a place.
+type Arrival struct {
+	To Place
+	By framework.Event
+}
+
+// Arrivals counts pods by where they went and why since the queue began:
+// kube-scheduler's queue_incoming_pods_total.
+func (q *Queue) Arrivals() map[Arrival]int { return maps.Clone(q.arrived) }

@@ -1,0 +1,87 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// nominee is a pod whose status nominates it to a node, empty for none.
+func nominee(t *testing.T, name, node string) *nodetable.Pod {
+	t.Helper()
+	pod, err := nodetable.NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Status:     v1.PodStatus{NominatedNodeName: node},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestAPromiseIsKeptByNodeAndByPod(t *testing.T) {
+	n := NewNominator()
+	a, b, c := nominee(t, "a", ""), nominee(t, "b", ""), nominee(t, "c", "")
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		for pod, node := range n.All() {
+			got = append(got, fmt.Sprintf("%s on %s", pod.UID, node.Value()))
+		}
+		if !slices.Equal(got, want) || n.Len() != len(want) {
+			t.Errorf("%d promises %q, not %q", n.Len(), got, want)
+		}
+	}
+	n.Nominate(a, "n1")
+	n.Nominate(b, "n1")
+	n.Nominate(c, "n2")
+	expect("a on n1", "b on n1", "c on n2")
+	if got := slices.Collect(n.On(nodetable.Intern("n1"))); !slices.Equal(got, []*nodetable.Pod{a, b}) {
+		t.Errorf("on n1: %v", got)
+	}
+	if n.Node("b") != "n1" || n.Node("nobody") != "" {
+		t.Errorf("b is promised room on %q", n.Node("b"))
+	}
+	n.Nominate(a, "n2")
+	expect("b on n1", "c on n2", "a on n2")
+	n.Clear("c")
+	n.Clear("c")
+	n.Nominate(b, "")
+	expect("a on n2")
+}
+
+func TestAPromiseOutlivesAnUpdateThatDoesNotKnowOfIt(t *testing.T) {
+	for _, c := range []struct {
+		name, before, after, want string
+	}{
+		{"neither version names a node", "", "", "promised"},
+		{"named now", "", "other", "other"},
+		{"named otherwise", "promised", "other", "other"},
+		{"taken back", "promised", "", ""},
+		{"named as before", "promised", "promised", "promised"},
+	} {
+		n := NewNominator()
+		before, after := nominee(t, "p", c.before), nominee(t, "p", c.after)
+		n.Nominate(before, "promised")
+		n.Update(before, after)
+		if got := n.Node("p"); got != c.want {
+			t.Errorf("%s: promised %q", c.name, got)
+		}
+		for pod := range n.All() {
+			if pod != after {
+				t.Errorf("%s: the old version is kept", c.name)
+			}
+		}
+	}
+	n := NewNominator()
+	n.Update(nominee(t, "p", ""), nominee(t, "p", ""))
+	if n.Len() != 0 {
+		t.Error("an update promised what nobody had")
+	}
+}

@@ -1,0 +1,94 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// TestCampaignIdleCost reports what a daemon costs on a node where nothing
+// happens. Its pods sleep.
+func TestCampaignIdleCost(t *testing.T) {
+	campaign(t)
+	if raceDetector {
+		t.Skip("skipped: the race detector costs more than what is measured")
+	}
+	for _, pods := range []int{4, 110} {
+		t.Run(fmt.Sprintf("%d pods", pods), func(t *testing.T) {
+			n := newNode(t, bombNode, nodePIDs)
+			for i := range pods {
+				n.startSleeper(fmt.Sprintf("pod-%d", i))
+			}
+			d := n.run("--eviction-hard=memory.available<100Mi", "--housekeeping-interval=10s")
+			d.await("evictd to know the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
+			d.client.CloseIdleConnections()
+			const watched = time.Minute
+			before := d.processorTime()
+			<-time.After(watched)
+			spent := d.processorTime() - before
+			t.Logf("%v of processor time in %v (%.3f %%), VmRSS %s, RssAnon %s, RssFile %s", spent, watched,
+				100*spent.Seconds()/watched.Seconds(), d.procStatus("VmRSS"), d.procStatus("RssAnon"), d.procStatus("RssFile"))
+		})
+	}
+}
+
+// startSleeper runs a pod that never does anything.
+func (n *node) startSleeper(name string) {
+	n.t.Helper()
+	m := n.manifest(name, podSpec{request: "1Mi"})
+	container := filepath.Join(cgroup.PodsAt(filepath.Join(n.group, podsCgroup)).Pod(string(m.UID), eviction.QOSClass(m)), "c")
+	if err := n.cgroups.Create(container, cgroup.Limits{}); err != nil {
+		n.t.Fatal(err)
+	}
+	sleeper := exec.Command("sleep", "600")
+	if err := sleeper.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	})
+	if err := n.cgroups.Add(container, sleeper.Process.Pid); err != nil {
+		n.t.Fatal(err)
+	}
+	n.write(m)
+}
+
+// processorTime is what the daemon has used so far: utime and stime, in ticks of
+// 10 ms (proc_pid_stat(5)).
+func (d *daemon) processorTime() time.Duration {
+	d.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.process.Process.Pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var user, system int64
+	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		d.t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// procStatus is a line of /proc/PID/status of the daemon.
+func (d *daemon) procStatus(key string) string {
+	d.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Process.Pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
