@@ -35,6 +35,8 @@ type Pod struct {
 	Affinity, AntiAffinity                   []*Term
 	PreferredAffinity, PreferredAntiAffinity []*Term
 	Ports                                    []Port
+	Claims                                   []Claim
+	Disks                                    []Disk
 	// Images are the images of containers, init containers and image volumes,
 	// with the tag they run by, one for each.
 	Images []Symbol
@@ -65,6 +67,7 @@ func NewPod(pod *v1.Pod) (*Pod, error) {
 	if pod.Status.StartTime != nil {
 		p.Started = pod.Status.StartTime.Time
 	}
+	p.digestVolumes(pod)
 	for _, digest := range []func(*v1.Pod) error{p.digestNodes, p.digestSpread, p.digestAffinity} {
 		if err := digest(pod); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)

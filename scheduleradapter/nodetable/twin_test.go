@@ -152,6 +152,7 @@ func (w *twin) check(t *testing.T, table *Table, probe *v1.Pod) {
 	w.checkCounters(t, table, probe, digest)
 	w.checkTerms(t, table, probe, digest)
 	w.checkPorts(t, table, digest)
+	w.checkVolumes(t, table, digest)
 }
 
 func equal[T any](t *testing.T, what string, got, want T) {
