@@ -34,9 +34,11 @@ type Pod struct {
 	// Affinity and its companions are the pod's inter-pod terms.
 	Affinity, AntiAffinity                   []*Term
 	PreferredAffinity, PreferredAntiAffinity []*Term
-	Ports                                    []Port
-	Claims                                   []Claim
-	Disks                                    []Disk
+	// Companions are the pods that all terms of Affinity mean, nil without terms.
+	Companions *Matcher
+	Ports      []Port
+	Claims     []Claim
+	Disks      []Disk
 	// Images are the images of containers, init containers and image volumes,
 	// with the tag they run by, one for each.
 	Images []Symbol

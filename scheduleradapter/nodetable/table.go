@@ -39,6 +39,7 @@ type Table struct {
 	users      map[Symbol]*Tally // of claims and disks
 	counters   counters
 	terms      [termKinds]termIndex
+	groups     groups
 
 	trail trail
 	tries tries
@@ -78,6 +79,7 @@ func New() *Table {
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
+		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}
 	for kind := range t.terms {
 		t.terms[kind].byKey = map[Symbol]*CarriedTerm{}
