@@ -96,6 +96,13 @@ func (p *Pod) digestAffinity(pod *v1.Pod) (err error) {
 	if t := a.PodAffinity; t != nil {
 		p.Affinity, p.PreferredAffinity, err = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
 	}
+	if len(p.Affinity) > 0 && err == nil {
+		matchers := make([]*Matcher, len(p.Affinity))
+		for i, term := range p.Affinity {
+			matchers[i] = term.Pods
+		}
+		p.Companions = AllOf(matchers)
+	}
 	if t := a.PodAntiAffinity; t != nil && err == nil {
 		p.AntiAffinity, p.PreferredAntiAffinity, err = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
 	}

@@ -134,6 +134,19 @@ func (g generator) nodeTerm(names []string) (t v1.NodeSelectorTerm) {
 	return t
 }
 
+func (g generator) volume() (v v1.Volume) {
+	name := pick(g, valueNames)
+	switch g.IntN(3) {
+	case 0:
+		v.PersistentVolumeClaim = &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}
+	case 1:
+		v.GCEPersistentDisk = &v1.GCEPersistentDiskVolumeSource{PDName: name}
+	case 2:
+		v.Cinder = &v1.CinderVolumeSource{VolumeID: name}
+	}
+	return v
+}
+
 func (g generator) pod(uid string, nodes []string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + uid, UID: types.UID(uid), Namespace: pick(g, namespaceNames), Labels: g.labels()}}
 	if g.chance(15) {
@@ -160,6 +173,9 @@ func (g generator) pod(uid string, nodes []string) *v1.Pod {
 	}
 	if g.chance(20) {
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3"), v1.ResourceMemory: resource.MustParse("1Gi")}}
+	}
+	for range g.IntN(3) {
+		p.Spec.Volumes = append(p.Spec.Volumes, g.volume())
 	}
 	for range g.IntN(3) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{

@@ -81,7 +81,7 @@ func (t *Table) SetNamespace(name string, labels Labels) {
 		delete(t.namespaces, symbol)
 	}
 	for _, c := range t.counters.byKey {
-		if c.matcher.byLabels != nil {
+		if c.matcher.byNamespace() {
 			t.recount(c)
 		}
 	}
@@ -89,6 +89,9 @@ func (t *Table) SetNamespace(name string, labels Labels) {
 
 // Matches says whether a matcher means a pod, by the namespaces as they are.
 func (t *Table) Matches(m *Matcher, p *Pod) bool { return m.Matches(p, t.namespaces[p.Namespace]) }
+
+// Selects is Matches for a pod that may be on its way out.
+func (t *Table) Selects(m *Matcher, p *Pod) bool { return m.Selects(p, t.namespaces[p.Namespace]) }
 
 // filed keeps items under a label that whatever their selector matches must
 // have, so that most of them need not be looked at.

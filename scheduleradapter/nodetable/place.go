@@ -122,6 +122,7 @@ func (t *Table) count(p *Pod, row Row, n int64) {
 	for _, port := range p.Ports {
 		t.usePort(port, row, int32(n))
 	}
+	t.useVolumes(p, row, int32(n))
 	if len(t.counters.byKey) > 0 {
 		namespace := t.namespaces[p.Namespace]
 		t.counters.index.candidates(p.Labels, func(c *Counter) {

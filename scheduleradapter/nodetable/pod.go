@@ -34,7 +34,11 @@ type Pod struct {
 	// Affinity and its companions are the pod's inter-pod terms.
 	Affinity, AntiAffinity                   []*Term
 	PreferredAffinity, PreferredAntiAffinity []*Term
-	Ports                                    []Port
+	// Companions are the pods that all terms of Affinity mean, nil without terms.
+	Companions *Matcher
+	Ports      []Port
+	Claims     []Claim
+	Disks      []Disk
 	// Images are the images of containers, init containers and image volumes,
 	// with the tag they run by, one for each.
 	Images []Symbol
@@ -65,6 +69,7 @@ func NewPod(pod *v1.Pod) (*Pod, error) {
 	if pod.Status.StartTime != nil {
 		p.Started = pod.Status.StartTime.Time
 	}
+	p.digestVolumes(pod)
 	for _, digest := range []func(*v1.Pod) error{p.digestNodes, p.digestSpread, p.digestAffinity} {
 		if err := digest(pod); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)

@@ -175,6 +175,8 @@ type Matcher struct {
 	selector *Selector
 	// staying leaves out pods that are being deleted.
 	staying bool
+	// others must mean a pod too.
+	others []*Matcher
 }
 
 // NewMatcher means the pods of the namespaces, and of those whose labels
@@ -196,6 +198,28 @@ func NewMatcher(namespaces []string, byLabels, selector *Selector, staying bool)
 	return m
 }
 
+// AllOf means the pods that every one of the matchers means; there is at least
+// one, and the first says whether pods being deleted count.
+func AllOf(matchers []*Matcher) *Matcher {
+	if len(matchers) == 1 {
+		return matchers[0]
+	}
+	all := *matchers[0]
+	all.others = matchers[1:]
+	keys := make([]string, len(matchers))
+	for i, m := range matchers {
+		keys[i] = m.Key.Value()
+	}
+	slices.Sort(keys)
+	all.Key = Intern(strings.Join(slices.Compact(keys), " and "))
+	return &all
+}
+
+// byNamespace says whether labels of namespaces decide which pods are meant.
+func (m *Matcher) byNamespace() bool {
+	return m.byLabels != nil || slices.ContainsFunc(m.others, (*Matcher).byNamespace)
+}
+
 // Empty says whether the matcher's selector has no requirement.
 func (m *Matcher) Empty() bool { return m.selector.Empty() }
 
@@ -204,8 +228,18 @@ func (m *Matcher) Matches(p *Pod, namespace Labels) bool {
 	if m.staying && p.Terminating {
 		return false
 	}
+	return m.Selects(p, namespace)
+}
+
+// Selects is Matches for a pod that may be on its way out.
+func (m *Matcher) Selects(p *Pod, namespace Labels) bool {
 	if !slices.Contains(m.namespaces, p.Namespace) && (m.byLabels == nil || !m.byLabels.Matches(namespace)) {
 		return false
+	}
+	for _, other := range m.others {
+		if !other.Selects(p, namespace) {
+			return false
+		}
 	}
 	return m.selector.Matches(p.Labels)
 }

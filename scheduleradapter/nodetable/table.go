@@ -36,8 +36,10 @@ type Table struct {
 	orphans    map[types.UID]orphan
 	namespaces map[Symbol]Labels
 	ports      map[portNumber][]portUse
+	users      map[Symbol]*Tally // of claims and disks
 	counters   counters
 	terms      [termKinds]termIndex
+	groups     groups
 
 	trail trail
 	tries tries
@@ -75,8 +77,9 @@ func New() *Table {
 	t := &Table{
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
-		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{},
+		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
+		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}
 	for kind := range t.terms {
 		t.terms[kind].byKey = map[Symbol]*CarriedTerm{}

@@ -13,6 +13,8 @@ type Topology struct {
 	// there. A domain without nodes is given to the next new value.
 	Nodes  []int32
 	Values []Symbol
+	// Labelled are the nodes that have the label. It must not be changed.
+	Labelled Bits
 	// Live is the number of domains that have nodes.
 	Live int
 	// Version changes with every change of Of.
@@ -52,6 +54,11 @@ func (t *Table) move(o *Topology, row Row, labels Labels) {
 	}
 	t.tallies(func(y *Tally) { y.move(o, row, from, to) })
 	o.Of[row] = to
+	if to == NoDomain {
+		o.Labelled.Clear(row)
+	} else {
+		o.Labelled.Set(row)
+	}
 	o.Version++
 	if from != NoDomain {
 		o.leave(from)
@@ -95,6 +102,7 @@ func (o *Topology) leave(id int32) {
 }
 
 func (o *Topology) grow(rows int) {
+	o.Labelled = longer(o.Labelled, words(rows))
 	for len(o.Of) < rows {
 		o.Of = append(o.Of, NoDomain)
 	}

@@ -152,6 +152,7 @@ func (w *twin) check(t *testing.T, table *Table, probe *v1.Pod) {
 	w.checkCounters(t, table, probe, digest)
 	w.checkTerms(t, table, probe, digest)
 	w.checkPorts(t, table, digest)
+	w.checkVolumes(t, table, digest)
 }
 
 func equal[T any](t *testing.T, what string, got, want T) {
@@ -259,7 +260,7 @@ func (w *twin) checkTopologies(t *testing.T, table *Table) {
 		for name, n := range w.nodes {
 			value, labelled := n.Labels[key]
 			domain := o.Of[table.Row(Intern(name))]
-			if labelled != (domain != NoDomain) || labelled && o.Values[domain].Value() != value {
+			if labelled != (domain != NoDomain) || labelled != o.Labelled.Has(table.Row(Intern(name))) || labelled && o.Values[domain].Value() != value {
 				t.Fatalf("%s of %s is %q, not domain %d", key, name, value, domain)
 			}
 			if labelled {
@@ -274,12 +275,20 @@ func (w *twin) checkTopologies(t *testing.T, table *Table) {
 		}
 		equal(t, "nodes by "+key, got, domains)
 		equal(t, "domains of "+key, o.Live, len(domains))
+		equal(t, "nodes labelled "+key, o.Labelled.Count(), total(domains))
 		for row, domain := range o.Of {
 			if domain != NoDomain && !table.Alive().Has(Row(row)) {
 				t.Fatalf("row %d has no node and the %s %s", row, key, o.Values[domain].Value())
 			}
 		}
 	}
+}
+
+func total(by map[string]int32) (sum int) {
+	for _, n := range by {
+		sum += int(n)
+	}
+	return sum
 }
 
 func (w *twin) checkSelection(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
@@ -343,6 +352,16 @@ func (w *twin) checkCounters(t *testing.T, table *Table, probe *v1.Pod, digest *
 			}
 		}
 		equal(t, "pods by "+own[i].TopologyKey, got, by)
+	}
+	if len(own) > 0 {
+		companions := 0
+		for _, p := range w.pods {
+			strange := func(term v1.PodAffinityTerm) bool { return !w.means(t, probe, &term, p) }
+			if w.nodes[p.Spec.NodeName] != nil && !slices.ContainsFunc(own, strange) {
+				companions++
+			}
+		}
+		equal(t, "companions", table.Counter(digest.Companions).Total(), companions)
 	}
 	living, err := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": "1"}})
 	if err != nil {

@@ -1,0 +1,126 @@
+package nodetable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Group is what says that pods of a namespace belong together: a Service, or a
+// ReplicationController, ReplicaSet or StatefulSet, by the names their owner
+// references use.
+type Group struct{ APIVersion, Kind, Name string }
+
+// grouping has the groups of a namespace with what they select.
+type grouping struct {
+	version     uint64
+	services    map[Group]*Selector
+	controllers map[Group]*Selector
+}
+
+type groups struct {
+	version  uint64
+	in       map[Symbol]*grouping
+	siblings *Recent[family, siblings]
+}
+
+// family are the pods of a namespace with the same controller.
+type family struct {
+	namespace Symbol
+	owner     types.UID
+}
+
+// siblings are those of pods with some labels, as of a version of the groups.
+type siblings struct {
+	version uint64
+	labels  Labels
+	matcher *Matcher
+}
+
+// Families whose siblings are remembered.
+const keptFamilies = 512
+
+// SetGroup takes over what a group selects; nil where it is gone or selects no
+// pod. The error is about the selector.
+func (t *Table) SetGroup(namespace string, g Group, selector *metav1.LabelSelector) error {
+	compiled, err := NewSelector(selector)
+	if err != nil {
+		return fmt.Errorf("%s %s/%s: %w", g.Kind, namespace, g.Name, err)
+	}
+	in := t.groups.of(Intern(namespace))
+	list := in.controllers
+	if g.Kind == "Service" {
+		list = in.services
+	}
+	switch was := list[g]; {
+	case compiled.nothing:
+		delete(list, g)
+	case was == nil || was.key != compiled.key:
+		list[g] = compiled
+	default:
+		return nil
+	}
+	t.groups.version++
+	in.version = t.groups.version
+	if len(in.services)+len(in.controllers) == 0 {
+		delete(t.groups.in, Intern(namespace))
+	}
+	return nil
+}
+
+func (s *groups) of(namespace Symbol) *grouping {
+	in := s.in[namespace]
+	if in == nil {
+		in = &grouping{services: map[Group]*Selector{}, controllers: map[Group]*Selector{}}
+		s.in[namespace] = in
+	}
+	return in
+}
+
+// Siblings means the pods that belong together with a pod: those selected by
+// each Service that selects it and by the controller that owns it, and not being
+// deleted. It is nil where there is none of these, or they ask for nothing. This
+// is what kube-scheduler spreads by default.
+func (t *Table) Siblings(p *Pod) *Matcher {
+	in := t.groups.in[p.Namespace]
+	if in == nil {
+		return nil
+	}
+	owner := metav1.GetControllerOfNoCopy(p.Object)
+	name := family{namespace: p.Namespace}
+	if owner != nil {
+		name.owner = owner.UID
+	}
+	kept, known := t.groups.siblings.At(name)
+	if !known || kept.version != in.version || !slices.Equal(kept.labels, p.Labels) {
+		*kept = siblings{in.version, p.Labels, in.matcher(p, owner)}
+	}
+	return kept.matcher
+}
+
+func (s *grouping) matcher(p *Pod, owner *metav1.OwnerReference) *Matcher {
+	var selectors []*Selector
+	for _, service := range s.services {
+		if service.Matches(p.Labels) {
+			selectors = append(selectors, service)
+		}
+	}
+	slices.SortFunc(selectors, func(a, b *Selector) int { return strings.Compare(a.key, b.key) })
+	if owner != nil {
+		if c := s.controllers[Group{owner.APIVersion, owner.Kind, owner.Name}]; c != nil {
+			selectors = append(selectors, c)
+		}
+	}
+	var all Selector
+	for _, selector := range selectors {
+		all.requirements = append(all.requirements, selector.requirements...)
+	}
+	if all.Empty() {
+		return nil
+	}
+	all.key = canonical(all.requirements)
+	return NewMatcher([]string{p.Object.Namespace}, nil, &all, true)
+}

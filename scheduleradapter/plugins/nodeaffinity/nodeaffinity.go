@@ -1,0 +1,157 @@
+// Package nodeaffinity is the plugin NodeAffinity: pods go to the nodes that
+// their node selector and affinity, and the profile's own, require, and rather to
+// those they prefer.
+package nodeaffinity
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	config "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Name of the plugin.
+const Name = "NodeAffinity"
+
+// What a node was taken out for.
+const (
+	mismatchesPod uint32 = iota
+	mismatchesProfile
+)
+
+// Plugin is NodeAffinity.
+type Plugin struct {
+	// required and preferred are those that the profile adds to every pod's; nil
+	// for none.
+	required  *nodetable.NodeSelector
+	preferred []nodetable.WeightedNodes
+	others    nodetable.Bits // scratch
+}
+
+// New makes the plugin; args are a NodeAffinityArgs.
+func New(args any, _ framework.Env) (framework.Plugin, error) {
+	a, ok := args.(*config.NodeAffinityArgs)
+	if !ok {
+		return nil, fmt.Errorf("%s: arguments are %T", Name, args)
+	}
+	p := &Plugin{}
+	if err := p.add(a.AddedAffinity); err != nil {
+		return nil, fmt.Errorf("%s: addedAffinity: %w", Name, err)
+	}
+	return p, nil
+}
+
+func (p *Plugin) add(affinity *v1.NodeAffinity) (err error) {
+	if affinity == nil {
+		return nil
+	}
+	if p.required, err = nodetable.NewNodeSelector(nil, affinity.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
+		return err
+	}
+	p.preferred, err = nodetable.NewWeightedNodes(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	return err
+}
+
+// Name of the plugin.
+func (*Plugin) Name() string { return Name }
+
+// PreFilter narrows the nodes to those that the pod names, where each of its terms
+// names some.
+func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
+	if c.Pod.Nodes == nil {
+		if p.required == nil {
+			return framework.Status{Code: framework.Skip}
+		}
+		return framework.Status{}
+	}
+	names, narrowed := c.Pod.Nodes.Names()
+	switch {
+	case !narrowed:
+	case len(names) == 0:
+		return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "pod affinity terms conflict"}
+	default:
+		c.Narrow(names)
+	}
+	return framework.Status{}
+}
+
+// Filter takes out nodes that the profile or the pod does not mean.
+func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
+	p.rejectOthers(c, p.required, mismatchesProfile)
+	p.rejectOthers(c, c.Pod.Nodes, mismatchesPod)
+	return framework.Status{}
+}
+
+func (p *Plugin) rejectOthers(c *framework.Cycle, selector *nodetable.NodeSelector, reason uint32) {
+	if selector == nil {
+		return
+	}
+	p.others = p.others.Copied(c.Feasible)
+	p.others.AndNot(c.Table.Select(selector))
+	c.RejectAll(p.others, reason, true)
+}
+
+// Reasons says whose affinity it was.
+func (*Plugin) Reasons(_ *nodetable.Pod, reason uint32) []string {
+	return []string{[...]string{
+		mismatchesPod:     "node(s) didn't match Pod's node affinity/selector",
+		mismatchesProfile: "node(s) didn't match scheduler-enforced node affinity",
+	}[reason]}
+}
+
+// PreScore skips where nobody prefers anything.
+func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
+	if len(c.Pod.PreferredNodes) == 0 && len(p.preferred) == 0 {
+		return framework.Status{Code: framework.Skip}
+	}
+	return framework.Status{}
+}
+
+// Score is the sum of the weights of the preferred terms that a node matches.
+func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+	clear(scores)
+	for _, terms := range [...][]nodetable.WeightedNodes{p.preferred, c.Pod.PreferredNodes} {
+		for _, term := range terms {
+			meant := c.Table.Select(term.Nodes)
+			for i, row := range rows {
+				if meant.Has(row) {
+					scores[i] += term.Weight
+				}
+			}
+		}
+	}
+	return framework.Status{}
+}
+
+// Normalize gives the node with the highest sum 100.
+func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	most := slices.Max(scores)
+	if most == 0 {
+		return framework.Status{}
+	}
+	for i, sum := range scores {
+		scores[i] = framework.MaxScore * sum / most
+	}
+	return framework.Status{}
+}
+
+// Events: a node that came to be meant.
+func (p *Plugin) Events() []framework.EventHint {
+	return []framework.EventHint{
+		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}, Hint: p.nodeChanged},
+	}
+}
+
+func (p *Plugin) nodeChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	means := func(n *nodetable.Node) bool {
+		return (p.required == nil || p.required.Matches(n)) && (pod.Nodes == nil || pod.Nodes.Matches(n))
+	}
+	if means(o.Node) && (o.OldNode == nil || !means(o.OldNode)) {
+		return framework.Queue, nil
+	}
+	return framework.QueueSkip, nil
+}

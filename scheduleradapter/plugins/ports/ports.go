@@ -1,0 +1,58 @@
+// Package ports is the plugin NodePorts: two pods that take the same port of
+// their host do not share a node.
+package ports
+
+import (
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Name of the plugin.
+const Name = "NodePorts"
+
+// Plugin is NodePorts.
+type Plugin struct {
+	taken nodetable.Bits // scratch
+}
+
+// New makes the plugin; it takes no arguments.
+func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
+
+// Name of the plugin.
+func (*Plugin) Name() string { return Name }
+
+// PreFilter skips pods without host ports.
+func (*Plugin) PreFilter(c *framework.Cycle) framework.Status {
+	if len(c.Pod.Ports) == 0 {
+		return framework.Status{Code: framework.Skip}
+	}
+	return framework.Status{}
+}
+
+// Filter takes out nodes where a pod holds one of the ports.
+func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
+	p.taken = p.taken.Emptied(c.Table.Rows())
+	c.Table.PortConflicts(c.Pod.Ports, p.taken)
+	c.RejectAll(p.taken, 1, false)
+	return framework.Status{}
+}
+
+// Reasons has the one text.
+func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
+	return []string{"node(s) didn't have free ports for the requested pod ports"}
+}
+
+// Events: a pod that held one of the ports is gone, and a node came.
+func (*Plugin) Events() []framework.EventHint {
+	return []framework.EventHint{
+		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: podLeft},
+		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add}},
+	}
+}
+
+func podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	if nodetable.Overlap(o.OldPod.Ports, pod.Ports) {
+		return framework.Queue, nil
+	}
+	return framework.QueueSkip, nil
+}

@@ -1,0 +1,329 @@
+package spread
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	config "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
+)
+
+// twin is the plugin written naively: every pod is looked at for every question.
+type twin struct {
+	*testing.T
+	*plugintest.World
+	args        *config.PodTopologySpreadArgs
+	services    []*v1.Service
+	replicaSets []*appsv1.ReplicaSet
+}
+
+// naive is a constraint with its selector as it applies to a pod.
+type naive struct {
+	v1.TopologySpreadConstraint
+	selector labels.Selector
+}
+
+func (w *twin) selector(s *metav1.LabelSelector) labels.Selector {
+	w.Helper()
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return selector
+}
+
+func (w *twin) constraints(pod *v1.Pod, when v1.UnsatisfiableConstraintAction) (all []naive) {
+	own := pod.Spec.TopologySpreadConstraints
+	for _, c := range own {
+		if c.WhenUnsatisfiable != when {
+			continue
+		}
+		selector := w.selector(c.LabelSelector)
+		for _, key := range c.MatchLabelKeys {
+			if value, found := pod.Labels[key]; found {
+				more, _ := labels.SelectorFromSet(labels.Set{key: value}).Requirements()
+				selector = selector.Add(more...)
+			}
+		}
+		all = append(all, naive{c, selector})
+	}
+	defaults := w.args.DefaultConstraints
+	if w.args.DefaultingType == config.SystemDefaulting {
+		defaults = []v1.TopologySpreadConstraint{{TopologyKey: v1.LabelHostname, MaxSkew: 3, WhenUnsatisfiable: v1.ScheduleAnyway}, {TopologyKey: v1.LabelTopologyZone, MaxSkew: 5, WhenUnsatisfiable: v1.ScheduleAnyway}}
+	}
+	deduced := w.deduce(pod)
+	if len(own) > 0 || deduced.Empty() {
+		return all
+	}
+	for _, c := range defaults {
+		if c.WhenUnsatisfiable == when {
+			all = append(all, naive{c, deduced})
+		}
+	}
+	return all
+}
+
+func (w *twin) deduce(pod *v1.Pod) labels.Selector {
+	merged := labels.Set{}
+	for _, s := range w.services {
+		if s.Namespace == pod.Namespace && s.Spec.Selector != nil && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
+			maps.Copy(merged, s.Spec.Selector)
+		}
+	}
+	selector := merged.AsSelector()
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		for _, set := range w.replicaSets {
+			if set.Namespace == pod.Namespace && set.Name == owner.Name {
+				more, _ := w.selector(set.Spec.Selector).Requirements()
+				selector = selector.Add(more...)
+			}
+		}
+	}
+	return selector
+}
+
+// counts says whether a node takes part in a constraint.
+func (w *twin) counts(c naive, pod *v1.Pod, node *v1.Node) bool {
+	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
+		if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
+			return false
+		}
+	}
+	if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor {
+		if _, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
+			return t.Effect != v1.TaintEffectPreferNoSchedule
+		}, false); untolerated {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *twin) matching(c naive, pod *v1.Pod, node *v1.Node) (n int) {
+	for _, other := range w.On(node) {
+		if other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && !c.selector.Empty() && c.selector.Matches(labels.Set(other.Labels)) {
+			n++
+		}
+	}
+	return n
+}
+
+func labelled(all []naive, node *v1.Node) bool {
+	for _, c := range all {
+		if _, found := node.Labels[c.TopologyKey]; !found {
+			return false
+		}
+	}
+	return true
+}
+
+// rejected says why each node is: the table's words.
+func (w *twin) rejected(pod *v1.Pod) map[string]string {
+	rejected := map[string]string{}
+	all := w.constraints(pod, v1.DoNotSchedule)
+	for _, node := range w.Nodes {
+		for _, c := range all {
+			value, found := node.Labels[c.TopologyKey]
+			if !found {
+				rejected[node.Name] = "never: node(s) didn't match pod topology spread constraints (missing required label)"
+				break
+			}
+			pods := map[string]int{}
+			for _, other := range w.Nodes {
+				if labelled(all, other) && w.counts(c, pod, other) {
+					pods[other.Labels[c.TopologyKey]] += w.matching(c, pod, other)
+				}
+			}
+			least := 0
+			if c.MinDomains == nil || len(pods) >= int(*c.MinDomains) {
+				least = math.MaxInt
+				for _, n := range pods {
+					least = min(least, n)
+				}
+			}
+			if len(pods) == 0 {
+				least = 0
+			}
+			skew := pods[value] - least
+			if c.selector.Matches(labels.Set(pod.Labels)) {
+				skew++
+			}
+			if skew > int(c.MaxSkew) {
+				rejected[node.Name] = "node(s) didn't match pod topology spread constraints"
+				break
+			}
+		}
+	}
+	return rejected
+}
+
+// scores of the nodes that were not rejected; nil where none are given.
+func (w *twin) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 {
+	all := w.constraints(pod, v1.ScheduleAnyway)
+	if len(all) == 0 || len(rejected) == len(w.Nodes) {
+		return nil
+	}
+	strict := len(pod.Spec.TopologySpreadConstraints) > 0 || w.args.DefaultingType != config.SystemDefaulting
+	var scored []*v1.Node
+	scores := map[string]int64{}
+	for _, node := range w.Nodes {
+		if rejected[node.Name] == "" {
+			if strict && !labelled(all, node) {
+				scores[node.Name] = 0
+			} else {
+				scored = append(scored, node)
+			}
+		}
+	}
+	raw := map[string]int64{}
+	least, most := int64(math.MaxInt64), int64(0)
+	for _, node := range scored {
+		sum := 0.0
+		for _, c := range all {
+			if value, found := node.Labels[c.TopologyKey]; found {
+				pods, domains := 0, map[string]bool{}
+				for _, other := range w.Nodes {
+					if other.Labels[c.TopologyKey] == value && (!strict || labelled(all, other)) && w.counts(c, pod, other) {
+						pods += w.matching(c, pod, other)
+					}
+				}
+				for _, other := range scored {
+					domains[other.Labels[c.TopologyKey]] = true
+				}
+				size := len(domains)
+				if c.TopologyKey == v1.LabelHostname {
+					pods, size = w.matching(c, pod, node), len(scored)
+				}
+				sum += float64(pods)*math.Log(float64(size+2)) + float64(c.MaxSkew-1)
+			}
+		}
+		raw[node.Name] = int64(math.Round(sum))
+		least, most = min(least, raw[node.Name]), max(most, raw[node.Name])
+	}
+	for name, n := range raw {
+		scores[name] = 100
+		if most > 0 {
+			scores[name] = 100 * (most + least - n) / most
+		}
+	}
+	return scores
+}
+
+// constrain gives a pod random constraints.
+func constrain(d plugintest.Dice, topologies []string, hard int) (all []v1.TopologySpreadConstraint) {
+	policy := func() *v1.NodeInclusionPolicy {
+		return plugintest.Pick(d, nil, new(v1.NodeInclusionPolicyHonor), new(v1.NodeInclusionPolicyIgnore))
+	}
+	for range d.Random.IntN(3) {
+		c := v1.TopologySpreadConstraint{
+			TopologyKey: plugintest.Pick(d, topologies...), MaxSkew: int32(1 + d.Random.IntN(3)), LabelSelector: d.Selector(),
+			WhenUnsatisfiable: v1.ScheduleAnyway, NodeAffinityPolicy: policy(), NodeTaintsPolicy: policy(),
+		}
+		if d.Chance(hard) {
+			c.WhenUnsatisfiable = v1.DoNotSchedule
+			c.MinDomains = plugintest.Pick(d, nil, new(int32(2)), new(int32(4)))
+		}
+		if c.LabelSelector != nil && d.Chance(20) {
+			c.MatchLabelKeys = []string{plugintest.Pick(d, "app", "tier")}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// group makes random services and replica sets, for a table and its twin.
+func (w *twin) group(d plugintest.Dice) {
+	tell := func(namespace string, g nodetable.Group, s *metav1.LabelSelector) {
+		if err := w.Table.SetGroup(namespace, g, s); err != nil {
+			w.Fatal(err)
+		}
+	}
+	for i := range d.Random.IntN(4) {
+		s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", i), Namespace: plugintest.Pick(d, d.Namespaces()...)}, Spec: v1.ServiceSpec{Selector: d.Labels()}}
+		w.services = append(w.services, s)
+		tell(s.Namespace, nodetable.Group{APIVersion: "v1", Kind: "Service", Name: s.Name}, &metav1.LabelSelector{MatchLabels: s.Spec.Selector})
+	}
+	for _, namespace := range d.Namespaces() {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: namespace}, Spec: appsv1.ReplicaSetSpec{Selector: d.Selector()}}
+		w.replicaSets = append(w.replicaSets, set)
+		tell(namespace, nodetable.Group{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set"}, set.Spec.Selector)
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Fatalf("%s: the plugin says %s, its twin %s", what, g, w)
+	}
+}
+
+func TestSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
+	d := plugintest.Dice{Random: rand.New(rand.NewPCG(3, 0))}
+	said := map[string]int{}
+	for i := range 2000 {
+		w := &twin{T: t, args: &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}}
+		if d.Chance(50) {
+			w.args.DefaultingType = config.ListDefaulting
+			for _, c := range constrain(d, d.Topologies(), 50) {
+				c.LabelSelector, c.MatchLabelKeys = nil, nil
+				w.args.DefaultConstraints = append(w.args.DefaultConstraints, c)
+			}
+		}
+		w.World = d.World(plugintest.New(t), 12, 40, func(*v1.Pod) {})
+		w.group(d)
+		plugin := w.Make(New, w.args)
+		for range 4 {
+			pod := d.Pod("probe")
+			pod.DeletionTimestamp = nil
+			pod.Spec.TopologySpreadConstraints = constrain(d, d.Topologies(), 60)
+			if d.Chance(60) {
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "set", Controller: new(true)}}
+			}
+			v := w.Judge(plugin, w.Digest(pod))
+			rejected := w.rejected(pod)
+			equal(t, fmt.Sprint("case ", i, ": rejected"), v.Rejected, rejected)
+			equal(t, fmt.Sprint("case ", i, ": scores"), v.Scores, w.scores(pod, rejected))
+			for _, text := range rejected {
+				said[text]++
+			}
+			said["scores"] += len(v.Scores)
+			w.whatIf(d, v.Cycle, pod)
+		}
+	}
+	t.Log(said)
+}
+
+// whatIf asks of single nodes while pods are tried elsewhere, and after that.
+func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
+	w.Helper()
+	w.Table.Try()
+	supposed := *w
+	supposed.World = w.Suppose(d, func(*v1.Pod) {})
+	supposed.fits(c, pod)
+	w.Table.Undo()
+	w.fits(c, pod)
+}
+
+func (w *twin) fits(c *framework.Cycle, pod *v1.Pod) {
+	w.Helper()
+	rejected := w.rejected(pod)
+	for _, node := range w.Nodes {
+		fits, status := c.Fits(w.Table.Row(nodetable.Intern(node.Name)))
+		if want := rejected[node.Name] == ""; fits != want || !status.OK() {
+			w.Fatalf("what if: pod fits %s: %t (%s), its twin says %t", node.Name, fits, status.Message(), want)
+		}
+	}
+}
