@@ -98,6 +98,16 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill a", "10.1s kill b"},
 		},
 		{
+			"a victim of process ids counts until it is reaped, ten seconds at most",
+			setting{thresholds: []eviction.Threshold{hard(eviction.PIDAvailable, 10)}, node: pids(stats.Node{}, 5), pods: []*pod{
+				{name: "a", lingers: true, usage: stats.Pod{Processes: stats.Known(3)}},
+				{name: "b", lingers: true, usage: stats.Pod{Processes: stats.Known(2)}},
+				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
+			}},
+			func(w *world) { w.at(3 * time.Second); w.pods[0].reap(); w.at(15 * time.Second) },
+			[]string{"0s kill a", "3.001s kill b", "13.101s kill c"},
+		},
+		{
 			"what has ended is no candidate, nor is what cannot be killed",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{
 				{name: "ended", usage: stats.Pod{Memory: stats.Known(9 * gibi), Processes: stats.Known(0)}},

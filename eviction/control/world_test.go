@@ -37,6 +37,7 @@ type world struct {
 	sensor  *sensor
 	killer  *killer
 	survey  *survey
+	pods    []*pod                  // at the beginning
 	reports <-chan []control.Report // those of the whole run, at its end
 
 	mu    sync.Mutex
@@ -72,7 +73,7 @@ func (s *setting) config() control.Config {
 // must end then with all that it began.
 func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey}
+		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
 		ports := control.Ports{Sensor: w.sensor, Killer: w.killer}
 		if s.survey != nil {
@@ -214,6 +215,7 @@ type pod struct {
 	grace   int64 // seconds, 0: the pod does not say
 	limited bool  // has a local-storage limit, which it keeps
 	lost    bool  // nothing to kill was found
+	lingers bool  // its processes are not reaped when they have ended
 	fault   error // of measuring
 	usage   stats.Pod
 	ends    []end // of its kills in turn; those after the last are gone after 100ms
@@ -260,7 +262,7 @@ func (p *pod) Read(s *stats.Pod) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	*s = stats.Pod{
-		Time: time.Now(), Memory: p.usage.Memory, Processes: p.usage.Processes,
+		Time: time.Now(), Memory: p.usage.Memory, Processes: p.usage.Processes, Threads: p.usage.Threads,
 		Containers: append(s.Containers[:0], p.usage.Containers...), Volumes: append(s.Volumes[:0], p.usage.Volumes...),
 	}
 	return p.fault
@@ -286,6 +288,15 @@ func (p *pod) gone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.usage = stats.Pod{Processes: stats.Known(0)}
+	if p.lingers {
+		p.usage.Threads = stats.Known(1)
+	}
+}
+
+func (p *pod) reap() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.usage.Threads = stats.Known(0)
 }
 
 // killer ends pods as they say themselves.
