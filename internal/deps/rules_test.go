@@ -57,7 +57,7 @@ var arrows = []arrow{
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
 	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
 
-	{"scheduleradapter", []string{"scheduleradapter/..."}, "the root assembles its parts"},
+	{"scheduleradapter", []string{"internal/manifest", "scheduleradapter/..."}, "the root assembles its parts"},
 	{"scheduleradapter/config", []string{"internal/manifest"}, "profiles name plugins and know none"},
 	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},

@@ -97,7 +97,7 @@ func BenchmarkWhatIf(b *testing.B) {
 		row := nodetable.Row(i % nodes)
 		c.table.Try()
 		c.table.Displace(c.table.PodsOn(row)[0].UID)
-		if fits, _ := r.Cycle.Fits(row); !fits {
+		if fits, _, _ := r.Cycle.Fits(row); !fits {
 			b.Fatal("the pod does not fit an empty node")
 		}
 		c.table.Undo()

@@ -32,22 +32,19 @@ type Nominations interface {
 	Node(uid types.UID) string
 }
 
-// Random breaks ties: a number from 0 to n-1.
-type Random interface{ IntN(n int) int }
-
 // Scheduler makes attempts.
 type Scheduler struct {
 	table       *nodetable.Table
 	profiles    map[string]Profile
 	nominations Nominations
-	random      Random
+	random      framework.Random
 	start       int // where in the table's order the next sample begins
 	attempt     framework.Cycle
 	waiting     map[types.UID]*waiting
 }
 
 // New makes a scheduler over a table. Its profiles have distinct names.
-func New(table *nodetable.Table, profiles []Profile, nominations Nominations, random Random) *Scheduler {
+func New(table *nodetable.Table, profiles []Profile, nominations Nominations, random framework.Random) *Scheduler {
 	s := &Scheduler{table: table, profiles: map[string]Profile{}, nominations: nominations, random: random, waiting: map[types.UID]*waiting{}}
 	for _, p := range profiles {
 		s.profiles[p.Profile()] = p

@@ -79,6 +79,9 @@ func (c *Cycle) Narrow(names []nodetable.Symbol) {
 	c.isNarrowed, c.narrows = true, true
 }
 
+// Runner is the profile's that the attempt is made with.
+func (c *Cycle) Runner() *Runner { return c.runner }
+
 // Candidates is the number of nodes to look at.
 func (c *Cycle) Candidates() int { return c.candidates.Count() }
 
@@ -137,13 +140,14 @@ func (c *Cycle) ScoreOf(plugin, i int) (score int64, ok bool) {
 }
 
 // Fits says whether the pod fits a node as the table is now: with the pods that
-// are nominated to it and matter no less, and without them.
-func (c *Cycle) Fits(row nodetable.Row) (bool, Status) {
-	if fits, _, status := c.fitsAmongNominated(row); !fits {
-		return false, status
+// are nominated to it and matter no less, and without them. Where it does not,
+// why tells, unless the status is an error.
+func (c *Cycle) Fits(row nodetable.Row) (fits bool, why Rejection, s Status) {
+	if fits, why, s = c.fitsAmongNominated(row); !fits {
+		return false, why, s
 	}
-	_, fits, status := c.probe(row)
-	return fits, status
+	why, fits, s = c.probe(row)
+	return fits, why, s
 }
 
 // fitsAmongNominated tries the node with the pods nominated to it in place. It is

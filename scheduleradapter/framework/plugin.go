@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -44,7 +47,17 @@ type Env struct {
 	Table *nodetable.Table
 	// Binder binds pods where there is an API.
 	Binder Binder
+	// Budgets are the disruption budgets, with their status as of now.
+	Budgets func() []*policyv1.PodDisruptionBudget
+	// Preparing says whether victims of a pod are still being told to go, so that
+	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
+	Preparing func(types.UID) bool
+	// Random is where a choice among equals comes from.
+	Random Random
 }
+
+// Random breaks ties: a number from 0 to n-1.
+type Random interface{ IntN(n int) int }
 
 // Binder tells the API server that a pod has a node.
 type Binder interface {
@@ -146,3 +159,26 @@ type PostBinder interface {
 
 // Hinter says which events may let the pods fit that it has rejected.
 type Hinter interface{ Events() []EventHint }
+
+// Extends says whether a plugin implements an extension point.
+func Extends(p Plugin, point Point) bool {
+	return [Points]func(Plugin) bool{
+		PreEnqueue: is[PreEnqueuer],
+		QueueSort:  is[Sorter],
+		PreFilter:  is[PreFilterer],
+		Filter:     is[Filterer],
+		PostFilter: is[PostFilterer],
+		PreScore:   is[PreScorer],
+		Score:      is[Scorer],
+		Reserve:    is[Reserver],
+		Permit:     is[Permitter],
+		PreBind:    is[PreBinder],
+		Bind:       is[BindPlugin],
+		PostBind:   is[PostBinder],
+	}[point](p)
+}
+
+func is[T any](p Plugin) bool {
+	_, ok := p.(T)
+	return ok
+}

@@ -97,7 +97,7 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	if row == nodetable.NoRow || !c.candidates.Has(row) {
 		return false, Status{}
 	}
-	if fits, s = c.Fits(row); fits {
+	if fits, _, s = c.Fits(row); fits {
 		c.Feasible.Set(row)
 		c.Evaluated.Set(row)
 	}

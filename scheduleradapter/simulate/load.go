@@ -21,9 +21,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/admission"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // Objects are a cluster as an API server would hold it, each kind in the order of
@@ -46,6 +48,9 @@ type Objects struct {
 	CSIDrivers             []*storagev1.CSIDriver
 	StorageCapacities      []*storagev1.CSIStorageCapacity
 	Attachments            []*storagev1.VolumeAttachment
+
+	digests   []*nodetable.Pod                       // of Pods, in their order
+	uncounted map[*policyv1.PodDisruptionBudget]bool // came without a status
 }
 
 // kind is how a loader takes in one kind of object.
@@ -68,6 +73,18 @@ func list[T any, P interface {
 	}
 }
 
+// budget adds a disruption budget, and remembers one without a status.
+func (o *Objects) budget(document []byte) (metav1.Object, error) {
+	object, err := list(&o.DisruptionBudgets)(document)
+	var presence struct {
+		Status *struct{} `json:"status"`
+	}
+	if yaml.Unmarshal(document, &presence) == nil && presence.Status == nil {
+		o.uncounted[o.DisruptionBudgets[len(o.DisruptionBudgets)-1]] = true
+	}
+	return object, err
+}
+
 func (o *Objects) kinds() map[string]kind {
 	const apps, policy, scheduling, storage, node = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1"
 	return map[string]kind{
@@ -80,7 +97,7 @@ func (o *Objects) kinds() map[string]kind {
 		"StatefulSet":           {apps, true, list(&o.StatefulSets)},
 		"PriorityClass":         {scheduling, false, list(&o.PriorityClasses)},
 		"RuntimeClass":          {node, false, list(&o.RuntimeClasses)},
-		"PodDisruptionBudget":   {policy, true, list(&o.DisruptionBudgets)},
+		"PodDisruptionBudget":   {policy, true, o.budget},
 		"PersistentVolume":      {"v1", false, list(&o.Volumes)},
 		"PersistentVolumeClaim": {"v1", true, list(&o.Claims)},
 		"StorageClass":          {storage, false, list(&o.StorageClasses)},
@@ -97,7 +114,7 @@ func (o *Objects) kinds() map[string]kind {
 // out because of its kind. The error joins every fault, each with its file,
 // document and field.
 func Load(paths ...string) (objects *Objects, warnings []string, err error) {
-	objects = &Objects{}
+	objects = &Objects{uncounted: map[*policyv1.PodDisruptionBudget]bool{}}
 	l := &loader{kinds: objects.kinds(), places: map[metav1.Object]string{}, names: map[string]string{}}
 	for _, path := range paths {
 		l.path(path)
@@ -245,7 +262,34 @@ func (l *loader) admit(objects *Objects) {
 	}
 	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, classes.CompletePod)
+	l.digest(objects)
 	l.addNamespaces(objects)
+}
+
+// digest finds selectors and terms that cannot be compiled.
+func (l *loader) digest(objects *Objects) {
+	for _, pod := range objects.Pods {
+		digest, err := nodetable.NewPod(pod)
+		if err != nil {
+			l.fault(l.places[pod], errors.Unwrap(err))
+			continue
+		}
+		objects.digests = append(objects.digests, digest)
+	}
+	check := func(object metav1.Object, selector *metav1.LabelSelector) {
+		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+			l.fault(l.places[object], fmt.Errorf("spec.selector: %w", err))
+		}
+	}
+	for _, o := range objects.DisruptionBudgets {
+		check(o, o.Spec.Selector)
+	}
+	for _, o := range objects.ReplicaSets {
+		check(o, o.Spec.Selector)
+	}
+	for _, o := range objects.StatefulSets {
+		check(o, o.Spec.Selector)
+	}
 }
 
 func admit[P metav1.Object](l *loader, objects []P, complete func(P) field.ErrorList) {

@@ -50,7 +50,10 @@ func have(t *testing.T, what string, got, want []string) {
 func names(objects *simulate.Objects) string {
 	var all []string
 	value := reflect.ValueOf(*objects)
-	for _, field := range value.Fields() {
+	for about, field := range value.Fields() {
+		if !about.IsExported() {
+			continue
+		}
 		for j := range field.Len() {
 			object := field.Index(j).Interface().(metav1.Object)
 			all = append(all, fmt.Sprintf("%s:%s", reflect.TypeOf(object).Elem().Name(), object.GetName()))

@@ -7,7 +7,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Events: a pod came, went or changed its labels; a node came or changed its
+// Events that may help: a pod came, went or changed its labels; a node came or changed its
 // labels; the pod itself changed its labels.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{

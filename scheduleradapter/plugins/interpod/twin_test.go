@@ -256,7 +256,7 @@ func (w *twin) fits(c *framework.Cycle, pod *v1.Pod, skips bool) {
 	w.Helper()
 	rejected := w.rejected(pod)
 	for _, node := range w.Nodes {
-		fits, status := c.Fits(w.Table.Row(nodetable.Intern(node.Name)))
+		fits, _, status := c.Fits(w.Table.Row(nodetable.Intern(node.Name)))
 		if want := skips || rejected[node.Name] == ""; fits != want || !status.OK() {
 			w.Fatalf("what if: pod fits %s: %t (%s), its twin says %t", node.Name, fits, status.Message(), want)
 		}

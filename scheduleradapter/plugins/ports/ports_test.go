@@ -72,11 +72,11 @@ func TestPortIsFreeWhereItsHolderWouldBeGone(t *testing.T) {
 	verdict := cluster.Judge(cluster.Make(New, nil), cluster.Digest(pod("c", port(80, "", ""))))
 	cluster.Table.Try()
 	cluster.Table.Displace("r")
-	if fits, s := verdict.Cycle.Fits(0); !fits || !s.OK() {
+	if fits, _, s := verdict.Cycle.Fits(0); !fits || !s.OK() {
 		t.Errorf("fits %t (%+v) without the holder", fits, s)
 	}
 	cluster.Table.Undo()
-	if fits, _ := verdict.Cycle.Fits(0); fits {
+	if fits, _, _ := verdict.Cycle.Fits(0); fits {
 		t.Error("fits with the holder back")
 	}
 }

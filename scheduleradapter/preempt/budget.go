@@ -1,0 +1,72 @@
+package preempt
+
+import (
+	"fmt"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// budget is a disruption budget with what it allows.
+type budget struct {
+	*policyv1.PodDisruptionBudget
+	selector labels.Selector
+}
+
+// budgets are those that match any pod at all; for preemption an empty selector
+// matches none.
+func (p *Plugin) budgets() ([]budget, error) {
+	if p.env.Budgets == nil {
+		return nil, nil
+	}
+	var all []budget
+	for _, b := range p.env.Budgets() {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("disruption budget %s/%s: %w", b.Namespace, b.Name, err)
+		}
+		if !selector.Empty() {
+			all = append(all, budget{b, selector})
+		}
+	}
+	return all, nil
+}
+
+// split tells, in order of importance, who may go without violating a budget when
+// those before go too. A pod that its budget counts as disrupted already costs
+// nothing.
+func split(pods []*nodetable.Pod, budgets []budget) (violating, others []*nodetable.Pod) {
+	left := make([]int32, len(budgets))
+	for i, b := range budgets {
+		left[i] = b.Status.DisruptionsAllowed
+	}
+	for _, pod := range pods {
+		if violates(pod, budgets, left) {
+			violating = append(violating, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return violating, others
+}
+
+func violates(pod *nodetable.Pod, budgets []budget, left []int32) bool {
+	if len(pod.Object.Labels) == 0 {
+		return false
+	}
+	for i, b := range budgets {
+		if b.Namespace != pod.Object.Namespace || !b.selector.Matches(labels.Set(pod.Object.Labels)) {
+			continue
+		}
+		if _, disrupted := b.Status.DisruptedPods[pod.Object.Name]; disrupted {
+			continue
+		}
+		if left[i]--; left[i] < 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package scheduleradapter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
+	"github.com/evictd/evictd/scheduleradapter/plugins/features"
+	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
+	"github.com/evictd/evictd/scheduleradapter/plugins/images"
+	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
+	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
+	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
+	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
+	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
+	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
+	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
+	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
+)
+
+// registry says who makes the plugins of config.BuiltIn.
+func registry() map[string]framework.Factory {
+	return map[string]framework.Factory{
+		gates.Name:             gates.New,
+		priority.Name:          priority.New,
+		nodename.Name:          nodename.New,
+		unschedulable.Name:     unschedulable.New,
+		taints.Name:            taints.New,
+		nodeaffinity.Name:      nodeaffinity.New,
+		ports.Name:             ports.New,
+		resources.FitName:      resources.NewFit,
+		preempt.Name:           preempt.New,
+		resources.BalancedName: resources.NewBalanced,
+		spread.Name:            spread.New,
+		images.Name:            images.New,
+		binder.Name:            binder.New,
+		features.Name:          features.New,
+	}
+}
+
+// Plugins are those that a configuration may name, and the names of those that
+// kube-scheduler has and this program lacks.
+func Plugins() (present []config.Plugin, missing []string) {
+	factories := registry()
+	for _, p := range config.BuiltIn() {
+		if factories[p.Name] == nil {
+			missing = append(missing, p.Name)
+			continue
+		}
+		present = append(present, p)
+	}
+	return present, missing
+}
+
+// points are the framework's for those that a configuration names.
+var points = [config.PointCount]framework.Point{
+	config.PreEnqueue: framework.PreEnqueue, config.QueueSort: framework.QueueSort, config.PreFilter: framework.PreFilter,
+	config.Filter: framework.Filter, config.PostFilter: framework.PostFilter, config.PreScore: framework.PreScore,
+	config.Score: framework.Score, config.Reserve: framework.Reserve, config.Permit: framework.Permit,
+	config.PreBind: framework.PreBind, config.Bind: framework.Bind, config.PostBind: framework.PostBind,
+}
+
+// Profiles makes the plugins of a configuration and puts them in their places.
+// The error joins everything that keeps a profile from running.
+func Profiles(cfg *config.Config, env framework.Env) ([]cycle.Profile, error) {
+	var profiles []cycle.Profile
+	var faults []error
+	factories := registry()
+	for i := range cfg.Profiles {
+		p := &cfg.Profiles[i]
+		runner, err := assemble(p, factories, env)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("profile %s: %w", p.Name, err))
+			continue
+		}
+		profiles = append(profiles, cycle.Profile{Runner: runner, Enough: func(nodes int) int {
+			return config.NumFeasibleNodesToFind(nodes, p.PercentageOfNodesToScore)
+		}})
+	}
+	return profiles, errors.Join(faults...)
+}
+
+// assemble makes the plugins of a profile. Where kube-scheduler's plugin extends a
+// point that ours has no need of, it is left out there.
+func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env) (*framework.Runner, error) {
+	plugins := map[string]framework.Plugin{}
+	var faults []error
+	for _, instance := range p.Plugins {
+		factory := factories[instance.Name]
+		if factory == nil {
+			faults = append(faults, fmt.Errorf("plugin %s is not part of this program", instance.Name))
+			continue
+		}
+		plugin, err := factory(instance.Args, env)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		plugins[instance.Name] = plugin
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	var plan framework.Plan
+	for point, enabled := range p.Points {
+		at := points[point]
+		for _, e := range enabled {
+			if plugin := plugins[e.Name]; framework.Extends(plugin, at) {
+				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			}
+		}
+	}
+	return framework.New(p.Name, &plan)
+}

@@ -1,0 +1,94 @@
+package scheduleradapter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/simulate"
+)
+
+func simulateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "simulate MANIFEST...",
+		Short: "Schedule the pods of a cluster given as manifests, and say why they go where",
+		Long: `Run the scheduler over a cluster given as Kubernetes manifests, files or directories,
+until nothing more can be scheduled, and print every decision with its reasons. Time
+is simulated. Nothing is printed if any file is invalid.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	flags := c.Flags()
+	output := &choice{[]string{"text", "json"}, "text"}
+	flags.VarP(output, "output", "o", "output format")
+	file := flags.String("config", "", "KubeSchedulerConfiguration; without it kube-scheduler's default profile")
+	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
+	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
+	c.RunE = func(c *cobra.Command, paths []string) error {
+		cfg, faulty := loadConfig(*file)
+		objects, warnings, err := simulate.Load(paths...)
+		if err = errors.Join(faulty, err); err != nil {
+			return badInput{err}
+		}
+		if *end < 0 {
+			return badInput{fmt.Errorf("--for %s: must not be negative", *end)}
+		}
+		for _, warning := range append(cfg.Warnings, warnings...) {
+			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", c.Root().Name(), warning)
+		}
+		var until *time.Duration
+		if flags.Changed("for") {
+			until = end
+		}
+		return play(c.OutOrStdout(), objects, &cfg, output.chosen, *seed, until)
+	}
+	return c
+}
+
+func play(out io.Writer, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+	var report simulate.Reporter = simulate.NewText(out)
+	if format == "json" {
+		report = simulate.NewJSON(out)
+	}
+	return simulate.Run(objects, simulate.Config{
+		Assemble:       func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env) },
+		InitialBackoff: cfg.PodInitialBackoff,
+		MaxBackoff:     cfg.PodMaxBackoff,
+		For:            until,
+		Random:         rand.New(rand.NewPCG(seed, seed)),
+	}, report)
+}
+
+// loadConfig reads and completes a configuration file; no file stands for the
+// default profile. Every fault of a file has its name before it.
+func loadConfig(name string) (config.Config, error) {
+	var file configv1.KubeSchedulerConfiguration
+	var loading error
+	if name != "" {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return config.Config{}, err
+		}
+		file, loading = config.Load(data)
+	}
+	plugins, missing := Plugins()
+	cfg, compiling := config.Compile(&file, plugins)
+	if len(missing) > 0 {
+		cfg.Warnings = append(cfg.Warnings, "left out, as this program does not have them: "+strings.Join(missing, ", "))
+	}
+	var faults []error
+	for _, fault := range manifest.Faults(errors.Join(loading, compiling)) {
+		faults = append(faults, fmt.Errorf("%s: %w", name, fault))
+	}
+	return cfg, errors.Join(faults...)
+}

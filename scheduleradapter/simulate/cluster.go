@@ -1,0 +1,249 @@
+package simulate
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
+)
+
+// newest is the instant that the manifests are a picture of, where the simulation
+// begins: the latest one at which they say that something happened.
+func newest(objects *Objects) time.Time {
+	latest := time.Unix(0, 0).UTC()
+	happened := func(at metav1.Time) {
+		if at.After(latest) {
+			latest = at.UTC()
+		}
+	}
+	for _, node := range objects.Nodes {
+		happened(node.CreationTimestamp)
+		for i := range node.Spec.Taints {
+			if added := node.Spec.Taints[i].TimeAdded; added != nil {
+				happened(*added)
+			}
+		}
+		for i := range node.Status.Conditions {
+			happened(node.Status.Conditions[i].LastHeartbeatTime)
+		}
+	}
+	for _, pod := range objects.Pods {
+		happened(pod.CreationTimestamp)
+		if pod.Status.StartTime != nil {
+			happened(*pod.Status.StartTime)
+		}
+	}
+	return latest
+}
+
+// populate fills the table and the queue. Pods of other schedulers and pods being
+// deleted are nobody's to place.
+func (s *simulation) populate() error {
+	for _, namespace := range s.objects.Namespaces {
+		s.table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
+	}
+	for _, node := range s.objects.Nodes {
+		s.table.SetNode(nodetable.NewNode(node))
+	}
+	if err := s.populateGroups(); err != nil {
+		return err
+	}
+	s.queuePods(s.placePods())
+	return nil
+}
+
+// populateGroups tells the table which pods belong together.
+func (s *simulation) populateGroups() error {
+	var faults []error
+	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
+		faults = append(faults, s.table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
+	}
+	for _, o := range s.objects.Services {
+		set(o, "v1", "Service", matching(o.Spec.Selector))
+	}
+	for _, o := range s.objects.ReplicationControllers {
+		set(o, "v1", "ReplicationController", matching(o.Spec.Selector))
+	}
+	for _, o := range s.objects.ReplicaSets {
+		set(o, "apps/v1", "ReplicaSet", o.Spec.Selector)
+	}
+	for _, o := range s.objects.StatefulSets {
+		set(o, "apps/v1", "StatefulSet", o.Spec.Selector)
+	}
+	return errors.Join(faults...)
+}
+
+// matching is a selector by labels, nil where there are none.
+func matching(labels map[string]string) *metav1.LabelSelector {
+	if len(labels) == 0 {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchLabels: labels}
+}
+
+// placePods puts the pods that run on their nodes and returns those that wait.
+func (s *simulation) placePods() (pending []*nodetable.Pod) {
+	for _, pod := range s.objects.digests {
+		switch object := pod.Object; {
+		case object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed:
+		case object.Spec.NodeName != "":
+			s.populateRunning(pod)
+		default:
+			if node := object.Status.NominatedNodeName; node != "" {
+				s.promises.Nominate(pod, node)
+			}
+			if _, ours := s.scheduler.Profile(pod); ours && !pod.Terminating {
+				pending = append(pending, pod)
+			}
+		}
+	}
+	return pending
+}
+
+// queuePods queues pods in the order of their creation, then of their manifests.
+func (s *simulation) queuePods(pending []*nodetable.Pod) {
+	created := func(pod *nodetable.Pod) time.Time {
+		if pod.Created.IsZero() {
+			return s.start
+		}
+		return pod.Created
+	}
+	slices.SortStableFunc(pending, func(a, b *nodetable.Pod) int { return created(a).Compare(created(b)) })
+	for _, pod := range pending {
+		s.queue.Add(s.now, pod)
+	}
+}
+
+func (s *simulation) populateRunning(pod *nodetable.Pod) {
+	if pod.Started.IsZero() {
+		pod = running(pod, pod.Object.Spec.NodeName, s.start)
+	}
+	name := nodetable.Intern(pod.Object.Spec.NodeName)
+	s.table.PlaceOn(pod, name)
+	if row := s.table.Row(name); row != nodetable.NoRow && !pod.Terminating {
+		s.watch(pod, s.table.Node(row), time.Time{})
+	}
+}
+
+// running is a pod that runs on a node.
+func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
+	pod = changed(pod, func(object *v1.Pod) {
+		object.Spec.NodeName = node
+		object.Status.NominatedNodeName = ""
+		object.Status.StartTime = &metav1.Time{Time: since}
+	})
+	pod.Started = since
+	return pod
+}
+
+// preempt makes a pod go to make room. One that waits for permission on its node
+// goes back into the queue.
+func (s *simulation) preempt(victim *nodetable.Pod) {
+	if s.waiting[victim.UID] != nil {
+		s.summary.Preempted++
+		s.deny(victim.UID, preempt.Name, "preempted")
+	} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
+		s.summary.Preempted++
+	}
+}
+
+// terminate deletes a pod on a node: it counts until its grace period has passed.
+// False where it is being deleted already, or gone.
+func (s *simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
+	pod, row := s.table.Find(pod.UID)
+	if pod == nil || pod.Terminating {
+		return false
+	}
+	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
+	gone := s.now.Add(grace)
+	leaving := changed(pod, func(object *v1.Pod) {
+		object.DeletionTimestamp = &metav1.Time{Time: gone}
+		object.Status.Conditions = append(object.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason})
+	})
+	leaving.Terminating = true
+	s.table.Place(leaving, row)
+	node := s.table.Node(row).Name.Value()
+	s.timers.add(gone, func() {
+		s.table.Displace(leaving.UID)
+		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: leaving, Node: node, By: by})
+		s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
+	})
+	return true
+}
+
+// departure is when a pod has to leave a node for a taint.
+type departure struct {
+	at    time.Time
+	taint *v1.Taint
+}
+
+// watch sets the timer for the taint that drives a pod off its node first, if any
+// does. It has been there since the given instant, zero for ever.
+func (s *simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.Time) {
+	if leave := s.departure(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, since); leave.taint != nil {
+		s.timers.add(leave.at, func() { s.evict(pod, node.Name.Value(), leave.taint) })
+	}
+}
+
+// departure follows the taint eviction controller: a taint that no toleration
+// matches ends the stay at once, else the first that does says after how many
+// seconds, or never.
+func (s *simulation) departure(tolerations []v1.Toleration, taints []v1.Taint, since time.Time) (first departure) {
+	for i := range taints {
+		taint := &taints[i]
+		if taint.Effect != v1.TaintEffectNoExecute {
+			continue
+		}
+		begin := s.start
+		if taint.TimeAdded != nil {
+			begin = taint.TimeAdded.Time
+		}
+		if since.After(begin) {
+			begin = since
+		}
+		stay, bounded := patience(tolerations, taint)
+		if leave := begin.Add(stay); bounded && (first.taint == nil || leave.Before(first.at)) {
+			first = departure{leave, taint}
+		}
+	}
+	if first.taint != nil && first.at.Before(s.now) {
+		first.at = s.now
+	}
+	return first
+}
+
+// patience is how long a pod bears a taint.
+func patience(tolerations []v1.Toleration, taint *v1.Taint) (stay time.Duration, bounded bool) {
+	digest := nodetable.NewTaint(taint)
+	for i := range tolerations {
+		one := nodetable.NewTolerations(tolerations[i : i+1])
+		if !one.Tolerate(digest) {
+			continue
+		}
+		seconds := tolerations[i].TolerationSeconds
+		if seconds == nil {
+			return 0, false
+		}
+		return time.Duration(max(*seconds, 0)) * time.Second, true
+	}
+	return 0, true
+}
+
+func (s *simulation) evict(pod *nodetable.Pod, node string, taint *v1.Taint) {
+	if now, _ := s.table.Find(pod.UID); now == nil || now.Terminating {
+		return
+	}
+	text := taint.Key
+	if taint.Value != "" {
+		text += "=" + taint.Value
+	}
+	s.summary.Evicted++
+	s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Evicted, Pod: pod, Node: node, By: ByTaint, Taint: text + ":" + string(taint.Effect)})
+	s.terminate(pod, "DeletionByTaintManager", ByTaint)
+}

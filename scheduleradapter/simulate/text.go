@@ -1,0 +1,163 @@
+package simulate
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Text reports for people: who went where, who had to go, and why the others did
+// not fit.
+type Text struct {
+	out        io.Writer
+	placements []string
+	events     []string
+	refused    []types.UID // in the order of their first failure
+	refusals   map[types.UID]*refusal
+}
+
+// refusal is a pod's last attempt, where it did not get a node.
+type refusal struct {
+	title, message string
+	table          *nodetable.Table
+	nodes          []refusingNodes
+}
+
+// refusingNodes have the same reason.
+type refusingNodes struct {
+	plugin, reason string
+	rows           nodetable.Bits
+}
+
+// NewText writes to w at the end.
+func NewText(w io.Writer) *Text { return &Text{out: w, refusals: map[types.UID]*refusal{}} }
+
+// Attempt takes note of an attempt.
+func (t *Text) Attempt(a *Attempt) {
+	if a.Outcome == Scheduled {
+		delete(t.refusals, a.Pod.UID)
+		t.placements = append(t.placements, placement(a))
+		return
+	}
+	if t.refusals[a.Pod.UID] == nil {
+		t.refused = append(t.refused, a.Pod.UID)
+	}
+	r := &refusal{title: title(a), message: a.Message}
+	if a.Cycle != nil {
+		r.table, r.nodes = a.Cycle.Table, firstReasons(a.Cycle)
+	}
+	t.refusals[a.Pod.UID] = r
+}
+
+func placement(a *Attempt) string {
+	c := a.Cycle
+	score := "-" // one node alone is not scored
+	if len(c.Totals) > 0 {
+		row := c.Table.Row(nodetable.Intern(a.Node))
+		score = fmt.Sprint(c.Totals[slices.Index(c.Rows, row)])
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d of %d", a.Pod, a.Node, a.At, score, c.Feasible.Count(), c.Evaluated.Count())
+}
+
+func title(a *Attempt) string {
+	switch a.Outcome {
+	case Nominated:
+		return fmt.Sprintf("%s waits for room on %s", a.Pod, a.Nominated)
+	case Waiting:
+		return fmt.Sprintf("%s waits for permission to run on %s", a.Pod, a.Node)
+	case Gated:
+		return fmt.Sprintf("%s is held back", a.Pod)
+	case Failed:
+		return fmt.Sprintf("%s could not be tried", a.Pod)
+	default:
+		return fmt.Sprintf("%s does not fit", a.Pod)
+	}
+}
+
+// firstReasons groups the nodes that an attempt rejected.
+func firstReasons(c *framework.Cycle) []refusingNodes {
+	rows := map[framework.Rejection]nodetable.Bits{}
+	for row := range c.Evaluated.All() {
+		if why, rejected := c.Rejected(row); rejected {
+			if rows[why] == nil {
+				rows[why] = nodetable.Bits(nil).Emptied(c.Table.Rows())
+			}
+			rows[why].Set(row)
+		}
+	}
+	var nodes []refusingNodes
+	for why, rows := range rows {
+		plugin, reasons := c.Explain(why)
+		nodes = append(nodes, refusingNodes{plugin, reasons[0], rows})
+	}
+	return nodes
+}
+
+// Event takes note of a pod that goes.
+func (t *Text) Event(e *Event) {
+	why := "to make room"
+	if e.By == ByTaint {
+		why = "for a taint"
+	}
+	if e.Taint != "" {
+		why = "for the taint " + e.Taint
+	}
+	t.events = append(t.events, fmt.Sprintf("%s\t%s\t%s\t%s %s", e.Pod, e.Node, e.At, e.Kind, why))
+}
+
+// End writes everything.
+func (t *Text) End(s Summary) error {
+	out := bufio.NewWriter(t.out)
+	columns(out, "POD\tNODE\tAT\tSCORE\tFEASIBLE", t.placements)
+	columns(out, "POD\tNODE\tAT\tWHAT", t.events)
+	for _, uid := range t.refused {
+		if r := t.refusals[uid]; r != nil {
+			delete(t.refusals, uid)
+			r.write(out)
+		}
+	}
+	fmt.Fprintf(out, "%d scheduled, %d unschedulable, %d gated, %d waiting, %d preempted, %d evicted\n",
+		s.Scheduled, s.Unschedulable, s.Gated, s.Waiting, s.Preempted, s.Evicted)
+	return out.Flush()
+}
+
+// columns writes a table and an empty line, nothing where there is no row.
+func columns(out io.Writer, head string, rows []string) {
+	if len(rows) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, head)
+	for _, row := range rows {
+		fmt.Fprintln(table, row)
+	}
+	table.Flush()
+	fmt.Fprintln(out)
+}
+
+func (r *refusal) write(out io.Writer) {
+	fmt.Fprintln(out, r.title)
+	if r.message != "" {
+		fmt.Fprintf(out, "  %s\n", r.message)
+	}
+	var lines []string
+	for _, group := range r.nodes {
+		for row := range group.rows.All() {
+			lines = append(lines, fmt.Sprintf("  %s\t%s\t%s", r.table.Node(row).Name.Value(), group.plugin, group.reason))
+		}
+	}
+	slices.Sort(lines)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(table, line)
+	}
+	table.Flush()
+	fmt.Fprintln(out)
+}
