@@ -109,7 +109,7 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message,
+			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because,
 		},
 		hard: e.Hard,
 	})
