@@ -1,0 +1,110 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// NewSimulatedStorage makes a storage without an API server: what a plugin writes
+// when a pod is bound is carried out at once. Pods are bound by its owner.
+func NewSimulatedStorage(table *nodetable.Table) *Storage {
+	s := NewStorage(table, nil)
+	s.api = controller{s}
+	return s
+}
+
+// controller does what the volume controller and the provisioners of a cluster do.
+type controller struct{ *Storage }
+
+// UpdateVolume binds the volume's claim to it.
+func (c controller) UpdateVolume(_ context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	ref := object.Spec.ClaimRef
+	told := c.Claim(ref.Namespace, ref.Name)
+	if told == nil {
+		return nil, notFound("persistentvolumeclaim", ref.Name)
+	}
+	return c.bind(told, object.DeepCopy())
+}
+
+// UpdateClaim makes a volume for the claim, of the topology of the node's driver.
+func (c controller) UpdateClaim(_ context.Context, object *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+	class := c.classes[classOfClaim(object)]
+	if class == nil {
+		return nil, notFound("storageclass.storage.k8s.io", classOfClaim(object))
+	}
+	name := "pvc-" + string(object.UID)
+	made := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity: object.Spec.Resources.Requests, AccessModes: object.Spec.AccessModes, VolumeMode: object.Spec.VolumeMode,
+			StorageClassName: class.object.Name, VolumeAttributesClassName: object.Spec.VolumeAttributesClassName,
+			ClaimRef:               &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: object.Namespace, Name: object.Name, UID: object.UID},
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: class.driver.Value(), VolumeHandle: name}},
+			NodeAffinity:           c.topologyOf(nodetable.Intern(object.Annotations[selectedNode]), class.driver.Value()),
+		},
+	}
+	_, err := c.bind(object, made)
+	return object, err
+}
+
+// topologyOf is the part of the cluster that shares storage with a node, as its
+// driver tells; nil for all of it.
+func (c controller) topologyOf(name nodetable.Symbol, driver string) *v1.VolumeNodeAffinity {
+	csi, row := c.nodes[name], c.table.Row(name)
+	if csi == nil || row == nodetable.NoRow {
+		return nil
+	}
+	var term v1.NodeSelectorTerm
+	for _, d := range csi.Spec.Drivers {
+		for _, key := range d.TopologyKeys {
+			if value, found := c.table.Node(row).Labels.Get(nodetable.Intern(key)); found && d.Name == driver {
+				term.MatchExpressions = append(term.MatchExpressions, v1.NodeSelectorRequirement{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value.Value()}})
+			}
+		}
+	}
+	if term.MatchExpressions == nil {
+		return nil
+	}
+	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}}}
+}
+
+// bind completes what binds a claim and a volume. Without a version both are news.
+func (c controller) bind(told *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	volume.ResourceVersion, volume.Status.Phase = "", v1.VolumeBound
+	bound := told.DeepCopy()
+	bound.ResourceVersion, bound.Status.Phase, bound.Spec.VolumeName = "", v1.ClaimBound, volume.Name
+	metav1.SetMetaDataAnnotation(&bound.ObjectMeta, bindCompleted, "yes")
+	c.SetClaim(bound)
+	return volume, c.SetVolume(volume)
+}
+
+// Await asks once: nothing is under way.
+func (c controller) Await(_ context.Context, _ time.Duration, done func(View) (bool, error)) error {
+	bound, err := done(c)
+	if err == nil && !bound {
+		err = errors.New("a claim is not bound")
+	}
+	return err
+}
+
+// Claim is as it was stored.
+func (c controller) Claim(namespace, name string) *v1.PersistentVolumeClaim {
+	if found := c.claims[nodetable.ClaimKey(namespace, name)]; found != nil {
+		return found.told
+	}
+	return nil
+}
+
+// Volume is as it was stored.
+func (c controller) Volume(name string) *v1.PersistentVolume {
+	if found := c.volumes[name]; found != nil {
+		return found.told
+	}
+	return nil
+}

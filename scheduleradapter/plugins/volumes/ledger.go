@@ -1,0 +1,240 @@
+package volumes
+
+import (
+	"slices"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// ledger is which volumes are attached to which nodes, by their pods and by
+// VolumeAttachments. Rows that changed are counted anew when somebody asks.
+type ledger struct {
+	rows    [][]attachable // by row, each volume once
+	drivers map[nodetable.Symbol]*columns
+	mark    uint64
+
+	// What changed since somebody asked, besides rows of the table.
+	everything bool
+	claims     []nodetable.Symbol
+	nodes      []nodetable.Symbol
+	stale      nodetable.Bits // scratch
+
+	byVolume map[string][]nodetable.Symbol // claims, by the volume they name
+	atVolume map[string][]nodetable.Symbol // nodes, by the volume attached
+	atNode   map[nodetable.Symbol][]*storagev1.VolumeAttachment
+}
+
+// Beyond so many changes everything is counted anew.
+const keptChanges = 4096
+
+// columns are a CSI driver's volumes by row: how many a node takes, -1 for any
+// number, and how many it has.
+type columns struct{ limit, count []int32 }
+
+func newLedger() ledger {
+	return ledger{
+		drivers: map[nodetable.Symbol]*columns{}, everything: true,
+		byVolume: map[string][]nodetable.Symbol{}, atVolume: map[string][]nodetable.Symbol{}, atNode: map[nodetable.Symbol][]*storagev1.VolumeAttachment{},
+	}
+}
+
+func (l *ledger) name(c *v1.PersistentVolumeClaim, key nodetable.Symbol) {
+	if c.Spec.VolumeName != "" {
+		l.byVolume[c.Spec.VolumeName] = append(l.byVolume[c.Spec.VolumeName], key)
+	}
+	l.changed(&l.claims, key)
+}
+
+func (l *ledger) unname(c *v1.PersistentVolumeClaim, key nodetable.Symbol) {
+	drop(l.byVolume, c.Spec.VolumeName, key)
+	l.changed(&l.claims, key)
+}
+
+func (l *ledger) attach(a *storagev1.VolumeAttachment) {
+	node := nodetable.Intern(a.Spec.NodeName)
+	l.atNode[node] = append(l.atNode[node], a)
+	if name := a.Spec.Source.PersistentVolumeName; name != nil {
+		l.atVolume[*name] = append(l.atVolume[*name], node)
+	}
+	l.changed(&l.nodes, node)
+}
+
+func (l *ledger) detach(a *storagev1.VolumeAttachment) {
+	node := nodetable.Intern(a.Spec.NodeName)
+	drop(l.atNode, node, a)
+	if name := a.Spec.Source.PersistentVolumeName; name != nil {
+		drop(l.atVolume, *name, node)
+	}
+	l.changed(&l.nodes, node)
+}
+
+func drop[K, V comparable](lists map[K][]V, key K, value V) {
+	list := lists[key]
+	if at := slices.Index(list, value); at >= 0 {
+		list = slices.Delete(list, at, at+1)
+	}
+	if lists[key] = list; len(list) == 0 {
+		delete(lists, key)
+	}
+}
+
+// staleVolume notes that a volume counts differently from now on.
+func (l *ledger) staleVolume(name string) {
+	l.changed(&l.claims, l.byVolume[name]...)
+	l.changed(&l.nodes, l.atVolume[name]...)
+}
+
+func (l *ledger) changed(list *[]nodetable.Symbol, names ...nodetable.Symbol) {
+	if *list = append(*list, names...); len(*list) > keptChanges {
+		*list, l.everything = (*list)[:0], true
+	}
+}
+
+// settle brings the ledger up to date.
+func (s *Storage) settle() {
+	l := &s.ledger
+	changed, known := s.table.ChangedSince(l.mark)
+	l.grow(s.table.Rows())
+	if l.everything || !known {
+		for row := range nodetable.Row(s.table.Rows()) {
+			l.stale.Set(row)
+		}
+	} else {
+		l.stale.SetAll(changed)
+		for _, claim := range l.claims {
+			for _, use := range s.table.Users(claim) {
+				l.stale.Set(use.Row)
+			}
+		}
+		for _, node := range l.nodes {
+			if row := s.table.Row(node); row != nodetable.NoRow {
+				l.stale.Set(row)
+			}
+		}
+	}
+	l.mark, l.everything, l.claims, l.nodes = s.table.Mark(), false, l.claims[:0], l.nodes[:0]
+	for row := range l.stale.All() {
+		s.recount(row)
+	}
+}
+
+func (l *ledger) grow(rows int) {
+	l.stale = l.stale.Emptied(rows)
+	l.rows = append(l.rows, make([][]attachable, rows-len(l.rows))...)
+	for _, c := range l.drivers {
+		c.grow(rows)
+	}
+}
+
+func (c *columns) grow(rows int) {
+	for len(c.count) < rows {
+		c.count, c.limit = append(c.count, 0), append(c.limit, -1)
+	}
+}
+
+// columns of a driver, found or made.
+func (l *ledger) columns(driver nodetable.Symbol) *columns {
+	c := l.drivers[driver]
+	if c == nil {
+		c = &columns{}
+		c.grow(len(l.rows))
+		l.drivers[driver] = c
+	}
+	return c
+}
+
+func (s *Storage) recount(row nodetable.Row) {
+	l := &s.ledger
+	l.rows[row] = l.rows[row][:0]
+	for _, c := range l.drivers {
+		c.count[row], c.limit[row] = 0, -1
+	}
+	node := s.table.Node(row)
+	if node == nil {
+		return
+	}
+	if csi := s.nodes[node.Name]; csi != nil {
+		for i := range csi.Spec.Drivers {
+			if d := &csi.Spec.Drivers[i]; d.Allocatable != nil && d.Allocatable.Count != nil {
+				l.columns(nodetable.Intern(d.Name)).limit[row] = *d.Allocatable.Count
+			}
+		}
+	}
+	for _, pod := range s.table.PodsOn(row) {
+		for i := range pod.Claims {
+			s.enter(row, node, s.ofClaim(pod.Claims[i].Key))
+		}
+		for i := range pod.Disks {
+			s.enter(row, node, ofDisk(pod.Disks[i].Source, pod.Object.Namespace))
+		}
+	}
+	for _, a := range l.atNode[node.Name] {
+		s.enter(row, node, s.ofAttachment(a))
+	}
+}
+
+// enter counts a volume on a row, unless it is counted there.
+func (s *Storage) enter(row nodetable.Row, node *nodetable.Node, a attachable) {
+	if l := &s.ledger; s.counts(node, a) && !attached(l.rows[row], a) {
+		l.rows[row] = append(l.rows[row], a)
+		l.columns(a.driver).count[row]++
+	}
+}
+
+// counts says whether a CSI driver looks after the volume on a node.
+func (s *Storage) counts(node *nodetable.Node, a attachable) bool {
+	return a.handle != (nodetable.Symbol{}) && (a.plugin == "" || migrated(s.nodes[node.Name], a.plugin))
+}
+
+func attached(list []attachable, a attachable) bool {
+	return slices.ContainsFunc(list, func(b attachable) bool { return a.handle == b.handle && a.driver == b.driver })
+}
+
+// ofClaim is the volume of a claim. One that is still to be made counts under the
+// claim's own name, which is no handle, by the driver of its class.
+func (s *Storage) ofClaim(key nodetable.Symbol) attachable {
+	c := s.claim(key)
+	if c == nil {
+		return attachable{}
+	}
+	if v := s.volumes[c.Spec.VolumeName]; v != nil {
+		return v.attachable
+	}
+	class := s.classes[classOfClaim(c)]
+	if class == nil {
+		return attachable{}
+	}
+	a := class.attachable
+	a.handle = nodetable.Intern("\x00" + key.Value())
+	return a
+}
+
+// ofDisk is the volume that a pod, or an attachment, names itself.
+func ofDisk(source *v1.VolumeSource, namespace string) attachable {
+	disk := &v1.Volume{VolumeSource: *source}
+	translator := csitranslation.New()
+	plugin, unnamed := translator.GetInTreePluginNameFromSpec(nil, disk)
+	moved, failed := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), disk, namespace)
+	if unnamed != nil || failed != nil || moved == nil || moved.Spec.CSI == nil {
+		return attachable{}
+	}
+	return attachable{nodetable.Intern(moved.Spec.CSI.Driver), nodetable.Intern(moved.Spec.CSI.VolumeHandle), plugin}
+}
+
+func (s *Storage) ofAttachment(a *storagev1.VolumeAttachment) attachable {
+	source := &a.Spec.Source
+	switch {
+	case source.PersistentVolumeName != nil:
+		if v := s.volumes[*source.PersistentVolumeName]; v != nil {
+			return attachable{driver: nodetable.Intern(a.Spec.Attacher), handle: v.handle}
+		}
+	case source.InlineVolumeSpec != nil && source.InlineVolumeSpec.CSI != nil:
+		return attachable{driver: nodetable.Intern(a.Spec.Attacher), handle: nodetable.Intern(source.InlineVolumeSpec.CSI.VolumeHandle)}
+	}
+	return attachable{}
+}

@@ -1,0 +1,158 @@
+package volumes
+
+import (
+	"fmt"
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// LimitsName is the name of the plugin Limits.
+const LimitsName = "NodeVolumeLimits"
+
+// Limits is NodeVolumeLimits: a node gets no more volumes of a CSI driver than
+// that says it takes.
+type Limits struct {
+	*Storage
+	missing string       // the first claim there is not
+	wanted  []attachable // of the pod, each once
+}
+
+// NewLimits makes the plugin; it takes no arguments.
+func (s *Storage) NewLimits(any, framework.Env) (framework.Plugin, error) {
+	return &Limits{Storage: s}, nil
+}
+
+// Name of the plugin.
+func (*Limits) Name() string { return LimitsName }
+
+const (
+	tooMany uint32 = iota
+	noClaim
+)
+
+// PreFilter skips pods without volumes that are attached.
+func (l *Limits) PreFilter(c *framework.Cycle) framework.Status {
+	l.missing, l.wanted = "", l.wanted[:0]
+	for i := range c.Pod.Disks {
+		l.want(ofDisk(c.Pod.Disks[i].Source, c.Pod.Object.Namespace))
+	}
+	if len(l.wanted) == 0 && len(c.Pod.Claims) == 0 {
+		return framework.Status{Code: framework.Skip}
+	}
+	for _, used := range c.Pod.Claims {
+		if l.claim(used.Key) == nil && l.missing == "" {
+			l.missing = used.Name
+		}
+		l.want(l.ofClaim(used.Key))
+	}
+	return framework.Status{}
+}
+
+func (l *Limits) want(a attachable) {
+	if a.handle != (nodetable.Symbol{}) && !attached(l.wanted, a) {
+		l.wanted = append(l.wanted, a)
+	}
+}
+
+// Filter takes out nodes whose limits the volumes would exceed that are not
+// attached there yet.
+func (l *Limits) Filter(c *framework.Cycle) framework.Status {
+	if l.missing != "" {
+		c.RejectAll(c.Table.Alive(), noClaim, true)
+		return framework.Status{}
+	}
+	if len(l.wanted) == 0 {
+		return framework.Status{}
+	}
+	l.settle()
+	for i, a := range l.wanted {
+		sameDriver := func(b attachable) bool { return b.driver == a.driver }
+		use := l.ledger.drivers[a.driver]
+		if use == nil || slices.ContainsFunc(l.wanted[:i], sameDriver) {
+			continue
+		}
+		for row := range c.Feasible.All() {
+			if use.limit[row] >= 0 && int(use.count[row])+len(l.wanted) > int(use.limit[row]) && l.exceeds(row, a.driver, use) {
+				c.Reject(row, tooMany, false)
+			}
+		}
+	}
+	return framework.Status{}
+}
+
+// exceeds says whether what is new to a row is too much for it.
+func (l *Limits) exceeds(row nodetable.Row, driver nodetable.Symbol, use *columns) bool {
+	fresh := int32(0)
+	for _, a := range l.wanted {
+		if a.driver == driver && l.counts(l.table.Node(row), a) && !attached(l.ledger.rows[row], a) {
+			fresh++
+		}
+	}
+	return fresh > 0 && use.count[row]+fresh > use.limit[row]
+}
+
+// Reasons says that there are too many, or what is missing.
+func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
+	if reason == noClaim {
+		return []string{fmt.Sprintf("looking up PVC %s/%s: %v", pod.Object.Namespace, l.missing, notFound("persistentvolumeclaim", l.missing))}
+	}
+	return []string{"node(s) exceed max volume count"}
+}
+
+// Events: a node that takes more, a pod with volumes gone, a claim of the pod, a
+// volume detached.
+func (*Limits) Events() []framework.EventHint {
+	return []framework.EventHint{
+		{Event: framework.Event{Resource: framework.CSINode, Action: framework.Add | framework.Update}, Hint: limitChanged},
+		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: volumesLeft},
+		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: claimChanged},
+		{Event: framework.Event{Resource: framework.VolumeAttachment, Action: framework.Delete}, Hint: detached},
+	}
+}
+
+// limitChanged queues pods where a node came, or one takes more of a driver's
+// volumes than before.
+func limitChanged(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error) {
+	was, err := before[*storagev1.CSINode](o)
+	if err != nil {
+		return framework.Queue, err
+	}
+	is, err := now[*storagev1.CSINode](o)
+	if err != nil || was == nil {
+		return framework.Queue, err
+	}
+	return queueIf(slices.ContainsFunc(was.Spec.Drivers, func(old storagev1.CSINodeDriver) bool {
+		limit, limited := limitOf(was, old.Name)
+		after, still := limitOf(is, old.Name)
+		return limited && (!still || after > limit)
+	}))
+}
+
+func limitOf(node *storagev1.CSINode, driver string) (limit int32, limited bool) {
+	for _, d := range node.Spec.Drivers {
+		if d.Name == driver && d.Allocatable != nil && d.Allocatable.Count != nil {
+			return *d.Allocatable.Count, true
+		}
+	}
+	return 0, false
+}
+
+func volumesLeft(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error) {
+	return queueIf(len(o.OldPod.Claims) > 0 || len(o.OldPod.Disks) > 0)
+}
+
+// detached queues pods with claims, and those with a disk of the same driver.
+func detached(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	object, err := before[*storagev1.VolumeAttachment](o)
+	if err != nil || object == nil {
+		return framework.Queue, err
+	}
+	driver := nodetable.Intern(object.Spec.Attacher)
+	return queueIf(len(pod.Claims) > 0 || slices.ContainsFunc(pod.Disks, func(d nodetable.Disk) bool {
+		return ofDisk(d.Source, pod.Object.Namespace).driver == driver
+	}))
+}

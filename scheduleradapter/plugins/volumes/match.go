@@ -1,0 +1,164 @@
+package volumes
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// want is a claim that gets its volume together with the pod's node.
+type want struct {
+	object *v1.PersistentVolumeClaim
+	class  *class
+	size   int64 // bytes
+	// chosen says that a volume is being made for the claim on node.
+	chosen bool
+	node   nodetable.Symbol
+	// found is by row the volume there is; space where one is to be made that
+	// somebody keeps account of.
+	found []*volume
+	space []*capacity
+	rows  nodetable.Bits // of found
+}
+
+// want notes a claim of the pod.
+func (b *Binding) want(object *v1.PersistentVolumeClaim, class *class) {
+	w := &want{}
+	if n := len(b.spare); n > 0 {
+		w, b.spare = b.spare[n-1], b.spare[:n-1]
+	}
+	w.object, w.class, w.size = object, class, storage(object.Spec.Resources.Requests)
+	node, chosen := object.Annotations[selectedNode]
+	w.node, w.chosen = nodetable.Intern(node), chosen
+	rows := b.table.Rows()
+	if len(w.found) < rows {
+		w.found, w.space = make([]*volume, rows), make([]*capacity, rows)
+	}
+	w.rows = w.rows.Emptied(rows)
+	b.wants = append(b.wants, w)
+}
+
+// find looks for the volume of a claim on each of the open nodes: the one that is
+// reserved for the claim, else the smallest that none of the claims before it has.
+// It closes nodes only for a claim that has its node already.
+func (b *Binding) find(i int) {
+	w := b.wants[i]
+	for row := range b.open.All() {
+		w.found[row], w.space[row] = nil, nil
+		w.rows.Clear(row)
+	}
+	if w.chosen {
+		b.some = b.some.Emptied(b.table.Rows())
+		if row := b.table.Row(w.node); row != nodetable.NoRow {
+			b.some.Set(row)
+		}
+		b.refuse(nothingToBind, b.some)
+		return
+	}
+	list := b.ofClass[classOfClaim(w.object)]
+	selector := labels.Everything()
+	if w.object.Spec.Selector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(w.object.Spec.Selector); err != nil {
+			return
+		}
+	}
+	at := slices.IndexFunc(list, func(v *volume) bool { return v.capacity >= w.size })
+	if at < 0 {
+		return
+	}
+	list = list[at:]
+	if own := slices.IndexFunc(list, func(v *volume) bool { return isFor(v.now, w.object) && similar(v.now, w.object) }); own >= 0 {
+		b.take(i, list[own])
+		return
+	}
+	for _, v := range list {
+		if v.now.Spec.ClaimRef == nil && similar(v.now, w.object) && free(v.now, w.object, selector) && b.take(i, v) {
+			return
+		}
+	}
+}
+
+// take gives a volume to a claim on the open nodes where the claim has none yet
+// and no claim before it has this one; enough where that is all of them.
+func (b *Binding) take(i int, v *volume) (enough bool) {
+	w := b.wants[i]
+	give := func(row nodetable.Row) {
+		if !w.rows.Has(row) && !slices.ContainsFunc(b.wants[:i], func(earlier *want) bool { return earlier.found[row] == v }) {
+			w.found[row] = v
+			w.rows.Set(row)
+		}
+	}
+	reach := b.reachOf(v)
+	if !reach.everywhere {
+		for _, row := range reach.rows {
+			if b.open.Has(row) {
+				give(row)
+			}
+		}
+		return false
+	}
+	enough = true
+	for row := range b.open.All() {
+		give(row)
+		enough = enough && w.rows.Has(row)
+	}
+	return enough
+}
+
+// isFor says whether a volume is bound to a claim, by whomever.
+func isFor(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
+	ref := v.Spec.ClaimRef
+	return ref != nil && ref.Name == c.Name && ref.Namespace == c.Namespace && (ref.UID == "" || ref.UID == c.UID)
+}
+
+// similar is what a volume must be for a claim even where it is bound to it.
+func similar(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
+	return v.DeletionTimestamp == nil &&
+		ptr.Deref(v.Spec.VolumeMode, v1.PersistentVolumeFilesystem) == ptr.Deref(c.Spec.VolumeMode, v1.PersistentVolumeFilesystem) &&
+		ptr.Deref(v.Spec.VolumeAttributesClassName, "") == ptr.Deref(c.Spec.VolumeAttributesClassName, "")
+}
+
+// free is what else it must be where it is bound to none. One without a phase is
+// given by somebody who left that to the controllers.
+func free(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim, selector labels.Selector) bool {
+	return (v.Status.Phase == v1.VolumeAvailable || v.Status.Phase == "") && selector.Matches(labels.Set(v.Labels)) &&
+		!slices.ContainsFunc(c.Spec.AccessModes, func(mode v1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, mode) })
+}
+
+// provision closes the open nodes where a claim has found nothing and nothing can
+// be made for it.
+func (b *Binding) provision(w *want) {
+	if provisioner := w.class.object.Provisioner; provisioner == "" || provisioner == noProvisioner {
+		b.refuse(nothingToBind, w.rows)
+		return
+	}
+	b.some = b.some.Copied(b.table.Select(w.class.topology))
+	b.some.Or(w.rows)
+	b.refuse(nothingToBind, b.some)
+	driver := b.drivers[w.class.object.Provisioner]
+	if driver == nil || !ptr.Deref(driver.Spec.StorageCapacity, false) {
+		return
+	}
+	if _, sized := w.object.Spec.Resources.Requests[v1.ResourceStorage]; !sized {
+		return
+	}
+	b.some = b.some.Copied(w.rows)
+	for _, c := range b.capacities[w.class.object.Name] {
+		if c.most < w.size {
+			continue
+		}
+		for row := range b.table.Select(c.topology).All() {
+			if b.open.Has(row) && !b.some.Has(row) {
+				b.some.Set(row)
+				w.space[row] = c
+			}
+		}
+	}
+	b.refuse(noSpace, b.some)
+}

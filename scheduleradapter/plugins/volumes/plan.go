@@ -1,0 +1,207 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// API writes what was decided about volumes and waits for the controllers that
+// carry it out. Any goroutine calls it.
+type API interface {
+	// UpdateVolume and UpdateClaim return the object as it was stored.
+	UpdateVolume(ctx context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error)
+	UpdateClaim(ctx context.Context, object *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error)
+	// Await asks done about what the API server tells, again after changes, until
+	// it is true or an error. It gives up after the timeout.
+	Await(ctx context.Context, timeout time.Duration, done func(View) (bool, error)) error
+}
+
+// View is what the API server has told; nil where there is no such object.
+type View interface {
+	Claim(namespace, name string) *v1.PersistentVolumeClaim
+	Volume(name string) *v1.PersistentVolume
+}
+
+// plan is what is to be written for a pod.
+type plan struct {
+	node     *nodetable.Node
+	drivers  *storagev1.CSINode // nil where unknown
+	bindings []binding
+	// made are claims to have a volume made for them.
+	made []*v1.PersistentVolumeClaim
+}
+
+// binding is a volume with its claim.
+type binding struct {
+	volume *v1.PersistentVolume
+	claim  *v1.PersistentVolumeClaim
+}
+
+// Reserve takes the volumes found on the node, and the node for those to be made.
+func (b *Binding) Reserve(a framework.Assignment) framework.Status {
+	if len(b.wants) == 0 {
+		return framework.Status{}
+	}
+	row := b.table.Row(a.Node.Name)
+	p := &plan{node: a.Node, drivers: b.nodes[a.Node.Name]}
+	for _, w := range b.wants {
+		if v := w.found[row]; v != nil {
+			object := boundTo(v.now, w.object)
+			reserveVolume(v, object, a.Pod.UID)
+			p.bindings = append(p.bindings, binding{object, w.object})
+			continue
+		}
+		object := madeOn(w.object, a.Node.Name.Value())
+		reserveClaim(b.claims[nodetable.ClaimKey(object.Namespace, object.Name)], object, a.Pod.UID)
+		p.made = append(p.made, object)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.plans[a.Pod.UID] = p
+	return framework.Status{}
+}
+
+// boundTo is a volume with a reference to its claim.
+func boundTo(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+	if isFor(v, c) && v.Spec.ClaimRef.UID == c.UID {
+		return v
+	}
+	bound := v.DeepCopy()
+	bound.Spec.ClaimRef = &v1.ObjectReference{
+		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+	}
+	if !isFor(v, c) {
+		metav1.SetMetaDataAnnotation(&bound.ObjectMeta, boundByController, "yes")
+	}
+	return bound
+}
+
+// madeOn is a claim whose volume is to be made for a node.
+func madeOn(c *v1.PersistentVolumeClaim, node string) *v1.PersistentVolumeClaim {
+	if chosen, is := c.Annotations[selectedNode]; is && chosen == node {
+		return c
+	}
+	made := c.DeepCopy()
+	metav1.SetMetaDataAnnotation(&made.ObjectMeta, selectedNode, node)
+	return made
+}
+
+// Unreserve gives back what is not written yet.
+func (b *Binding) Unreserve(a framework.Assignment) {
+	b.withdraw(a)
+	if len(a.Pod.Claims) > 0 {
+		b.release(a.Pod)
+	}
+}
+
+// withdraw takes a pod's plan; nil where there is nothing to do.
+func (b *Binding) withdraw(a framework.Assignment) *plan {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.plans[a.Pod.UID]
+	delete(b.plans, a.Pod.UID)
+	return p
+}
+
+// PreBind writes what was reserved and waits until every claim is bound.
+func (b *Binding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
+	p := b.withdraw(a)
+	if p == nil {
+		return framework.Status{}
+	}
+	if err := p.write(ctx, b.api); err != nil {
+		return framework.Failed(err)
+	}
+	if err := b.api.Await(ctx, b.timeout, p.done); err != nil {
+		return framework.Failed(fmt.Errorf("binding volumes: %w", err))
+	}
+	return framework.Status{}
+}
+
+func (p *plan) write(ctx context.Context, api API) error {
+	for i := range p.bindings {
+		stored, err := api.UpdateVolume(ctx, p.bindings[i].volume)
+		if err != nil {
+			return fmt.Errorf("bind persistent volume %s: %w", p.bindings[i].volume.Name, err)
+		}
+		p.bindings[i].volume = stored
+	}
+	for i, object := range p.made {
+		stored, err := api.UpdateClaim(ctx, object)
+		if err != nil {
+			return fmt.Errorf("select node of persistent volume claim %s/%s: %w", object.Namespace, object.Name, err)
+		}
+		p.made[i] = stored
+	}
+	return nil
+}
+
+// done says whether all claims are bound; an error that they will not be, and the
+// pod has to be scheduled anew.
+func (p *plan) done(view View) (bool, error) {
+	for _, b := range p.bindings {
+		object := view.Volume(b.volume.Name)
+		switch {
+		case object == nil:
+			return false, notFound("persistentvolume", b.volume.Name)
+		case older(object, b.volume):
+			return false, nil
+		case object.Spec.ClaimRef == nil || object.Spec.ClaimRef.UID == "":
+			return false, fmt.Errorf("ClaimRef got reset for pv %q", object.Name)
+		}
+		if bound, err := p.bound(view, b.claim); !bound || err != nil {
+			return false, err
+		}
+	}
+	for _, c := range p.made {
+		object := view.Claim(c.Namespace, c.Name)
+		switch {
+		case object == nil:
+			return false, notFound("persistentvolumeclaim", c.Name)
+		case older(object, c):
+			return false, nil
+		case object.Annotations[selectedNode] != p.node.Name.Value():
+			return false, fmt.Errorf("provisioning failed for PVC %q", c.Name)
+		}
+		if bound, err := p.bound(view, c); !bound || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// bound says whether a claim is bound, to a volume that the node can have.
+func (p *plan) bound(view View, c *v1.PersistentVolumeClaim) (bool, error) {
+	object := view.Claim(c.Namespace, c.Name)
+	if object == nil {
+		return false, notFound("persistentvolumeclaim", c.Name)
+	}
+	v := view.Volume(object.Spec.VolumeName)
+	if v == nil {
+		return false, nil
+	}
+	digest, err := newVolume(v)
+	if err != nil {
+		return false, fmt.Errorf("persistent volume %s: %w", v.Name, err)
+	}
+	if affinity := digest.affinityOn(p.drivers); affinity != nil && !affinity.Matches(p.node) {
+		return false, fmt.Errorf("pv %q node affinity doesn't match node %q", v.Name, p.node.Name.Value())
+	}
+	return isBound(object), nil
+}
+
+// older says whether what was told is from before what was written.
+func older(told, written metav1.Object) bool {
+	t, err := strconv.ParseUint(told.GetResourceVersion(), 10, 64)
+	w, err2 := strconv.ParseUint(written.GetResourceVersion(), 10, 64)
+	return err == nil && err2 == nil && t < w
+}

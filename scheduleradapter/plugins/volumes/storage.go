@@ -1,0 +1,249 @@
+// Package volumes has the plugins VolumeRestrictions, NodeVolumeLimits,
+// VolumeBinding and VolumeZone: a pod goes where its volumes can be, and gets
+// those that it does not have yet.
+//
+// They read a Storage, which digests the API objects that volumes are made of.
+// Whoever watches those fills it, and hands its methods NewRestrictions,
+// NewLimits, NewBinding and NewZone to the scheduler as the plugins' factories.
+package volumes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Storage is the storage objects of a cluster, with what was decided about them
+// and the API server has not told yet. It belongs to the goroutine that owns the
+// table; the plugins of all profiles share one.
+type Storage struct {
+	table       *nodetable.Table
+	api         API
+	claims      map[nodetable.Symbol]*claim
+	volumes     map[string]*volume
+	ofClass     map[string][]*volume // by storage class, smallest first
+	classes     map[string]*class
+	nodes       map[nodetable.Symbol]*storagev1.CSINode
+	drivers     map[string]*storagev1.CSIDriver
+	capacities  map[string][]*capacity // by storage class, by key
+	attachments map[string]*storagev1.VolumeAttachment
+	// migrations changes with every CSINode: it says what runs there instead of
+	// in-tree plugins.
+	migrations uint64
+	ledger     ledger
+}
+
+// claim is as the scheduler takes it to be now, and as the API server told last.
+// They differ while by, a pod, has it reserved.
+type claim struct {
+	now, told *v1.PersistentVolumeClaim
+	by        types.UID
+}
+
+// NewStorage makes an empty one over the table of the scheduler's plugins. The API
+// is asked when pods are bound.
+func NewStorage(table *nodetable.Table, api API) *Storage {
+	return &Storage{
+		table: table, api: api,
+		claims: map[nodetable.Symbol]*claim{}, volumes: map[string]*volume{}, ofClass: map[string][]*volume{}, classes: map[string]*class{},
+		nodes: map[nodetable.Symbol]*storagev1.CSINode{}, drivers: map[string]*storagev1.CSIDriver{}, capacities: map[string][]*capacity{},
+		attachments: map[string]*storagev1.VolumeAttachment{}, ledger: newLedger(),
+	}
+}
+
+// news says whether the API server tells something new of an object that a pod
+// has reserved. Being told the same again confirms nothing.
+func news(by types.UID, toldVersion, version string) bool {
+	return by == "" || version == "" || version != toldVersion
+}
+
+// SetClaim takes over a claim.
+func (s *Storage) SetClaim(object *v1.PersistentVolumeClaim) {
+	key := nodetable.ClaimKey(object.Namespace, object.Name)
+	if was := s.claims[key]; was != nil {
+		if !news(was.by, was.told.ResourceVersion, object.ResourceVersion) {
+			return
+		}
+		s.ledger.unname(was.told, key)
+	}
+	s.claims[key] = &claim{now: object, told: object}
+	s.ledger.name(object, key)
+}
+
+// RemoveClaim forgets a claim.
+func (s *Storage) RemoveClaim(namespace, name string) {
+	key := nodetable.ClaimKey(namespace, name)
+	if c := s.claims[key]; c != nil {
+		s.ledger.unname(c.told, key)
+		delete(s.claims, key)
+	}
+}
+
+// claim finds one as it is taken to be now; nil where there is none.
+func (s *Storage) claim(key nodetable.Symbol) *v1.PersistentVolumeClaim {
+	if c := s.claims[key]; c != nil {
+		return c.now
+	}
+	return nil
+}
+
+// SetVolume takes over a volume. After an error no node meets its node affinity.
+func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
+	was := s.volumes[object.Name]
+	if was != nil && !news(was.by, was.told.ResourceVersion, object.ResourceVersion) {
+		return nil
+	}
+	v, err := newVolume(object)
+	if was != nil {
+		s.unlist(was)
+	}
+	s.volumes[object.Name] = v
+	at, _ := slices.BinarySearchFunc(s.ofClass[v.class], v, bySize)
+	s.ofClass[v.class] = slices.Insert(s.ofClass[v.class], at, v)
+	if was == nil || was.attachable != v.attachable {
+		s.ledger.staleVolume(object.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("persistent volume %s: %w", object.Name, err)
+	}
+	return nil
+}
+
+// RemoveVolume forgets a volume.
+func (s *Storage) RemoveVolume(name string) {
+	if v := s.volumes[name]; v != nil {
+		s.unlist(v)
+		delete(s.volumes, name)
+		s.ledger.staleVolume(name)
+	}
+}
+
+func (s *Storage) unlist(v *volume) {
+	list := s.ofClass[v.class]
+	at, _ := slices.BinarySearchFunc(list, v, bySize)
+	if s.ofClass[v.class] = slices.Delete(list, at, at+1); len(s.ofClass[v.class]) == 0 {
+		delete(s.ofClass, v.class)
+	}
+}
+
+func bySize(a, b *volume) int {
+	return cmp.Or(cmp.Compare(a.capacity, b.capacity), cmp.Compare(a.now.Name, b.now.Name))
+}
+
+// SetClass takes over a storage class. After an error nothing can be provisioned
+// anywhere.
+func (s *Storage) SetClass(object *storagev1.StorageClass) error {
+	c, err := newClass(object)
+	s.classes[object.Name] = c
+	s.ledger.everything = true
+	if err != nil {
+		return fmt.Errorf("storage class %s: allowedTopologies: %w", object.Name, err)
+	}
+	return nil
+}
+
+// RemoveClass forgets a storage class.
+func (s *Storage) RemoveClass(name string) {
+	delete(s.classes, name)
+	s.ledger.everything = true
+}
+
+// SetNode takes over what CSI drivers tell of a node.
+func (s *Storage) SetNode(object *storagev1.CSINode) {
+	s.setNode(nodetable.Intern(object.Name), object)
+}
+
+// RemoveNode forgets what CSI drivers told of a node.
+func (s *Storage) RemoveNode(name string) { s.setNode(nodetable.Intern(name), nil) }
+
+func (s *Storage) setNode(name nodetable.Symbol, object *storagev1.CSINode) {
+	s.nodes[name] = object
+	if object == nil {
+		delete(s.nodes, name)
+	}
+	s.migrations++
+	s.ledger.nodes = append(s.ledger.nodes, name)
+}
+
+// SetDriver takes over a CSI driver.
+func (s *Storage) SetDriver(object *storagev1.CSIDriver) { s.drivers[object.Name] = object }
+
+// RemoveDriver forgets a CSI driver.
+func (s *Storage) RemoveDriver(name string) { delete(s.drivers, name) }
+
+// SetCapacity takes over how much storage there is somewhere. After an error it
+// is nowhere.
+func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) error {
+	c, err := newCapacity(object)
+	s.RemoveCapacity(object.Namespace, object.Name)
+	list := s.capacities[object.StorageClassName]
+	at, _ := slices.BinarySearchFunc(list, c, byKey)
+	s.capacities[object.StorageClassName] = slices.Insert(list, at, c)
+	if err != nil {
+		return fmt.Errorf("storage capacity %s: nodeTopology: %w", c.key, err)
+	}
+	return nil
+}
+
+// RemoveCapacity forgets how much storage there is somewhere.
+func (s *Storage) RemoveCapacity(namespace, name string) {
+	key := namespace + "/" + name
+	for class, list := range s.capacities {
+		s.capacities[class] = slices.DeleteFunc(list, func(c *capacity) bool { return c.key == key })
+	}
+}
+
+func byKey(a, b *capacity) int { return cmp.Compare(a.key, b.key) }
+
+// SetAttachment takes over that a volume is attached to a node, or shall be.
+func (s *Storage) SetAttachment(object *storagev1.VolumeAttachment) {
+	s.RemoveAttachment(object.Name)
+	s.attachments[object.Name] = object
+	s.ledger.attach(object)
+}
+
+// RemoveAttachment forgets an attachment.
+func (s *Storage) RemoveAttachment(name string) {
+	if was := s.attachments[name]; was != nil {
+		s.ledger.detach(was)
+		delete(s.attachments, name)
+	}
+}
+
+// reserveVolume takes a volume to be as given until the API server tells
+// otherwise. One that is so already stays whoever's it is.
+func reserveVolume(v *volume, object *v1.PersistentVolume, by types.UID) {
+	if object != v.now {
+		v.now, v.by = object, by
+	}
+}
+
+// reserveClaim is the same of a claim.
+func reserveClaim(c *claim, object *v1.PersistentVolumeClaim, by types.UID) {
+	if object != c.now {
+		c.now, c.by = object, by
+	}
+}
+
+// release ends what a pod has reserved.
+func (s *Storage) release(pod *nodetable.Pod) {
+	for _, used := range pod.Claims {
+		if c := s.claims[used.Key]; c != nil && c.by == pod.UID {
+			*c = claim{now: c.told, told: c.told}
+		}
+	}
+	for _, v := range s.volumes {
+		if v.by == pod.UID {
+			v.now, v.by = v.told, ""
+		}
+	}
+}
+
+// notFound is the API server's text for a claim, class or volume there is not.
+func notFound(resource, name string) error { return fmt.Errorf("%s %q not found", resource, name) }

@@ -1,0 +1,241 @@
+package volumes
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/csi-translation-lib/plugins"
+	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// volume is the digest of a PersistentVolume.
+type volume struct {
+	// now and told differ while by, a pod, has it reserved, in the claim it is
+	// bound to only.
+	now, told *v1.PersistentVolume
+	by        types.UID
+	class     string
+	capacity  int64 // bytes
+	attachable
+	// affinity is which nodes can have the volume, moved the same where the CSI
+	// driver has taken over from the in-tree plugin.
+	affinity, moved *nodetable.NodeSelector
+	zones           []*nodetable.NodeSelector
+	reach           reach
+}
+
+// attachable is how a volume counts as attached to a node. Its handle is zero
+// where no CSI driver looks after it.
+type attachable struct {
+	driver, handle nodetable.Symbol
+	// plugin is the in-tree plugin that the driver must have taken over from on
+	// the node; empty where there is none.
+	plugin string
+}
+
+// reach is the nodes that can have a volume, as of versions of what it follows
+// from.
+type reach struct {
+	labels, migrations uint64
+	known, everywhere  bool
+	rows               []nodetable.Row
+}
+
+// nowhere is met by no node: it stands for what does not compile.
+func nowhere() *nodetable.NodeSelector {
+	s, _ := nodetable.NewNodeSelector(nil, &v1.NodeSelector{})
+	return s
+}
+
+func newVolume(object *v1.PersistentVolume) (*volume, error) {
+	v := &volume{
+		now: object, told: object, class: classOfVolume(object), capacity: storage(object.Spec.Capacity), zones: zones(object.Labels),
+	}
+	affinity, err := volumeAffinity(object)
+	v.affinity = affinity
+	if csi := object.Spec.CSI; csi != nil {
+		v.attachable = attachable{driver: nodetable.Intern(csi.Driver), handle: nodetable.Intern(csi.VolumeHandle)}
+		return v, err
+	}
+	translator := csitranslation.New()
+	if !translator.IsPVMigratable(object) {
+		return v, err
+	}
+	plugin, unnamed := translator.GetInTreePluginNameFromSpec(object, nil)
+	moved, failed := translator.TranslateInTreePVToCSI(logr.Discard(), object)
+	if unnamed != nil || failed != nil || moved.Spec.CSI == nil {
+		return v, err
+	}
+	v.attachable = attachable{nodetable.Intern(moved.Spec.CSI.Driver), nodetable.Intern(moved.Spec.CSI.VolumeHandle), plugin}
+	if v.moved, failed = volumeAffinity(moved); err == nil {
+		err = failed
+	}
+	return v, err
+}
+
+func volumeAffinity(object *v1.PersistentVolume) (*nodetable.NodeSelector, error) {
+	if object.Spec.NodeAffinity == nil {
+		return nil, nil
+	}
+	affinity, err := nodetable.NewNodeSelector(nil, object.Spec.NodeAffinity.Required)
+	if err != nil {
+		return nowhere(), err
+	}
+	return affinity, nil
+}
+
+// reachOf brings up to date which nodes can have a volume.
+func (s *Storage) reachOf(v *volume) *reach {
+	r := &v.reach
+	if r.known && r.labels == s.table.Versions.Labels && (v.plugin == "" || r.migrations == s.migrations) {
+		return r
+	}
+	r.known, r.labels, r.migrations = true, s.table.Versions.Labels, s.migrations
+	if r.everywhere = v.affinity == nil && (v.plugin == "" || v.moved == nil); r.everywhere {
+		return r
+	}
+	rows := s.table.Nodes(v.affinity, nil)
+	if v.plugin != "" {
+		moved := s.table.Nodes(v.moved, nil)
+		for row := range s.table.Alive().All() {
+			if !migrated(s.nodes[s.table.Node(row).Name], v.plugin) {
+				continue
+			}
+			if rows.Clear(row); moved.Has(row) {
+				rows.Set(row)
+			}
+		}
+	}
+	r.rows = rows.Append(r.rows[:0])
+	return r
+}
+
+// affinityOn is which nodes can have the volume, as it counts on a node.
+func (v *volume) affinityOn(node *storagev1.CSINode) *nodetable.NodeSelector {
+	if v.plugin != "" && migrated(node, v.plugin) {
+		return v.moved
+	}
+	return v.affinity
+}
+
+// migrated says whether on a node, nil where no driver told of it, a CSI driver
+// has taken over from an in-tree plugin. Four have everywhere.
+func migrated(csi *storagev1.CSINode, plugin string) bool {
+	if csi == nil {
+		return false
+	}
+	switch plugin {
+	case plugins.AWSEBSInTreePluginName, plugins.GCEPDInTreePluginName, plugins.AzureDiskInTreePluginName, plugins.CinderInTreePluginName:
+		return true
+	}
+	return slices.Contains(strings.Split(csi.Annotations[v1.MigratedPluginsAnnotationKey], ","), plugin)
+}
+
+// class is the digest of a StorageClass.
+type class struct {
+	object *storagev1.StorageClass
+	// attachable is how volumes count that are provisioned, but for the handle.
+	attachable
+	// topology is where volumes can be provisioned.
+	topology *nodetable.NodeSelector
+}
+
+func newClass(object *storagev1.StorageClass) (*class, error) {
+	c := &class{object: object, attachable: attachable{driver: nodetable.Intern(object.Provisioner)}}
+	if driver, err := csitranslation.New().GetCSINameFromInTreeName(object.Provisioner); err == nil {
+		c.driver, c.plugin = nodetable.Intern(driver), object.Provisioner
+	}
+	if len(object.AllowedTopologies) == 0 {
+		return c, nil
+	}
+	allowed := &v1.NodeSelector{}
+	for _, term := range object.AllowedTopologies {
+		var t v1.NodeSelectorTerm
+		for _, e := range term.MatchLabelExpressions {
+			t.MatchExpressions = append(t.MatchExpressions, v1.NodeSelectorRequirement{Key: e.Key, Operator: v1.NodeSelectorOpIn, Values: e.Values})
+		}
+		allowed.NodeSelectorTerms = append(allowed.NodeSelectorTerms, t)
+	}
+	var err error
+	if c.topology, err = nodetable.NewNodeSelector(nil, allowed); err != nil {
+		c.topology = nowhere()
+	}
+	return c, err
+}
+
+// delays says whether claims of the class are bound when a pod is scheduled.
+func (c *class) delays() bool {
+	return ptr.Deref(c.object.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// capacity is the digest of a CSIStorageCapacity.
+type capacity struct {
+	key string
+	// total is the storage there, most the largest volume that can be made of it,
+	// in bytes; -1 where unknown.
+	total, most int64
+	topology    *nodetable.NodeSelector
+}
+
+func newCapacity(object *storagev1.CSIStorageCapacity) (*capacity, error) {
+	c := &capacity{key: object.Namespace + "/" + object.Name}
+	c.total, c.most = amounts(object)
+	var err error
+	if c.topology, err = fromLabelSelector(object.NodeTopology); err != nil {
+		c.topology = nowhere()
+	}
+	return c, err
+}
+
+func amounts(object *storagev1.CSIStorageCapacity) (total, most int64) {
+	total = -1
+	if object.Capacity != nil {
+		total = object.Capacity.Value()
+	}
+	if object.MaximumVolumeSize != nil {
+		return total, object.MaximumVolumeSize.Value()
+	}
+	return total, total
+}
+
+// fromLabelSelector compiles a label selector that is meant for nodes.
+func fromLabelSelector(s *metav1.LabelSelector) (*nodetable.NodeSelector, error) {
+	if s == nil {
+		return nowhere(), nil
+	}
+	if len(s.MatchExpressions) == 0 {
+		return nodetable.NewNodeSelector(s.MatchLabels, nil)
+	}
+	var term v1.NodeSelectorTerm
+	for _, e := range s.MatchExpressions {
+		term.MatchExpressions = append(term.MatchExpressions, v1.NodeSelectorRequirement{Key: e.Key, Operator: v1.NodeSelectorOperator(e.Operator), Values: e.Values})
+	}
+	return nodetable.NewNodeSelector(s.MatchLabels, &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}})
+}
+
+// storage is the bytes of a list of resources.
+func storage(list v1.ResourceList) int64 { return list.Storage().Value() }
+
+// The annotation of old says the class where it is there, even the empty one.
+
+func classOfClaim(c *v1.PersistentVolumeClaim) string {
+	if name, found := c.Annotations[v1.BetaStorageClassAnnotation]; found {
+		return name
+	}
+	return ptr.Deref(c.Spec.StorageClassName, "")
+}
+
+func classOfVolume(v *v1.PersistentVolume) string {
+	if name, found := v.Annotations[v1.BetaStorageClassAnnotation]; found {
+		return name
+	}
+	return v.Spec.StorageClassName
+}
