@@ -160,6 +160,9 @@ func driver(name string, tracks bool) *storagev1.CSIDriver {
 	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &tracks}}
 }
 
+// stored are the objects as the API server has them.
+func (c *cluster) stored() controller { return controller{c.Storage} }
+
 // hint asks a plugin's hints about an event.
 func hint(t *testing.T, p framework.Hinter, o *framework.Occurrence, pod *nodetable.Pod) framework.Hint {
 	t.Helper()

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,25 +61,23 @@ func (b *Binding) find(i int) {
 		b.refuse(nothingToBind, b.some)
 		return
 	}
-	list := b.ofClass[classOfClaim(w.object)]
-	selector := labels.Everything()
-	if w.object.Spec.Selector != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(w.object.Spec.Selector); err != nil {
+	for _, v := range b.claimed[nodetable.ClaimKey(w.object.Namespace, w.object.Name)] {
+		if v.class == classOfClaim(w.object) && v.capacity >= w.size && isFor(v.now, w.object) && similar(v.now, w.object) {
+			b.take(i, v)
 			return
 		}
 	}
-	at := slices.IndexFunc(list, func(v *volume) bool { return v.capacity >= w.size })
-	if at < 0 {
-		return
+	selector := labels.Everything()
+	if given := w.object.Spec.Selector; given != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(given); err != nil {
+			return
+		}
 	}
-	list = list[at:]
-	if own := slices.IndexFunc(list, func(v *volume) bool { return isFor(v.now, w.object) && similar(v.now, w.object) }); own >= 0 {
-		b.take(i, list[own])
-		return
-	}
-	for _, v := range list {
-		if v.now.Spec.ClaimRef == nil && similar(v.now, w.object) && free(v.now, w.object, selector) && b.take(i, v) {
+	list := b.unclaimed[classOfClaim(w.object)]
+	at, _ := slices.BinarySearchFunc(list, w.size, func(v *volume, size int64) int { return cmp.Compare(v.capacity, size) })
+	for _, v := range list[at:] {
+		if similar(v.now, w.object) && free(v.now, w.object, selector) && b.take(i, v) {
 			return
 		}
 	}

@@ -56,7 +56,7 @@ func (b *Binding) Reserve(a framework.Assignment) framework.Status {
 	for _, w := range b.wants {
 		if v := w.found[row]; v != nil {
 			object := boundTo(v.now, w.object)
-			reserveVolume(v, object, a.Pod.UID)
+			b.reserveVolume(v, object, a.Pod.UID)
 			p.bindings = append(p.bindings, binding{object, w.object})
 			continue
 		}

@@ -27,7 +27,8 @@ type Storage struct {
 	api         API
 	claims      map[nodetable.Symbol]*claim
 	volumes     map[string]*volume
-	ofClass     map[string][]*volume // by storage class, smallest first
+	unclaimed   map[string][]*volume           // by storage class, smallest first
+	claimed     map[nodetable.Symbol][]*volume // by the claim they are bound to, smallest first
 	classes     map[string]*class
 	nodes       map[nodetable.Symbol]*storagev1.CSINode
 	drivers     map[string]*storagev1.CSIDriver
@@ -51,7 +52,7 @@ type claim struct {
 func NewStorage(table *nodetable.Table, api API) *Storage {
 	return &Storage{
 		table: table, api: api,
-		claims: map[nodetable.Symbol]*claim{}, volumes: map[string]*volume{}, ofClass: map[string][]*volume{}, classes: map[string]*class{},
+		claims: map[nodetable.Symbol]*claim{}, volumes: map[string]*volume{}, unclaimed: map[string][]*volume{}, claimed: map[nodetable.Symbol][]*volume{}, classes: map[string]*class{},
 		nodes: map[nodetable.Symbol]*storagev1.CSINode{}, drivers: map[string]*storagev1.CSIDriver{}, capacities: map[string][]*capacity{},
 		attachments: map[string]*storagev1.VolumeAttachment{}, ledger: newLedger(),
 	}
@@ -104,8 +105,7 @@ func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
 		s.unlist(was)
 	}
 	s.volumes[object.Name] = v
-	at, _ := slices.BinarySearchFunc(s.ofClass[v.class], v, bySize)
-	s.ofClass[v.class] = slices.Insert(s.ofClass[v.class], at, v)
+	s.list(v)
 	if was == nil || was.attachable != v.attachable {
 		s.ledger.staleVolume(object.Name)
 	}
@@ -124,12 +124,26 @@ func (s *Storage) RemoveVolume(name string) {
 	}
 }
 
-func (s *Storage) unlist(v *volume) {
-	list := s.ofClass[v.class]
-	at, _ := slices.BinarySearchFunc(list, v, bySize)
-	if s.ofClass[v.class] = slices.Delete(list, at, at+1); len(s.ofClass[v.class]) == 0 {
-		delete(s.ofClass, v.class)
+// list files a volume where claims look for it.
+func (s *Storage) list(v *volume) {
+	if ref := v.now.Spec.ClaimRef; ref != nil {
+		insert(s.claimed, nodetable.ClaimKey(ref.Namespace, ref.Name), v, bySize)
+	} else {
+		insert(s.unclaimed, v.class, v, bySize)
 	}
+}
+
+func (s *Storage) unlist(v *volume) {
+	if ref := v.now.Spec.ClaimRef; ref != nil {
+		drop(s.claimed, nodetable.ClaimKey(ref.Namespace, ref.Name), v)
+	} else {
+		drop(s.unclaimed, v.class, v)
+	}
+}
+
+func insert[K comparable, V any](lists map[K][]V, key K, value V, compare func(V, V) int) {
+	at, _ := slices.BinarySearchFunc(lists[key], value, compare)
+	lists[key] = slices.Insert(lists[key], at, value)
 }
 
 func bySize(a, b *volume) int {
@@ -182,9 +196,7 @@ func (s *Storage) RemoveDriver(name string) { delete(s.drivers, name) }
 func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) error {
 	c, err := newCapacity(object)
 	s.RemoveCapacity(object.Namespace, object.Name)
-	list := s.capacities[object.StorageClassName]
-	at, _ := slices.BinarySearchFunc(list, c, byKey)
-	s.capacities[object.StorageClassName] = slices.Insert(list, at, c)
+	insert(s.capacities, object.StorageClassName, c, byKey)
 	if err != nil {
 		return fmt.Errorf("storage capacity %s: nodeTopology: %w", c.key, err)
 	}
@@ -218,9 +230,11 @@ func (s *Storage) RemoveAttachment(name string) {
 
 // reserveVolume takes a volume to be as given until the API server tells
 // otherwise. One that is so already stays whoever's it is.
-func reserveVolume(v *volume, object *v1.PersistentVolume, by types.UID) {
+func (s *Storage) reserveVolume(v *volume, object *v1.PersistentVolume, by types.UID) {
 	if object != v.now {
+		s.unlist(v)
 		v.now, v.by = object, by
+		s.list(v)
 	}
 }
 
@@ -235,12 +249,14 @@ func reserveClaim(c *claim, object *v1.PersistentVolumeClaim, by types.UID) {
 func (s *Storage) release(pod *nodetable.Pod) {
 	for _, used := range pod.Claims {
 		if c := s.claims[used.Key]; c != nil && c.by == pod.UID {
-			*c = claim{now: c.told, told: c.told}
+			c.now, c.by = c.told, ""
 		}
-	}
-	for _, v := range s.volumes {
-		if v.by == pod.UID {
-			v.now, v.by = v.told, ""
+		for _, v := range slices.Clone(s.claimed[used.Key]) {
+			if v.by == pod.UID {
+				s.unlist(v)
+				v.now, v.by = v.told, ""
+				s.list(v)
+			}
 		}
 	}
 }
