@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
@@ -61,7 +62,9 @@ func play(out io.Writer, objects *simulate.Objects, cfg *config.Config, format s
 		report = simulate.NewJSON(out)
 	}
 	return simulate.Run(objects, simulate.Config{
-		Assemble:       func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env) },
+		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
+			return Profiles(cfg, env, storage)
+		},
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
 		For:            until,

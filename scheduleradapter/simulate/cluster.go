@@ -51,7 +51,7 @@ func (s *simulation) populate() error {
 	for _, node := range s.objects.Nodes {
 		s.table.SetNode(nodetable.NewNode(node))
 	}
-	if err := s.populateGroups(); err != nil {
+	if err := errors.Join(s.populateGroups(), s.populateStorage()); err != nil {
 		return err
 	}
 	s.queuePods(s.placePods())
@@ -75,6 +75,33 @@ func (s *simulation) populateGroups() error {
 	}
 	for _, o := range s.objects.StatefulSets {
 		set(o, "apps/v1", "StatefulSet", o.Spec.Selector)
+	}
+	return errors.Join(faults...)
+}
+
+// populateStorage tells the volume plugins what there is to store on.
+func (s *simulation) populateStorage() error {
+	var faults []error
+	for _, o := range s.objects.StorageClasses {
+		faults = append(faults, s.storage.SetClass(o))
+	}
+	for _, o := range s.objects.Volumes {
+		faults = append(faults, s.storage.SetVolume(o))
+	}
+	for _, o := range s.objects.Claims {
+		s.storage.SetClaim(o)
+	}
+	for _, o := range s.objects.CSINodes {
+		s.storage.SetNode(o)
+	}
+	for _, o := range s.objects.CSIDrivers {
+		s.storage.SetDriver(o)
+	}
+	for _, o := range s.objects.StorageCapacities {
+		faults = append(faults, s.storage.SetCapacity(o))
+	}
+	for _, o := range s.objects.Attachments {
+		s.storage.SetAttachment(o)
 	}
 	return errors.Join(faults...)
 }

@@ -11,13 +11,15 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
 // Config is how a simulation runs.
 type Config struct {
-	// Assemble makes the scheduler's profiles, at least one.
-	Assemble func(framework.Env) ([]cycle.Profile, error)
+	// Assemble makes the scheduler's profiles, at least one, over the storage that
+	// the manifests describe.
+	Assemble func(framework.Env, *volumes.Storage) ([]cycle.Profile, error)
 	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// For is how long to run; nil until nothing is left that time could change,
@@ -37,6 +39,7 @@ type simulation struct {
 	queue     *queue.Queue
 	promises  *queue.Nominator
 	scheduler *cycle.Scheduler
+	storage   *volumes.Storage
 	report    Reporter
 	summary   Summary
 	timers    timers
@@ -54,7 +57,8 @@ func Run(objects *Objects, cfg Config, report Reporter) error {
 		start: newest(objects), errors: map[types.UID]int{}, waiting: map[types.UID]*queue.Entry{},
 	}
 	s.now = s.start
-	profiles, err := cfg.Assemble(framework.Env{Table: s.table, Binder: s, Budgets: s.budgets, Random: cfg.Random})
+	s.storage = volumes.NewSimulatedStorage(s.table)
+	profiles, err := cfg.Assemble(framework.Env{Table: s.table, Binder: s, Budgets: s.budgets, Random: cfg.Random}, s.storage)
 	if err != nil {
 		return err
 	}
