@@ -16,6 +16,11 @@ const (
 	v1Pod = "/kubepods/besteffort/podabcd"
 )
 
+// rule: 1.16
+// rule: 1.20
+// rule: 1.22
+// rule: 1.23
+// rule: 1.24
 func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
 	for _, c := range []struct {
 		name, fixture, group string
@@ -80,6 +85,7 @@ func meminfoAmount(t *testing.T, key string) stats.Amount {
 	return map[string]stats.Amount{"SReclaimable": m.slabReclaimable, "MemAvailable": m.available}[key]
 }
 
+// rule: 1.39
 func TestAPodsProcessesAreThoseOfItsContainers(t *testing.T) {
 	s, _ := fixture(t, "v2")
 	g := open(t, s, v2Pod)

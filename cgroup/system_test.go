@@ -130,6 +130,7 @@ func TestInAContainerThePathIsThatBelowTheMount(t *testing.T) {
 	}
 }
 
+// rule: 1.33
 func TestAPodIsFoundByTheKubeletsNames(t *testing.T) {
 	const uid = "0a1b2c3d-1111-4222-8333-444455556666"
 	for _, c := range []struct {

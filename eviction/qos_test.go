@@ -11,6 +11,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
+// rule: 8.13
 func TestQOSClassFollowsTheAPIRule(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  string

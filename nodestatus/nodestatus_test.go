@@ -156,6 +156,8 @@ func resources(pairs ...string) v1.ResourceList {
 	return list
 }
 
+// rule: 2.44
+// rule: 2.46
 func TestAllocatableIsCapacityLessAllThatIsReserved(t *testing.T) {
 	for name, c := range map[string]struct {
 		reserved       nodestatus.Reserved
@@ -210,6 +212,8 @@ func TestAllocatableIsCapacityLessAllThatIsReserved(t *testing.T) {
 	}
 }
 
+// rule: 1.34
+// rule: 2.45
 func TestPodsMayUseWhatHardThresholdsKeepFromScheduling(t *testing.T) {
 	r := nodestatus.Reserved{System: resources("memory", "1Gi"), Kube: resources("memory", "1Gi"), Hard: resources("memory", "1Gi")}
 	for capacity, want := range map[string]string{"4Gi": "2Gi", "1Gi": "0"} {

@@ -11,6 +11,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
 	"github.com/evictd/evictd/scheduleradapter/plugins/images"
+	"github.com/evictd/evictd/scheduleradapter/plugins/interpod"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
@@ -19,41 +20,34 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
 	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// registry says who makes the plugins of config.BuiltIn.
-func registry() map[string]framework.Factory {
+// registry says who makes the plugins of config.BuiltIn. The four that are about
+// volumes share one storage.
+func registry(storage *volumes.Storage) map[string]framework.Factory {
 	return map[string]framework.Factory{
-		gates.Name:             gates.New,
-		priority.Name:          priority.New,
-		nodename.Name:          nodename.New,
-		unschedulable.Name:     unschedulable.New,
-		taints.Name:            taints.New,
-		nodeaffinity.Name:      nodeaffinity.New,
-		ports.Name:             ports.New,
-		resources.FitName:      resources.NewFit,
-		preempt.Name:           preempt.New,
-		resources.BalancedName: resources.NewBalanced,
-		spread.Name:            spread.New,
-		images.Name:            images.New,
-		binder.Name:            binder.New,
-		features.Name:          features.New,
+		gates.Name:               gates.New,
+		priority.Name:            priority.New,
+		nodename.Name:            nodename.New,
+		unschedulable.Name:       unschedulable.New,
+		taints.Name:              taints.New,
+		nodeaffinity.Name:        nodeaffinity.New,
+		ports.Name:               ports.New,
+		resources.FitName:        resources.NewFit,
+		preempt.Name:             preempt.New,
+		resources.BalancedName:   resources.NewBalanced,
+		volumes.RestrictionsName: storage.NewRestrictions,
+		volumes.LimitsName:       storage.NewLimits,
+		volumes.BindingName:      storage.NewBinding,
+		volumes.ZoneName:         storage.NewZone,
+		spread.Name:              spread.New,
+		interpod.Name:            interpod.New,
+		images.Name:              images.New,
+		binder.Name:              binder.New,
+		features.Name:            features.New,
 	}
-}
-
-// Plugins are those that a configuration may name, and the names of those that
-// kube-scheduler has and this program lacks.
-func Plugins() (present []config.Plugin, missing []string) {
-	factories := registry()
-	for _, p := range config.BuiltIn() {
-		if factories[p.Name] == nil {
-			missing = append(missing, p.Name)
-			continue
-		}
-		present = append(present, p)
-	}
-	return present, missing
 }
 
 // points are the framework's for those that a configuration names.
@@ -66,10 +60,10 @@ var points = [config.PointCount]framework.Point{
 
 // Profiles makes the plugins of a configuration and puts them in their places.
 // The error joins everything that keeps a profile from running.
-func Profiles(cfg *config.Config, env framework.Env) ([]cycle.Profile, error) {
+func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
-	factories := registry()
+	factories := registry(storage)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
 		runner, err := assemble(p, factories, env)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
@@ -61,13 +61,19 @@ func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *co
 	if format == "json" {
 		report = simulate.NewJSON(out)
 	}
-	return simulate.Run(ctx, objects, simulate.Config{
-		Assemble:       func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env) },
+	s, err := simulate.New(objects, simulate.Config{
+		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
+			return Profiles(cfg, env, storage)
+		},
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
 		For:            until,
 		Random:         rand.New(rand.NewPCG(seed, seed)),
 	}, report)
+	if err != nil {
+		return badInput{err}
+	}
+	return s.Run(ctx)
 }
 
 // loadConfig reads and completes a configuration file; no file stands for the
@@ -82,11 +88,7 @@ func loadConfig(name string) (config.Config, error) {
 		}
 		file, loading = config.Load(data)
 	}
-	plugins, missing := Plugins()
-	cfg, compiling := config.Compile(&file, plugins)
-	if len(missing) > 0 {
-		cfg.Warnings = append(cfg.Warnings, "left out, as this program does not have them: "+strings.Join(missing, ", "))
-	}
+	cfg, compiling := config.Compile(&file, config.BuiltIn())
 	var faults []error
 	for _, fault := range manifest.Faults(errors.Join(loading, compiling)) {
 		faults = append(faults, fmt.Errorf("%s: %w", name, fault))

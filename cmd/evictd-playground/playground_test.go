@@ -187,7 +187,7 @@ func TestTheRightPodIsEvictedFromABoundedCgroup(t *testing.T) {
 	s := play(t, false)
 	s.end(t, 0)
 	s.says(t, "cgroup /evictd-playground-", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
-		"relative to its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died",
+		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died",
 		"yes  the kernel killed nobody")
 	s.leavesNothing(t)
 }
@@ -197,7 +197,7 @@ func TestWithoutPrivilegesTheSameStoryGoesThroughProcfs(t *testing.T) {
 	s := play(t, true)
 	s.end(t, 0)
 	s.says(t, "no cgroup can be made here (not root)", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
-		"relative to its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died")
+		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died")
 	s.leavesNothing(t)
 }
 

@@ -43,11 +43,11 @@ func main() {
 // execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	root := &cobra.Command{
-		Use:           "evictd",
-		Short:         "Protects a node from running out of memory, disk, inodes and process ids",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Use:                "evictd",
+		Short:              "Protects a node from running out of memory, disk, inodes and process ids",
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badInput{err} })
 	root.AddCommand(runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), versionCommand())

@@ -24,6 +24,7 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
@@ -33,6 +34,9 @@ import (
 const (
 	defaultHousekeeping = 10 * time.Second
 	longestHardGrace    = time.Second
+	// niceness lets a thread that has something to do go before the pods that
+	// make it necessary.
+	niceness = -15
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
@@ -235,6 +239,9 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		}
 		defer scores.Close()
 		d.scores = scores
+	}
+	if err := rt.Prioritize(niceness); err != nil {
+		d.log.Info("evictd competes for the processor like everybody else", "error", err)
 	}
 	// What the loop decides must be carried out while it stops: the killer and
 	// the publisher end after it.

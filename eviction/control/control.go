@@ -5,8 +5,8 @@ package control
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +17,14 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Sensor reads the node-level figures; what it cannot read stays unknown. It is
-// called at every pass and must not allocate.
+// Sensor reads the node-level figures and the time; what it cannot read stays
+// unknown. It is called at every pass and must not allocate.
 type Sensor interface {
 	Read(*stats.Node)
 }
 
 // Meter reads the figures of one pod; what it cannot read stays unknown. The
-// error says that there is nothing to read.
+// error is fs.ErrNotExist where the pod has ended.
 type Meter interface {
 	Read(*stats.Pod) error
 }
@@ -41,7 +41,8 @@ type Pod struct {
 	*eviction.Pod
 	// Meter measures the pod; nil where it cannot be measured.
 	Meter Meter
-	// Target is what there is to kill; nil where nothing was found.
+	// Target is what there is to kill; nil where nothing was found: then the pod
+	// is never chosen.
 	Target kill.Target
 	// Usage reads what the pod holds, from any goroutine; nil if unknown.
 	Usage func() stats.Amount
@@ -100,10 +101,13 @@ type Report struct {
 	State        eviction.State
 	Eviction     *eviction.Config
 	Decisions    []eviction.Decision // of the calls of the pass, in order
-	DryRun       bool
+	// Failed are the victims whose kill could not begin. The evictions of the
+	// decisions are the others.
+	Failed []eviction.Eviction
+	DryRun bool
 	// Lost counts reports that nobody took in time, since the start.
 	Lost uint64
-	// Ended is what became of a kill, in a report of its own.
+	// Ended is what became of a kill, in a report of its own that holds no pass.
 	Ended *kill.Result
 }
 
@@ -135,20 +139,9 @@ type Loop struct {
 	told        [eviction.NumConditions]bool
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
-	askedSurvey time.Time  // zero while none is wanted
+	askedSurvey time.Time  // when the last survey was asked for
 	withheld    []withheld // outcomes that do not count yet
 }
-
-// withheld is an outcome that counts later: a dry run's victim would be in
-// flight meanwhile, and one that held a disk has left its volumes there.
-type withheld struct {
-	outcome eviction.Outcome
-	counts  time.Time
-}
-
-// cleanUp is what whoever runs the pods has to take away the volumes of a victim
-// that is gone, before another pod goes for the same disk (kubelet: up to 30 s).
-const cleanUp = 10 * time.Second
 
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
@@ -273,26 +266,12 @@ func (l *Loop) configure(cfg Config) {
 	l.cfg, l.eviction, l.observer.Model = cfg, &cfg.Eviction, cfg.MemoryModel
 }
 
-// settle takes up the end of a kill. A victim that outlives its grace period
-// stays in flight, where it is overdue; the next pass follows at once.
+// settle takes up the end of a kill; the next pass follows at once. A victim
+// that outlives its grace period stays in flight, where it is overdue.
 func (l *Loop) settle(r kill.Result) {
-	l.report(Report{At: time.Now(), Node: l.node, State: l.state, Eviction: l.eviction, Ended: &r})
-	if r.Gone.IsZero() && !unsignalled(r) {
-		l.pass(eviction.Event, VictimGone)
-		return
+	l.report(Report{At: time.Now(), Ended: &r})
+	if !r.Gone.IsZero() || errors.Is(r.Err, kill.ErrNotSignalled) {
+		l.withhold(r)
 	}
-	outcome := eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}
-	if !outcome.Failed && l.heldDisk(r.UID) {
-		l.withheld = append(l.withheld, withheld{outcome, r.Gone.Add(cleanUp)})
-		l.pass(eviction.Housekeeping, VictimGone)
-		return
-	}
-	l.pass(eviction.Housekeeping, VictimGone, outcome)
-}
-
-// heldDisk says whether a victim in flight was chosen for what it holds on disk.
-func (l *Loop) heldDisk(uid types.UID) bool {
-	return slices.ContainsFunc(l.state.InFlight, func(f eviction.InFlight) bool {
-		return f.UID == uid && f.Signal.Condition() == eviction.DiskPressure
-	})
+	l.pass(eviction.Housekeeping, VictimGone)
 }

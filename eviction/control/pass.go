@@ -3,26 +3,32 @@ package control
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 )
 
-func unsignalled(r kill.Result) bool { return errors.Is(r.Err, kill.ErrNotSignalled) }
-
 // pass is one pass: calls of Decide at one instant, each fed the outcome of the
 // one before.
-func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outcome) {
+func (l *Loop) pass(kind eviction.Pass, source Source) {
+	signals := l.sense()
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: l.sense(now), Outcomes: l.due(now, outcomes)}
-	in.Candidates = l.unmeasured()
+	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now)}
 	var decisions []eviction.Decision
+	var failed []eviction.Eviction
 	acted, chosen := false, false
-	l.surveying = false
+	if kind == eviction.Housekeeping { // what waits for the survey may be soft
+		l.surveying = false
+	}
 	for again := true; again; in.Pass = eviction.Continue {
-		var d eviction.Decision
-		l.state, d = eviction.Decide(l.eviction, l.state, in)
+		state, d := eviction.Decide(l.eviction, l.state, in)
+		if l.premature(&d, now) {
+			l.surveying = true
+			break
+		}
+		l.state = state
 		in.Outcomes, again = nil, false
 		switch {
 		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
@@ -32,13 +38,16 @@ func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outc
 		case len(d.Reclaim) > 0:
 			if l.reclaimer != nil && !l.cfg.DryRun {
 				l.reclaimer.Reclaim(d.Reclaim)
-				in.Signals = l.sense(time.Now())
+				in.Signals = l.sense()
 			}
 			again = true
 		case len(d.Evictions) > 0:
-			in.Outcomes = l.kill(d.Evictions, now)
-			again = len(in.Outcomes) > 0
-			chosen = true
+			refused := l.begin(&d, now)
+			for _, e := range refused {
+				in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: e.Pod.UID, Failed: true})
+			}
+			failed, again = append(failed, refused...), len(refused) > 0
+			chosen = chosen || len(d.Evictions) > 0
 		}
 		acted = acted || len(d.Met) > 0
 		if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
@@ -46,12 +55,33 @@ func (l *Loop) pass(kind eviction.Pass, source Source, outcomes ...eviction.Outc
 		}
 	}
 	l.hasten()
-	l.idle = acted && !chosen && !l.surveying && len(l.state.InFlight) == 0
-	if turned := l.turned(); turned || chosen || kind == eviction.Housekeeping {
+	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) }
+	l.idle = acted && !chosen && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
+	if turned := l.turned(); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Node: l.node, Observations: in.Signals,
-			State: l.state, Eviction: l.eviction, Decisions: decisions, DryRun: l.cfg.DryRun,
+			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
 		})
+	}
+}
+
+// kept makes decisions that outlive the pass.
+func kept(decisions []eviction.Decision) []eviction.Decision {
+	for _, d := range decisions {
+		for i := range d.Ranking {
+			keep(&d.Ranking[i].Candidate)
+		}
+	}
+	return decisions
+}
+
+// keep gives a candidate usage of its own: the loop measures again into what it
+// has.
+func keep(c *eviction.Candidate) {
+	if c.Usage != nil {
+		usage := *c.Usage
+		usage.Containers, usage.Volumes = slices.Clone(usage.Containers), slices.Clone(usage.Volumes)
+		c.Usage = &usage
 	}
 }
 
@@ -64,14 +94,22 @@ const surveyPatience = 5 * time.Second
 // are there.
 func (l *Loop) surveyedSince(since, now time.Time) bool {
 	if l.survey == nil || since.IsZero() || l.survey.Since().After(since) {
-		l.askedSurvey = time.Time{}
 		return true
 	}
-	if l.askedSurvey.IsZero() {
+	if l.askedSurvey.Before(since) {
 		l.askedSurvey = now
 		l.survey.Request()
 	}
 	return now.Sub(l.askedSurvey) > surveyPatience
+}
+
+// premature says whether a decision about a disk went by older figures: the
+// pods may have been measured for something else.
+func (l *Loop) premature(d *eviction.Decision, now time.Time) bool {
+	return slices.ContainsFunc(d.Evictions, func(e eviction.Eviction) bool {
+		ofNode := int(e.Signal) < eviction.NumSignals
+		return ofNode && e.Signal.Condition() == eviction.DiskPressure && !l.surveyedSince(e.Since, now)
+	})
 }
 
 // turned says whether a condition has changed since it was last told.
@@ -85,8 +123,7 @@ func (l *Loop) turned() bool {
 }
 
 // sense reads the node and follows its trends.
-func (l *Loop) sense(now time.Time) eviction.Observations {
-	l.node.Time = now
+func (l *Loop) sense() eviction.Observations {
 	l.sensor.Read(&l.node)
 	observations := l.observer.Observe(&l.node)
 	for s := range observations {
@@ -105,19 +142,24 @@ func (l *Loop) unmeasured() []eviction.Candidate {
 	return l.candidates
 }
 
-// sample measures the pods. One without a process has ended: there is nothing
-// to evict, whatever it left behind.
+// sample measures the pods. One of which nothing can be killed is no candidate,
+// and neither is one without a process: it has ended, whatever it left behind.
 func (l *Loop) sample() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
-		c := eviction.Candidate{Pod: l.pods[i].Pod}
-		if meter := l.pods[i].Meter; meter != nil {
-			err := meter.Read(&l.usages[i])
-			if processes, known := l.usages[i].Processes.Get(); errors.Is(err, fs.ErrNotExist) || known && processes == 0 {
+		pod, usage := &l.pods[i], &l.usages[i]
+		if pod.Target == nil {
+			continue
+		}
+		c := eviction.Candidate{Pod: pod.Pod}
+		if pod.Meter != nil {
+			err := pod.Meter.Read(usage)
+			processes, counted := usage.Processes.Get()
+			if errors.Is(err, fs.ErrNotExist) || counted && processes == 0 {
 				continue
 			}
-			if err == nil {
-				c.Usage = &l.usages[i]
+			if counted || usage.Memory.IsKnown() {
+				c.Usage = usage
 			}
 		}
 		l.candidates = append(l.candidates, c)
@@ -125,50 +167,33 @@ func (l *Loop) sample() []eviction.Candidate {
 	return l.candidates
 }
 
-// kill starts to end the victims and returns those it could not start on.
-func (l *Loop) kill(evictions []eviction.Eviction, now time.Time) []eviction.Outcome {
-	var failed []eviction.Outcome
-	for i := range evictions {
-		e := &evictions[i]
-		grace := time.Duration(e.GracePeriodSeconds) * time.Second
-		if e.Hard {
-			grace = l.hardGrace(e.Signal)
-		}
-		if l.cfg.DryRun {
-			l.withheld = append(l.withheld, withheld{eviction.Outcome{UID: e.Pod.UID}, now.Add(grace + kill.Overdue)})
-			continue
-		}
-		if err := l.start(e, grace); err != nil {
+// begin starts to end the victims, and takes those it could not start on out of
+// the decision.
+func (l *Loop) begin(d *eviction.Decision, now time.Time) (failed []eviction.Eviction) {
+	d.Evictions = slices.DeleteFunc(d.Evictions, func(e eviction.Eviction) bool {
+		err := l.start(&e, now)
+		if err != nil {
 			l.log.Error("could not start to evict", "pod", e.Pod.String(), "error", err)
-			failed = append(failed, eviction.Outcome{UID: e.Pod.UID, Failed: true})
+			failed = append(failed, e)
 		}
-	}
+		return err != nil
+	})
 	return failed
 }
 
-var errNoTarget = errors.New("no process of the pod is known")
-
-func (l *Loop) start(e *eviction.Eviction, grace time.Duration) error {
-	for i := range l.pods {
-		if pod := &l.pods[i]; pod.UID == e.Pod.UID && pod.Target != nil {
-			return l.killer.Kill(kill.Victim{UID: pod.UID, Name: pod.String(), Grace: grace, Target: pod.Target, Usage: pod.Usage})
-		}
+// start begins to end a victim, or in a dry run to count it as being ended.
+func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
+	grace := time.Duration(e.GracePeriodSeconds) * time.Second
+	if e.Hard {
+		grace = l.hardGrace(e.Signal)
 	}
-	return errNoTarget
-}
-
-// due adds the outcomes that were withheld until now.
-func (l *Loop) due(now time.Time, outcomes []eviction.Outcome) []eviction.Outcome {
-	waiting := l.withheld[:0]
-	for _, w := range l.withheld {
-		if w.counts.After(now) {
-			waiting = append(waiting, w)
-		} else {
-			outcomes = append(outcomes, w.outcome)
-		}
+	if l.cfg.DryRun {
+		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(grace + kill.Overdue)})
+		return nil
 	}
-	l.withheld = waiting
-	return outcomes
+	i := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == e.Pod.UID })
+	pod := &l.pods[i] // candidates are pods
+	return l.killer.Kill(kill.Victim{UID: pod.UID, Name: pod.String(), Grace: grace, Target: pod.Target, Usage: pod.Usage})
 }
 
 // Bounds of the poll: near a threshold the loop looks every few milliseconds,
@@ -194,11 +219,8 @@ var fillRates = [eviction.NumSignals]int64{
 }
 
 // pollInterval sleeps no longer than the nearest hard threshold is away at the
-// fastest plausible rate. Where nobody can be ended there is no hurry.
+// fastest plausible rate. Those that act and find nobody to end are in no hurry.
 func (l *Loop) pollInterval() time.Duration {
-	if l.idle {
-		return pollCeiling
-	}
 	observations := l.observer.Observe(&l.node)
 	interval := pollCeiling
 	for i := range l.eviction.Thresholds {
@@ -206,7 +228,7 @@ func (l *Loop) pollInterval() time.Duration {
 		o := observations[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(o)
-		if !t.Hard() || !measured || !known {
+		if !t.Hard() || !measured || !known || l.idle && l.state.Thresholds[i].Acting {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))

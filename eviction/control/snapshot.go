@@ -41,9 +41,8 @@ func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) {
 }
 
 func (l *Loop) snapshot() Snapshot {
-	now := time.Now()
-	s := Snapshot{At: now, Observations: l.sense(now), State: l.state, Eviction: l.eviction}
-	s.Node = l.node
+	observations := l.sense()
+	s := Snapshot{At: time.Now(), Node: l.node, Observations: observations, State: l.state, Eviction: l.eviction}
 	for i := range l.eviction.Thresholds {
 		t := &l.eviction.Thresholds[i]
 		until := time.Duration(-1)
@@ -54,13 +53,9 @@ func (l *Loop) snapshot() Snapshot {
 		}
 		s.Until = append(s.Until, until)
 	}
-	for _, c := range l.sample() {
-		if c.Usage != nil {
-			usage := *c.Usage
-			usage.Containers, usage.Volumes = slices.Clone(usage.Containers), slices.Clone(usage.Volumes)
-			c.Usage = &usage
-		}
-		s.Candidates = append(s.Candidates, c)
+	s.Candidates = slices.Clone(l.sample())
+	for i := range s.Candidates {
+		keep(&s.Candidates[i])
 	}
 	return s
 }

@@ -235,6 +235,7 @@ func TestAPodThatHeedsSIGTERMIsGoneBeforeItsGraceEnds(t *testing.T) {
 	}
 }
 
+// rule: 5.24
 func TestAPodThatIgnoresSIGTERMIsKilledWhenItsGraceEnds(t *testing.T) {
 	g := newV1Group(t)
 	g.start(t, `trap '' TERM; sleep 600 & echo ready; wait`)

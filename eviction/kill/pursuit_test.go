@@ -240,6 +240,7 @@ func TestGraceEndsInSIGKILLAndZeroGraceSkipsSIGTERM(t *testing.T) {
 	}
 }
 
+// rule: 5.20
 func TestGraceOnlyDecreases(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
 		pod := newFakePod(k, &fakeProcess{diesOf: []unix.Signal{unix.SIGKILL}})

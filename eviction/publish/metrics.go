@@ -15,6 +15,7 @@ type metrics struct {
 	available, capacity, threshold *prometheus.GaugeVec
 	condition, memory              *prometheus.GaugeVec
 	passes                         *prometheus.CounterVec
+	thresholds                     *eviction.Config // whose amounts threshold holds
 	freed                          prometheus.Counter
 	lost, inFlight                 prometheus.Gauge
 }
@@ -63,13 +64,18 @@ func (m *metrics) observe(r *control.Report) {
 		set(m.available, o.Available, name)
 		set(m.capacity, o.Capacity, name)
 	}
-	m.threshold.Reset()
+	if m.thresholds != r.Eviction {
+		m.threshold.Reset()
+		m.thresholds = r.Eviction
+	}
 	for i := range r.Eviction.Thresholds {
 		t := &r.Eviction.Thresholds[i]
 		o := r.Observations[t.Signal]
+		var amount stats.Amount
 		if required, known := t.Value.Of(o); known && o.Available.IsKnown() {
-			m.threshold.WithLabelValues(t.Signal.String(), t.Kind()).Set(float64(required))
+			amount = stats.Known(required)
 		}
+		set(m.threshold, amount, t.Signal.String(), t.Kind())
 	}
 	for _, model := range []stats.MemoryModel{stats.WorkingSetModel, stats.AvailableModel} {
 		set(m.memory, r.Node.Memory.Available(model, false), model.String())

@@ -89,6 +89,10 @@ func (p *Publisher) take(r control.Report) {
 			p.decided(&r, &r.Decisions[i].Evictions[j])
 		}
 	}
+	for i := range r.Failed {
+		e := &r.Failed[i]
+		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "failed").Inc()
+	}
 	p.condition(&r)
 	p.writeNode()
 }
@@ -161,7 +165,7 @@ func (p *Publisher) condition(r *control.Report) {
 	before := p.conditions
 	p.conditions = p.cfg.Mode.Conditions(raised, messages(r.Eviction, &r.Observations), before, r.At)
 	for i, c := range p.conditions {
-		if len(before) > 0 && before[i].Status != c.Status {
+		if was := len(before) > 0 && before[i].Status == v1.ConditionTrue; was != raised[i] {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
 		}
 		value := 0.0

@@ -38,6 +38,7 @@ type failing struct{}
 
 func (failing) Processes(string, []int) ([]int, error) { return nil, errors.New("no list") }
 
+// rule: M.14
 func TestScoresReachAProcessAndItsLateChild(t *testing.T) {
 	shell := startShell(t)
 	a := newApplier(t, "/proc", nil)

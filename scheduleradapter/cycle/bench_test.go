@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -37,6 +38,40 @@ var workloads = []struct {
 	{"many sizes", func(int, *v1.Node) {}, func(i int, p *v1.Pod) {
 		requests("100m", fmt.Sprint(512_000+i, "Ki"))(p)
 	}},
+	{"hard spread by zone", func(int, *v1.Node) {}, spreading(v1.LabelTopologyZone, v1.DoNotSchedule)},
+	{"hard spread by node", func(int, *v1.Node) {}, spreading(v1.LabelHostname, v1.DoNotSchedule)},
+	{"soft spread by zone", func(int, *v1.Node) {}, spreading(v1.LabelTopologyZone, v1.ScheduleAnyway)},
+	{"soft spread by node", func(int, *v1.Node) {}, spreading(v1.LabelHostname, v1.ScheduleAnyway)},
+	{"required affinity by zone", func(int, *v1.Node) {}, func(_ int, p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{web(v1.LabelTopologyZone)}}}
+	}},
+	{"required anti-affinity by node", func(int, *v1.Node) {}, func(i int, p *v1.Pod) {
+		if i%50 != 0 { // on so few nodes that there is room for what comes
+			p.Labels["app"] = "other"
+			return
+		}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{web(v1.LabelHostname)}}}
+	}},
+	{"preferred affinity by zone", func(int, *v1.Node) {}, func(_ int, p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: web(v1.LabelTopologyZone)}}}}
+	}},
+	{"preferred anti-affinity by node", func(int, *v1.Node) {}, func(_ int, p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: web(v1.LabelHostname)}}}}
+	}},
+}
+
+func labelledWeb() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+}
+
+func web(key string) v1.PodAffinityTerm {
+	return v1.PodAffinityTerm{TopologyKey: key, LabelSelector: labelledWeb()}
+}
+
+func spreading(key string, when v1.UnsatisfiableConstraintAction) func(int, *v1.Pod) {
+	return func(_ int, p *v1.Pod) {
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 5, TopologyKey: key, WhenUnsatisfiable: when, LabelSelector: labelledWeb()}}
+	}
 }
 
 // BenchmarkAttempt is the time of one pod: filter, score, choose and commit, with
@@ -78,5 +113,29 @@ func BenchmarkAttempt(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkWhatIf is one node asked whether a pod would fit without another one
+// there, among 5,000.
+func BenchmarkWhatIf(b *testing.B) {
+	c := newCluster(b)
+	const nodes = 5_000
+	for i := range nodes {
+		c.node(fmt.Sprint("node-", i))
+		c.table.Place(c.pod(fmt.Sprint("running-", i), requests("4", "1Gi")), nodetable.Row(i))
+	}
+	r := c.Attempt(c.pod("p"), time.Time{})
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		row := nodetable.Row(i % nodes)
+		c.table.Try()
+		c.table.Displace(c.table.PodsOn(row)[0].UID)
+		if fits, _, _ := r.Cycle.Fits(row); !fits {
+			b.Fatal("the pod does not fit an empty node")
+		}
+		c.table.Undo()
+		i++
 	}
 }

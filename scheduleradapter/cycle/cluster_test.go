@@ -17,9 +17,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
+	"github.com/evictd/evictd/scheduleradapter/plugins/interpod"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
+	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
 	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
 )
@@ -63,7 +65,6 @@ type cluster struct {
 	table    *nodetable.Table
 	promises promises
 	bound    bound
-	extra    map[framework.Point][]framework.Plugin
 	enough   func(int) int
 }
 
@@ -90,6 +91,8 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 	enable(taints.New, nil, 3, framework.Filter, framework.Score)
 	enable(resources.NewFit, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated, Resources: scored}}, 1, framework.Filter, framework.Score)
 	enable(resources.NewBalanced, &config.NodeResourcesBalancedAllocationArgs{Resources: scored}, 1, framework.PreScore, framework.Score)
+	enable(spread.New, &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}, 2, framework.PreFilter, framework.Filter, framework.PreScore, framework.Score)
+	enable(interpod.New, &config.InterPodAffinityArgs{HardPodAffinityWeight: new(int32(1))}, 2, framework.PreFilter, framework.Filter, framework.PreScore, framework.Score)
 	enable(binder.New, nil, 0, framework.Bind)
 	for _, change := range extra {
 		change(&plan)

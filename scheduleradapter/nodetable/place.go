@@ -15,8 +15,8 @@ func (t *Table) Place(p *Pod, row Row) {
 	t.put(p, row)
 }
 
-// PlaceOn puts a pod on the node of a name. Where there is none yet, it counts
-// nowhere until there is.
+// PlaceOn puts a pod on the node of a name, outside a try. Where there is none
+// yet, it counts nowhere until there is.
 func (t *Table) PlaceOn(p *Pod, node Symbol) {
 	t.tries.settled()
 	if row := t.Row(node); row != NoRow {

@@ -45,21 +45,19 @@ type Shape struct {
 // NewRequests sums up a pod: containers, sidecars, init containers, pod-level
 // requests and overhead, and what a resize in place has already allocated.
 func NewRequests(pod *v1.Pod) Requests {
-	total := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true})
-	missing := v1.ResourceList{}
+	options := podresource.PodResourcesOptions{UseStatusResources: len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0}
+	total := podresource.PodRequests(pod, options)
+	options.NonMissingContainerRequests = v1.ResourceList{}
 	wholePod := podresource.IsPodLevelRequestsSet(pod)
 	for name, value := range map[v1.ResourceName]*resource.Quantity{
 		v1.ResourceCPU:    resource.NewMilliQuantity(DefaultMilliCPU, resource.DecimalSI),
 		v1.ResourceMemory: resource.NewQuantity(DefaultMemory, resource.BinarySI),
 	} {
 		if _, set := total[name]; !set || !wholePod {
-			missing[name] = *value
+			options.NonMissingContainerRequests[name] = *value
 		}
 	}
-	nonZero := total
-	if len(missing) > 0 {
-		nonZero = podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true, NonMissingContainerRequests: missing})
-	}
+	nonZero := podresource.PodRequests(pod, options)
 	r := Requests{
 		CPU: total.Cpu().MilliValue(), Memory: total.Memory().Value(), Ephemeral: total.StorageEphemeral().Value(),
 		NonZeroCPU: nonZero.Cpu().MilliValue(), NonZeroMemory: nonZero.Memory().Value(),

@@ -53,6 +53,8 @@ func newNode(t testing.TB, cfg NodeConfig) (*Node, *bytes.Buffer) {
 	return n, &logged
 }
 
+// rule: 1.46
+// rule: 1.52
 func TestANodeIsReadFromItsGroupAndFromProc(t *testing.T) {
 	s, host := fixture(t)
 	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s, NodeFs: host})
@@ -157,6 +159,8 @@ func TestPodsAreFoundWhenTheirGroupAppears(t *testing.T) {
 	}
 }
 
+// rule: 1.17
+// rule: 1.18
 func TestAFilesystemIsWhatStatfsTells(t *testing.T) {
 	dir := mounted(t, "size=16m,nr_inodes=100")
 	n, _ := newNode(t, NodeConfig{NodeFs: "/", ImageFs: dir})
@@ -171,6 +175,7 @@ func TestAFilesystemIsWhatStatfsTells(t *testing.T) {
 	}
 }
 
+// rule: 1.53
 func TestTheLayoutFollowsTheDevices(t *testing.T) {
 	node, image := mounted(t, "size=1m"), mounted(t, "size=1m")
 	for _, c := range []struct {
@@ -282,12 +287,14 @@ func FuzzLoadavg(f *testing.F) {
 	f.Add([]byte("0.25 0.08 0.02 4/105 5212\n"))
 	f.Add([]byte("0 0 0 1/ 1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, known := parseLoadavg(b).Get(); n < 0 || known && len(bytes.Fields(b)) < 4 {
+		blank := func(r rune) bool { return strings.ContainsRune(" \t\n", r) }
+		if n, known := parseLoadavg(b).Get(); n < 0 || known && len(bytes.FieldsFunc(b, blank)) < 5 {
 			t.Fatalf("%d out of %q", n, b)
 		}
 	})
 }
 
+// rule: 1.47
 func TestLoadavgTellsTheTasksOnlyWithAllItsFields(t *testing.T) {
 	for text, want := range map[string]stats.Amount{
 		"0.25 0.08 0.02 4/105 5212\n": stats.Known(105), "2.0 1.0 0.5 2/3518 9": stats.Known(3518),

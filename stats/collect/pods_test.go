@@ -7,6 +7,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
+// rule: 1.37
+// rule: 1.39
 func TestAPodAndItsContainersAreReadFromTheirGroups(t *testing.T) {
 	s, _ := fixture(t)
 	ids := map[string]string{"app": "cri-containerd-aaaa.scope", "side": "cri-containerd-bbbb.scope", "gone": "cri-containerd-cccc.scope"}

@@ -81,7 +81,12 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 	if used := pod.Memory.Or(0); used < 20_000_000 || used > 200<<20 {
 		t.Errorf("20 MB show as %d", used)
 	}
-	if node.Memory != (stats.Memory{Limit: stats.Known(1 << 30), Usage: pod.Memory}) || !node.Tasks.Running.IsKnown() || node.PodsMemory != (stats.Memory{}) {
+	// The pod is read a moment after the node, and may have grown.
+	if used := node.Memory.Usage.Or(0); used > pod.Memory.Or(0) || used < pod.Memory.Or(0)/2 {
+		t.Errorf("node: %d used, pod: %d", used, pod.Memory.Or(0))
+	}
+	node.Memory.Usage = stats.Amount{}
+	if node.Memory != (stats.Memory{Limit: stats.Known(1 << 30)}) || !node.Tasks.Running.IsKnown() || node.PodsMemory != (stats.Memory{}) {
 		t.Errorf("node: got %v", node)
 	}
 }

@@ -33,6 +33,8 @@ func surveying(t *testing.T, log *bytes.Buffer, pods ...*PodDisk) (s *Survey, ro
 	}
 }
 
+// rule: 1.41
+// rule: 1.45
 func TestVolumesAndLogsAreSurveyedWhereTheKubeletKeepsThem(t *testing.T) {
 	root, logs := t.TempDir(), t.TempDir()
 	volume, logDir := EmptyDir(root, "u-1", "scratch"), LogDir(logs, "ns", "web", "u-1")

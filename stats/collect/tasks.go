@@ -71,20 +71,21 @@ func smaller(a, b stats.Amount) stats.Amount {
 // parseLoadavg returns the tasks that exist, the denominator in the fourth of the
 // five fields of /proc/loadavg: "0.25 0.08 0.02 4/105 5212" (proc(5)).
 func parseLoadavg(b []byte) stats.Amount {
+	const space = " \t\n"
 	var fourth []byte
 	for field := range 5 {
-		var ok bool
-		b = bytes.TrimLeft(b, " \n")
-		if len(b) == 0 {
-			return stats.Amount{}
+		b = bytes.TrimLeft(b, space)
+		end := bytes.IndexAny(b, space)
+		if end < 0 {
+			end = len(b)
 		}
-		var head []byte
-		if head, b, ok = bytes.Cut(b, []byte(" ")); !ok && field < 4 {
+		if end == 0 {
 			return stats.Amount{}
 		}
 		if field == 3 {
-			fourth = head
+			fourth = b[:end]
 		}
+		b = b[end:]
 	}
 	_, existing, _ := bytes.Cut(fourth, []byte("/"))
 	return decimal(existing)

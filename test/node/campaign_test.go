@@ -188,13 +188,13 @@ func row(w *tabwriter.Writer, kind string, bombs []bomb) {
 // quantiles are the cells p50, p90, p99 and max.
 func quantiles(values []float64) string {
 	slices.Sort(values)
-	cells := ""
+	var cells strings.Builder
 	for _, q := range []float64{0.5, 0.9, 0.99, 1} {
 		cell := "-"
 		if len(values) > 0 {
 			cell = fmt.Sprintf("%.1f", values[int(q*float64(len(values)-1))])
 		}
-		cells += cell + "\t"
+		cells.WriteString(cell + "\t")
 	}
-	return cells
+	return cells.String()
 }

@@ -77,6 +77,8 @@ func diskNode(t *testing.T) (n *node, disk string, filler, small, idle *pod) {
 	return n, disk, filler, small, idle
 }
 
+// rule: 1.17
+// rule: 1.52
 func TestPodThatFillsTheDiskDiesAndOneThatHoldsNothingOnItLives(t *testing.T) {
 	t.Parallel()
 	n, disk, filler, small, idle := diskNode(t)
@@ -88,6 +90,7 @@ func TestPodThatFillsTheDiskDiesAndOneThatHoldsNothingOnItLives(t *testing.T) {
 	mustLive(t, small, idle)
 }
 
+// rule: 1.18
 func TestPodThatTakesTheInodesDiesAndOneThatHoldsMoreBytesLives(t *testing.T) {
 	t.Parallel()
 	n, disk, filler, small, idle := diskNode(t)

@@ -20,8 +20,12 @@ const (
 	// nodeMemory and nodePIDs bound most nodes of these tests.
 	nodeMemory = 256 * mib
 	nodePIDs   = 200
+	// longTransition leaves time to see a condition that is short-lived.
+	longTransition = "--eviction-pressure-transition-period=5s"
 )
 
+// rule: 3.6
+// rule: 1.37
 func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -32,7 +36,7 @@ func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.
 	guaranteed.do("hold 20")
 	within.do("hold 100")
 	small.do("hold 4")
-	d := n.run("--eviction-hard=memory.available<64Mi")
+	d := n.run("--eviction-hard=memory.available<64Mi", longTransition)
 	d.awaitPods(memorySignal, guaranteed, within, small, leaker)
 	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 	mustScore(t, guaranteed, -997)
@@ -41,6 +45,8 @@ func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.
 	mustScore(t, leaker, 1000-1000*8/256)
 
 	leaker.tell("leak 200 400")
+	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
+	n.awaitNodeFile(v1.NodeMemoryPressure, memoryTaint, true)
 	e := d.awaitEnd(leaker)
 	const told = "The node was low on resource: memory. Threshold quantity: 64Mi, available: "
 	if !strings.HasPrefix(e.Message, told) || !strings.Contains(e.Message, ". Container c was using ") || !strings.HasSuffix(e.Message, ", request is 8Mi, has larger consumption of memory. ") {
@@ -52,8 +58,6 @@ func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.
 	if e.Crossed.After(e.Decided.Time) || e.Decided.After(e.Signalled.Time) || e.Signalled.After(e.Gone.Time) {
 		t.Errorf("times out of order: %+v", e)
 	}
-	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
-	n.awaitNodeFile(v1.NodeMemoryPressure, memoryTaint, true)
 	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 	n.awaitNodeFile(v1.NodeMemoryPressure, memoryTaint, false)
 	d.mustCount(`kubelet_evictions{eviction_signal="memory.available"} 1`)
@@ -85,6 +89,8 @@ func score(t *testing.T, pid int) (adj int) {
 	return adj
 }
 
+// rule: 5.24
+// rule: 5.28
 func TestVictimThatIgnoresSigtermIsKilledAfterTheHardGracePeriod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -92,10 +98,8 @@ func TestVictimThatIgnoresSigtermIsKilledAfterTheHardGracePeriod(t *testing.T) {
 	bystander := n.start("bystander", podSpec{request: "64Mi"})
 	bystander.do("hold 32")
 	stubborn.do("ignore-term")
+	stubborn.do("hold 180") // before, for a victim that still grows has less time
 	d := n.run("--eviction-hard=memory.available<64Mi", "--hard-eviction-grace-period=300ms")
-	d.awaitPods(memorySignal, stubborn, bystander)
-	stubborn.do("hold 120")
-	stubborn.tell("leak 20 200") // slow enough for the whole grace period
 	e := d.awaitEnd(stubborn)
 	if grace := e.Gone.Sub(e.Signalled.Time); grace < 300*time.Millisecond {
 		t.Errorf("killed %v after SIGTERM, before the grace period had passed", grace)
@@ -131,7 +135,6 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	d := n.run(soft("2s")...)
 	d.awaitPods(memorySignal, orderly, bystander)
 	orderly.do("hold 120")
-	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
 	e := d.awaitEnd(orderly)
 	if waited := e.Signalled.Sub(e.Crossed.Time); waited < 2*time.Second {
 		t.Errorf("told to end %v after the crossing, before the threshold's grace had passed", waited)
@@ -151,13 +154,13 @@ func TestSoftThresholdThatRecoversBeforeItsGraceEvictsNobody(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
 	greedy := n.start("greedy", podSpec{})
-	d := n.run(soft("2s")...)
+	d := n.run(soft("6s")...)
 	d.awaitPods(memorySignal, greedy)
 	for range 2 { // longer than the grace together, not each
 		greedy.do("hold 150")
 		raised := d.await("the soft threshold to be met", func(s *nodestatus.Status) bool { return softMet(s) })
 		d.await("most of the grace period to pass", func(s *nodestatus.Status) bool {
-			return s.Time.Sub(raised.Time.Time) > 1200*time.Millisecond
+			return s.Time.Sub(raised.Time.Time) > 3500*time.Millisecond
 		})
 		greedy.do("hold 0")
 		d.await("the soft threshold to be clear", func(s *nodestatus.Status) bool { return !softMet(s) })
@@ -218,6 +221,7 @@ func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	}
 }
 
+// rule: 3.37
 func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -240,6 +244,8 @@ func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	mustLive(t, bystander)
 }
 
+// rule: 1.34
+// rule: 2.47
 func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)

@@ -67,7 +67,7 @@ func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testi
 	holdsDaemon := annotated("holds-daemon", "system", podsCgroup+"/system/beside")
 	placed := annotated("placed", "custom/place", podsCgroup+"/custom/place")
 	for _, p := range []*pod{escaping, whole, holdsDaemon} {
-		p.do("hold 40")
+		p.do("hold 20")
 	}
 	// The daemon starts in a cgroup of its own below the pods'.
 	own := n.group + "/" + podsCgroup + "/system/daemon"

@@ -73,7 +73,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match Pod's required features"}
 }
 
-// Events: a node came, or declares something else than before.
+// Events that may help: a node came, or declares something else than before.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{
 		Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeDeclaredFeature}, Hint: p.nodeChanged,

@@ -38,7 +38,7 @@ func (*Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	}
 }
 
-// Events: the pod's last gate is gone.
+// Events are: the pod's last gate is gone.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.TargetPod, Action: framework.UpdatePodSchedulingGatesEliminated}}}
 }

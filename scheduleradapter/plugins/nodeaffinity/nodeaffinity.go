@@ -139,7 +139,7 @@ func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) 
 	return framework.Status{}
 }
 
-// Events: a node that came to be meant.
+// Events that may help: a node that came to be meant.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}, Hint: p.nodeChanged},

@@ -46,7 +46,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match the requested node name"}
 }
 
-// Events: a node came.
+// Events are: a node came.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add}}}
 }

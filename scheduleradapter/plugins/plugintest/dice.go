@@ -45,7 +45,7 @@ func (d Dice) Labels() map[string]string {
 func (d Dice) Node(name string) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	if d.Chance(95) {
-		n.Labels[v1.LabelHostname] = name
+		n.Labels[v1.LabelHostname] = Pick(d, name, name, name, name, name, name, name, "shared")
 	}
 	if d.Chance(90) {
 		n.Labels[v1.LabelTopologyZone] = Pick(d, "a", "b", "c")

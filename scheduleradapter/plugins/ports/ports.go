@@ -42,7 +42,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't have free ports for the requested pod ports"}
 }
 
-// Events: a pod that held one of the ports is gone, and a node came.
+// Events that may help: a pod that held one of the ports is gone, and a node came.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: podLeft},

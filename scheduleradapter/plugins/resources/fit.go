@@ -150,7 +150,7 @@ func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) fr
 	return framework.Status{}
 }
 
-// Events: a pod gone, or smaller; a node with more room; the pod itself smaller.
+// Events are: a pod gone, or smaller; a node with more room; the pod itself smaller.
 func (f *Fit) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete | framework.UpdatePodScaleDown}, Hint: f.podLeft},
@@ -159,16 +159,10 @@ func (f *Fit) Events() []framework.EventHint {
 	}
 }
 
-// podLeft queues the pod where the other one had room on a node, and where one
-// got smaller, where it did so in a resource this one requests.
+// podLeft queues the pod where another left a node, if only the one it was about
+// to be bound to, and where one got smaller, where it did so in a resource this one requests.
 func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
-	if o.OldPod == nil {
-		return framework.Queue, nil
-	}
-	if o.Pod == nil {
-		if o.OldPod.Object.Spec.NodeName == "" && o.OldPod.Object.Status.NominatedNodeName == "" {
-			return framework.QueueSkip, nil
-		}
+	if o.OldPod == nil || o.Pod == nil {
 		return framework.Queue, nil
 	}
 	return f.grew(&pod.Requests, func(name nodetable.Symbol) int64 {

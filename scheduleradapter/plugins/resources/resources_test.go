@@ -244,7 +244,7 @@ func TestEventsQueuePodsTheyMayHelp(t *testing.T) {
 		{"a node grew", framework.Occurrence{Event: nodes, OldNode: small, Node: large}, framework.Queue},
 		{"a node grew in what the pod does not ask for", framework.Occurrence{Event: nodes, OldNode: large, Node: larger}, framework.QueueSkip},
 		{"a pod left a node", framework.Occurrence{Event: pods, OldPod: bound(nil)}, framework.Queue},
-		{"a pod left that had no node", framework.Occurrence{Event: pods, OldPod: nowhere}, framework.QueueSkip},
+		{"a pod left whose manifest never had a node", framework.Occurrence{Event: pods, OldPod: nowhere}, framework.Queue},
 		{"a pod asks for less cpu", framework.Occurrence{Event: pods, OldPod: bound(list("cpu", "2")), Pod: bound(list("cpu", "1"))}, framework.Queue},
 		{"a pod asks for less memory", framework.Occurrence{Event: pods, OldPod: bound(list("memory", "2")), Pod: bound(list("memory", "1"))}, framework.QueueSkip},
 	} {

@@ -7,7 +7,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Events: a pod that counts came, went or changed its labels; a node with the
+// Events that may help: a pod that counts came, went or changed its labels; a node with the
 // labels did, or its taints where they count; the pod itself changed.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{

@@ -12,9 +12,10 @@ import (
 type rules struct {
 	constraints []nodetable.SpreadConstraint
 	list        []rule
-	// labelled are the nodes that have the labels of all rules, or all nodes where
-	// that is not asked for.
-	labelled nodetable.Bits
+	// everyLabel asks for nodes that have the labels of all rules: labelled are
+	// those, else all nodes.
+	everyLabel bool
+	labelled   nodetable.Bits
 }
 
 // rule is a constraint with the part of the cluster it is about.
@@ -38,6 +39,7 @@ type rule struct {
 
 // prepare finds out which nodes count for each rule.
 func (s *rules) prepare(c *framework.Cycle, everyLabel bool) {
+	s.everyLabel = everyLabel
 	n := len(s.constraints)
 	s.list = slices.Grow(s.list[:0], n)[:n]
 	s.labelled = s.labelled.Copied(c.Table.Alive())

@@ -2,6 +2,7 @@ package spread
 
 import (
 	"math"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -25,16 +26,19 @@ func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 		return framework.Status{Code: framework.Skip}
 	}
 	p.soft.prepare(c, len(c.Pod.Spread) > 0 || !p.system)
+	p.scored = p.scored.Copied(c.Feasible)
+	p.scored.And(p.soft.labelled)
 	for i := range p.soft.list {
 		r := &p.soft.list[i]
 		r.perNode = r.Topology.Value() == v1.LabelHostname
+		domains := 0
 		if r.perNode {
-			r.counts = r.countNodes(c.Table)
+			r.counts, domains = r.countNodes(c.Table), p.scored.Count()
 		} else {
-			r.counts = r.count(c.Table)
+			r.counts, domains = r.count(c.Table), p.domains(r)
 		}
 		r.base = float64(r.MaxSkew - 1)
-		r.weight = math.Log(float64(p.domains(c, r) + 2))
+		r.weight = math.Log(float64(domains + 2))
 	}
 	return framework.Status{}
 }
@@ -52,70 +56,99 @@ func (r *rule) countNodes(t *nodetable.Table) []int32 {
 
 // domains is the number of domains among the nodes to be scored. Nodes without
 // the label, where they are scored, are one.
-func (p *Plugin) domains(c *framework.Cycle, r *rule) (n int) {
-	if r.perNode {
-		for _, row := range c.Rows {
-			if p.soft.labelled.Has(row) {
-				n++
-			}
-		}
-		return n
+func (p *Plugin) domains(r *rule) (n int) {
+	limit := r.topology.Live
+	if !p.soft.everyLabel {
+		limit++
 	}
-	seen := p.scratch.Emptied(len(r.topology.Nodes) + 1)
-	p.scratch = seen
-	for _, row := range c.Rows {
-		if p.soft.labelled.Has(row) {
-			seen.Set(nodetable.Row(r.topology.Of[row] - nodetable.NoDomain))
+	p.scratch = p.scratch.Emptied(len(r.topology.Nodes) + 1)
+	for row := range p.scored.All() {
+		domain := nodetable.Row(r.topology.Of[row] - nodetable.NoDomain)
+		if p.scratch.Has(domain) {
+			continue
+		}
+		p.scratch.Set(domain)
+		if n++; n == limit {
+			break
 		}
 	}
-	return seen.Count()
+	return n
 }
+
+// ignored is the score of a node without a label it should have, until scores are
+// normalized.
+const ignored = -1
 
 // Score adds up the pods around a node, those in few domains counting less: the
 // lower the better.
 func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
-	list := p.soft.list
-	for i, row := range rows {
-		sum := 0.0
-		for k := range list {
-			r := &list[k]
-			place := r.topology.Of[row]
-			if place == nodetable.NoDomain {
-				continue
-			}
-			if r.perNode {
-				place = int32(row)
-			}
-			sum += float64(r.counts[place])*r.weight + r.base
+	p.sums = slices.Grow(p.sums[:0], len(rows))[:len(rows)]
+	clear(p.sums)
+	for i := range p.soft.list {
+		p.soft.list[i].score(rows, p.sums, p.soft.everyLabel)
+	}
+	for i, sum := range p.sums {
+		if scores[i] = ignored; sum >= 0 {
+			scores[i] = round(sum)
 		}
-		scores[i] = int64(math.Round(sum))
 	}
 	return framework.Status{}
 }
 
+// score adds a rule's part to each row's sum.
+func (r *rule) score(rows []nodetable.Row, sums []float64, everyLabel bool) {
+	of, counts, weight, base := r.topology.Of, r.counts, r.weight, r.base
+	unlabelled := 0.0
+	if everyLabel {
+		unlabelled = math.Inf(-1)
+	}
+	for i, row := range rows {
+		place := of[row]
+		if place == nodetable.NoDomain {
+			sums[i] += unlabelled
+			continue
+		}
+		if r.perNode {
+			place = int32(row)
+		}
+		sums[i] += float64(counts[place])*weight + base
+	}
+}
+
+// round is math.Round for numbers that are not negative.
+func round(x float64) int64 {
+	n := int64(x)
+	if x-float64(n) >= 0.5 {
+		n++
+	}
+	return n
+}
+
 // Normalize gives the nodes with the fewest pods around the most. Nodes without a
 // label they should have get 0.
-func (p *Plugin) Normalize(_ *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
 	least, most := int64(math.MaxInt64), int64(0)
-	for i, row := range rows {
-		if p.soft.labelled.Has(row) {
-			least, most = min(least, scores[i]), max(most, scores[i])
+	for _, score := range scores {
+		if score != ignored {
+			least, most = min(least, score), max(most, score)
 		}
 	}
-	last, normalized := int64(-1), int64(0)
-	for i, row := range rows {
-		switch {
-		case !p.soft.labelled.Has(row):
-			scores[i] = 0
-			continue
-		case most == 0:
-			scores[i] = framework.MaxScore
-			continue
-		case scores[i] != last:
-			last = scores[i]
-			normalized = framework.MaxScore * (most + least - last) / most
+	last, normalized := int64(ignored), int64(0)
+	for i, score := range scores {
+		if score != last {
+			last, normalized = score, normalize(score, least, most)
 		}
 		scores[i] = normalized
 	}
 	return framework.Status{}
+}
+
+func normalize(score, least, most int64) int64 {
+	switch {
+	case score == ignored:
+		return 0
+	case most == 0:
+		return framework.MaxScore
+	}
+	return framework.MaxScore * (most + least - score) / most
 }

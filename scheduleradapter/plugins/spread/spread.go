@@ -34,7 +34,9 @@ type Plugin struct {
 	// system says that they are kube-scheduler's own, which do not ask for nodes
 	// with all labels when scoring.
 	system     bool
-	hard, soft rules // of the pod at hand
+	hard, soft rules          // of the pod at hand
+	scored     nodetable.Bits // nodes with the labels they should have
+	sums       []float64      // of scores, by scored row
 	scratch    nodetable.Bits
 }
 

@@ -87,7 +87,7 @@ func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) 
 	return framework.Status{}
 }
 
-// Events: a node that came to be tolerated, and more tolerations of the pod.
+// Events are: a node that came to be tolerated, and more tolerations of the pod.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: nodeChanged},

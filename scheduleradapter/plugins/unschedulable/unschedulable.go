@@ -39,7 +39,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) were unschedulable"}
 }
 
-// Events: a node came or is cordoned no more, and more tolerations of the pod.
+// Events are: a node came or is cordoned no more, and more tolerations of the pod.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: p.nodeChanged},

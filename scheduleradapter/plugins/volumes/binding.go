@@ -224,7 +224,7 @@ func (*Binding) Reasons(_ *nodetable.Pod, why uint32) []string {
 	return texts
 }
 
-// Events: whatever volumes are made of.
+// Events that may help: whatever volumes are made of.
 func (*Binding) Events() []framework.EventHint {
 	const set = framework.Add | framework.Update
 	return []framework.EventHint{

@@ -103,7 +103,7 @@ func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
 	return []string{"node(s) exceed max volume count"}
 }
 
-// Events: a node that takes more, a pod with volumes gone, a claim of the pod, a
+// Events that may help: a node that takes more, a pod with volumes gone, a claim of the pod, a
 // volume detached.
 func (*Limits) Events() []framework.EventHint {
 	return []framework.EventHint{

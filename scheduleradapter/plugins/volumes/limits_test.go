@@ -171,26 +171,26 @@ func TestLedgerOfAttachedVolumesIsThatOfItsNaiveTwin(t *testing.T) {
 	}
 }
 
-func (k *cluster) naive(row nodetable.Row) []string {
+func (c *cluster) naive(row nodetable.Row) []string {
 	var all []string
 	add := func(volume string) {
-		if v := k.volumes[volume]; v != nil {
+		if v := c.volumes[volume]; v != nil {
 			all = append(all, "csi/"+v.now.Spec.CSI.VolumeHandle)
 		}
 	}
-	for _, p := range k.Table.PodsOn(row) {
+	for _, p := range c.Table.PodsOn(row) {
 		for _, used := range p.Claims {
-			switch c := k.claims[used.Key]; {
-			case c == nil:
-			case k.volumes[c.now.Spec.VolumeName] != nil:
-				add(c.now.Spec.VolumeName)
-			case *c.now.Spec.StorageClassName == "waits":
+			switch held := c.claims[used.Key]; {
+			case held == nil:
+			case c.volumes[held.now.Spec.VolumeName] != nil:
+				add(held.now.Spec.VolumeName)
+			case *held.now.Spec.StorageClassName == "waits":
 				all = append(all, "csi/\x00ns/"+used.Name)
 			}
 		}
 	}
-	for _, a := range k.attachments {
-		if a.Spec.NodeName == k.Table.Node(row).Name.Value() {
+	for _, a := range c.attachments {
+		if a.Spec.NodeName == c.Table.Node(row).Name.Value() {
 			add(*a.Spec.Source.PersistentVolumeName)
 		}
 	}

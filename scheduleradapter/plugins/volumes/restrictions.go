@@ -110,7 +110,7 @@ func conflict(a, b *v1.VolumeSource) bool {
 	return true
 }
 
-// Events: a pod that used the same is gone, a node came, a claim came.
+// Events that may help: a pod that used the same is gone, a node came, a claim came.
 func (*Restrictions) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: userLeft},

@@ -78,7 +78,7 @@ func TestClaimForOnePodIsUsedByOne(t *testing.T) {
 	v := k.Judge(plugin, coming)
 	k.Table.Try()
 	k.Table.Displace("running")
-	if fits, _ := v.Cycle.Fits(k.Table.Row(v.Cycle.Table.Node(1).Name)); !fits {
+	if fits, _, _ := v.Cycle.Fits(k.Table.Row(v.Cycle.Table.Node(1).Name)); !fits {
 		t.Error("does not fit without the user, though on another node")
 	}
 	k.Table.Undo()

@@ -141,7 +141,7 @@ func (*Zone) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) had no available volume zone"}
 }
 
-// Events: a class that delays came, a node came or was moved, a claim or volume
+// Events that may help: a class that delays came, a node came or was moved, a claim or volume
 // that says more.
 func (*Zone) Events() []framework.EventHint {
 	return []framework.EventHint{

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// serving starts a status address that answers with a document, and returns it.
+func serving(t *testing.T, network string, answer http.HandlerFunc) string {
+	t.Helper()
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		at = filepath.Join(t.TempDir(), "status.sock")
+	}
+	listener, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", answer)
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux}}
+	server.Start()
+	t.Cleanup(server.Close)
+	if network == "unix" {
+		return "unix:" + at
+	}
+	return listener.Addr().String()
+}
+
+func status() nodestatus.Status {
+	at := func(second int) nodestatus.Time {
+		return nodestatus.Time{Time: time.Date(2026, 1, 2, 15, 4, second, 123456000, time.UTC)}
+	}
+	left := 12.5
+	return nodestatus.Status{
+		Node: "n1", Mode: nodestatus.Native, Time: at(30),
+		Signals: []nodestatus.SignalStatus{
+			{Name: "memory.available", Available: "900Mi", Capacity: "4Gi", Source: "poll", Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "1Gi", Met: true}, {Kind: "soft", Quantity: "2Gi", Met: true}}},
+			{Name: "nodefs.available", Available: "30Gi", Capacity: "40Gi", Source: "poll", SecondsToThreshold: &left, Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "4Gi"}}},
+			{Name: "pid.available", Source: "poll", Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "1k"}}},
+		},
+		MemoryAvailable: map[string]string{"workingSet": "900Mi", "available": "950Mi"},
+		Conditions: []nodestatus.ConditionStatus{
+			{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientMemory", LastTransitionTime: at(10)},
+			{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", LastTransitionTime: at(0)},
+		},
+		Taints: []string{"node.kubernetes.io/memory-pressure:NoSchedule"},
+		Ranking: map[string][]nodestatus.Ranked{
+			"memory.available": {
+				{Pod: "kube-system/proxy", QOSClass: v1.PodQOSBurstable, Priority: 2000001000, Usage: "1Gi", Request: "0", Protected: "system-critical priority"},
+				{Pod: "default/a", QOSClass: v1.PodQOSBestEffort, Usage: "700Mi", Request: "0", Because: "default/b has no statistics"},
+				{Pod: "default/b", QOSClass: v1.PodQOSGuaranteed, Request: "1Gi"},
+			},
+			"nodefs.available": {},
+		},
+		Evictions: []nodestatus.Eviction{
+			{Pod: "default/x", Signal: "memory.available", Crossed: at(10), Decided: at(10), Gone: at(11), Freed: "690Mi", Message: "The node was low on resource: memory. "},
+			{Pod: "default/y", Signal: "pid.available", Crossed: at(20), Decided: at(20), Message: "The node was low on resource: pids. "},
+		},
+	}
+}
+
+func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
+	document, err := json.Marshal(status())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range []string{"unix", "tcp"} {
+		address := serving(t, network, func(w http.ResponseWriter, _ *http.Request) { w.Write(document) })
+		text := say(t, "", "status", "--status-address", address)
+		if text.code != 0 || text.err != "" {
+			t.Fatalf("%+v", text)
+		}
+		golden(t, "status.txt", text.out)
+		if got := say(t, "", "status", "-o", "json", "--status-address", address); got != (said{0, string(document), ""}) {
+			t.Errorf("as JSON: %+v", got)
+		}
+	}
+}
+
+func TestStatusTellsWhatKeepsItFromAnswering(t *testing.T) {
+	nobody := "unix:" + filepath.Join(t.TempDir(), "status.sock")
+	for _, c := range []struct{ name, address, err string }{
+		{"nobody listens", nobody, "no evictd answers at " + nobody + ": dial unix " + nobody[len("unix:"):] + ": connect: no such file or directory"},
+		{"it is not ready", serving(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "context deadline exceeded", http.StatusServiceUnavailable)
+		}), "evictd at %ADDRESS%: 503 Service Unavailable: context deadline exceeded"},
+		{"it speaks of something else", serving(t, "tcp", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }),
+			"read status: invalid character '<' looking for beginning of value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := "evictd: " + strings.ReplaceAll(c.err, "%ADDRESS%", c.address) + "\n"
+			if got := say(t, "", "status", "--status-address", c.address); got != (said{exitFault, "", want}) {
+				t.Errorf("got %+v, want exit 1 and %s", got, want)
+			}
+		})
+	}
+}
+
+func TestABusyStatusAddressIsRefused(t *testing.T) {
+	for _, network := range []string{"unix", "tcp"} {
+		address := serving(t, network, func(http.ResponseWriter, *http.Request) {})
+		want := "evictd: --status-address: listen tcp " + address + ": bind: address already in use\n"
+		if network == "unix" {
+			want = "evictd: --status-address: " + address[len("unix:"):] + " is in use by another process\n"
+		}
+		got := say(t, "", "run", "--dry-run", "--node-memory", "1Gi", "--status-address", address)
+		if got != (said{exitBadInput, "", want}) {
+			t.Errorf("got %+v, want exit 2 and %s", got, want)
+		}
+	}
+}
+
+func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "status.sock")
+	for range 2 {
+		s, err := listen("unix:" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that was killed
+		s.listener.Close()
+	}
+}

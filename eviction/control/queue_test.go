@@ -1,0 +1,193 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
+)
+
+func TestOfWhatTheLoopHasNotTakenUpTheLastCounts(t *testing.T) {
+	several := func(w *world) {
+		w.settle(using("b", gibi))
+		w.settle(ending(using("c", gibi), immortal))
+		w.Configure((&setting{}).config())
+		w.Configure((&setting{thresholds: memoryHard}).config())
+	}
+	within(t, setting{node: short, pods: []*pod{using("a", gibi)}, before: several}, func(w *world) {
+		w.at(time.Second)
+		w.wants("0s kill c")
+		w.stop()
+		<-w.ended
+		several(w) // nobody takes them any more, and nobody waits
+	})
+}
+
+func TestReportsThatNobodyTakesAreLostAndCountedAndHoldUpNothing(t *testing.T) {
+	const queue = 64
+	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unread: true}, func(w *world) {
+		w.at(99*housekeeping + 4500*time.Millisecond)
+		w.sensor.set(short)
+		w.at(100*housekeeping - time.Second)
+		w.wants("16m35s kill a")
+		var kept []control.Report
+		for range queue {
+			kept = append(kept, <-w.Reports())
+		}
+		if last := kept[queue-1]; last.Lost != 0 || last.At.Sub(w.begun).Round(time.Second) != (queue-1)*housekeeping {
+			t.Errorf("kept %v with %d lost, want the first ones", last.At.Sub(w.begun), last.Lost)
+		}
+		// 36 housekeeping passes, that of the crossing, the victim's end and the pass after it.
+		if next := <-w.Reports(); next.Lost != 39 {
+			t.Errorf("%d reports lost, want 39", next.Lost)
+		}
+	})
+}
+
+func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{ending(using("a", 2*gibi), end{refused: kill.ErrFull}), using("b", gibi)}}, func(w *world) {
+		w.at(12500 * time.Millisecond)
+		w.sensor.set(short)
+		w.at(13050 * time.Millisecond)
+		w.sensor.set(plenty)
+		w.at(25 * time.Second)
+		var got []string
+		for _, r := range w.told() {
+			var line strings.Builder
+			line.WriteString(r.At.Sub(w.begun).Round(time.Millisecond).String() + " " + string(r.Source))
+			for _, d := range r.Decisions {
+				for _, e := range d.Evictions {
+					line.WriteString(" evicts " + e.Pod.Name)
+				}
+			}
+			for _, e := range r.Failed {
+				line.WriteString(" fails to evict " + e.Pod.Name)
+			}
+			if r.Ended != nil {
+				line.WriteString("end of " + string(r.Ended.UID))
+			}
+			if r.State.Pressure[eviction.MemoryPressure].Reported {
+				line.WriteString(" under pressure")
+			}
+			got = append(got, line.String())
+		}
+		want := []string{
+			"0s housekeeping", "10s housekeeping",
+			"13s poll evicts b fails to evict a under pressure",
+			"13.1s end of b", "13.1s victim-gone under pressure",
+			"20s housekeeping under pressure",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	})
+}
+
+func TestAReportBelongsToItsReader(t *testing.T) {
+	a := ending(using("a", gibi), immortal)
+	a.usage.Containers = []stats.Container{{Memory: stats.Known(gibi)}}
+	within(t, setting{thresholds: memoryHard, node: short, pods: []*pod{a}, unread: true}, func(w *world) {
+		var report control.Report
+		for len(report.Decisions) == 0 || len(report.Decisions[len(report.Decisions)-1].Ranking) == 0 {
+			report = <-w.Reports()
+		}
+		a.gone() // and then measured anew
+		w.at(12 * time.Second)
+		ranked := report.Decisions[len(report.Decisions)-1].Ranking[0]
+		if got := ranked.Candidate.Usage.Containers[0].Memory; got != stats.Known(gibi) {
+			t.Errorf("the ranking has changed since: %v", got)
+		}
+	})
+}
+
+func TestASnapshotIsMeasuredForTheOneWhoAsks(t *testing.T) {
+	a := using("a", gibi)
+	a.usage.Containers = []stats.Container{{Memory: stats.Known(gibi)}}
+	node := memory(33 * gibi)
+	within(t, setting{thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 10)}, node: node, pods: []*pod{a, {name: "lost", lost: true}}}, func(w *world) {
+		w.at(12500 * time.Millisecond)
+		w.sensor.set(plenty)
+		s, err := w.Snapshot(w.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.gone()
+		w.at(13 * time.Second)
+		if got, _ := s.Observations[eviction.MemoryAvailable].Available.Get(); got != 32*gibi {
+			t.Errorf("memory.available is %d, want what it is now", got)
+		}
+		if len(s.Candidates) != 1 || s.Candidates[0].Pod.Name != "a" || s.Candidates[0].Usage.Containers[0].Memory != stats.Known(gibi) {
+			t.Errorf("candidates are %+v, want a as it was", s.Candidates)
+		}
+		if age := s.At.Sub(s.Node.Time); age < 0 || age > time.Millisecond {
+			t.Errorf("the reading is %v old", age)
+		}
+		if until := s.Until; until[0] < time.Minute || until[1] >= 0 {
+			t.Errorf("thresholds are %v away, want one that comes nearer and one that is not known", until)
+		}
+	})
+}
+
+func TestASnapshotOfALoopThatHasEndedFailsWithItsContext(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+		w.at(time.Second)
+		w.stop()
+		<-w.ended
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		for range 20 { // more than are taken in
+			if _, err := w.Snapshot(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}
+
+func TestTheLoopEndsWithItsKiller(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+		w.at(time.Second)
+		close(w.killer.results)
+		<-w.ended
+		if got := len(w.told()); got != 1 {
+			t.Errorf("%d reports, want that of the first pass", got)
+		}
+	})
+}
+
+// TestAVictimIsGivenNoMoreThanTheSignalLeaves lets memory fall at a steady rate.
+func TestAVictimIsGivenNoMoreThanTheSignalLeaves(t *testing.T) {
+	const step = 5 * time.Millisecond
+	for _, c := range []struct {
+		name        string
+		rate        int64 // MiB a second
+		least, most time.Duration
+	}{
+		{"all that is configured where it lasts", 100, time.Second, time.Second},
+		{"half of what is left, less what taking back needs", 512, 840 * time.Millisecond, 860 * time.Millisecond},
+		{"less where it falls faster", 2048, 165 * time.Millisecond, 180 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			available := gibi + 100*mebi
+			within(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *world) {
+				w.at(time.Second)
+				for available > gibi-100*mebi {
+					available -= c.rate * mebi * int64(step) / int64(time.Second)
+					w.sensor.set(memory(available))
+					time.Sleep(step)
+				}
+				w.killer.mu.Lock()
+				defer w.killer.mu.Unlock()
+				if got, told := w.killer.hastened["a"]; !told || got < c.least || got > c.most {
+					t.Errorf("the shortest grace was %v, want from %v to %v", got, c.least, c.most)
+				}
+			})
+		})
+	}
+}

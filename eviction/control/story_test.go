@@ -1,0 +1,282 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
+)
+
+func quantity(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
+
+var (
+	memoryHard = []eviction.Threshold{hard(eviction.MemoryAvailable, gibi)}
+	diskHard   = []eviction.Threshold{hard(eviction.NodeFsAvailable, gibi)}
+	plenty     = memory(32 * gibi)
+	short      = memory(900 * mebi)
+	immortal   = end{after: -1}
+)
+
+// ending makes a pod whose kills end so.
+func ending(p *pod, ends ...end) *pod {
+	p.ends = ends
+	return p
+}
+
+func TestWhoIsEndedAndWhen(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		setting
+		script func(*world)
+		want   []string
+	}{
+		{
+			"a hard threshold is acted on between housekeeping passes",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
+			[]string{"13s kill a"},
+		},
+		{
+			"a soft threshold is seen and acted on in housekeeping passes alone",
+			setting{thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, 5*time.Second)}, node: plenty, pods: []*pod{using("a", gibi)}},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(35 * time.Second) },
+			[]string{"30s kill a in 1m0s"},
+		},
+		{
+			"a soft victim in flight delays no hard one",
+			setting{
+				thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, 2*gibi, time.Second), hard(eviction.MemoryAvailable, gibi)},
+				node:       memory(1500 * mebi), pods: []*pod{ending(using("a", 2*gibi), immortal), using("b", gibi)},
+			},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13 * time.Second) },
+			[]string{"10s kill a in 1m0s", "12.557s kill b"},
+		},
+		{
+			"the next pass follows a victim's end at once",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{using("a", 3*gibi), using("b", 2*gibi), using("c", gibi)}},
+			func(w *world) { w.at(5 * time.Second) },
+			[]string{"0s kill a", "100ms kill b", "200ms kill c"},
+		},
+		{
+			"a kill that cannot begin gives way to the next candidate of the same pass",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{refused: kill.ErrFull}), using("b", 2*gibi)}},
+			func(w *world) { w.at(5 * time.Second) },
+			[]string{"0s kill a: too many pods are being killed", "0s kill b", "100ms kill a"},
+		},
+		{
+			"a kill that reaches no process gives way to the next candidate",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{after: time.Second, err: kill.ErrNotSignalled}, end{after: -1}), ending(using("b", 2*gibi), immortal)}},
+			func(w *world) { w.at(5 * time.Second) },
+			[]string{"0s kill a", "1s kill b"},
+		},
+		{
+			"a victim that outlives its grace stays in flight, and the next one goes when it is overdue",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{after: 11010 * time.Millisecond, err: kill.ErrPopulated}), ending(using("b", 2*gibi), immortal)}},
+			func(w *world) { w.at(21 * time.Second) },
+			[]string{"0s kill a", "11s kill b"},
+		},
+		{
+			"a soft victim that outlives its grace is followed at once",
+			setting{
+				thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, time.Second)}, node: short,
+				pods: []*pod{ending(&pod{name: "a", grace: 2, usage: using("", 3*gibi).usage}, end{after: 12010 * time.Millisecond, err: kill.ErrPopulated}), ending(using("b", 2*gibi), immortal)},
+			},
+			func(w *world) { w.at(29 * time.Second) },
+			[]string{"10s kill a in 2s", "22.01s kill b in 1m0s"},
+		},
+		{
+			"a victim of a disk leaves time for its volumes to go",
+			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", 3*gibi), storing("b", 2*gibi)}},
+			func(w *world) { w.at(15 * time.Second) },
+			[]string{"0s kill a", "10.1s kill b"},
+		},
+		{
+			"a victim of process ids counts until it is reaped, ten seconds at most",
+			setting{thresholds: []eviction.Threshold{hard(eviction.PIDAvailable, 10)}, node: pids(stats.Node{}, 5), pods: []*pod{
+				{name: "a", lingers: true, usage: stats.Pod{Processes: stats.Known(3)}},
+				{name: "b", lingers: true, usage: stats.Pod{Processes: stats.Known(2)}},
+				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
+			}},
+			func(w *world) { w.at(3 * time.Second); w.pods[0].reap(); w.at(15 * time.Second) },
+			[]string{"0s kill a", "3.001s kill b", "13.101s kill c"},
+		},
+		{
+			"what has ended is no candidate, nor is what cannot be killed",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{
+				{name: "ended", usage: stats.Pod{Memory: stats.Known(9 * gibi), Processes: stats.Known(0)}},
+				{name: "vanished", usage: stats.Pod{Memory: stats.Known(9 * gibi)}, fault: fmt.Errorf("cgroup: %w", fs.ErrNotExist)},
+				{name: "lost", lost: true, usage: stats.Pod{Memory: stats.Known(9 * gibi), Processes: stats.Known(1)}},
+				ending(using("alive", mebi), immortal),
+			}},
+			func(w *world) { w.at(time.Minute) },
+			[]string{"0s kill alive"},
+		},
+		{
+			"a pod that can be measured in part keeps its place, one that cannot at all goes last",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{
+				{name: "dark", fault: errors.New("permission denied")},
+				using("small", mebi),
+				{name: "dim", usage: stats.Pod{Memory: stats.Known(3 * gibi)}, fault: errors.New("permission denied")},
+			}},
+			func(w *world) { w.at(250 * time.Millisecond) },
+			[]string{"0s kill dim", "100ms kill small", "200ms kill dark"},
+		},
+		{
+			"a source that is lost evicts nobody until it is back",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
+			func(w *world) {
+				w.at(2500 * time.Millisecond)
+				w.sensor.set(stats.Node{})
+				w.at(59500 * time.Millisecond)
+				w.wants()
+				w.sensor.set(short)
+				w.at(61 * time.Second)
+			},
+			[]string{"1m0s kill a"},
+		},
+		{
+			"new pods replace the old ones, and are looked at once",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", gibi), immortal)}},
+			func(w *world) {
+				w.at(12500 * time.Millisecond)
+				w.settle(using("b", gibi))
+				w.at(14 * time.Second)
+			},
+			[]string{"0s kill a", "12.5s kill b"},
+		},
+		{
+			"a limit of a pod's own is held to in housekeeping passes",
+			setting{limits: true, node: plenty, pods: []*pod{{name: "a", limited: true, usage: stats.Pod{
+				Processes: stats.Known(1), Containers: []stats.Container{{Rootfs: stats.Known(1001 * gibi)}}}}}},
+			func(w *world) { w.at(15 * time.Second) },
+			[]string{"10s kill a"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			within(t, c.setting, func(w *world) {
+				c.script(w)
+				w.wants(c.want...)
+			})
+		})
+	}
+}
+
+func TestOneConfigurationFollowsAnother(t *testing.T) {
+	const grace = 25 * time.Second
+	before := []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, grace)}
+	for _, c := range []struct {
+		name       string
+		thresholds []eviction.Threshold
+		want       []string
+	}{
+		{"a threshold that stays keeps its standing", append(before[:1:1], hard(eviction.PIDAvailable, 10)), []string{"30s kill a in 1m0s"}},
+		{"a threshold that changes starts anew", []eviction.Threshold{soft(eviction.MemoryAvailable, gibi+mebi, grace)}, []string{"40s kill a in 1m0s"}},
+		{"a threshold that is gone acts no more", nil, nil},
+		{"a hard one acts at once", memoryHard, []string{"15s kill a"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			within(t, setting{thresholds: before, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *world) {
+				w.at(15 * time.Second)
+				w.Configure((&setting{thresholds: c.thresholds}).config())
+				w.at(55 * time.Second)
+				w.wants(c.want...)
+			})
+		})
+	}
+}
+
+func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: short, pods: []*pod{using("a", gibi), using("b", mebi)}, dryRun: true}, func(w *world) {
+		w.at(21 * time.Second)
+		w.wants()
+		var told []string
+		for _, r := range w.told() {
+			for _, d := range r.Decisions {
+				for _, e := range d.Evictions {
+					if !r.DryRun {
+						t.Error("the report does not say that it is of a dry run")
+					}
+					told = append(told, r.At.Sub(w.begun).Round(10*time.Millisecond).String()+" "+e.Pod.Name)
+				}
+			}
+		}
+		if got, want := fmt.Sprint(told), "[0s a 11s a]"; got != want {
+			t.Errorf("told %v, want %v", got, want)
+		}
+	})
+}
+
+func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) {
+	node, full := disk(plenty, 50*gibi), disk(plenty, 0)
+	a := func() *pod { return ending(storing("a", gibi), immortal) }
+	for _, c := range []struct {
+		name string
+		setting
+		script func(*world)
+		asked  int
+		want   []string
+	}{
+		{
+			"until it is there",
+			setting{thresholds: diskHard, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a()}},
+			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
+			1, []string{"5s kill a"},
+		},
+		{
+			"no longer than five seconds",
+			setting{thresholds: diskHard, survey: &survey{takes: -1}, pods: []*pod{a()}},
+			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
+			1, []string{"8.001s kill a"},
+		},
+		{
+			"at a second crossing as at the first",
+			setting{thresholds: diskHard, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a()}},
+			func(w *world) {
+				w.at(2500 * time.Millisecond)
+				w.sensor.set(full)
+				w.at(4 * time.Second)
+				w.sensor.set(node)
+				w.at(14500 * time.Millisecond)
+				w.sensor.set(full)
+				w.at(19 * time.Second)
+			},
+			2, []string{"17s kill a"},
+		},
+		{
+			"also where pods were measured for another reason",
+			setting{thresholds: diskHard, limits: true, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a(), {name: "b", limited: true, usage: using("", mebi).usage}}},
+			func(w *world) { w.at(9999 * time.Millisecond); w.sensor.set(full); w.at(19 * time.Second) },
+			1, []string{"12s kill a"},
+		},
+		{
+			"soft ones too, whatever polls come between",
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, survey: &survey{takes: 3 * time.Second}, pods: []*pod{a()}},
+			func(w *world) { w.at(5 * time.Second); w.sensor.set(full); w.at(29 * time.Second) },
+			1, []string{"23s kill a in 1m0s"},
+		},
+		{
+			"while memory does not wait",
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), survey: &survey{takes: -1}, pods: []*pod{a()}},
+			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
+			1, []string{"3s kill a"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.node = node
+			within(t, c.setting, func(w *world) {
+				c.script(w)
+				w.wants(c.want...)
+				if got := w.survey.asked(); got != c.asked {
+					t.Errorf("asked for %d surveys, want %d", got, c.asked)
+				}
+			})
+		})
+	}
+}

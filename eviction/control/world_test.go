@@ -1,0 +1,385 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
+)
+
+const (
+	mebi = int64(1) << 20
+	gibi = int64(1) << 30
+)
+
+// world is everything around a loop, scripted, in simulated time. It keeps what
+// was done to it as lines, each with its time.
+type world struct {
+	*control.Loop
+	*testing.T
+	begun   time.Time
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when Run has returned
+	sensor  *sensor
+	killer  *killer
+	survey  *survey
+	pods    []*pod                  // at the beginning
+	reports <-chan []control.Report // those of the whole run, at its end
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// setting is a world before it begins.
+type setting struct {
+	thresholds []eviction.Threshold
+	pods       []*pod
+	node       stats.Node
+	survey     *survey // nil: none
+	limits     bool    // local-storage limits are enforced
+	dryRun     bool
+	unread     bool         // nobody reads the reports
+	before     func(*world) // before the loop runs
+}
+
+const housekeeping = 10 * time.Second
+
+func (s *setting) config() control.Config {
+	return control.Config{
+		Eviction: eviction.New(eviction.Config{
+			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits,
+		}, eviction.SharedFs),
+		HousekeepingInterval: housekeeping,
+		HardGrace:            time.Second,
+		DryRun:               s.dryRun,
+	}
+}
+
+// within plays a script in a world; the loop runs until the script returns, and
+// must end then with all that it began.
+func within(t *testing.T, s setting, script func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, pods: s.pods}
+		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
+		ports := control.Ports{Sensor: w.sensor, Killer: w.killer}
+		if s.survey != nil {
+			s.survey.done = make(chan struct{}, 1)
+			ports.Survey = s.survey
+		}
+		w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
+		w.settle(s.pods...)
+		if s.before != nil {
+			s.before(w)
+		}
+		if !s.unread {
+			w.reports = w.collect()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w.stop = cancel
+		defer cancel()
+		go func() {
+			defer close(w.ended)
+			if err := w.Loop.Run(ctx); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}()
+		script(w)
+		cancel()
+		<-w.ended
+	})
+}
+
+func (w *world) collect() <-chan []control.Report {
+	all := make(chan []control.Report, 1)
+	go func() {
+		var reports []control.Report
+		for r := range w.Reports() {
+			reports = append(reports, r)
+		}
+		all <- reports
+	}()
+	return all
+}
+
+// told ends the loop and returns what it reported.
+func (w *world) told() []control.Report {
+	w.stop()
+	return <-w.reports
+}
+
+// settle makes the pods those of the node.
+func (w *world) settle(pods ...*pod) {
+	var all []control.Pod
+	for _, p := range pods {
+		all = append(all, p.handled())
+	}
+	w.SetPods(all)
+}
+
+// at waits for an instant of the world, and until all has come to rest then.
+func (w *world) at(d time.Duration) {
+	time.Sleep(d - time.Since(w.begun))
+	synctest.Wait()
+}
+
+func (w *world) write(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := time.Since(w.begun).Round(time.Millisecond)
+	w.lines = append(w.lines, at.String()+" "+fmt.Sprintf(format, args...))
+}
+
+// wants holds what was done against the lines wanted.
+func (w *world) wants(lines ...string) {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.lines, lines) {
+		w.Errorf("was done:\n  %s\nwanted:\n  %s", strings.Join(w.lines, "\n  "), strings.Join(lines, "\n  "))
+	}
+}
+
+// sensor tells what it was set to, and counts how often it is asked.
+type sensor struct {
+	mu    sync.Mutex
+	now   stats.Node
+	reads []time.Time
+}
+
+// Read takes a microsecond: no two readings are of one instant.
+func (s *sensor) Read(n *stats.Node) {
+	time.Sleep(time.Microsecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*n = s.now
+	n.Time = time.Now()
+	s.reads = append(s.reads, n.Time)
+}
+
+func (s *sensor) set(n stats.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = n
+}
+
+// gap is the time between the last two readings.
+func (s *sensor) gap() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.reads) - 1
+	return s.reads[last].Sub(s.reads[last-1]).Round(100 * time.Microsecond)
+}
+
+// memory is a node of 64 GiB that has so much left, with nothing else measured.
+func memory(available int64) stats.Node {
+	return stats.Node{Memory: stats.Memory{Limit: stats.Known(64 * gibi), Usage: stats.Known(64*gibi - available)}}
+}
+
+// disk adds a disk of 100 GiB to what else is measured.
+func disk(n stats.Node, available int64) stats.Node {
+	n.NodeFs = stats.Filesystem{Capacity: stats.Known(100 * gibi), Available: stats.Known(available)}
+	return n
+}
+
+// pids adds a table of 32768 processes to what else is measured.
+func pids(n stats.Node, available int64) stats.Node {
+	n.Tasks = stats.Tasks{Max: stats.Known(32768), Running: stats.Known(32768 - available)}
+	return n
+}
+
+func hard(s eviction.Signal, amount int64) eviction.Threshold {
+	return eviction.Threshold{Signal: s, Value: eviction.Value{Amount: amount}}
+}
+
+func soft(s eviction.Signal, amount int64, grace time.Duration) eviction.Threshold {
+	return eviction.Threshold{Signal: s, Value: eviction.Value{Amount: amount}, Grace: grace}
+}
+
+// pod is a pod of the world, its own meter and what there is to kill.
+type pod struct {
+	name    string
+	grace   int64 // seconds, 0: the pod does not say
+	limited bool  // has a local-storage limit, which it keeps
+	lost    bool  // nothing to kill was found
+	lingers bool  // its processes are not reaped when they have ended
+	fault   error // of measuring
+	usage   stats.Pod
+	ends    []end // of its kills in turn; those after the last are gone after 100ms
+
+	mu sync.Mutex
+}
+
+// end is how a kill ends.
+type end struct {
+	refused error         // by Kill
+	after   time.Duration // the result comes so long after; negative: never
+	err     error         // of the result; nil: the pod is gone
+}
+
+// using makes a pod of one process that uses so much memory.
+func using(name string, bytes int64) *pod {
+	return &pod{name: name, usage: stats.Pod{Memory: stats.Known(bytes), Processes: stats.Known(1)}}
+}
+
+// storing makes a pod of one process that has written so much.
+func storing(name string, bytes int64) *pod {
+	p := using(name, mebi)
+	p.usage.Containers = []stats.Container{{Rootfs: stats.Known(bytes)}}
+	return p
+}
+
+func (p *pod) handled() control.Pod {
+	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
+	if p.grace > 0 {
+		digest.TerminationGracePeriod = &p.grace
+	}
+	if p.limited {
+		digest.StorageLimit = quantity(1000 * gibi)
+	}
+	handled := control.Pod{Pod: digest, Meter: p, Target: p}
+	if p.lost {
+		handled.Target = nil
+	}
+	return handled
+}
+
+// Read implements control.Meter.
+func (p *pod) Read(s *stats.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*s = stats.Pod{
+		Time: time.Now(), Memory: p.usage.Memory, Processes: p.usage.Processes, Threads: p.usage.Threads,
+		Containers: append(s.Containers[:0], p.usage.Containers...), Volumes: append(s.Volumes[:0], p.usage.Volumes...),
+	}
+	return p.fault
+}
+
+// AppendProcesses, Kill and Populated make the pod a kill.Target.
+func (p *pod) AppendProcesses(pids []int) ([]int, error) { return pids, fs.ErrNotExist }
+func (p *pod) Kill() error                               { return nil }
+func (p *pod) Populated() (bool, error)                  { return false, nil }
+
+func (p *pod) next() end {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.ends) == 0 {
+		return end{after: 100 * time.Millisecond}
+	}
+	next := p.ends[0]
+	p.ends = p.ends[1:]
+	return next
+}
+
+func (p *pod) gone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.usage = stats.Pod{Processes: stats.Known(0)}
+	if p.lingers {
+		p.usage.Threads = stats.Known(1)
+	}
+}
+
+func (p *pod) reap() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.usage.Threads = stats.Known(0)
+}
+
+// killer ends pods as they say themselves.
+type killer struct {
+	*world
+	results  chan kill.Result
+	hastened map[types.UID]time.Duration // to the shortest grace each
+}
+
+func (k *killer) Kill(v kill.Victim) error {
+	p := v.Target.(*pod)
+	e := p.next()
+	if e.refused != nil {
+		k.write("kill %s: %v", v.UID, e.refused)
+		return e.refused
+	}
+	if v.Grace <= time.Second {
+		k.write("kill %s", v.UID)
+	} else {
+		k.write("kill %s in %v", v.UID, v.Grace)
+	}
+	if e.after < 0 {
+		return nil
+	}
+	signalled := time.Now()
+	time.AfterFunc(e.after, func() {
+		r := kill.Result{UID: v.UID, Signalled: signalled, Err: e.err}
+		if e.err == nil {
+			p.gone()
+			r.Gone, r.Freed = time.Now(), stats.Known(mebi)
+		}
+		k.results <- r
+	})
+	return nil
+}
+
+func (k *killer) Hasten(uid types.UID, grace time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if shortest, ok := k.hastened[uid]; !ok || grace < shortest {
+		k.hastened[uid] = grace
+	}
+}
+
+func (k *killer) Results() <-chan kill.Result { return k.results }
+
+// survey is complete so long after it was asked for; never where that is
+// negative. A round begins a millisecond after the request.
+type survey struct {
+	takes time.Duration
+	done  chan struct{}
+
+	mu     sync.Mutex
+	since  time.Time
+	rounds int
+}
+
+func (s *survey) Request() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds++
+	if s.takes < 0 {
+		return
+	}
+	begun := time.Now().Add(time.Millisecond)
+	time.AfterFunc(s.takes, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.since = begun
+		s.done <- struct{}{}
+	})
+}
+
+func (s *survey) Since() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since
+}
+
+func (s *survey) Done() <-chan struct{} { return s.done }
+
+func (s *survey) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rounds
+}

@@ -1,0 +1,349 @@
+package publish_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+func TestTheLogTellsTheStoryOfAnEviction(t *testing.T) {
+	p := newPress(t, publish.Config{}, nil)
+	p.tell(newStory().told()...)
+	golden(t, "eviction.log", p.log.Bytes())
+}
+
+// TestTheMetricsPageKeepsItsNames pins names, labels, help and types; the values
+// are taken away.
+func TestTheMetricsPageKeepsItsNames(t *testing.T) {
+	p := newPress(t, publish.Config{}, nil)
+	p.tell(newStory().told()...)
+	golden(t, "metrics.txt", regexp.MustCompile(`(?m)^([^#].*) \S+$`).ReplaceAll([]byte(p.page()), []byte("$1 0")))
+}
+
+func TestMetricsHoldWhatWasSeen(t *testing.T) {
+	p := newPress(t, publish.Config{}, nil)
+	s := newStory()
+	p.tell(s.pass(0, control.Housekeeping, reading(900*mebi)))
+	p.measures(
+		`evictd_signal_available{signal="memory.available"} 9.437184e+08`,
+		`evictd_signal_capacity{signal="memory.available"} 4.294967296e+09`,
+		`evictd_threshold{kind="soft",signal="memory.available"} 2.147483648e+09`,
+		`evictd_threshold{kind="hard",signal="nodefs.available"} 1.073741824e+10`,
+		`evictd_memory_available_bytes{model="workingSet"} 9.437184e+08`,
+		`evictd_memory_available_bytes{model="available"} 9.961472e+08`,
+		`evictd_node_condition{condition="MemoryPressure"} 1`,
+		`evictd_node_condition{condition="DiskPressure"} 0`,
+		`evictd_victims_in_flight 1`,
+		`evictd_passes_total{source="housekeeping"} 1`,
+		`kubelet_eviction_stats_age_seconds_sum{eviction_signal="memory.available"} 0.001`,
+	)
+	before := p.page()
+	if strings.Contains(before, `signal="pid.available"`) {
+		t.Error("a signal that was not measured has a value")
+	}
+
+	other := eviction.New(eviction.Config{Thresholds: s.cfg.Thresholds[:1]}, eviction.SharedFs)
+	s.cfg = &other
+	p.tell(s.pass(time.Second, control.Poll, stats.Node{NodeFs: reading(0).NodeFs}))
+	for line := range strings.Lines(p.page()) {
+		if strings.HasPrefix(line, "evictd_threshold{") || strings.HasPrefix(line, `evictd_signal_available{signal="memory`) {
+			t.Errorf("it is neither configured nor measured any more: %s", line)
+		}
+	}
+}
+
+func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
+	const total = `evictd_evictions_total{kind="hard",outcome="%s",signal="memory.available"} %d`
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{}, now)
+	decided := s.pass(12*time.Second, control.Poll, reading(900*mebi))
+	refused := decided
+	refused.Failed = decided.Decisions[0].Evictions
+	refused.Decisions = nil
+	rehearsed := decided
+	rehearsed.DryRun = true
+	now.at(s, decided)
+
+	p.tell(rehearsed)
+	p.measures(fmt.Sprintf(total, "dry-run", 1))
+	p.tell(refused)
+	p.measures(fmt.Sprintf(total, "failed", 1))
+	p.tell(killed("uid-a", 0, 0), killed("unknown", 0, 0))
+	if got := p.status().Evictions; len(got) != 0 {
+		t.Errorf("nobody was evicted, but %v", got)
+	}
+
+	p.tell(decided, unkilled("uid-a", fmt.Errorf("kill pod: %w", kill.ErrNotSignalled)))
+	p.measures(fmt.Sprintf(total, "failed", 2))
+	p.tell(killed("uid-a", 12010*time.Millisecond, 12500*time.Millisecond), killed("uid-a", 13*time.Second, 14*time.Second))
+	p.measures(
+		fmt.Sprintf(total, "gone", 1), fmt.Sprintf(total, "failed", 2), fmt.Sprintf(total, "dry-run", 1),
+		`kubelet_evictions{eviction_signal="memory.available"} 1`,
+		`evictd_eviction_freed_bytes_total 7.2351744e+08`,
+		`evictd_eviction_duration_seconds_sum{signal="memory.available"} 0.5`,
+	)
+	if got := p.status().Evictions; len(got) != 1 || !got[0].Gone.Equal(begun.Add(12500*time.Millisecond)) {
+		t.Errorf("evictions are %v, want the one", got)
+	}
+}
+
+func TestReportsThatWereLostShow(t *testing.T) {
+	p := newPress(t, publish.Config{}, nil)
+	r := newStory().pass(0, control.Housekeeping, reading(3*gibi))
+	r.Lost = 7
+	p.tell(r)
+	p.measures("evictd_reports_lost 7")
+}
+
+func TestTheStatusDocument(t *testing.T) {
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{Mode: nodestatus.Native}, now)
+	reports := s.told()[:3]
+	p.tell(reports...)
+	now.at(s, reports[1])
+	text := indented(t, p.status())
+	golden(t, "status.json", text)
+
+	// The fields of the contract, in its order; others may follow them.
+	var document struct {
+		Signals, Conditions, Evictions []json.RawMessage
+		Ranking                        map[string][]json.RawMessage
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		object json.RawMessage
+		fields string
+	}{
+		"document":   {text, "node mode time signals conditions taints ranking evictions"},
+		"signal":     {document.Signals[1], "name available capacity age source secondsToThreshold thresholds"},
+		"condition":  {document.Conditions[0], "type status reason lastTransitionTime"},
+		"ranked pod": {document.Ranking["memory.available"][0], "pod uid qosClass priority usage request exceeds protected wouldFree"},
+		"eviction":   {document.Evictions[0], "pod uid signal crossed decided signalled gone freed source reason message"},
+	} {
+		if got := strings.Join(fields(t, c.object), " "); !strings.HasPrefix(got+" ", c.fields+" ") {
+			t.Errorf("the fields of a %s are %q, want first %q", what, got, c.fields)
+		}
+	}
+}
+
+// fields are the names in a JSON object, in order.
+func fields(t *testing.T, object json.RawMessage) (names []string) {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if _, err := decoder.Token(); err != nil {
+		t.Fatal(err)
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name.(string))
+	}
+	return names
+}
+
+func TestTheStatusKeepsTheLastHundredEvictions(t *testing.T) {
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{}, now)
+	one := s.pass(0, control.Poll, reading(900*mebi))
+	now.at(s, one)
+	for i := range 105 {
+		pod := *s.candidates[0].Pod
+		pod.Name, pod.UID = fmt.Sprint("pod-", i), types.UID(fmt.Sprint("uid-", i))
+		e := one.Decisions[0].Evictions[0]
+		e.Pod = &pod
+		r := one
+		r.Decisions = []eviction.Decision{{Evictions: []eviction.Eviction{e}}}
+		p.tell(r)
+	}
+	p.tell(killed("uid-4", 0, 0), killed("uid-5", 0, time.Second))
+	got := p.status().Evictions
+	if len(got) != 100 || got[0].Pod != "default/pod-5" || got[0].Gone.IsZero() || got[99].Pod != "default/pod-104" {
+		t.Errorf("%d evictions, first %v, last %v", len(got), got[0], got[len(got)-1])
+	}
+}
+
+func TestTheNodeManifest(t *testing.T) {
+	capacity := v1.ResourceList{v1.ResourceMemory: resource.MustParse("4Gi")}
+	allocatable := v1.ResourceList{v1.ResourceMemory: resource.MustParse("3Gi")}
+	for _, mode := range []nodestatus.Mode{nodestatus.Native, nodestatus.Backstop, nodestatus.Observe} {
+		t.Run(mode.String(), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "node.yaml")
+			p := newPress(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
+			p.tell(newStory().told()[:2]...)
+			got, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "node-"+mode.String()+".yaml", got)
+		})
+	}
+}
+
+func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "node.yaml")
+	p := newPress(t, publish.Config{NodeFile: file}, nil)
+	var last os.FileInfo
+	replaced := func(r control.Report) bool {
+		p.tell(r)
+		now, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := last
+		last = now
+		return before == nil || !os.SameFile(before, now)
+	}
+	reports := newStory().told()
+	for i, want := range []bool{true, true, false, false, true} { // pressure begins with the second report and ends with the last
+		reader, err := os.Open(file)
+		var before []byte
+		if err == nil {
+			if before, err = os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := replaced(reports[i]); got != want {
+			t.Errorf("report %d: replaced %v, want %v", i, got, want)
+		}
+		if reader != nil {
+			if after, err := io.ReadAll(reader); err != nil || !bytes.Equal(after, before) {
+				t.Errorf("report %d: who reads the old manifest finds it changed: %v", i, err)
+			}
+			reader.Close()
+		}
+	}
+	if last.Mode().Perm() != 0o644 {
+		t.Errorf("the manifest's mode is %v", last.Mode())
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestANodeManifestThatCannotBeWrittenIsTriedAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	s := newStory()
+	p := newPress(t, publish.Config{NodeFile: filepath.Join(dir, "node.yaml")}, nil)
+	p.tell(s.pass(0, control.Housekeeping, reading(3*gibi)))
+	if !strings.Contains(p.log.String(), "could not write the node status file") {
+		t.Errorf("not told: %s", p.log.String())
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.tell(s.pass(10*time.Second, control.Housekeeping, reading(3*gibi)))
+	if _, err := os.Stat(filepath.Join(dir, "node.yaml")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{}, now)
+	var got []string
+	for _, r := range []control.Report{
+		s.pass(0, control.Housekeeping, reading(3*gibi)),
+		s.pass(10*time.Second, control.Housekeeping, reading(900*mebi)),
+		s.pass(20*time.Second, control.Housekeeping, reading(900*mebi), eviction.Outcome{UID: "uid-a"}),
+		s.pass(30*time.Second, control.Housekeeping, reading(3*gibi), eviction.Outcome{UID: "uid-b"}),
+		s.pass(90*time.Second, control.Housekeeping, reading(3*gibi)),
+		s.pass(100*time.Second, control.Housekeeping, reading(3*gibi)),
+	} {
+		p.tell(r)
+		now.at(s, r)
+		c := p.status().Conditions[0]
+		got = append(got, fmt.Sprintf("%s since %v", c.Status, c.LastTransitionTime.Sub(begun)))
+	}
+	want := []string{"False since 0s", "True since 10s", "True since 10s", "True since 10s", "False since 1m30s", "False since 1m30s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if got := strings.Count(p.log.String(), "node condition changed"); got != 2 {
+		t.Errorf("told %d changes, want 2:\n%s", got, p.log.String())
+	}
+}
+
+func TestAConditionThatHoldsFromTheStartIsTold(t *testing.T) {
+	p := newPress(t, publish.Config{}, nil)
+	p.tell(newStory().pass(0, control.Housekeeping, reading(900*mebi)))
+	if !strings.Contains(p.log.String(), "condition=MemoryPressure status=True") {
+		t.Errorf("told only %s", p.log.String())
+	}
+}
+
+func TestAStatusThatCannotBeHadIsAnError(t *testing.T) {
+	p := newPress(t, publish.Config{}, &look{err: context.DeadlineExceeded})
+	if _, err := p.Status(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadinessComesWithTheFirstPass(t *testing.T) {
+	s := newStory()
+	p := newPress(t, publish.Config{}, nil)
+	p.tell(killed("uid-a", 0, 0))
+	if p.Ready() || !p.LastPass().IsZero() {
+		t.Error("ready before the first pass")
+	}
+	p.tell(s.pass(time.Second, control.Housekeeping, reading(gibi)))
+	if !p.Ready() || !p.LastPass().Equal(begun.Add(time.Second)) {
+		t.Errorf("not ready after a pass, the last one was at %v", p.LastPass())
+	}
+}
+
+func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{NodeFile: filepath.Join(t.TempDir(), "node.yaml")}, now)
+	reports := s.told()
+	now.at(s, reports[1])
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range 20 {
+			p.tell(reports...)
+		}
+	})
+	for range 2 {
+		all.Go(func() {
+			for range 50 {
+				if _, err := json.Marshal(p.status()); err != nil {
+					t.Error(err)
+				}
+				p.page()
+				p.Ready()
+				p.LastPass()
+			}
+		})
+	}
+	all.Wait()
+}

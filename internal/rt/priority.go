@@ -1,0 +1,33 @@
+// Package rt settles how the daemon's own threads run. It knows nothing of what
+// they do.
+package rt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Prioritize gives every thread of this process a nice value, from -20, the
+// first served, to 19; threads started later inherit it (setpriority(2)). Values
+// below the present one need CAP_SYS_NICE: the error is then fs.ErrPermission.
+func Prioritize(nice int) error {
+	const tasks = "/proc/self/task"
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return fmt.Errorf("list own threads: %w", err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return fmt.Errorf("list own threads: %w", err)
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, id, nice); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("set priority of thread %d: %w", id, err)
+		}
+	}
+	return nil
+}

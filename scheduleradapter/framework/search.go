@@ -1,0 +1,251 @@
+package framework
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Begin starts a cycle for a pod, and looks at the pod: after a rejection it is
+// rejected for all nodes. Nominated yields every pod that was promised a node;
+// nil where none was.
+func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
+	c.Table, c.Pod, c.runner = table, pod, r
+	c.candidates = c.candidates.Copied(table.Alive())
+	c.Evaluated = c.Evaluated.Emptied(table.Rows())
+	c.Feasible = c.Feasible.Emptied(table.Rows())
+	c.Rows, c.Totals = c.Rows[:0], c.Totals[:0]
+	c.isNarrowed, c.narrowing, c.refusal = false, c.narrowing[:0], Status{}
+	if n := table.Rows(); len(c.rejections) < n {
+		c.rejections = make([]Rejection, n)
+	}
+	c.skipFilter = sized(c.skipFilter, len(r.filters))
+	c.skipScore = sized(c.skipScore, len(r.scorers))
+	c.nominate(nominated)
+	c.refusal = r.preFilter(c)
+	return c.refusal
+}
+
+// sized is a slice of n zero values, in the memory of s where that suffices.
+func sized[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
+// nominate keeps the nominations that a pod must respect.
+func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) {
+	c.nominated = c.nominated[:0]
+	if nominated == nil {
+		return
+	}
+	for pod, node := range nominated {
+		if row := c.Table.Row(node); row != nodetable.NoRow && pod.UID != c.Pod.UID && pod.Priority >= c.Pod.Priority {
+			c.nominated = append(c.nominated, nominee{row, pod})
+		}
+	}
+	slices.SortStableFunc(c.nominated, func(a, b nominee) int { return cmp.Compare(a.row, b.row) })
+}
+
+func (r *Runner) preFilter(c *Cycle) Status {
+	for i := range r.preFilters {
+		p := &r.preFilters[i]
+		c.narrows = false
+		s := p.plugin.PreFilter(c)
+		switch {
+		case s.Code == Skip:
+			if p.partner >= 0 {
+				c.skipFilter[p.partner] = true
+			}
+		case !s.OK():
+			return p.sign(s)
+		}
+		if c.narrows {
+			c.narrowing = append(c.narrowing, p.name)
+			slices.Sort(c.narrowing)
+		}
+		if c.isNarrowed && len(c.names) == 0 {
+			return p.sign(Status{Code: UnschedulableAndUnresolvable, Reason: emptied(c.narrowing)})
+		}
+	}
+	if c.isNarrowed {
+		clear(c.candidates)
+		for _, name := range c.names {
+			if row := c.Table.Row(name); row != nodetable.NoRow {
+				c.candidates.Set(row)
+			}
+		}
+	}
+	return Status{}
+}
+
+// emptied is why no node is left to look at.
+func emptied(plugins []string) string {
+	if len(plugins) == 1 {
+		return "node(s) didn't satisfy plugin " + plugins[0]
+	}
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", plugins)
+}
+
+// TryNode looks at one node before all others: the one nominated to the pod, if
+// it is there.
+func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
+	if row == nodetable.NoRow || !c.candidates.Has(row) {
+		return false, Status{}
+	}
+	if fits, _, s = c.Fits(row); fits {
+		c.Feasible.Set(row)
+		c.Evaluated.Set(row)
+	}
+	return fits, s
+}
+
+// Filter finds the feasible nodes: it looks at all, then walks in the table's
+// order from start on until enough are found, and forgets the rest. Visited says
+// how many nodes that walk has seen.
+func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
+	c.Feasible = c.Feasible.Copied(c.candidates)
+	if s := r.filter(c); !s.OK() {
+		return 0, s
+	}
+	if s := r.filterNominated(c); !s.OK() {
+		return 0, s
+	}
+	return c.sample(start, enough), Status{}
+}
+
+func (r *Runner) filter(c *Cycle) Status {
+	for i := range r.filters {
+		if c.skipFilter[i] {
+			continue
+		}
+		c.running = int16(i)
+		if s := r.filters[i].plugin.Filter(c); s.Code == Error {
+			return r.filters[i].sign(s)
+		}
+		if c.Feasible.Empty() {
+			break
+		}
+	}
+	return Status{}
+}
+
+// filterNominated looks again at the nodes that are promised to other pods.
+func (r *Runner) filterNominated(c *Cycle) Status {
+	for i, n := range c.nominated {
+		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {
+			continue
+		}
+		fits, rejection, s := c.fitsAmongNominated(n.row)
+		if s.Code == Error {
+			return s
+		}
+		if !fits {
+			c.Feasible.Clear(n.row)
+			c.rejections[n.row] = rejection
+		}
+	}
+	return Status{}
+}
+
+// sample keeps the first `enough` feasible nodes from start on.
+func (c *Cycle) sample(start, enough int) (visited int) {
+	if c.Feasible.Count() <= enough {
+		c.Evaluated = c.Evaluated.Copied(c.candidates)
+		return c.candidates.Count()
+	}
+	order := c.Table.Order()
+	found := 0
+	for i := 0; found < enough; i++ {
+		row := order[(start+i)%len(order)]
+		if !c.candidates.Has(row) {
+			continue
+		}
+		visited++
+		c.Evaluated.Set(row)
+		if c.Feasible.Has(row) {
+			found++
+		}
+	}
+	c.Feasible.And(c.Evaluated)
+	return visited
+}
+
+// PostFilter asks the plugins in turn to make room. The first that succeeds, or
+// knows that nothing helps, has the last word; else what all of them said is the
+// reason.
+func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
+	var nomination Nomination
+	var reasons []string
+	final := Status{Code: Unschedulable}
+	for _, p := range r.postFilters {
+		n, s := p.plugin.PostFilter(c)
+		if s.Code == Success || s.Code == UnschedulableAndUnresolvable || s.Code == Error {
+			return n, p.sign(s)
+		}
+		if n.Decided {
+			nomination = n
+		}
+		reasons = append(reasons, s.Reason)
+		final.Plugin = p.name
+	}
+	final.Reason = strings.Join(reasons, ", ")
+	return nomination, final
+}
+
+// Score gives every feasible node its total, into Cycle.Rows and Cycle.Totals.
+func (r *Runner) Score(c *Cycle) Status {
+	c.Rows = c.Feasible.Append(c.Rows[:0])
+	for i := range r.preScorers {
+		p := &r.preScorers[i]
+		s := p.plugin.PreScore(c)
+		switch {
+		case s.Code == Skip:
+			if p.partner >= 0 {
+				c.skipScore[p.partner] = true
+			}
+		case !s.OK():
+			return p.sign(s)
+		}
+	}
+	n := len(c.Rows)
+	c.Totals = sized(c.Totals, n)
+	for len(c.scores) < len(r.scorers) {
+		c.scores = append(c.scores, nil)
+	}
+	for i := range r.scorers {
+		if c.skipScore[i] {
+			continue
+		}
+		c.scores[i] = slices.Grow(c.scores[i][:0], n)[:n]
+		if s := score(c, &r.scorers[i], c.scores[i]); !s.OK() {
+			return r.scorers[i].sign(s)
+		}
+	}
+	return Status{}
+}
+
+func score(c *Cycle, p *named[Scorer], scores []int64) Status {
+	if s := p.plugin.Score(c, c.Rows, scores); !s.OK() {
+		return s
+	}
+	if n, ok := p.plugin.(Normalizer); ok {
+		if s := n.Normalize(c, c.Rows, scores); !s.OK() {
+			return s
+		}
+	}
+	totals, outside := c.Totals[:len(scores)], int64(0)
+	for i, score := range scores {
+		totals[i] += score * p.weight
+		outside |= score | (MaxScore - score) // negative where either is
+	}
+	if outside < 0 {
+		i := slices.IndexFunc(scores, func(score int64) bool { return score < 0 || score > MaxScore })
+		return Failed(fmt.Errorf("score %d of node %s is not within 0 to %d", scores[i], c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
+	}
+	return Status{}
+}

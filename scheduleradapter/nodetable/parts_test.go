@@ -1,0 +1,230 @@
+package nodetable
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func node(name string, labels map[string]string) *Node {
+	return NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+}
+
+func labelled(t *testing.T, uid, app string) *Pod {
+	t.Helper()
+	p, err := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{"app": app}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func counting(t *testing.T, app string) *Matcher {
+	t.Helper()
+	s, err := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": app}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewMatcher([]string{""}, nil, s, false)
+}
+
+func TestNodesAreTakenFromEachZoneInTurn(t *testing.T) {
+	table := New()
+	for i, where := range []string{"/", "r1/", "/z2", "r1/z2", "r1/z2", "r1/z3", "r2/z2", "r2/z2", "r2/z2"} {
+		region, zone, _ := strings.Cut(where, "/")
+		labels := map[string]string{}
+		for key, value := range map[string]string{v1.LabelTopologyRegion: region, v1.LabelTopologyZone: zone} {
+			if value != "" {
+				labels[key] = value
+			}
+		}
+		table.SetNode(node(fmt.Sprint(i), labels))
+	}
+	var order []string
+	for _, row := range table.Order() {
+		order = append(order, table.Node(row).Name.Value())
+	}
+	if got, want := strings.Join(order, " "), "0 1 2 3 5 6 4 7 8"; got != want {
+		t.Errorf("order %s, want %s", got, want)
+	}
+}
+
+func TestCounterNobodyAsksForIsDropped(t *testing.T) {
+	table := New()
+	table.SetNode(node("n", nil))
+	table.Place(labelled(t, "p", "kept"), 0)
+	for i := range 20 * keptCounters {
+		table.Counter(counting(t, fmt.Sprint("app-", i)))
+		if got := table.Counter(counting(t, "kept")).Total(); got != 1 {
+			t.Fatalf("%d pods after %d counters, want 1", got, i)
+		}
+	}
+	if n, filed := len(table.counters.byKey), len(table.counters.index.byLabel); n > 4*keptCounters || filed != n {
+		t.Errorf("%d counters are left, %d of them filed", n, filed)
+	}
+}
+
+func TestFollowerThatFellBehindHasToLookAtAllRows(t *testing.T) {
+	table := New()
+	for i := range 100 {
+		table.SetNode(node(fmt.Sprint("n", i), nil))
+	}
+	if _, ok := table.ChangedSince(0); ok {
+		t.Error("nobody has followed from the beginning")
+	}
+	mark := table.Mark()
+	pod := labelled(t, "p", "web")
+	table.Place(pod, 7)
+	table.Place(pod, 9)
+	rows, ok := table.ChangedSince(mark)
+	slices.Sort(rows)
+	if !ok || !slices.Equal(slices.Compact(slices.Clone(rows)), []Row{7, 9}) {
+		t.Errorf("changed rows %v", rows)
+	}
+	for range 3 * keptTrail {
+		table.Place(pod, 8)
+	}
+	if _, ok := table.ChangedSince(mark); ok {
+		t.Error("the trail does not reach back so far")
+	}
+	if n := len(table.trail.rows); n > 2*keptTrail {
+		t.Errorf("the trail has %d rows", n)
+	}
+}
+
+func TestCacheForgetsWhatWasNotAskedForTheLongest(t *testing.T) {
+	c := NewRecent[string, int](2)
+	for i, key := range []string{"a", "b"} {
+		value, known := c.At(key)
+		if known {
+			t.Fatalf("%s is known", key)
+		}
+		*value = i + 1
+	}
+	c.At("a")
+	if value, known := c.At("c"); known || *value != 2 {
+		t.Errorf("c has the place of %d, want that of b", *value)
+	}
+	if value, known := c.At("a"); !known || *value != 1 {
+		t.Errorf("a is %d", *value)
+	}
+	if _, known := c.At("b"); known {
+		t.Error("b is still known")
+	}
+}
+
+func TestNodeMayNotChangeInsideATry(t *testing.T) {
+	table := New()
+	table.Try()
+	defer func() {
+		if recover() == nil {
+			t.Error("the node was taken over")
+		}
+	}()
+	table.SetNode(node("n", nil))
+}
+
+func TestPodsWaitForTheirNode(t *testing.T) {
+	table := New()
+	name := Intern("n")
+	table.PlaceOn(labelled(t, "b", "web"), name)
+	table.PlaceOn(labelled(t, "a", "web"), name)
+	table.PlaceOn(labelled(t, "gone", "web"), name)
+	table.Displace("gone")
+	count := func() int { return table.Counter(counting(t, "web")).Total() }
+	if n := count(); n != 0 {
+		t.Errorf("%d pods count without their node", n)
+	}
+	table.SetNode(node("n", nil))
+	if n := count(); n != 2 || table.PodsOn(0)[0].UID != "a" {
+		t.Errorf("%d pods are on the node, want a and b", n)
+	}
+	table.RemoveNode(name)
+	if n := count(); n != 0 {
+		t.Errorf("%d pods count after the node has gone", n)
+	}
+	table.SetNode(node("n", nil))
+	if n := count(); n != 2 {
+		t.Errorf("%d pods came back with the node", n)
+	}
+}
+
+func TestImageWithoutATagIsTheLatest(t *testing.T) {
+	for image, want := range map[string]string{
+		"web": "web:latest", "web:1": "web:1", "reg:5000/web": "reg:5000/web:latest", "reg:5000/web:1": "reg:5000/web:1", "web@sha256:00": "web@sha256:00",
+	} {
+		if got := tagged(image); got != want {
+			t.Errorf("%s is %s, want %s", image, got, want)
+		}
+	}
+}
+
+func TestSelectorsThatSayTheSameShareACounter(t *testing.T) {
+	exists := metav1.LabelSelectorRequirement{Key: "tier", Operator: metav1.LabelSelectorOpExists}
+	oneOf := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}
+	a, errA := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{exists}})
+	b, errB := NewSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists, oneOf, exists}})
+	if errA != nil || errB != nil || a.key != b.key {
+		t.Errorf("keys %s and %s (%v, %v)", a.key, b.key, errA, errB)
+	}
+	if NewMatcher([]string{"x", "y", "x"}, nil, a, true).Key != NewMatcher([]string{"y", "x"}, nil, b, true).Key {
+		t.Error("the matchers' keys differ")
+	}
+}
+
+func TestOddPodIsRefusedByName(t *testing.T) {
+	odd := func(change func(*v1.Pod)) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "odd", Namespace: "ns"}, Spec: v1.PodSpec{Affinity: &v1.Affinity{}}}
+		change(p)
+		return p
+	}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}
+	for _, c := range []struct {
+		want string
+		pod  *v1.Pod
+	}{
+		{`pod ns/odd: node selector term 0: operator Gt of k: "x" is no integer`, odd(func(p *v1.Pod) {
+			p.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
+				{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "k", Operator: v1.NodeSelectorOpGt, Values: []string{"x"}}}},
+			}}}
+		})},
+		{`pod ns/odd: topology spread by zone: label selector: "Like" is no operator`, odd(func(p *v1.Pod) {
+			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{TopologyKey: "zone", LabelSelector: bad}}
+		})},
+		{`pod ns/odd: pod affinity by zone: label selector: "Like" is no operator`, odd(func(p *v1.Pod) {
+			p.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "zone", LabelSelector: bad}}}
+		})},
+	} {
+		if _, err := NewPod(c.pod); err == nil || err.Error() != c.want {
+			t.Errorf("error %v, want %s", err, c.want)
+		}
+	}
+}
+
+func TestChangesOfANodeAreNamed(t *testing.T) {
+	was := &v1.Node{Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}}
+	for _, c := range []struct {
+		name   string
+		change func(*v1.Node)
+		want   Change
+	}{
+		{"a heartbeat is none", func(n *v1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }, 0},
+		{"a condition", func(n *v1.Node) { n.Status.Conditions[0].Status = v1.ConditionFalse }, ChangedConditions},
+		{"cordoned", func(n *v1.Node) { n.Spec.Unschedulable = true }, ChangedTaints},
+		{"a zone is a label too", func(n *v1.Node) { n.Labels = map[string]string{v1.LabelTopologyZone: "z"} }, ChangedLabels | ChangedZone},
+		{"an annotation", func(n *v1.Node) { n.Annotations = map[string]string{"k": "v"} }, ChangedAnnotations},
+		{"a feature", func(n *v1.Node) { n.Status.DeclaredFeatures = []string{"f"} }, ChangedFeatures},
+		{"an image", func(n *v1.Node) { n.Status.Images = []v1.ContainerImage{{Names: []string{"i"}}} }, ChangedImages},
+	} {
+		is := was.DeepCopy()
+		c.change(is)
+		if got := Changes(NewNode(was), NewNode(is)); got != c.want {
+			t.Errorf("%s: changes %b, want %b", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// Package interpod is the plugin InterPodAffinity: pods go where certain other
+// pods are, or keep away from them, and those others have their say too.
+package interpod
+
+import (
+	"fmt"
+	"slices"
+
+	config "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Name of the plugin.
+const Name = "InterPodAffinity"
+
+// Why a node is rejected.
+const (
+	apart   = iota // from the pods it has to be with
+	near           // pods it has to keep away from
+	refused        // by pods that keep away from it
+)
+
+var reasons = [...][]string{
+	apart:   {"node(s) didn't match pod affinity rules"},
+	near:    {"node(s) didn't match pod anti-affinity rules"},
+	refused: {"node(s) didn't satisfy existing pods anti-affinity rules"},
+}
+
+// Plugin is InterPodAffinity.
+type Plugin struct {
+	table *nodetable.Table
+	// hardWeight is what a pod's required affinity to the pod at hand counts.
+	hardWeight int64
+	// ownOnly skips scoring pods that prefer nothing themselves.
+	ownOnly bool
+	terms   []*nodetable.CarriedTerm // scratch
+	slopes  []slope                  // of the pod at hand
+}
+
+// New makes the plugin; args are an InterPodAffinityArgs with its defaults.
+func New(args any, env framework.Env) (framework.Plugin, error) {
+	a, ok := args.(*config.InterPodAffinityArgs)
+	if !ok || a.HardPodAffinityWeight == nil {
+		return nil, fmt.Errorf("%s: arguments are %T without a weight", Name, args)
+	}
+	return &Plugin{table: env.Table, hardWeight: int64(*a.HardPodAffinityWeight), ownOnly: a.IgnorePreferredTermsOfExistingPods}, nil
+}
+
+// Name of the plugin.
+func (*Plugin) Name() string { return Name }
+
+// PreFilter skips pods that have no required terms and that no placed pod keeps
+// away from.
+func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
+	if len(c.Pod.Affinity) > 0 || len(c.Pod.AntiAffinity) > 0 {
+		return framework.Status{}
+	}
+	for _, term := range p.refusing(c) {
+		if somewhere(&term.Tally, c.Table.Topology(term.Topology)) {
+			return framework.Status{}
+		}
+	}
+	return framework.Status{Code: framework.Skip}
+}
+
+// refusing are the anti-affinity terms of placed pods that mean the pod. They are
+// good until the next call.
+func (p *Plugin) refusing(c *framework.Cycle) []*nodetable.CarriedTerm {
+	p.terms = c.Table.CarriedMatching(nodetable.RequiredAntiAffinity, c.Pod, p.terms[:0])
+	return p.terms
+}
+
+// somewhere says whether any domain has pods.
+func somewhere(pods *nodetable.Tally, topology *nodetable.Topology) bool {
+	return slices.ContainsFunc(pods.Rows(), func(on nodetable.RowCount) bool { return topology.Labelled.Has(on.Row) })
+}
+
+// Filter takes out the nodes that are in no domain with a pod that all affinity
+// terms mean, then those near a pod that an anti-affinity term means, then those
+// near a pod with an anti-affinity term that means this one.
+func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
+	p.filterAffinity(c)
+	for _, term := range c.Pod.AntiAffinity {
+		reject(c, &c.Table.Counter(term.Pods).Tally, term.Topology, near)
+	}
+	for _, term := range p.refusing(c) {
+		reject(c, &term.Tally, term.Topology, refused)
+	}
+	return framework.Status{}
+}
+
+// filterAffinity lets the first pod of those that belong together go anywhere
+// that has the terms' labels.
+func (p *Plugin) filterAffinity(c *framework.Cycle) {
+	if len(c.Pod.Affinity) == 0 {
+		return
+	}
+	companions := c.Table.Counter(c.Pod.Companions)
+	first := c.Table.Matches(c.Pod.Companions, c.Pod)
+	for _, term := range c.Pod.Affinity {
+		first = first && !somewhere(&companions.Tally, c.Table.Topology(term.Topology))
+	}
+	for _, term := range c.Pod.Affinity {
+		topology := c.Table.Topology(term.Topology)
+		counts := companions.In(topology)
+		for row := range c.Feasible.All() {
+			if domain := topology.Of[row]; domain == nodetable.NoDomain || !first && counts[domain] == 0 {
+				c.Reject(row, apart, true)
+			}
+		}
+	}
+}
+
+// reject takes out the nodes in a domain with any of the pods.
+func reject(c *framework.Cycle, pods *nodetable.Tally, key nodetable.Symbol, reason uint32) {
+	if pods.Total() == 0 {
+		return
+	}
+	topology := c.Table.Topology(key)
+	counts := pods.In(topology)
+	for row := range c.Feasible.All() {
+		if domain := topology.Of[row]; domain != nodetable.NoDomain && counts[domain] > 0 {
+			c.Reject(row, reason, false)
+		}
+	}
+}
+
+// Reasons has a text for each reason.
+func (*Plugin) Reasons(_ *nodetable.Pod, reason uint32) []string { return reasons[reason] }

@@ -1,0 +1,114 @@
+package interpod
+
+import (
+	"math"
+	"slices"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// slope is what the domains of a topology are worth to the pod at hand.
+type slope struct {
+	topology *nodetable.Topology
+	worth    []int64
+}
+
+// PreScore weighs every pod that one side or the other prefers to be near to or
+// away from. It skips pods for which there is none.
+func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
+	p.slopes = p.slopes[:0]
+	if p.ownOnly && len(c.Pod.PreferredAffinity) == 0 && len(c.Pod.PreferredAntiAffinity) == 0 {
+		return framework.Status{Code: framework.Skip}
+	}
+	for _, term := range c.Pod.PreferredAffinity {
+		p.weigh(&c.Table.Counter(term.Pods).Tally, term.Topology, term.Weight)
+	}
+	for _, term := range c.Pod.PreferredAntiAffinity {
+		p.weigh(&c.Table.Counter(term.Pods).Tally, term.Topology, -term.Weight)
+	}
+	if p.hardWeight > 0 {
+		p.weighCarried(c, nodetable.RequiredAffinity, func(*nodetable.CarriedTerm) int64 { return p.hardWeight })
+	}
+	p.weighCarried(c, nodetable.PreferredAffinity, func(term *nodetable.CarriedTerm) int64 { return term.Weight })
+	p.weighCarried(c, nodetable.PreferredAntiAffinity, func(term *nodetable.CarriedTerm) int64 { return -term.Weight })
+	if len(p.slopes) == 0 {
+		return framework.Status{Code: framework.Skip}
+	}
+	return framework.Status{}
+}
+
+// weighCarried weighs the pods with terms of a kind that mean the pod.
+func (p *Plugin) weighCarried(c *framework.Cycle, kind nodetable.TermKind, weight func(*nodetable.CarriedTerm) int64) {
+	p.terms = c.Table.CarriedMatching(kind, c.Pod, p.terms[:0])
+	for _, term := range p.terms {
+		p.weigh(&term.Tally, term.Topology, weight(term))
+	}
+}
+
+// weigh adds the weight of each pod to the worth of its domain.
+func (p *Plugin) weigh(pods *nodetable.Tally, key nodetable.Symbol, weight int64) {
+	topology := p.table.Topology(key)
+	if !somewhere(pods, topology) {
+		return
+	}
+	worth, counts := p.worth(topology), pods.In(topology)
+	if rows := pods.Rows(); len(rows) < len(counts) {
+		for _, on := range rows {
+			if domain := topology.Of[on.Row]; domain != nodetable.NoDomain {
+				worth[domain] += weight * int64(on.Count)
+			}
+		}
+		return
+	}
+	for domain, n := range counts {
+		worth[domain] += weight * int64(n)
+	}
+}
+
+// worth finds or adds the slope of a topology, in the memory of an earlier one.
+func (p *Plugin) worth(topology *nodetable.Topology) []int64 {
+	for i := range p.slopes {
+		if p.slopes[i].topology == topology {
+			return p.slopes[i].worth
+		}
+	}
+	n := len(p.slopes)
+	p.slopes = slices.Grow(p.slopes, 1)[:n+1]
+	s := &p.slopes[n]
+	s.topology = topology
+	s.worth = slices.Grow(s.worth[:0], len(topology.Nodes))[:len(topology.Nodes)]
+	clear(s.worth)
+	return s.worth
+}
+
+// Score adds up what the domains of a node are worth.
+func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+	clear(scores)
+	for _, s := range p.slopes {
+		for i, row := range rows {
+			if domain := s.topology.Of[row]; domain != nodetable.NoDomain {
+				scores[i] += s.worth[domain]
+			}
+		}
+	}
+	return framework.Status{}
+}
+
+// Normalize gives the least worth 0 and the most 100, in floating point and
+// rounded down as kube-scheduler does; all get 0 where there is no difference.
+func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	least, most := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, score := range scores {
+		least, most = min(least, score), max(most, score)
+	}
+	last, normalized := least, int64(0)
+	for i, score := range scores {
+		if score != last {
+			last = score
+			normalized = int64(framework.MaxScore * (float64(score-least) / float64(most-least)))
+		}
+		scores[i] = normalized
+	}
+	return framework.Status{}
+}
