@@ -113,7 +113,7 @@ func findProofs(repository fs.FS) ([]proof, error) {
 		switch {
 		case entry.IsDir() && name != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "fuzz"):
 			return fs.SkipDir
-		case entry.IsDir():
+		case entry.IsDir(), path.Ext(name) == ".transcript": // repeats its script
 			return nil
 		case slices.ContainsFunc(caseFolders, func(folder string) bool { return strings.HasPrefix(name, folder+"/") }):
 			content, err := fs.ReadFile(repository, name)

@@ -140,6 +140,9 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
+// rule: S4.1
+// rule: S4.2
+// rule: S4.3
 func TestTheSearchForFeasibleNodesEndsAtAShareOfTheCluster(t *testing.T) {
 	for _, test := range []struct {
 		nodes   int

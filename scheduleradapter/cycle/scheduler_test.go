@@ -78,7 +78,8 @@ func TestRejectedPodIsToldHowManyNodesHaveWhichReason(t *testing.T) {
 
 func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
 	c := newCluster(t)
-	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods")
+	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods",
+		"InterPodAffinity", "NodeName", "NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "TaintToleration")
 }
 
 func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {
@@ -125,6 +126,7 @@ func TestPromisedNodeIsTriedFirst(t *testing.T) {
 	c.mustPlace(r, "")
 }
 
+// rule: S4.5
 func TestSampleGoesOnWhereTheLastOneEnded(t *testing.T) {
 	c := newCluster(t)
 	c.enough = func(int) int { return 2 }

@@ -121,12 +121,13 @@ func (r *Runner) ScorePlugins() iter.Seq2[int, string] {
 	}
 }
 
-// FilterPlugins are the names of the filters.
+// FilterPlugins are the names of the filters, sorted.
 func (r *Runner) FilterPlugins() []string {
 	names := make([]string, len(r.filters))
 	for i := range r.filters {
 		names[i] = r.filters[i].name
 	}
+	slices.Sort(names)
 	return names
 }
 

@@ -200,6 +200,7 @@ func TestPodRejectedForAllNodesIsToldTheOneReason(t *testing.T) {
 	}
 }
 
+// rule: S1.11
 func TestScoreOutsideItsRangeIsAnError(t *testing.T) {
 	for _, score := range []int64{-1, 101} {
 		s := newStage(t, []Point{Score}, &actor{name: "one", score: score})

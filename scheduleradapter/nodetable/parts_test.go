@@ -33,6 +33,7 @@ func counting(t *testing.T, app string) *Matcher {
 	return NewMatcher([]string{""}, nil, s, false)
 }
 
+// rule: S4.6
 func TestNodesAreTakenFromEachZoneInTurn(t *testing.T) {
 	table := New()
 	for i, where := range []string{"/", "r1/", "/z2", "r1/z2", "r1/z2", "r1/z3", "r2/z2", "r2/z2", "r2/z2"} {

@@ -112,6 +112,7 @@ func TestPodGoesWhereItsVolumesAreOrCanBe(t *testing.T) {
 	}
 }
 
+// rule: S1.59
 func TestNodesWithMoreRoomForTheClaimsScoreHigher(t *testing.T) {
 	local, made := storageClass("local", noProvisioner, waits), storageClass("made", "csi", waits)
 	for _, c := range []struct {
