@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,17 +52,17 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return play(c.OutOrStdout(), objects, &cfg, output.chosen, *seed, until)
+		return play(c.Context(), c.OutOrStdout(), objects, &cfg, output.chosen, *seed, until)
 	}
 	return c
 }
 
-func play(out io.Writer, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
 	var report simulate.Reporter = simulate.NewText(out)
 	if format == "json" {
 		report = simulate.NewJSON(out)
 	}
-	return simulate.Run(objects, simulate.Config{
+	return simulate.Run(ctx, objects, simulate.Config{
 		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
 			return Profiles(cfg, env, storage)
 		},

@@ -91,7 +91,7 @@ func (s *Scheduler) Attempt(pod *nodetable.Pod, now time.Time) Result {
 	case status.Code == framework.Error:
 		return Result{Status: status, Message: status.Message(), Cycle: c}
 	case s.table.Len() == 0:
-		return Result{Status: status, Message: framework.NoNodes, Cycle: c}
+		return Result{Status: status, Rejectors: p.FilterPlugins(), Message: framework.NoNodes, Cycle: c} // any node may help
 	}
 	nomination, made := p.PostFilter(c)
 	if made.Code == framework.Error {

@@ -78,7 +78,8 @@ func TestRejectedPodIsToldHowManyNodesHaveWhichReason(t *testing.T) {
 
 func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
 	c := newCluster(t)
-	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods")
+	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods",
+		"NodeName", "NodeUnschedulable", "TaintToleration", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity")
 }
 
 func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {

@@ -121,6 +121,15 @@ func (r *Runner) ScorePlugins() iter.Seq2[int, string] {
 	}
 }
 
+// FilterPlugins are the names of the filters.
+func (r *Runner) FilterPlugins() []string {
+	names := make([]string, len(r.filters))
+	for i := range r.filters {
+		names[i] = r.filters[i].name
+	}
+	return names
+}
+
 // PreEnqueue says whether a pod may enter the active queue; the first plugin that
 // objects answers.
 func (r *Runner) PreEnqueue(pod *nodetable.Pod) Status {

@@ -50,8 +50,9 @@ type simulation struct {
 }
 
 // Run schedules the pods of a cluster that have no node, in simulated time, and
-// reports what happens. The objects are not to be used again.
-func Run(objects *Objects, cfg Config, report Reporter) error {
+// reports what happens. The objects are not to be used again. It ends early with
+// the context's error.
+func Run(ctx context.Context, objects *Objects, cfg Config, report Reporter) error {
 	s := &simulation{
 		Config: cfg, objects: objects, report: report, table: nodetable.New(), promises: queue.NewNominator(),
 		start: newest(objects), errors: map[types.UID]int{}, waiting: map[types.UID]*queue.Entry{},
@@ -71,21 +72,26 @@ func Run(objects *Objects, cfg Config, report Reporter) error {
 	if err := s.populate(); err != nil {
 		return err
 	}
-	s.run()
+	if err := s.run(ctx); err != nil {
+		return err
+	}
 	return report.End(s.total())
 }
 
 // run alternates between doing all there is to do and letting time pass.
-func (s *simulation) run() {
+func (s *simulation) run(ctx context.Context) error {
 	for {
 		s.settle()
 		for e := s.queue.Pop(s.now); e != nil; e = s.queue.Pop(s.now) {
 			s.attempt(e)
 			s.settle()
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 		}
 		next, any := s.next()
 		if !any || s.For != nil && next.Sub(s.start) > *s.For {
-			return
+			return nil
 		}
 		s.now = next
 	}
