@@ -27,11 +27,11 @@ func (e badInput) Unwrap() error { return e.error }
 // NewCommand is the command line of evictd-scheduler, to be given to Execute.
 func NewCommand(version string) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "evictd-scheduler",
-		Short:         "Places pods by what nodes have room for, and says why",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Use:                "evictd-scheduler",
+		Short:              "Places pods by what nodes have room for, and says why",
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badInput{err} })
 	root.AddCommand(simulateCommand(), versionCommand(version))

@@ -25,7 +25,7 @@ import (
 )
 
 // registry says who makes the plugins of config.BuiltIn. The four that are about
-// volumes share one storage; it may be nil where nothing is made.
+// volumes share one storage.
 func registry(storage *volumes.Storage) map[string]framework.Factory {
 	return map[string]framework.Factory{
 		gates.Name:               gates.New,
@@ -48,20 +48,6 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		binder.Name:              binder.New,
 		features.Name:            features.New,
 	}
-}
-
-// Plugins are those that a configuration may name, and the names of those that
-// kube-scheduler has and this program lacks.
-func Plugins() (present []config.Plugin, missing []string) {
-	factories := registry(nil)
-	for _, p := range config.BuiltIn() {
-		if factories[p.Name] == nil {
-			missing = append(missing, p.Name)
-			continue
-		}
-		present = append(present, p)
-	}
-	return present, missing
 }
 
 // points are the framework's for those that a configuration names.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,7 @@ func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *co
 	if format == "json" {
 		report = simulate.NewJSON(out)
 	}
-	return simulate.Run(ctx, objects, simulate.Config{
+	s, err := simulate.New(objects, simulate.Config{
 		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
 			return Profiles(cfg, env, storage)
 		},
@@ -71,6 +70,10 @@ func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *co
 		For:            until,
 		Random:         rand.New(rand.NewPCG(seed, seed)),
 	}, report)
+	if err != nil {
+		return badInput{err}
+	}
+	return s.Run(ctx)
 }
 
 // loadConfig reads and completes a configuration file; no file stands for the
@@ -85,11 +88,7 @@ func loadConfig(name string) (config.Config, error) {
 		}
 		file, loading = config.Load(data)
 	}
-	plugins, missing := Plugins()
-	cfg, compiling := config.Compile(&file, plugins)
-	if len(missing) > 0 {
-		cfg.Warnings = append(cfg.Warnings, "left out, as this program does not have them: "+strings.Join(missing, ", "))
-	}
+	cfg, compiling := config.Compile(&file, config.BuiltIn())
 	var faults []error
 	for _, fault := range manifest.Faults(errors.Join(loading, compiling)) {
 		faults = append(faults, fmt.Errorf("%s: %w", name, fault))

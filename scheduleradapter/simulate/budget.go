@@ -15,7 +15,7 @@ import (
 
 // budgets are the disruption budgets with their status: as given, or else as the
 // disruption controller would write it now.
-func (s *simulation) budgets() []*policyv1.PodDisruptionBudget {
+func (s *Simulation) budgets() []*policyv1.PodDisruptionBudget {
 	all := slices.Clone(s.objects.DisruptionBudgets)
 	for i, budget := range all {
 		if s.objects.uncounted[budget] {
@@ -27,7 +27,7 @@ func (s *simulation) budgets() []*policyv1.PodDisruptionBudget {
 	return all
 }
 
-func (s *simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) int32 {
+func (s *Simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) int32 {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
 		return 0 // Load has refused it
@@ -87,7 +87,7 @@ func ready(pod *v1.Pod) bool {
 
 // scale is how many pods there should be by their controllers. A pod whose
 // controller is not given counts itself.
-func (s *simulation) scale(pods []*nodetable.Pod) (n int) {
+func (s *Simulation) scale(pods []*nodetable.Pod) (n int) {
 	counted := map[string]bool{}
 	for _, pod := range pods {
 		owner := metav1.GetControllerOf(pod.Object)
@@ -108,7 +108,7 @@ func (s *simulation) scale(pods []*nodetable.Pod) (n int) {
 }
 
 // replicas of the controller that an owner reference names.
-func (s *simulation) replicas(namespace string, owner *metav1.OwnerReference) (int32, bool) {
+func (s *Simulation) replicas(namespace string, owner *metav1.OwnerReference) (int32, bool) {
 	is := func(kind string, object metav1.Object) bool {
 		return owner.Kind == kind && owner.Name == object.GetName() && namespace == object.GetNamespace()
 	}

@@ -44,7 +44,7 @@ func newest(objects *Objects) time.Time {
 
 // populate fills the table and the queue. Pods of other schedulers and pods being
 // deleted are nobody's to place.
-func (s *simulation) populate() error {
+func (s *Simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
 		s.table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
 	}
@@ -59,7 +59,7 @@ func (s *simulation) populate() error {
 }
 
 // populateGroups tells the table which pods belong together.
-func (s *simulation) populateGroups() error {
+func (s *Simulation) populateGroups() error {
 	var faults []error
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
 		faults = append(faults, s.table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
@@ -80,7 +80,7 @@ func (s *simulation) populateGroups() error {
 }
 
 // populateStorage tells the volume plugins what there is to store on.
-func (s *simulation) populateStorage() error {
+func (s *Simulation) populateStorage() error {
 	var faults []error
 	for _, o := range s.objects.StorageClasses {
 		faults = append(faults, s.storage.SetClass(o))
@@ -115,7 +115,7 @@ func matching(labels map[string]string) *metav1.LabelSelector {
 }
 
 // placePods puts the pods that run on their nodes and returns those that wait.
-func (s *simulation) placePods() (pending []*nodetable.Pod) {
+func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 	for _, pod := range s.objects.digests {
 		switch object := pod.Object; {
 		case object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed:
@@ -134,7 +134,7 @@ func (s *simulation) placePods() (pending []*nodetable.Pod) {
 }
 
 // queuePods queues pods in the order of their creation, then of their manifests.
-func (s *simulation) queuePods(pending []*nodetable.Pod) {
+func (s *Simulation) queuePods(pending []*nodetable.Pod) {
 	created := func(pod *nodetable.Pod) time.Time {
 		if pod.Created.IsZero() {
 			return s.start
@@ -147,7 +147,7 @@ func (s *simulation) queuePods(pending []*nodetable.Pod) {
 	}
 }
 
-func (s *simulation) populateRunning(pod *nodetable.Pod) {
+func (s *Simulation) populateRunning(pod *nodetable.Pod) {
 	if pod.Started.IsZero() {
 		pod = running(pod, pod.Object.Spec.NodeName, s.start)
 	}
@@ -171,7 +171,7 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 
 // preempt makes a pod go to make room. One that waits for permission on its node
 // goes back into the queue.
-func (s *simulation) preempt(victim *nodetable.Pod) {
+func (s *Simulation) preempt(victim *nodetable.Pod) {
 	if s.waiting[victim.UID] != nil {
 		s.summary.Preempted++
 		s.deny(victim.UID, preempt.Name, "preempted")
@@ -182,7 +182,7 @@ func (s *simulation) preempt(victim *nodetable.Pod) {
 
 // terminate deletes a pod on a node: it counts until its grace period has passed.
 // False where it is being deleted already, or gone.
-func (s *simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
+func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
 	pod, row := s.table.Find(pod.UID)
 	if pod == nil || pod.Terminating {
 		return false
@@ -212,7 +212,7 @@ type departure struct {
 
 // watch sets the timer for the taint that drives a pod off its node first, if any
 // does. It has been there since the given instant, zero for ever.
-func (s *simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.Time) {
+func (s *Simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.Time) {
 	if leave := s.departure(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, since); leave.taint != nil {
 		s.timers.add(leave.at, func() { s.evict(pod, node.Name.Value(), leave.taint) })
 	}
@@ -221,7 +221,7 @@ func (s *simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.
 // departure follows the taint eviction controller: a taint that no toleration
 // matches ends the stay at once, else the first that does says after how many
 // seconds, or never.
-func (s *simulation) departure(tolerations []v1.Toleration, taints []v1.Taint, since time.Time) (first departure) {
+func (s *Simulation) departure(tolerations []v1.Toleration, taints []v1.Taint, since time.Time) (first departure) {
 	for i := range taints {
 		taint := &taints[i]
 		if taint.Effect != v1.TaintEffectNoExecute {
@@ -262,7 +262,7 @@ func patience(tolerations []v1.Toleration, taint *v1.Taint) (stay time.Duration,
 	return 0, true
 }
 
-func (s *simulation) evict(pod *nodetable.Pod, node string, taint *v1.Taint) {
+func (s *Simulation) evict(pod *nodetable.Pod, node string, taint *v1.Taint) {
 	if now, _ := s.table.Find(pod.UID); now == nil || now.Terminating {
 		return
 	}

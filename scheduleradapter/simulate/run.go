@@ -31,8 +31,8 @@ type Config struct {
 // maxErrors is after how many attempts that ended in an error a pod is given up.
 const maxErrors = 5
 
-// simulation is a cluster in which time passes when nothing is left to do.
-type simulation struct {
+// Simulation is a cluster in which time passes when nothing is left to do.
+type Simulation struct {
 	Config
 	objects   *Objects
 	table     *nodetable.Table
@@ -49,19 +49,18 @@ type simulation struct {
 	waiting   map[types.UID]*queue.Entry // for permission
 }
 
-// Run schedules the pods of a cluster that have no node, in simulated time, and
-// reports what happens. The objects are not to be used again. It ends early with
-// the context's error.
-func Run(ctx context.Context, objects *Objects, cfg Config, report Reporter) error {
-	s := &simulation{
+// New prepares a cluster, whose objects are not to be used again. The error joins
+// what is wrong with them and with the configuration.
+func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
+	s := &Simulation{
 		Config: cfg, objects: objects, report: report, table: nodetable.New(), promises: queue.NewNominator(),
 		start: newest(objects), errors: map[types.UID]int{}, waiting: map[types.UID]*queue.Entry{},
 	}
 	s.now = s.start
 	s.storage = volumes.NewSimulatedStorage(s.table)
-	profiles, err := cfg.Assemble(framework.Env{Table: s.table, Binder: s, Budgets: s.budgets, Random: cfg.Random}, s.storage)
+	profiles, err := cfg.Assemble(framework.Env{Table: s.table, Binder: binder{}, Budgets: s.budgets, Random: cfg.Random}, s.storage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.scheduler = cycle.New(s.table, profiles, s.promises, cfg.Random)
 	waits := queue.Config{Less: profiles[0].Less, Profiles: map[string]queue.Profile{}, InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, Moved: s.moved}
@@ -69,36 +68,31 @@ func Run(ctx context.Context, objects *Objects, cfg Config, report Reporter) err
 		waits.Profiles[p.Profile()] = p
 	}
 	s.queue = queue.New(s.start, waits)
-	if err := s.populate(); err != nil {
-		return err
-	}
-	if err := s.run(ctx); err != nil {
-		return err
-	}
-	return report.End(s.total())
+	return s, s.populate()
 }
 
-// run alternates between doing all there is to do and letting time pass.
-func (s *simulation) run(ctx context.Context) error {
-	for {
+// Run schedules the pods that have no node, in simulated time, and reports what
+// happens. It ends early with the context's error.
+func (s *Simulation) Run(ctx context.Context) error {
+	for any := true; any; {
 		s.settle()
-		for e := s.queue.Pop(s.now); e != nil; e = s.queue.Pop(s.now) {
-			s.attempt(e)
+		for e := s.queue.Pop(s.now); e != nil && ctx.Err() == nil; e = s.queue.Pop(s.now) {
+			s.attempt(ctx, e)
 			s.settle()
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
 		}
-		next, any := s.next()
-		if !any || s.For != nil && next.Sub(s.start) > *s.For {
-			return nil
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		s.now = next
+		var next time.Time
+		if next, any = s.next(); any {
+			s.now = next
+		}
 	}
+	return s.report.End(s.total())
 }
 
 // settle does what time has brought.
-func (s *simulation) settle() {
+func (s *Simulation) settle() {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
 	}
@@ -111,9 +105,9 @@ func (s *simulation) settle() {
 	}
 }
 
-// next is the instant at which something may change; false where nothing will, or
-// nothing that counts without Config.For.
-func (s *simulation) next() (next time.Time, any bool) {
+// next is the instant at which something may change; false where nothing will
+// within Config.For, or nothing that counts without it.
+func (s *Simulation) next() (next time.Time, any bool) {
 	consider := func(at time.Time, is bool) {
 		if is && (!any || at.Before(next)) {
 			next, any = at, true
@@ -127,17 +121,17 @@ func (s *simulation) next() (next time.Time, any bool) {
 	if any || s.For != nil || s.queue.Depth(queue.Active)+s.queue.Depth(queue.Backoff) > 0 {
 		consider(s.queue.Next(s.now))
 	}
-	return next, any
+	return next, any && (s.For == nil || next.Sub(s.start) <= *s.For)
 }
 
 // attempt looks for a node for a pod.
-func (s *simulation) attempt(e *queue.Entry) {
+func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
 	a := &Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts}
 	r := s.scheduler.Attempt(e.Pod, s.now)
 	a.Cycle, a.Message = r.Cycle, r.Message
 	switch {
 	case r.Status.OK():
-		s.bind(e, a, r.Binding)
+		s.bind(ctx, e, a, r.Binding)
 	case r.Status.Code == framework.Wait:
 		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
 		s.waiting[a.Pod.UID] = e
@@ -148,9 +142,9 @@ func (s *simulation) attempt(e *queue.Entry) {
 }
 
 // bind ends a pod's way through the scheduler, unless binding fails.
-func (s *simulation) bind(e *queue.Entry, a *Attempt, b cycle.Binding) {
+func (s *Simulation) bind(ctx context.Context, e *queue.Entry, a *Attempt, b cycle.Binding) {
 	s.queue.Permit(e)
-	status := b.Run(context.Background())
+	status := b.Run(ctx)
 	if !status.OK() {
 		s.scheduler.Forget(b)
 		a.Message = status.Message()
@@ -176,7 +170,7 @@ func (s *simulation) bind(e *queue.Entry, a *Attempt, b cycle.Binding) {
 
 // fail sends a pod back into the queue, with a promise where victims make room
 // for it.
-func (s *simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
+func (s *Simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
 	var by queue.Rejection
 	switch {
 	case r.Status.Code == framework.Error:
@@ -208,7 +202,7 @@ func (s *simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
 
 // nominate promises a node to a pod, or none. Those that matter less lose theirs
 // to it.
-func (s *simulation) nominate(pod *nodetable.Pod, node string) {
+func (s *Simulation) nominate(pod *nodetable.Pod, node string) {
 	var outranked []*nodetable.Pod
 	if node != "" {
 		for other := range s.promises.On(nodetable.Intern(node)) {
@@ -224,7 +218,7 @@ func (s *simulation) nominate(pod *nodetable.Pod, node string) {
 }
 
 // promise writes into a pod's status what node it is promised.
-func (s *simulation) promise(pod *nodetable.Pod, node string) {
+func (s *Simulation) promise(pod *nodetable.Pod, node string) {
 	if pod.Object.Status.NominatedNodeName != node {
 		pod = changed(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
 		if s.queue.Get(pod.UID) != nil {
@@ -235,7 +229,7 @@ func (s *simulation) promise(pod *nodetable.Pod, node string) {
 }
 
 // deny ends a pod's wait for permission.
-func (s *simulation) deny(uid types.UID, plugin, reason string) {
+func (s *Simulation) deny(uid types.UID, plugin, reason string) {
 	e := s.waiting[uid]
 	delete(s.waiting, uid)
 	r, _ := s.scheduler.Reject(uid, plugin, reason)
@@ -244,14 +238,14 @@ func (s *simulation) deny(uid types.UID, plugin, reason string) {
 }
 
 // moved tells of a pod that a gate holds back.
-func (s *simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
+func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
 		s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts, Outcome: Gated, Message: e.Gate().Message()})
 	}
 }
 
 // total completes the summary with where the pods are that have no node.
-func (s *simulation) total() Summary {
+func (s *Simulation) total() Summary {
 	s.summary.Gated = s.queue.Depth(queue.Gated)
 	s.summary.Waiting = len(s.waiting)
 	for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable} {
@@ -260,8 +254,10 @@ func (s *simulation) total() Summary {
 	return s.summary
 }
 
-// Bind is the API server's: nobody can refuse a pod its node here.
-func (s *simulation) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { return nil }
+// binder is the API server: nobody can refuse a pod its node here.
+type binder struct{}
+
+func (binder) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { return nil }
 
 // changed is the digest of a pod whose object is changed in what no digest holds.
 func changed(pod *nodetable.Pod, change func(*v1.Pod)) *nodetable.Pod {

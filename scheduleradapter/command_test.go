@@ -1,0 +1,75 @@
+package scheduleradapter
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func execute(ctx context.Context, args ...string) (code int, out, errs string) {
+	var stdout, stderr bytes.Buffer
+	root := NewCommand("v1.2.3")
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code = Execute(ctx, root, args)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestVersionIsPrinted(t *testing.T) {
+	if code, out, errs := execute(t.Context(), "version"); code != 0 || out != "v1.2.3\n" || errs != "" {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestFaultyCommandLinesAreTheCallersFault(t *testing.T) {
+	dir := t.TempDir()
+	manifest := filepath.Join(dir, "a.yaml")
+	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"schedule"}, `unknown command "schedule"`},
+		{[]string{"simulate"}, "requires at least 1 arg"},
+		{[]string{"version", "now"}, "unknown command"},
+		{[]string{"simulate", "-o", "yaml", manifest}, "expected text|json"},
+		{[]string{"simulate", "--seed", "-1", manifest}, "--seed"},
+		{[]string{"simulate", "--for", "-1s", manifest}, "must not be negative"},
+		{[]string{"simulate", filepath.Join(dir, "none.yaml")}, "no such file"},
+		{[]string{"simulate", "--config", filepath.Join(dir, "none.yaml"), manifest}, "no such file"},
+		{[]string{"simulate", "--config", manifest, manifest}, `kind "Node"`},
+	} {
+		code, out, errs := execute(t.Context(), c.args...)
+		if code != 2 || out != "" || !strings.HasPrefix(errs, "evictd-scheduler: ") || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit %d, out %q, errors %q, want %q", c.args, code, out, errs, c.want)
+		}
+	}
+}
+
+func TestLeftOutKindsAreWarnedOf(t *testing.T) {
+	manifest := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := execute(t.Context(), "simulate", manifest)
+	if code != 0 || !strings.HasPrefix(out, "0 scheduled") || !strings.Contains(errs, "warning: "+manifest+": kind Secret of v1 is left out") {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestAnInterruptedSimulationIsAFault(t *testing.T) {
+	manifest := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code, out, errs := execute(ctx, "simulate", manifest); code != 1 || out != "" || errs != "evictd-scheduler: context canceled\n" {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}

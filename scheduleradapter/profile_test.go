@@ -1,0 +1,60 @@
+package scheduleradapter
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
+)
+
+func environment() (framework.Env, *volumes.Storage) {
+	table := nodetable.New()
+	return framework.Env{Table: table, Random: rand.New(rand.NewPCG(1, 1))}, volumes.NewSimulatedStorage(table)
+}
+
+func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
+	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, config.BuiltIn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, storage := environment()
+	factories := registry(storage)
+	for _, instance := range cfg.Profiles[0].Plugins {
+		factory := factories[instance.Name]
+		if factory == nil {
+			t.Errorf("nobody makes %s", instance.Name)
+			continue
+		}
+		plugin, err := factory(instance.Args, env)
+		if err != nil {
+			t.Error(err)
+		} else if plugin.Name() != instance.Name {
+			t.Errorf("%s is made as %s", instance.Name, plugin.Name())
+		}
+		delete(factories, instance.Name)
+	}
+	for name := range factories {
+		t.Errorf("%s is made and in no configuration", name)
+	}
+}
+
+func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
+	plugins := append(config.BuiltIn(),
+		config.Plugin{Name: "One", Default: true, Points: []config.Point{config.Filter}},
+		config.Plugin{Name: "Two", Default: true, Points: []config.Point{config.Score}})
+	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, plugins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, storage := environment()
+	_, err = Profiles(&cfg, env, storage)
+	const want = "profile default-scheduler: plugin One is not part of this program\nplugin Two is not part of this program"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
