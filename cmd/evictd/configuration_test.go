@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/scheduleradapter"
 )
 
 // runSettings are the flags of `evictd run` as contract and kubelet have them:
@@ -138,12 +139,8 @@ func TestTheDocumentsNameFlagsThatExist(t *testing.T) {
 		commands[c.Name()] = c
 	}
 	anywhere := func(flag string) bool {
-		for _, c := range commands {
-			if c.Flags().Lookup(flag) != nil {
-				return true
-			}
-		}
-		return false
+		programs := slices.Concat(slices.Collect(maps.Values(commands)), scheduleradapter.NewCommand("").Commands())
+		return slices.ContainsFunc(programs, func(c *cobra.Command) bool { return c.Flags().Lookup(flag) != nil })
 	}
 	long := regexp.MustCompile("(?:^|[\\s`(])--([a-z][a-z-]*)")
 	command := regexp.MustCompile("(?:^|[\\s`])evictd ([a-z][a-z-]*)((?: +[^\\s`#]+)*)")
