@@ -57,8 +57,8 @@ type EvictdConfiguration struct {
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitzero"`
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitzero"`
 
-	// NodeStatusUpdateFrequency is how often conditions are computed anew;
-	// zero means 10s.
+	// NodeStatusUpdateFrequency is checked, zero meaning 10s, and has no effect
+	// yet: conditions are computed anew at every pass.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
 
 	// MemoryModel is workingSet (the default), available or reclaimAware.
