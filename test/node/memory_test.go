@@ -101,8 +101,8 @@ func TestVictimThatIgnoresSigtermIsKilledAfterTheHardGracePeriod(t *testing.T) {
 	stubborn.do("hold 180") // before, for a victim that still grows has less time
 	d := n.run("--eviction-hard=memory.available<64Mi", "--hard-eviction-grace-period=300ms")
 	e := d.awaitEnd(stubborn)
-	if grace := e.Gone.Sub(e.Signalled.Time); grace < 300*time.Millisecond {
-		t.Errorf("killed %v after SIGTERM, before the grace period had passed", grace)
+	if grace := e.Gone.Sub(e.Decided.Time); grace < 300*time.Millisecond {
+		t.Errorf("killed %v after the decision, before the grace period had passed", grace)
 	}
 	mustEndBy(t, stubborn, syscall.SIGKILL)
 	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
@@ -139,8 +139,8 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	if waited := e.Signalled.Sub(e.Crossed.Time); waited < 2*time.Second {
 		t.Errorf("told to end %v after the crossing, before the threshold's grace had passed", waited)
 	}
-	if took := e.Gone.Sub(e.Signalled.Time); took < 500*time.Millisecond {
-		t.Errorf("gone %v after SIGTERM, before it could have ended in order", took)
+	if took := e.Gone.Sub(e.Decided.Time); took < 500*time.Millisecond {
+		t.Errorf("gone %v after the decision, before it could have ended in order", took)
 	}
 	if code := orderly.state.ExitCode(); code != 0 {
 		t.Errorf("pod orderly: %v, want exit code 0", orderly.state)
