@@ -32,7 +32,8 @@ var arrows = []arrow{
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
-	{"internal/localapi", nil, "the embedded API stores objects and knows nothing of eviction"},
+	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
+	{"internal/localapi", []string{"internal/manifest", "scheduleradapter/admission"}, "the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
@@ -57,7 +58,7 @@ var arrows = []arrow{
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
 	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
 
-	{"scheduleradapter", []string{"internal/manifest", "scheduleradapter/..."}, "the root assembles its parts"},
+	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},
 	{"scheduleradapter/config", []string{"internal/manifest"}, "profiles name plugins and know none"},
 	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
@@ -87,7 +88,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/foreign", "internal/localapi", "scheduleradapter", "cmd/..."},
+		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground", "cmd/evictd-scheduler"},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

@@ -1,0 +1,72 @@
+// Package kubeclient finds the API server that a program was told to speak to.
+// It never connects.
+package kubeclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Config is how to reach the API server of --kubeconfig and --server: that of
+// the file, the URL or unix:PATH of the embedded API, the URL with the file's
+// credentials, or where both are empty that of the cluster around this pod.
+// The client does not limit its own rate: the server does. Errors name the flag
+// and what was expected.
+func Config(kubeconfig, server string) (*rest.Config, error) {
+	cfg, err := config(kubeconfig, server)
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	return cfg, nil
+}
+
+func config(kubeconfig, server string) (*rest.Config, error) {
+	socket, isSocket := strings.CutPrefix(server, "unix:")
+	switch {
+	case isSocket && kubeconfig != "":
+		return nil, fmt.Errorf("--server %s: the embedded API takes no credentials; expected no --kubeconfig beside it", server)
+	case isSocket && !filepath.IsAbs(socket):
+		return nil, fmt.Errorf("--server %s: expected unix: and an absolute path", server)
+	case isSocket:
+		return overSocket(socket), nil
+	}
+	if server != "" {
+		if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("--server %s: expected unix:PATH or a URL that begins with http:// or https://", server)
+		}
+	}
+	if kubeconfig == "" && server == "" {
+		cfg, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("no API server: expected --kubeconfig FILE or --server URL, or to run in a pod with a service account")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the service account: %w", err)
+		}
+		return cfg, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags(server, kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	return cfg, nil
+}
+
+// overSocket reaches the embedded API, whose socket is its access control.
+func overSocket(path string) *rest.Config {
+	return &rest.Config{
+		Host: "http://localhost",
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}
+}

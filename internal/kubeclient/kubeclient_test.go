@@ -1,0 +1,83 @@
+package kubeclient_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/internal/kubeclient"
+)
+
+const file = `{apiVersion: v1, kind: Config, current-context: c,
+clusters: [{name: k, cluster: {server: "https://10.0.0.1:6443"}}],
+contexts: [{name: c, context: {cluster: k, user: u}}],
+users: [{name: u, user: {token: secret}}]}`
+
+func TestServerIsFoundWhereTheFlagsSay(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(kubeconfig, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, kubeconfig, server, host, token string }{
+		{"of the file", kubeconfig, "", "https://10.0.0.1:6443", "secret"},
+		{"of the URL, with the credentials of the file", kubeconfig, "https://10.0.0.2", "https://10.0.0.2", "secret"},
+		{"of the URL alone", "", "http://127.0.0.1:8080", "http://127.0.0.1:8080", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := kubeclient.Config(c.kubeconfig, c.server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Host != c.host || cfg.BearerToken != c.token || cfg.QPS >= 0 {
+				t.Errorf("host %q, token %q, QPS %v; want %q, %q and no limit", cfg.Host, cfg.BearerToken, cfg.QPS, c.host, c.token)
+			}
+		})
+	}
+}
+
+func TestEmbeddedAPIIsReachedOverItsSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "api.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"over ` + r.URL.Path + `"}}`))
+	})}
+	go server.Serve(listener)
+	defer server.Close()
+	cfg, err := kubeclient.Config("", "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ContentType = "application/json"
+	node, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
+	if err != nil || node.Name != "over /api/v1/nodes/n1" {
+		t.Errorf("got %v, %v", node, err)
+	}
+}
+
+func TestServerThatCannotBeMeantIsRefused(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, c := range []struct{ name, kubeconfig, server, want string }{
+		{"none", "", "", "expected --kubeconfig FILE or --server URL"},
+		{"socket by a relative path", "", "unix:api.sock", "absolute path"},
+		{"socket with credentials", "/etc/kubeconfig", "unix:/run/api.sock", "takes no credentials"},
+		{"no URL", "", "10.0.0.1:6443", "expected unix:PATH or a URL"},
+		{"no file", "/does/not/exist", "", "--kubeconfig /does/not/exist: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := kubeclient.Config(c.kubeconfig, c.server); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
