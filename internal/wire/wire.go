@@ -69,6 +69,10 @@ type Intent struct {
 	Namespace        string            `json:"namespace"`
 	Name             string            `json:"name"`
 	Generation       int64             `json:"generation"`
+	Owner            types.UID         `json:"owner"` // of the controlling owner, else of the pod
+	Signal           string            `json:"signal"`
+	Hard             bool              `json:"hard"`
+	Crossed          time.Time         `json:"crossed"` // the signal was first seen below the threshold
 	Decided          time.Time         `json:"decided"`
 	Message          string            `json:"message"`
 	Annotations      map[string]string `json:"annotations,omitempty"` // of the event
