@@ -69,7 +69,11 @@ func (p *Publisher) renew(ctx context.Context, namespace, name string, annotatio
 		Spec:       coordination.LeaseSpec{HolderIdentity: &p.node.Name, LeaseDurationSeconds: ptr.To[int32](leaseSeconds), RenewTime: &now},
 	}
 	leases := p.client.CoordinationV1().Leases(namespace)
-	body := patch(object{"metadata": object{"annotations": annotations}, "spec": lease.Spec})
+	metadata := object{"annotations": annotations}
+	if lease.OwnerReferences != nil {
+		metadata["ownerReferences"] = lease.OwnerReferences
+	}
+	body := patch(object{"metadata": metadata, "spec": lease.Spec})
 	_, err := leases.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
