@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -81,7 +82,7 @@ func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
 		if text.code != 0 || text.err != "" {
 			t.Fatalf("%+v", text)
 		}
-		golden(t, "status.txt", text.out)
+		golden.Check(t, "testdata/status.txt", text.out)
 		if got := say(t, "", "status", "-o", "json", "--status-address", address); got != (said{0, string(document), ""}) {
 			t.Errorf("as JSON: %+v", got)
 		}

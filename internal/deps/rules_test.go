@@ -35,6 +35,7 @@ var arrows = []arrow{
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/localapi", []string{"internal/manifest", "scheduleradapter/admission"}, "the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
+	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/config"
 )
@@ -29,21 +30,15 @@ func plugins() []config.Plugin {
 }
 
 // TestCases reads every configuration of testdata and holds what it comes to
-// against the file beside it; EVICTD_REWRITE=1 writes those files anew.
+// against the file beside it.
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases in testdata: %v", err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, strings.TrimSuffix(name, ".yaml")+".txt", compiled(data))
-		})
-	}
+	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, golden.Beside(file, ".txt"), compiled(data))
+	})
 }
 
 // compiled is what a configuration comes to, or its faults. Of plugins and
@@ -121,23 +116,6 @@ func list(enabled []config.Enabled) string {
 		}
 	}
 	return text.String()
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", name, got, want)
-	}
 }
 
 // rule: S4.1
