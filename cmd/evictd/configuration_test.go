@@ -136,7 +136,7 @@ evictionMinimumReclaim: {nodefs.available: 1Gi}
 // the README and the guides name.
 func TestTheDocumentsNameFlagsThatExist(t *testing.T) {
 	commands := map[string]*cobra.Command{}
-	for _, c := range []*cobra.Command{runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), versionCommand()} {
+	for _, c := range newCommand().Commands() {
 		commands[c.Name()] = c
 	}
 	anywhere := func(flag string) bool {

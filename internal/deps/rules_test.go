@@ -34,6 +34,7 @@ var arrows = []arrow{
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/localapi", []string{"internal/manifest", "scheduleradapter/admission"}, "the embedded API stores and admits objects, and knows nothing of eviction"},
+	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
