@@ -41,16 +41,35 @@ func difference(a, b string) (line int, fromA, fromB string) {
 }
 
 // Each runs a test, named after the file, for every file that a pattern of
-// filepath.Glob means. One at least there must be.
+// filepath.Glob means.
 func Each(t *testing.T, pattern string, test func(t *testing.T, file string)) {
+	t.Helper()
+	for _, file := range glob(t, pattern) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) { test(t, file) })
+	}
+}
+
+// Seed gives a fuzz target the contents of every file that a pattern of
+// filepath.Glob means.
+func Seed(f *testing.F, pattern string) {
+	f.Helper()
+	for _, file := range glob(f, pattern) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+}
+
+// glob lists the files; one at least there must be.
+func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no file is %s: %v", pattern, err)
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) { test(t, file) })
-	}
+	return files
 }
 
 // Beside is the file of the same name with another ending, such as ".txt".

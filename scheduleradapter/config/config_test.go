@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,14 +17,15 @@ import (
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
 // plugins are those of kube-scheduler and one that somebody compiled in.
 func plugins() []config.Plugin {
 	return append(config.BuiltIn(), config.Plugin{
-		Name: "Foreign", Points: []config.Point{config.PreFilter, config.Filter, config.Score, config.Permit},
+		Name: "Foreign", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score, framework.Permit},
 	}, config.Plugin{
-		Name: "ForeignSort", Points: []config.Point{config.QueueSort},
+		Name: "ForeignSort", Points: []framework.Point{framework.QueueSort},
 	})
 }
 
@@ -83,7 +83,7 @@ func describe(out *bytes.Buffer, profile, usual config.Profile) {
 	fmt.Fprintf(out, "profile %s: percentage of nodes to score %d\n", profile.Name, profile.PercentageOfNodesToScore)
 	for i, enabled := range profile.Points {
 		if !slices.Equal(enabled, usual.Points[i]) {
-			fmt.Fprintf(out, "  %v:%s\n", config.Point(i), list(enabled))
+			fmt.Fprintf(out, "  %v:%s\n", framework.Point(i), list(enabled))
 		}
 	}
 	for _, instance := range profile.Plugins {
@@ -167,14 +167,7 @@ extenders:
 }
 
 func FuzzLoad(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.yaml")
-	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
+	golden.Seed(f, "testdata/*.yaml")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := config.Load(data)
 		c, more := config.Compile(&file, plugins())
@@ -182,7 +175,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, profile := range c.Profiles {
-			if profile.Name == "" || len(profile.Points[config.QueueSort]) != 1 || len(profile.Points[config.Bind]) == 0 {
+			if profile.Name == "" || len(profile.Points[framework.QueueSort]) != 1 || len(profile.Points[framework.Bind]) == 0 {
 				t.Fatalf("profile %+v", profile)
 			}
 		}
