@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -56,9 +57,10 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", agentName, err)
 	}
+	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
 	cfg := agent.Config{
 		Program:   filepath.Join(filepath.Dir(self), agentName),
-		Arguments: []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server},
+		Arguments: append([]string{"run"}, server...),
 		User:      agent.Unprivileged(),
 		Node: wire.Node{
 			Name: d.node.name, Mode: d.node.mode, Publish: !d.dryRun,
@@ -67,31 +69,31 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
 		},
 	}
-	if err := checkAgent(&cfg); err != nil {
+	if err := checkAgent(cfg.Program, server); err != nil {
 		return nil, err
 	}
 	records, err := journal.Open(orElse(file.StateDir, defaultStateDir), log)
 	if err != nil {
-		return nil, badInput{fmt.Errorf("--state-dir: %w", err)}
+		return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
 	}
 	return &cluster{agent: agent.New(cfg, records, log), journal: records, mode: d.node.mode, log: log, resumed: map[types.UID]bool{}}, nil
 }
 
 // checkAgent lets the agent judge its flags, so that what is wrong with them is
 // known at the start.
-func checkAgent(cfg *agent.Config) error {
-	if _, err := os.Stat(cfg.Program); err != nil {
+func checkAgent(program string, server []string) error {
+	if _, err := os.Stat(program); err != nil {
 		return fmt.Errorf("--kubeconfig, --server: expected the agent beside evictd: %w", err)
 	}
-	check := exec.Command(cfg.Program, append([]string{"--check"}, cfg.Arguments...)...)
+	check := exec.Command(program, append([]string{"check"}, server...)...)
 	var errs bytes.Buffer
 	check.Stderr = &errs
 	err := check.Run()
-	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == exitBadInput {
-		return badInput{errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), agentName+": "))}
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == cli.ExitBadInput {
+		return cli.BadInput(errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), agentName+": ")))
 	}
 	if err != nil {
-		return fmt.Errorf("run %s: %w: %s", cfg.Program, err, strings.TrimSpace(errs.String()))
+		return fmt.Errorf("run %s: %w: %s", program, err, strings.TrimSpace(errs.String()))
 	}
 	return nil
 }
