@@ -184,7 +184,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.admit != nil && c.sub == "" && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
-	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec"), fieldOf(object, "Spec")) {
+	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, refusal(c.kind, object.GetName(), faults)
