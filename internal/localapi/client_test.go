@@ -105,7 +105,9 @@ func TestInformersFollowWhatTheirSelectorsLetThrough(t *testing.T) {
 func TestInformersSyncForEveryKindTheSchedulerWatches(t *testing.T) {
 	client := serve(t, "").client(t)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	for _, informer := range []interface{ Informer() cache.SharedIndexInformer }{
+	for _, informer := range []interface {
+		Informer() cache.SharedIndexInformer
+	}{
 		factory.Core().V1().Nodes(), factory.Core().V1().Pods(), factory.Core().V1().Namespaces(), factory.Core().V1().Services(), factory.Core().V1().Events(),
 		factory.Core().V1().PersistentVolumes(), factory.Core().V1().PersistentVolumeClaims(), factory.Core().V1().ReplicationControllers(),
 		factory.Apps().V1().ReplicaSets(), factory.Apps().V1().StatefulSets(), factory.Apps().V1().DaemonSets(), factory.Policy().V1().PodDisruptionBudgets(),
@@ -229,7 +231,9 @@ func TestEvictionHonoursTheDisruptionBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := must[*v1.Pod](t)(client.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{}))
-	if !slices.ContainsFunc(a.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI" }) {
+	if !slices.ContainsFunc(a.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI"
+	}) {
 		t.Errorf("the evicted pod does not say why: %v", a.Status.Conditions)
 	}
 	if got := budget(); got.DisruptionsAllowed != 0 || got.CurrentHealthy != 1 {

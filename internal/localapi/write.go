@@ -41,7 +41,10 @@ func (r *request) object() (store.Object, error) {
 	if err := r.decode(data, r.Header.Get("Content-Type"), object, r.kind.GroupVersionKind); err != nil {
 		return nil, err
 	}
-	return r.kind.received(object), r.place(object)
+	if err := r.place(object); err != nil {
+		return nil, err
+	}
+	return r.kind.received(object), nil
 }
 
 // place gives an object the namespace of the URL and checks that it names no
