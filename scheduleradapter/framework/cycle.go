@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -58,14 +59,16 @@ func (c *Cycle) Reject(row nodetable.Row, reasons uint32, unresolvable bool) {
 // RejectAll takes out those of the rows that are still in.
 func (c *Cycle) RejectAll(rows nodetable.Bits, reasons uint32, unresolvable bool) {
 	for i, w := range rows[:len(c.Feasible)] {
-		w &= c.Feasible[i]
-		if w == 0 {
-			continue
-		}
-		c.Feasible[i] &^= w
-		for row := range (nodetable.Bits{w}).All() {
-			c.rejections[nodetable.Row(i<<6)+row] = Rejection{c.running, unresolvable, reasons}
-		}
+		c.RejectWord(i, w, reasons, unresolvable)
+	}
+}
+
+// RejectWord takes out those rows of one word of a set that are still in.
+func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable bool) {
+	rows &= c.Feasible[word]
+	c.Feasible[word] &^= rows
+	for ; rows != 0; rows &= rows - 1 {
+		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{c.running, unresolvable, reasons}
 	}
 }
 
