@@ -116,15 +116,38 @@ func (c *Cycle) Rejectors() []string {
 		return []string{c.refusal.Plugin}
 	}
 	names := slices.Clone(c.narrowing)
-	seen := make([]bool, len(c.runner.filters))
-	for row := range c.Evaluated.All() {
-		if r, rejected := c.Rejected(row); rejected && !seen[r.filter] {
-			seen[r.filter] = true
-			names = append(names, c.runner.filters[r.filter].name)
-		}
+	for _, k := range c.kinds() {
+		names = append(names, c.runner.filters[k.filter].name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// rejectionKind is a rejection that so many nodes share.
+type rejectionKind struct {
+	Rejection
+	nodes int
+}
+
+// kinds are the distinct rejections, in the order of the first node with each.
+func (c *Cycle) kinds() []rejectionKind {
+	var kinds []rejectionKind
+	at := -1
+	for row := range c.Evaluated.All() {
+		r, rejected := c.Rejected(row)
+		if !rejected {
+			continue
+		}
+		if at < 0 || kinds[at].Rejection != r { // neighbours are often alike
+			at = slices.IndexFunc(kinds, func(k rejectionKind) bool { return k.Rejection == r })
+			if at < 0 {
+				at = len(kinds)
+				kinds = append(kinds, rejectionKind{Rejection: r})
+			}
+		}
+		kinds[at].nodes++
+	}
+	return kinds
 }
 
 // Explain names the plugin of a rejection and its reasons.

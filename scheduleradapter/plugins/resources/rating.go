@@ -33,7 +33,7 @@ func newRating(s *config.ScoringStrategy) (rating, error) {
 // rounded down, and averages them by their weights, rounded down. A resource that
 // a node does not have does not count there.
 func allocated(free bool) rating {
-	var averages quotients
+	var averages framework.Mapping
 	return func(columns []column, values []int64, from nodetable.Row) {
 		clear(values)
 		weights, everywhere := int64(0), true
@@ -41,8 +41,9 @@ func allocated(free bool) rating {
 			weights += columns[i].weight
 			everywhere = columns[i].addShare(values, from, free) && everywhere
 		}
-		if everywhere && weights > 0 {
-			averages.divide(values, weights)
+		if everywhere && weights > 0 && len(values) > 0 {
+			least, most := framework.Extremes(values)
+			averages.Apply(values, least, most, func(sum int64) int64 { return sum / weights })
 			return
 		}
 		for i, sum := range values {
@@ -79,28 +80,6 @@ func weightsOn(columns []column, row nodetable.Row) (weights int64) {
 		}
 	}
 	return weights
-}
-
-// quotients of weighted sums of scores: to look one up is faster than to divide.
-type quotients struct {
-	divisor int64
-	of      []int64
-}
-
-func (q *quotients) divide(sums []int64, divisor int64) {
-	if q.divisor != divisor {
-		q.divisor, q.of = divisor, make([]int64, divisor*framework.MaxScore+1)
-		for sum := range q.of {
-			q.of[sum] = int64(sum) / divisor
-		}
-	}
-	for i, sum := range sums {
-		if uint64(sum) < uint64(len(q.of)) {
-			sums[i] = q.of[sum]
-		} else {
-			sums[i] = sum / divisor
-		}
-	}
 }
 
 // alongShape rates by the line through the points of a shape, whose scores go up
