@@ -68,9 +68,11 @@ var arrows = []arrow{
 	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},
 	{"scheduleradapter/cycle", []string{"scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
 		"one attempt knows ports, not who implements them"},
+	{"scheduleradapter/loop", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
+		"the loop drives attempts and tells ports what follows"},
 	{"scheduleradapter/foreign", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
 	{"scheduleradapter/extender", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
-	{"scheduleradapter/kube", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
+	{"scheduleradapter/kube", []string{"scheduleradapter/framework", "scheduleradapter/loop", "scheduleradapter/nodetable", "scheduleradapter/plugins/volumes"}, "it implements ports of framework, loop and volumes"},
 	{"scheduleradapter/lifecycle", []string{"scheduleradapter/nodetable"}, "taints follow from conditions and time"},
 	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
