@@ -48,9 +48,13 @@ func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod to be finished"}
 }
 
-// Events that may help a pod that was itself preempted before it was bound, or
-// whose victims are being told to go: another one left.
-func (*Plugin) Events() []framework.EventHint {
+// Events that may help a pod that was itself preempted before it was bound, or is
+// held back: another one left. Where nobody is told behind the scheduler, victims
+// leave at once.
+func (p *Plugin) Events() []framework.EventHint {
+	if p.env.Preparing == nil {
+		return nil
+	}
 	return []framework.EventHint{{
 		Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete},
 		Hint: func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
