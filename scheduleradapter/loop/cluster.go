@@ -36,6 +36,21 @@ func (l *Loop) RemoveNode(name string) {
 	l.happened(framework.Occurrence{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Delete}, OldNode: was})
 }
 
+// SetHeadroom takes over what a node's evictd says of it; nil forgets it. Hints
+// take it for the condition it foretells.
+func (l *Loop) SetHeadroom(name string, h *nodetable.Headroom) {
+	symbol := nodetable.Intern(name)
+	if !l.Table.SetHeadroom(symbol, h) {
+		return
+	}
+	if row := l.Table.Row(symbol); row != nodetable.NoRow {
+		n := l.Table.Node(row)
+		l.happened(framework.Occurrence{
+			Event: framework.Event{Resource: framework.NodeResource, Action: framework.UpdateNodeCondition}, OldNode: n, Node: n,
+		})
+	}
+}
+
 // Changed tells of an object that only hints look at; the old one is nil where
 // it came, the new one where it is gone.
 func (l *Loop) Changed(resource framework.Resource, was, is any) {

@@ -121,7 +121,7 @@ func (s *Simulation) populateHeadroom() error {
 		faults = append(faults, err)
 		if headroom != nil && s.start.Before(headroom.Until) {
 			headroom.Until = s.start.AddDate(100, 0, 0)
-			s.table.SetHeadroom(nodetable.Intern(node), headroom)
+			s.Table.SetHeadroom(nodetable.Intern(node), headroom)
 		}
 	}
 	return errors.Join(faults...)
