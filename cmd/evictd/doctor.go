@@ -17,6 +17,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -38,7 +39,7 @@ func doctorCommand() *cobra.Command {
 	output := cli.OutputFlag(c, "text", "json")
 	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if _, _, err := splitAddress(*address); err != nil {
+		if _, _, err := serve.Split(*address); err != nil {
 			return cli.BadInput(err)
 		}
 		findings := append(examine(), apiFindings(c.Context(), *address)...)
