@@ -27,7 +27,7 @@ func TestCampaignFromCrossingToTheCluster(t *testing.T) {
 	}
 	n := newNode(t, nodeMemory, nodePIDs)
 	a := n.newAPI()
-	d := n.runWith(a, "--mode=native", hardMemory, "--eviction-pressure-transition-period=100ms")
+	d := n.runWith(a, "--mode=native", hardMemory, "--eviction-pressure-transition-period=2s")
 	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
 	taken := map[string][]time.Duration{}
 	for round := range rounds {
