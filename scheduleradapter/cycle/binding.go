@@ -70,7 +70,7 @@ func (s *Scheduler) Reject(uid types.UID, plugin, reason string) (Result, bool) 
 	}
 	delete(s.waiting, uid)
 	s.Forget(w.Binding)
-	return refused(framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: reason}), true
+	return Refused(framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: reason}), true
 }
 
 // Deadline is when the next waiting pod is to be rejected, with the pod and the

@@ -37,6 +37,7 @@ type Runner struct {
 	binders     []named[BindPlugin]
 	postBinders []named[PostBinder]
 	hints       map[string][]EventHint
+	host        Host // of guests; nil without any
 }
 
 type named[T any] struct {
@@ -73,8 +74,14 @@ func New(profile string, plan *Plan) (*Runner, error) {
 	pair(r.preScorers, r.scorers)
 	for _, enabled := range plan {
 		for _, e := range enabled {
+			if _, known := r.hints[e.Plugin.Name()]; known {
+				continue
+			}
 			if h, ok := e.Plugin.(Hinter); ok {
 				r.hints[e.Plugin.Name()] = h.Events()
+			}
+			if g, ok := e.Plugin.(Guest); ok {
+				r.host = g.Host()
 			}
 		}
 	}
@@ -85,7 +92,7 @@ func fill[T any](into *[]named[T], plan *Plan, point Point) error {
 	var faults []error
 	for _, e := range plan[point] {
 		p, ok := e.Plugin.(T)
-		if !ok {
+		if !ok || !Extends(e.Plugin, point) {
 			faults = append(faults, fmt.Errorf("plugin %s does not implement %s", e.Plugin.Name(), point))
 			continue
 		}
@@ -196,6 +203,17 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 
 // PreBind does what has to be done before binding, in order.
 func (r *Runner) PreBind(ctx context.Context, a Assignment) Status {
+	if r.host == nil {
+		return r.preBind(ctx, a)
+	}
+	ctx, s := r.host.BeforePreBind(ctx, a)
+	if s.OK() {
+		s = r.preBind(ctx, a)
+	}
+	return r.host.AfterPreBind(ctx, a, s)
+}
+
+func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.preBinders {
 		if s := p.plugin.PreBind(ctx, a); !s.OK() {
 			return p.sign(s)

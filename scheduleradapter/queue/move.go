@@ -129,7 +129,7 @@ func (q *Queue) Next(now time.Time) (time.Time, bool) {
 	}
 	var next time.Time
 	if e := q.errors.first(); e != nil {
-		next = e.expiry.Add(window)
+		next = e.Backoff.Add(window)
 	}
 	if e := q.waiting.first(); e != nil {
 		if at := q.nextFlush(e); next.IsZero() || at.Before(next) {
@@ -152,12 +152,12 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o outcome, by *rejection, why f
 	if o == retry && e.backsOff(now) {
 		to = Backoff
 	}
-	if e.gate = e.profile.preEnqueue(e.Pod); !e.gate.OK() {
+	if e.Gate = e.profile.preEnqueue(e.Pod); !e.Gate.OK() {
 		var last Rejection
 		if by != nil {
 			last = Rejection{by.unschedulable, by.pending}
 		}
-		to, by = Gated, q.rejection(e.profile, last, e.gate.Plugin)
+		to, by = Gated, q.rejection(e.profile, last, e.Gate.Plugin)
 	}
 	q.put(e, to, by, why)
 	return to
@@ -184,6 +184,10 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 		by.carried++
 	}
 	e.place, e.by = to, by
+	e.Unschedulable, e.Pending = nil, nil
+	if by != nil {
+		e.Unschedulable, e.Pending = by.unschedulable, by.pending
+	}
 	switch to {
 	case Active:
 		e.heap = &q.active

@@ -148,11 +148,7 @@ func (s *Simulation) bind(ctx context.Context, e *queue.Entry, a *Attempt, b cyc
 	if !status.OK() {
 		s.scheduler.Forget(b)
 		a.Message = status.Message()
-		r := cycle.Result{Status: status}
-		if status.Code.Rejected() {
-			r.Rejectors = []string{status.Plugin}
-		}
-		s.fail(e, a, r)
+		s.fail(e, a, cycle.Refused(status))
 		s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: a.Pod})
 		return
 	}
@@ -171,15 +167,10 @@ func (s *Simulation) bind(ctx context.Context, e *queue.Entry, a *Attempt, b cyc
 // fail sends a pod back into the queue, with a promise where victims make room
 // for it.
 func (s *Simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
-	var by queue.Rejection
-	switch {
-	case r.Status.Code == framework.Error:
+	a.Outcome = Unschedulable
+	if r.Status.Code == framework.Error {
 		a.Outcome = Failed
 		s.errors[a.Pod.UID]++
-	case r.Pending:
-		a.Outcome, by.Pending = Unschedulable, r.Rejectors
-	default:
-		a.Outcome, by.Unschedulable = Unschedulable, r.Rejectors
 	}
 	if r.Nomination.Node != nil {
 		a.Outcome, a.Nominated, a.Victims = Nominated, r.Nomination.Node.Name.Value(), r.Nomination.Victims
@@ -191,7 +182,7 @@ func (s *Simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
 		s.summary.Unschedulable++
 		return
 	}
-	s.queue.Fail(s.now, e, by)
+	s.queue.Fail(s.now, e, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
 	if r.Nomination.Decided {
 		s.nominate(a.Pod, a.Nominated)
 	}
@@ -240,7 +231,7 @@ func (s *Simulation) deny(uid types.UID, plugin, reason string) {
 // moved tells of a pod that a gate holds back.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
-		s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts, Outcome: Gated, Message: e.Gate().Message()})
+		s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts, Outcome: Gated, Message: e.Gate.Message()})
 	}
 }
 
