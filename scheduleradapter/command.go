@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 )
 
 // Exit codes: bad flags, files or configuration, and everything else that ended
@@ -24,8 +27,42 @@ type badInput struct{ error }
 
 func (e badInput) Unwrap() error { return e.error }
 
+// program is what a command line is made of.
+type program struct {
+	plugins map[string]foreign.Factory
+	faults  []error
+}
+
+// Option changes what NewCommand makes.
+type Option func(*program)
+
+// WithPlugin compiles a plugin in that is written against
+// k8s.io/kube-scheduler/framework. A configuration may name it like any other.
+func WithPlugin(name string, factory foreign.Factory) Option {
+	return func(p *program) {
+		isBuiltIn := slices.ContainsFunc(config.BuiltIn(), func(b config.Plugin) bool { return b.Name == name })
+		if p.plugins[name] != nil || isBuiltIn {
+			p.faults = append(p.faults, fmt.Errorf("a plugin named %s already exists", name))
+		}
+		p.plugins[name] = factory
+	}
+}
+
+// known are the plugins that a configuration may name.
+func (p *program) known() []config.Plugin {
+	known := config.BuiltIn()
+	for _, name := range slices.Sorted(maps.Keys(p.plugins)) {
+		known = append(known, config.Plugin{Name: name})
+	}
+	return known
+}
+
 // NewCommand is the command line of evictd-scheduler, to be given to Execute.
-func NewCommand(version string) *cobra.Command {
+func NewCommand(version string, options ...Option) *cobra.Command {
+	p := &program{plugins: map[string]foreign.Factory{}}
+	for _, option := range options {
+		option(p)
+	}
 	root := &cobra.Command{
 		Use:                "evictd-scheduler",
 		Short:              "Places pods by what nodes have room for, and says why",
@@ -34,7 +71,8 @@ func NewCommand(version string) *cobra.Command {
 		DisableSuggestions: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badInput{err} })
-	root.AddCommand(simulateCommand(), versionCommand(version))
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return errors.Join(p.faults...) }
+	root.AddCommand(p.simulateCommand(), versionCommand(version))
 	for _, c := range root.Commands() {
 		c.Args = refuse(c.Args)
 	}

@@ -25,7 +25,7 @@ type Plan [Points][]Enabled
 type Runner struct {
 	profile     string
 	preEnqueue  []named[PreEnqueuer]
-	sorter      Sorter
+	sorter      named[Sorter]
 	preFilters  []named[PreFilterer]
 	filters     []named[Filterer]
 	postFilters []named[PostFilterer]
@@ -69,7 +69,7 @@ func New(profile string, plan *Plan) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.sorter = sorters[0].plugin
+	r.sorter = sorters[0]
 	pair(r.preFilters, r.filters)
 	pair(r.preScorers, r.scorers)
 	for _, enabled := range plan {
@@ -113,8 +113,11 @@ func (r *Runner) Profile() string { return r.profile }
 // Hints are the events each plugin asked for, by plugin.
 func (r *Runner) Hints() map[string][]EventHint { return r.hints }
 
+// Sorter is the name of the plugin that orders the queue.
+func (r *Runner) Sorter() string { return r.sorter.name }
+
 // Less orders the queue.
-func (r *Runner) Less(a, b Queued) bool { return r.sorter.Less(a, b) }
+func (r *Runner) Less(a, b Queued) bool { return r.sorter.plugin.Less(a, b) }
 
 // ScorePlugins are the names of the score plugins, in the order of
 // Cycle.ScoreOf.

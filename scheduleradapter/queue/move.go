@@ -20,7 +20,8 @@ type woken struct {
 // hints of the plugins that rejected it decide whether it is tried again. Changes
 // of a waiting pod itself go to Update; other pods' wait for UnscheduledPod here.
 // It returns how many pods became active or went to backoff. The occurrence may
-// be kept for the pods in flight and must not change any more.
+// be kept for the pods in flight and must not change any more. A pod that leaves
+// its node, where it was only assumed to be, does not wake itself.
 func (q *Queue) Move(now time.Time, o *framework.Occurrence) int {
 	if !q.interested(o.Event) {
 		return 0
@@ -32,6 +33,9 @@ func (q *Queue) Move(now time.Time, o *framework.Occurrence) int {
 			continue
 		}
 		for _, e := range r.members {
+			if o.Resource == framework.AssignedPod && o.OldPod != nil && o.OldPod.UID == e.Pod.UID {
+				continue
+			}
 			if outcome := call.judge(e.Pod, o); outcome != rest {
 				q.woken = append(q.woken, woken{e, outcome})
 			}

@@ -174,7 +174,7 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 func (s *Simulation) preempt(victim *nodetable.Pod) {
 	if s.waiting[victim.UID] != nil {
 		s.summary.Preempted++
-		s.deny(victim.UID, preempt.Name, "preempted")
+		s.deny(victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
 	} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
 		s.summary.Preempted++
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
@@ -20,6 +21,9 @@ type Config struct {
 	// Assemble makes the scheduler's profiles, at least one, over the storage that
 	// the manifests describe.
 	Assemble func(framework.Env, *volumes.Storage) ([]cycle.Profile, error)
+	// Assembled is told of the goroutine that owns the cluster, before any pod is
+	// queued; nil for nobody.
+	Assembled func(foreign.Owner)
 	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// For is how long to run; nil until nothing is left that time could change,
@@ -28,7 +32,8 @@ type Config struct {
 	Random framework.Random
 }
 
-// maxErrors is after how many attempts that ended in an error a pod is given up.
+// maxErrors is after how many attempts that ended in an error, or failed to bind, a
+// pod is given up.
 const maxErrors = 5
 
 // Simulation is a cluster in which time passes when nothing is left to do.
@@ -47,6 +52,8 @@ type Simulation struct {
 	now       time.Time
 	errors    map[types.UID]int
 	waiting   map[types.UID]*queue.Entry // for permission
+	permitted []cycle.Binding
+	inbox     *inbox
 }
 
 // New prepares a cluster, whose objects are not to be used again. The error joins
@@ -54,7 +61,7 @@ type Simulation struct {
 func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	s := &Simulation{
 		Config: cfg, objects: objects, report: report, table: nodetable.New(), promises: queue.NewNominator(),
-		start: newest(objects), errors: map[types.UID]int{}, waiting: map[types.UID]*queue.Entry{},
+		start: newest(objects), errors: map[types.UID]int{}, waiting: map[types.UID]*queue.Entry{}, inbox: newInbox(),
 	}
 	s.now = s.start
 	s.storage = volumes.NewSimulatedStorage(s.table)
@@ -68,6 +75,9 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 		waits.Profiles[p.Profile()] = p
 	}
 	s.queue = queue.New(s.start, waits)
+	if cfg.Assembled != nil {
+		cfg.Assembled(foreign.Owner{Do: s.inbox.add, Scheduler: s.scheduler, Nominations: s.promises, Loop: &plugins{s}})
+	}
 	return s, s.populate()
 }
 
@@ -75,10 +85,10 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 // happens. It ends early with the context's error.
 func (s *Simulation) Run(ctx context.Context) error {
 	for any := true; any; {
-		s.settle()
+		s.settle(ctx)
 		for e := s.queue.Pop(s.now); e != nil && ctx.Err() == nil; e = s.queue.Pop(s.now) {
 			s.attempt(ctx, e)
-			s.settle()
+			s.settle(ctx)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -91,17 +101,24 @@ func (s *Simulation) Run(ctx context.Context) error {
 	return s.report.End(s.total())
 }
 
-// settle does what time has brought.
-func (s *Simulation) settle() {
+// settle does what time has brought, and what plugins have asked for.
+func (s *Simulation) settle(ctx context.Context) {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
+	}
+	s.inbox.drain()
+	for len(s.permitted) > 0 {
+		b := s.permitted[0]
+		s.permitted = s.permitted[1:]
+		s.bindPermitted(ctx, b)
+		s.inbox.drain()
 	}
 	for {
 		at, uid, plugin, any := s.scheduler.Deadline()
 		if !any || at.After(s.now) {
 			return
 		}
-		s.deny(uid, plugin, "timeout")
+		s.deny(uid, framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: "timeout"})
 	}
 }
 
@@ -144,7 +161,7 @@ func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
 // bind ends a pod's way through the scheduler, unless binding fails.
 func (s *Simulation) bind(ctx context.Context, e *queue.Entry, a *Attempt, b cycle.Binding) {
 	s.queue.Permit(e)
-	status := b.Run(ctx)
+	status := s.inbox.await(func() framework.Status { return b.Run(ctx) })
 	if !status.OK() {
 		s.scheduler.Forget(b)
 		a.Message = status.Message()
@@ -170,6 +187,8 @@ func (s *Simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
 	a.Outcome = Unschedulable
 	if r.Status.Code == framework.Error {
 		a.Outcome = Failed
+	}
+	if a.Outcome == Failed || e.Place() == queue.Binding { // it is retried, whatever happens
 		s.errors[a.Pod.UID]++
 	}
 	if r.Nomination.Node != nil {
@@ -219,11 +238,18 @@ func (s *Simulation) promise(pod *nodetable.Pod, node string) {
 	s.promises.Nominate(pod, node)
 }
 
+// bindPermitted binds a pod that waited for permission.
+func (s *Simulation) bindPermitted(ctx context.Context, b cycle.Binding) {
+	e := s.waiting[b.Pod.UID]
+	delete(s.waiting, b.Pod.UID)
+	s.bind(ctx, e, &Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts}, b)
+}
+
 // deny ends a pod's wait for permission.
-func (s *Simulation) deny(uid types.UID, plugin, reason string) {
+func (s *Simulation) deny(uid types.UID, status framework.Status) {
 	e := s.waiting[uid]
 	delete(s.waiting, uid)
-	r, _ := s.scheduler.Reject(uid, plugin, reason)
+	r, _ := s.scheduler.Reject(uid, status)
 	s.fail(e, &Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts, Message: r.Message}, r)
 	s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: e.Pod})
 }
