@@ -1,9 +1,9 @@
 package foreign
 
 import (
-	fwk "k8s.io/kube-scheduler/framework"
-
 	"fmt"
+
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
