@@ -3,6 +3,7 @@
 #   TESTFLAGS   flags of go test in test and race          (-count=1)
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
+#   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -70,10 +71,10 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	quiet go test -count=1 -run '^TestBehaviourTable' ./eviction/simulate
 	quiet go test -count=1 ./internal/deps
 
-# Tests that hold a golden file rewrite it where EVICTD_REWRITE=1.
+# Tests with golden files use internal/golden, which rewrites them where EVICTD_REWRITE=1.
 .PHONY: rewrite
 rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
-	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '"EVICTD_REWRITE"' | xargs -r -n 1 dirname | sort -u)
+	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '/internal/golden"' | xargs -r -n 1 dirname | sort -u)
 	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
 
 .PHONY: fuzz
@@ -97,8 +98,9 @@ bench: ## run the benchmarks; the machine first
 	printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
 	printf 'kernel: %s\n' "$$(uname -r)"
 	printf 'go:     %s\n' "$$(go version)"
+	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $${packages:?there is no benchmark}
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.

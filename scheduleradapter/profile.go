@@ -21,6 +21,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
+	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
 	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
@@ -53,15 +54,8 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		images.Name:              images.New,
 		binder.Name:              binder.New,
 		features.Name:            features.New,
+		pressure.Name:            pressure.New,
 	}
-}
-
-// points are the framework's for those that a configuration names.
-var points = [config.PointCount]framework.Point{
-	config.PreEnqueue: framework.PreEnqueue, config.QueueSort: framework.QueueSort, config.PreFilter: framework.PreFilter,
-	config.Filter: framework.Filter, config.PostFilter: framework.PostFilter, config.PreScore: framework.PreScore,
-	config.Score: framework.Score, config.Reserve: framework.Reserve, config.Permit: framework.Permit,
-	config.PreBind: framework.PreBind, config.Bind: framework.Bind, config.PostBind: framework.PostBind,
 }
 
 // Profiles makes the plugins of a configuration and puts them in their places; the
@@ -84,7 +78,7 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, h
 		if len(profiles) == 0 {
 			sorter = own
 		} else if !reflect.DeepEqual(own, sorter) {
-			faults = append(faults, field.Invalid(field.NewPath("profiles").Index(i).Child("plugins", config.QueueSort.String()), own.Name, "must be the same for all profiles"))
+			faults = append(faults, field.Invalid(field.NewPath("profiles").Index(i).Child("plugins", framework.QueueSort.String()), own.Name, "must be the same for all profiles"))
 		}
 		profiles = append(profiles, cycle.Profile{Runner: runner, Enough: func(nodes int) int {
 			return config.NumFeasibleNodesToFind(nodes, p.PercentageOfNodesToScore)
@@ -114,7 +108,7 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	}
 	var plan framework.Plan
 	for point, enabled := range p.Points {
-		at := points[point]
+		at := framework.Point(point)
 		for _, e := range enabled {
 			plugin := plugins[e.Name]
 			_, isForeign := plugin.(framework.Guest)
@@ -123,7 +117,7 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 			case framework.Extends(plugin, at):
 				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
 			case isForeign:
-				faults = append(faults, e.Misplaced(config.Point(point)))
+				faults = append(faults, e.Misplaced(at))
 			}
 		}
 	}

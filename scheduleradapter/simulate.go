@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/foreign"
@@ -31,8 +32,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := c.Flags()
-	output := &choice{[]string{"text", "json"}, "text"}
-	flags.VarP(output, "output", "o", "output format")
+	output := cli.OutputFlag(c, "text", "json")
 	file := flags.String("config", "", "KubeSchedulerConfiguration; without it kube-scheduler's default profile")
 	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
 	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
@@ -40,10 +40,10 @@ is simulated. Nothing is printed if any file is invalid.`,
 		cfg, faulty := loadConfig(*file, p.known())
 		objects, warnings, err := simulate.Load(paths...)
 		if err = errors.Join(faulty, err); err != nil {
-			return badInput{err}
+			return cli.BadInput(err)
 		}
 		if *end < 0 {
-			return badInput{fmt.Errorf("--for %s: must not be negative", *end)}
+			return cli.BadInput(fmt.Errorf("--for %s: must not be negative", *end))
 		}
 		for _, warning := range append(cfg.Warnings, warnings...) {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", c.Root().Name(), warning)
@@ -52,7 +52,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return p.play(c, objects, &cfg, output.chosen, *seed, until)
+		return p.play(c, objects, &cfg, output.String(), *seed, until)
 	}
 	return c
 }
@@ -62,10 +62,11 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 	if format == "json" {
 		report = simulate.NewJSON(c.OutOrStdout())
 	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	var host *foreign.Host
 	s, err := simulate.New(objects, simulate.Config{
 		Assemble: func(env framework.Env, storage *volumes.Storage) (profiles []cycle.Profile, err error) {
-			if host, err = p.host(c, cfg, env.Table); err != nil {
+			if host, err = p.host(c.Context(), cfg, env.Table, foreign.API{Missing: "there is no API server in simulate"}, log); err != nil {
 				return nil, err
 			}
 			return Profiles(cfg, env, storage, host)
@@ -77,21 +78,17 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 		Random:         rand.New(rand.NewPCG(seed, seed)),
 	}, report)
 	if err != nil {
-		return badInput{err}
+		return cli.BadInput(err)
 	}
 	return s.Run(c.Context())
 }
 
 // host runs the plugins that were compiled in; nil without any.
-func (p *program) host(c *cobra.Command, cfg *config.Config, table *nodetable.Table) (*foreign.Host, error) {
+func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable.Table, api foreign.API, log *slog.Logger) (*foreign.Host, error) {
 	if len(p.plugins) == 0 {
 		return nil, nil
 	}
-	return foreign.New(c.Context(), foreign.Config{
-		Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism,
-		API: foreign.API{Missing: "there is no API server in simulate"},
-		Log: slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)),
-	})
+	return foreign.New(ctx, foreign.Config{Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism, API: api, Log: log})
 }
 
 // loadConfig reads and completes a configuration file, which may name the plugins;
@@ -107,9 +104,5 @@ func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
 		file, loading = config.Load(data)
 	}
 	cfg, compiling := config.Compile(&file, plugins)
-	var faults []error
-	for _, fault := range manifest.Faults(errors.Join(loading, compiling)) {
-		faults = append(faults, fmt.Errorf("%s: %w", name, fault))
-	}
-	return cfg, errors.Join(faults...)
+	return cfg, cli.InFile(name, errors.Join(loading, compiling))
 }

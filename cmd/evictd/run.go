@@ -24,7 +24,9 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
@@ -84,12 +86,12 @@ func runCommand() *cobra.Command {
 		defer signal.Stop(hup)
 		load := func() (file config.EvictdConfiguration, err error) {
 			if *path != "" {
-				data, err := readInput(c, *path)
+				data, err := cli.ReadInput(c, *path)
 				if err != nil {
 					return file, err
 				}
 				if file, err = config.Load(data); err != nil {
-					return file, inFile(*path, err)
+					return file, cli.InFile(*path, err)
 				}
 			}
 			flags.apply(&file)
@@ -139,7 +141,7 @@ type daemon struct {
 	loop      *control.Loop
 	publisher *publish.Publisher
 	scores    *apply.Applier // nil where nothing may be touched
-	server    *server
+	server    *serve.Server
 	dryRun    bool
 }
 
@@ -147,7 +149,7 @@ type daemon struct {
 func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (*daemon, error) {
 	compiled, err := config.Compile(file, nil)
 	if err := errors.Join(err, checkRun(file)); err != nil {
-		return nil, inFile("configuration", err)
+		return nil, cli.InFile("configuration", err)
 	}
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
@@ -160,21 +162,21 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	}
 	d.dryRun = file.DryRun || !d.node.mode.Acts()
 	if kubelet := findKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !force {
-		return nil, badInput{fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet)}
+		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
 	}
 	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	if file.PodManifests != "" {
 		if d.manifests, err = pods.New(pods.Config{Dir: file.PodManifests}, log); err != nil {
-			return nil, badInput{err}
+			return nil, cli.BadInput(err)
 		}
 	}
 	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
-	d.server, err = listen(orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen(orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +205,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile,
 	}, d.loop, registry, d.log)
-	d.server.http.Handler = d.handler(registry)
+	d.server.Handler = d.handler(registry)
 }
 
 // control is what the loop needs to know of the settings.
@@ -254,7 +256,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.reload(ctx, hup, load) })
-	around.Go(func() { d.server.serve(ctx, d.log) })
+	around.Go(func() { d.server.Serve(ctx, d.log) })
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()

@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -26,14 +28,14 @@ func statusCommand() *cobra.Command {
 		Short: "Show signals against thresholds, conditions, and pods in eviction order",
 		Args:  cobra.NoArgs,
 	}
-	output := formatFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		body, err := fetch(c.Context(), *address, "/v1/status")
 		if err != nil {
 			return err
 		}
-		if output.chosen == "json" {
+		if output.String() == "json" {
 			_, err := c.OutOrStdout().Write(body)
 			return err
 		}
@@ -48,12 +50,12 @@ func statusCommand() *cobra.Command {
 
 // fetch gets a document of a running daemon.
 func fetch(ctx context.Context, address, path string) ([]byte, error) {
-	network, at, err := splitAddress(address)
+	network, at, err := serve.Split(address)
 	if err != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	client := http.Client{
-		Timeout: statusTimeout,
+		Timeout: serve.Timeout,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, at)
 		}},

@@ -14,6 +14,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
 // Config is a configuration that needs no further reading.
@@ -48,7 +49,7 @@ type Profile struct {
 	// points first name them.
 	Plugins []Instance
 	// Points holds what runs at each extension point, in order.
-	Points [PointCount][]Enabled
+	Points [framework.Points][]Enabled
 }
 
 // Instance is a plugin to be made for a profile.
@@ -70,14 +71,14 @@ type Enabled struct {
 
 // Misplaced is the fault of a plugin that turns out not to implement the point it
 // is enabled at; nil where it is not enabled there by name.
-func (e Enabled) Misplaced(point Point) error {
+func (e Enabled) Misplaced(point framework.Point) error {
 	if e.path == nil {
 		return nil
 	}
 	return doesNotExtend(e.path, e.Name, point)
 }
 
-func doesNotExtend(path *field.Path, name string, point Point) *field.Error {
+func doesNotExtend(path *field.Path, name string, point framework.Point) *field.Error {
 	return field.Invalid(path, name, "the plugin does not extend "+point.String())
 }
 

@@ -1,7 +1,9 @@
 package framework
 
 import (
+	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -11,6 +13,8 @@ import (
 type Cycle struct {
 	Table *nodetable.Table
 	Pod   *nodetable.Pod
+	// Now is the time of the attempt, set before it begins.
+	Now time.Time
 	// Feasible are the nodes not rejected so far. Filters take rows out through
 	// Reject and RejectAll only.
 	Feasible nodetable.Bits
@@ -33,6 +37,7 @@ type Cycle struct {
 	skipScore  []bool
 	scores     [][]int64 // by score plugin, by index in Rows
 	nominated  []nominee // of others, on nodes of the table, by row
+	measurer   int       // see findMeasurer
 	single     nodetable.Bits
 	narrowing  []string // plugins that narrowed, sorted
 	refusal    Status   // of PreFilter
@@ -68,14 +73,16 @@ func (c *Cycle) Await(row nodetable.Row, reasons uint32) {
 // RejectAll takes out those of the rows that are still in.
 func (c *Cycle) RejectAll(rows nodetable.Bits, reasons uint32, unresolvable bool) {
 	for i, w := range rows[:len(c.Feasible)] {
-		w &= c.Feasible[i]
-		if w == 0 {
-			continue
-		}
-		c.Feasible[i] &^= w
-		for row := range (nodetable.Bits{w}).All() {
-			c.rejections[nodetable.Row(i<<6)+row] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
-		}
+		c.RejectWord(i, w, reasons, unresolvable)
+	}
+}
+
+// RejectWord takes out those rows of one word of a set that are still in.
+func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable bool) {
+	rows &= c.Feasible[word]
+	c.Feasible[word] &^= rows
+	for ; rows != 0; rows &= rows - 1 {
+		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
 	}
 }
 
@@ -131,21 +138,43 @@ func (c *Cycle) Rejectors() (names, pending []string) {
 		return []string{c.refusal.Plugin}, nil
 	}
 	names = slices.Clone(c.narrowing)
-	seen := make([]struct{ rejects, awaits bool }, len(c.runner.filters))
-	for row := range c.Evaluated.All() {
-		r, rejected := c.Rejected(row)
-		switch name := c.runner.filters[r.filter].name; {
-		case rejected && r.Pending && !seen[r.filter].awaits:
-			seen[r.filter].awaits = true
+	for _, k := range c.kinds() {
+		if name := c.runner.filters[k.filter].name; k.Pending {
 			pending = append(pending, name)
-		case rejected && !r.Pending && !seen[r.filter].rejects:
-			seen[r.filter].rejects = true
+		} else {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	slices.Sort(pending)
-	return slices.Compact(names), pending
+	return slices.Compact(names), slices.Compact(pending)
+}
+
+// rejectionKind is a rejection that so many nodes share.
+type rejectionKind struct {
+	Rejection
+	nodes int
+}
+
+// kinds are the distinct rejections, in the order of the first node with each.
+func (c *Cycle) kinds() []rejectionKind {
+	var kinds []rejectionKind
+	at := -1
+	for row := range c.Evaluated.All() {
+		r, rejected := c.Rejected(row)
+		if !rejected {
+			continue
+		}
+		if at < 0 || kinds[at].Rejection != r { // neighbours are often alike
+			at = slices.IndexFunc(kinds, func(k rejectionKind) bool { return k.Rejection == r })
+			if at < 0 {
+				at = len(kinds)
+				kinds = append(kinds, rejectionKind{Rejection: r})
+			}
+		}
+		kinds[at].nodes++
+	}
+	return kinds
 }
 
 // Explain names the plugin of a rejection and its reasons.

@@ -30,6 +30,7 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 		r.host.Begin(c)
 	}
 	c.refusal = r.preFilter(c)
+	c.measurer = c.findMeasurer()
 	return c.refusal
 }
 
@@ -149,7 +150,7 @@ func (r *Runner) filterNominated(c *Cycle) Status {
 		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {
 			continue
 		}
-		fits, rejection, s := c.fitsAmongNominated(n.row)
+		fits, rejection, s := c.fitsBesideNominated(n.row)
 		if s.Code == Error {
 			return s
 		}
@@ -260,9 +261,9 @@ func score(c *Cycle, p *named[Scorer], scores []int64) Status {
 			return s
 		}
 	}
-	totals, outside := c.Totals[:len(scores)], int64(0)
+	totals, weight, outside := c.Totals[:len(scores)], p.weight, int64(0)
 	for i, score := range scores {
-		totals[i] += score * p.weight
+		totals[i] += score * weight
 		outside |= score | (MaxScore - score) // negative where either is
 	}
 	if outside < 0 {

@@ -63,18 +63,14 @@ func (i *inbox) await(f func() framework.Status) framework.Status {
 type plugins struct{ s *Simulation }
 
 // Activate makes pods active, whatever they wait for.
-func (p *plugins) Activate(pods ...types.UID) { p.s.queue.Activate(p.s.now, pods...) }
+func (p *plugins) Activate(pods ...types.UID) { p.s.Queue.Activate(p.s.now, pods...) }
 
 // Allow gives a plugin's permission; after the last one the pod is bound, soon.
 func (p *plugins) Allow(pod types.UID, plugin string) {
-	if b, permitted := p.s.scheduler.Allow(pod, plugin); permitted {
-		p.s.permitted = append(p.s.permitted, b)
+	if a := p.s.Core.Allow(pod, plugin); a != nil {
+		p.s.permitted = append(p.s.permitted, a)
 	}
 }
 
 // Reject ends the wait of a pod.
-func (p *plugins) Reject(pod types.UID, status framework.Status) {
-	if p.s.scheduler.Waiting(pod) {
-		p.s.deny(pod, status)
-	}
-}
+func (p *plugins) Reject(pod types.UID, status framework.Status) { p.s.Deny(p.s.now, pod, status) }

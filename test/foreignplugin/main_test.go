@@ -105,7 +105,7 @@ func TestWhatPluginsSayDecides(t *testing.T) {
 		{"Filter rejects for good", n2 + pod("p", "away: n2, Filter: 'UnschedulableAndUnresolvable:go away'", ""),
 			[]string{`"node":"n1"`, `"reasons":["go away"],"resolvable":false`}, nil},
 		{"Filter fails", n2 + pod("p", "away: n1, Filter: 'Error:broken'", ""),
-			[]string{`"result":"error"`, `running Filter plugin \"Everywhere\": broken`, `"attempt":5`}, nil},
+			[]string{`"result":"error"`, `running filter plugin \"Everywhere\": broken`, `"attempt":5`}, nil},
 		{"a pod that is pending rests until it is woken, and does not back off", n2 + pod("p", "away: '*', Filter: 'Pending:quota', wakes: other", "") + pod("other", "", ""),
 			[]string{`"result":"unschedulable"`, `0/2 nodes are available: 2 quota.`, `"at":"0s","pod":"default/p","profile":"default-scheduler","attempt":2`},
 			[]string{"PreFilter p of 2 nodes", "PreFilter other of 2 nodes", "hint p of other", "PreFilter p of 2 nodes"}},
@@ -114,7 +114,7 @@ func TestWhatPluginsSayDecides(t *testing.T) {
 		{"PreScore that skips takes its Score along", n2 + pod("p", "PreScore: Skip", ""), nil,
 			[]string{"PreScore p of 2 nodes", "Permit p on"}},
 		{"Score fails", n2 + pod("p", "Score: 'Unschedulable:broken'", ""),
-			[]string{`"result":"error"`, `running Score plugin \"Everywhere\": broken`}, nil},
+			[]string{`"result":"error"`, `running score plugin \"Everywhere\": broken`}, nil},
 		{"Reserve refuses", n2 + pod("p", "Reserve: 'Unschedulable:taken'", ""),
 			[]string{`"result":"unschedulable"`, `1 taken.`}, []string{"Reserve p on n2 after FSR", "Unreserve p on n2 after FSRU"}},
 		{"Permit refuses", n2 + pod("p", "Permit: 'Unschedulable:no'", ""),
@@ -129,7 +129,7 @@ func TestWhatPluginsSayDecides(t *testing.T) {
 		{"PreBindPreFlight skips", n2 + pod("p", "PreBindPreFlight: Skip", ""),
 			[]string{`"scheduled":1`}, []string{"PreBindPreFlight p on n2", "Bind p on n2 after FSRPb"}},
 		{"PreBind fails", n2 + pod("p", "PreBind: 'Error:no volume'", ""),
-			[]string{`"result":"error"`, `running PreBind plugin \"Everywhere\": no volume`}, []string{"PreBind p on n2 after FSRPB", "Unreserve p on n2 after FSRPBU"}},
+			[]string{`"result":"error"`, `running preBind plugin \"Everywhere\": no volume`}, []string{"PreBind p on n2 after FSRPB", "Unreserve p on n2 after FSRPBU"}},
 		{"a binding is cancelled", n2 + pod("p", "cancel: true", ""),
 			[]string{`"result":"error"`, `"message":"changed its mind"`}, []string{"PreBind p on n2 after FSRPB", "Unreserve p on n2 after FSRPBU"}},
 		{"Bind refuses", n2 + pod("p", "Bind: 'Unschedulable:bound elsewhere'", ""),
@@ -273,7 +273,7 @@ func TestNothingInTheHandleIsSilentlyWithoutEffect(t *testing.T) {
 func TestPluginThatPanicsCostsThePodItsAttempt(t *testing.T) {
 	config := strings.Replace(withCounting("DefaultPreemption"), "multiPoint:\n      enabled: [{name: Counting}]", "filter:\n      enabled: [{name: Counting}]", 1)
 	code, out, errs, _ := simulate(t, config, node("n1")+pod("p", "", ""))
-	if code != 0 || !strings.Contains(out, `running Filter plugin \"Counting\": panic: not found`) || !strings.Contains(errs, "plugin panics") {
+	if code != 0 || !strings.Contains(out, `running filter plugin \"Counting\": panic: not found`) || !strings.Contains(errs, "plugin panics") {
 		t.Errorf("exit %d, %s, %s", code, out, errs)
 	}
 }
