@@ -28,7 +28,7 @@ type Option func(*program)
 func WithPlugin(name string, factory foreign.Factory) Option {
 	return func(p *program) {
 		isBuiltIn := slices.ContainsFunc(config.BuiltIn(), func(b config.Plugin) bool { return b.Name == name })
-		if p.plugins[name] != nil || isBuiltIn {
+		if _, twice := p.plugins[name]; twice || isBuiltIn {
 			p.faults = append(p.faults, fmt.Errorf("a plugin named %s already exists", name))
 		}
 		p.plugins[name] = factory
