@@ -32,7 +32,7 @@ func newCrowd(b *testing.B, nodes int, running int32) *crowd {
 		b.Fatal(err)
 	}
 	env, storage := environment()
-	profiles, err := Profiles(&cfg, env, storage)
+	profiles, err := Profiles(&cfg, env, storage, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
 	"github.com/evictd/evictd/scheduleradapter/loop"
@@ -40,7 +41,7 @@ import (
 
 const defaultStatusAddress = "unix:/run/evictd-scheduler/status.sock"
 
-func runCommand() *cobra.Command {
+func (p *program) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Schedule the pods of a cluster",
@@ -57,7 +58,7 @@ cluster around this pod.`,
 	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT or none")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, faulty := loadConfig(*file)
+		cfg, faulty := loadConfig(*file, p.known())
 		if *kubeconfig == "" && *server == "" {
 			*kubeconfig = cfg.ClientConnection.Kubeconfig
 		}
@@ -83,7 +84,7 @@ cluster around this pod.`,
 		for _, warning := range cfg.Warnings {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := newDaemon(&cfg, client, *address, log)
+		d, err := p.newDaemon(c.Context(), &cfg, client, *address, log)
 		if err != nil {
 			return err
 		}
@@ -100,13 +101,14 @@ type daemon struct {
 	informers informers.SharedInformerFactory
 	leases    informers.SharedInformerFactory // of evictds; nil where no profile looks at them
 	loop      *loop.Loop
+	plugins   *plugins // foreign ones; nil without any
 	writer    *kube.Writer
 	watch     *kube.Watch
 	server    *serve.Server
 }
 
 // newDaemon puts the parts together. An error that says so is the caller's.
-func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.Logger) (*daemon, error) {
+func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, address string, log *slog.Logger) (*daemon, error) {
 	how.UserAgent = "evictd-scheduler"
 	how.ContentType = cfg.ClientConnection.ContentType
 	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
@@ -125,10 +127,13 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), func() bool { return d.loop.Bindings() > 0 }, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
+		return nil, err
+	}
 	d.loop, err = loop.New(loop.Config{
 		Parts: loop.Parts{
 			Table:    table,
-			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage) },
+			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage, d.plugins.host()) },
 			Env: framework.Env{
 				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			},
@@ -140,6 +145,7 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
+	d.plugins.host().Attach(foreign.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
@@ -189,8 +195,9 @@ func (d *daemon) run(ctx context.Context) error {
 	defer stop()
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
+	defer d.plugins.run(ctx, d.log)()
 	beside.Go(func() {
-		if !d.watch.Synced(ctx) {
+		if !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
 			return
 		}
 		d.log.Info("the cluster is known")
