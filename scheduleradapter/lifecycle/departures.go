@@ -35,8 +35,9 @@ type stay struct {
 	since time.Time
 	at    time.Time // to leave for the taint, where armed
 	taint v1.Taint
-	place int  // among the armed, or nowhere
-	told  bool // that it has to leave
+	place int       // among the armed, or nowhere
+	told  bool      // that it has to leave
+	pause time.Time // not to be told before
 }
 
 const nowhere = -1
@@ -146,12 +147,8 @@ func (d *Departures) PutBack(uid types.UID, at time.Time) {
 	if s == nil || !s.told {
 		return
 	}
-	s.told = false
+	s.told, s.pause = false, at
 	d.judge(s, d.node(s.pod.Spec.NodeName))
-	if s.place != nowhere && s.at.Before(at) {
-		s.at = at
-		heap.Fix(&d.armed, s.place)
-	}
 }
 
 // judge sets a pod's deadline by its node's taints. True where it had one and has
@@ -168,6 +165,9 @@ func (d *Departures) judge(s *stay, node *tainted) (cancelled bool) {
 	})
 	if taint == nil {
 		return d.disarm(s)
+	}
+	if at.Before(s.pause) {
+		at = s.pause
 	}
 	s.at, s.taint = at, *taint
 	if s.place == nowhere {

@@ -163,6 +163,7 @@ func TestADepartureThatFailedIsTriedAgain(t *testing.T) {
 	d.SetPod(start, pod("q", "n"))
 	d.Due(start)
 	d.PutBack("p", after(5))
+	d.SetPod(after(1), pod("p", "n"))
 	if at, _ := d.Next(); !at.Equal(after(5)) {
 		t.Errorf("due again at %v, expected 5s", at.Sub(start))
 	}

@@ -142,9 +142,10 @@ func (m *Monitor) look(now time.Time, s *Sighting) *finding {
 	return f
 }
 
-// renewed says whether a Lease has been renewed since was, which it updates.
+// renewed says whether a Lease has been renewed since was, which it updates; by a
+// clock that was set back, too.
 func renewed(was *metav1.MicroTime, lease *coordinationv1.Lease) bool {
-	if lease == nil || lease.Spec.RenewTime == nil || !was.Before(lease.Spec.RenewTime) {
+	if lease == nil || lease.Spec.RenewTime == nil || was.Equal(lease.Spec.RenewTime) {
 		return false
 	}
 	*was = *lease.Spec.RenewTime
