@@ -72,7 +72,7 @@ var arrows = []arrow{
 	{"scheduleradapter/cycle", []string{"scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
 		"one attempt knows ports, not who implements them"},
 	{"scheduleradapter/foreign", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
-	{"scheduleradapter/extender", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
+	{"scheduleradapter/extender", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
 	{"scheduleradapter/kube", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
 	{"scheduleradapter/lifecycle", []string{"scheduleradapter/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
 	{"scheduleradapter/lifecycle/kube", []string{"scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
