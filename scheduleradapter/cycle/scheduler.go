@@ -2,8 +2,8 @@
 // it, ask for permission, bind. Time and chance are arguments, what the API does
 // is behind ports.
 //
-// A Scheduler belongs to the goroutine that owns its table; only Binding.Run may
-// be called by others.
+// A Scheduler belongs to the goroutine that owns its table; only Run, or Prepare
+// and Commit, of a Binding may be called by others.
 package cycle
 
 import (
@@ -156,12 +156,10 @@ func (s *Scheduler) filter(p Profile) framework.Status {
 // pick is a row with the highest total, each with the same chance.
 func (s *Scheduler) pick() nodetable.Row {
 	totals := s.attempt.Totals
-	best, ties := int64(-1), 0
+	_, best := framework.Extremes(totals)
+	ties := 0
 	for _, total := range totals {
-		switch {
-		case total > best:
-			best, ties = total, 1
-		case total == best:
+		if total == best {
 			ties++
 		}
 	}

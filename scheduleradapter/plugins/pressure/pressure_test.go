@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -28,7 +27,7 @@ func condition(kind v1.NodeConditionType, status v1.ConditionStatus, since time.
 
 func arguments(change ...func(*config.NodePressureArgs)) *config.NodePressureArgs {
 	a := &config.NodePressureArgs{
-		Conditions: ptr.To(true), Headroom: ptr.To(true),
+		Conditions: new(true), Headroom: new(true),
 		EvictionHalfLife: &metav1.Duration{Duration: 10 * time.Minute}, Ramp: &metav1.Duration{Duration: 5 * time.Minute},
 	}
 	for _, c := range change {
@@ -39,7 +38,7 @@ func arguments(change ...func(*config.NodePressureArgs)) *config.NodePressureArg
 
 func pod(class v1.PodQOSClass, owner string, tolerations ...v1.Toleration) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid"}, Status: v1.PodStatus{QOSClass: class}}
-	p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: ptr.To(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
 	p.Spec.Tolerations = tolerations
 	return p
 }
@@ -73,7 +72,7 @@ func TestConditionsOfBothNamesKeepPodsAwayAsTheKubeletAdmitsThem(t *testing.T) {
 	} {
 		plugintest.Equal(t, string(of.pod.Status.QOSClass), judge(c, p, of.pod, begun.Add(time.Minute)), of.want)
 	}
-	off := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = ptr.To(false) }))
+	off := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = new(false) }))
 	plugintest.Equal(t, "switched off", judge(c, off, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "disk": 100, "stale": 100, "unknown": 100})
 }
 
