@@ -176,7 +176,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
-	d.server, err = serve.Listen(orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
 		return nil, err
 	}

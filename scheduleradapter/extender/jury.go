@@ -28,7 +28,7 @@ func NewJury(table *nodetable.Table, runner *framework.Runner) *Jury {
 // nothing is known.
 type Verdict struct {
 	Refused map[string]Refusal
-	// Scores are the totals of the others, in percent of the highest possible.
+	// Scores are the totals of the others; they fit where those are 0 to 100.
 	Scores map[string]int64
 }
 

@@ -129,8 +129,10 @@ func (j Judge) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (
 	if err != nil {
 		return nil, err
 	}
-	for name := range verdict.Refused {
-		delete(victims, name)
+	for name, why := range verdict.Refused {
+		if why.Unresolvable {
+			delete(victims, name)
+		}
 	}
 	return &wire.ExtenderPreemptionResult{NodeNameToMetaVictims: victims}, nil
 }
