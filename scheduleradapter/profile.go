@@ -3,6 +3,7 @@ package scheduleradapter
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
@@ -59,17 +61,27 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 }
 
 // Profiles makes the plugins of a configuration and puts them in their places; the
-// host, nil for none, runs the foreign ones. The error joins everything that keeps
-// a profile from running.
-func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *foreign.Host) ([]cycle.Profile, error) {
+// host, nil for none, runs the foreign ones. Extenders take part in every profile
+// and tell log of faults that nothing fails for. The error joins everything that
+// keeps a profile from running.
+func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *foreign.Host, log *slog.Logger) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
 	var sorter config.Instance // of the first profile
+	extenders, err := extender.NewAll(cfg.Extenders, log)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	for _, e := range extenders {
+		if e.Preempts() {
+			env.Preemptors = append(env.Preemptors, e)
+		}
+	}
 	factories := registry(storage)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
 		maps.Copy(factories, host.Factories(p.Name))
-		runner, err := assemble(p, factories, env)
+		runner, err := assemble(p, factories, env, extenders)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("profile %s: %w", p.Name, err))
 			continue
@@ -90,7 +102,7 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, h
 // assemble makes the plugins of a profile. Where kube-scheduler's plugin extends a
 // point that ours has no need of, it is left out there; a foreign one must not be
 // named at a point that it does not extend.
-func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env) (*framework.Runner, error) {
+func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env, extenders []*extender.Extender) (*framework.Runner, error) {
 	plugins := map[string]framework.Plugin{}
 	var faults []error
 	for _, instance := range p.Plugins {
@@ -123,6 +135,9 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
+	}
+	for _, e := range extenders {
+		e.Add(&plan)
 	}
 	return framework.New(p.Name, &plan)
 }

@@ -62,6 +62,9 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 	if format == "json" {
 		report = simulate.NewJSON(c.OutOrStdout())
 	}
+	for i := range cfg.Extenders {
+		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
+	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	var host *foreign.Host
 	s, err := simulate.New(objects, simulate.Config{
@@ -69,7 +72,7 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 			if host, err = p.host(c.Context(), cfg, env.Table, foreign.API{Missing: "there is no API server in simulate"}, log); err != nil {
 				return nil, err
 			}
-			return Profiles(cfg, env, storage, host)
+			return Profiles(cfg, env, storage, host, log)
 		},
 		Assembled:      func(owner foreign.Owner) { host.Attach(owner) },
 		InitialBackoff: cfg.PodInitialBackoff,
