@@ -80,6 +80,7 @@ func (e *embedded) names() (names []string) {
 	return names
 }
 
+// rule: S6.9
 func TestANodeIsDrained(t *testing.T) {
 	e := startAPI(t)
 	e.addNode("n")
@@ -109,6 +110,7 @@ func TestANodeIsDrained(t *testing.T) {
 	}
 }
 
+// rule: S6.9
 func TestADrainWaitsForABudget(t *testing.T) {
 	e := startAPI(t)
 	e.addNode("n")
