@@ -15,7 +15,7 @@ import (
 )
 
 // owned adds a pod to node n that a controller made.
-func (e *embedded) owned(kind, name string, change func(*v1.Pod)) {
+func (e *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 	e.Helper()
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
@@ -39,7 +39,7 @@ func (e *embedded) owned(kind, name string, change func(*v1.Pod)) {
 }
 
 // endPods ends the pods that are told to go, as their node does.
-func (e *embedded) endPods() {
+func (e *liveCluster) endPods() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -68,7 +68,7 @@ func (e *embedded) endPods() {
 	})
 }
 
-func (e *embedded) names() (names []string) {
+func (e *liveCluster) names() (names []string) {
 	e.Helper()
 	pods, err := e.CoreV1().Pods("default").List(e.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (e *embedded) names() (names []string) {
 
 // rule: S6.9
 func TestANodeIsDrained(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	e.addNode("n")
 	e.owned("ReplicaSet", "a", nil)
 	e.owned("ReplicaSet", "b", nil)
@@ -112,7 +112,7 @@ func TestANodeIsDrained(t *testing.T) {
 
 // rule: S6.9
 func TestADrainWaitsForABudget(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	e.addNode("n")
 	e.owned("ReplicaSet", "a", nil)
 	e.endPods()
@@ -140,7 +140,7 @@ func TestADrainWaitsForABudget(t *testing.T) {
 }
 
 func TestAPodThatNobodyMakesAnewStopsADrainUnlessForced(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	e.addNode("n")
 	e.owned("", "alone", nil)
 	e.owned("ReplicaSet", "a", nil)
@@ -155,7 +155,7 @@ func TestAPodThatNobodyMakesAnewStopsADrainUnlessForced(t *testing.T) {
 }
 
 func TestADrainOfAnUnknownNodeIsAFault(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	if code, _, errs := execute(t.Context(), "drain", "n", "--server", e.url); code != 1 || !strings.Contains(errs, `"n" not found`) {
 		t.Errorf("exit %d, %s", code, errs)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
@@ -23,6 +24,8 @@ type flight struct {
 	// node is where the API server says the pod is; gone, that it is no more.
 	node string
 	gone bool
+	// preemptor made it be withdrawn; nil where nobody did.
+	preemptor *nodetable.Pod
 }
 
 // Stages of a binding: it can be withdrawn until it is committed.
@@ -96,6 +99,10 @@ func (l *Loop) land(f *flight, status framework.Status) {
 	default:
 		delete(l.assumed, f.Pod.UID)
 		l.Unbound(now, f.Attempt, status)
+		l.metrics.ended(f.Attempt, time.Since(f.begin))
+	}
+	if f.preemptor != nil {
+		l.prepared(f.preemptor, nil)
 	}
 }
 
@@ -115,9 +122,17 @@ func (l *Loop) landed(now time.Time, f *flight) {
 
 // forget frees the node of a pod that is no more.
 func (l *Loop) forget(now time.Time, f *flight) {
-	l.scheduler.Forget(f.Binding)
+	l.Scheduler.Forget(f.Binding)
 	l.left(now, f.Pod)
 }
+
+// Activate makes pods active, whatever they wait for. It is for the loop's
+// goroutine.
+func (l *Loop) Activate(pods ...types.UID) { l.Queue.Activate(l.now(), pods...) }
+
+// Reject ends the wait of a pod with a plugin's status. It is for the loop's
+// goroutine.
+func (l *Loop) Reject(pod types.UID, status framework.Status) { l.Deny(l.now(), pod, status) }
 
 // Allow is a plugin's permission for a pod that waits; the last one binds it. It
 // is for the loop's goroutine, as Deny is.
