@@ -3,6 +3,7 @@
 #   TESTFLAGS   flags of go test in test and race          (-count=1)
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
+#   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -23,6 +24,15 @@ installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
 # Lines "package name" of the tests whose name matches $(1), in $(PKGS).
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
+# Modules of their own below test/ that `make test` runs, cheap to build.
+nested := foreignplugin
+
+# The events of the tests of $(PKGS), where these are all packages those of the
+# nested modules too; $(1) are flags. It fails where any of them does.
+tests = failed=0; go test -json $(1) $(TESTFLAGS) $(PKGS) || failed=1; \
+	$(if $(filter ./...,$(PKGS)),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
+	exit $$failed
+
 # The files named $(1), those of nested modules too, each ended by a zero byte.
 files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
@@ -36,11 +46,12 @@ run: build ## watch a small node on this host evict the right pod
 
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
-	@go test -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+	@($(call tests)) | go run ./internal/testsummary
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler)
-	@CGO_ENABLED=1 go test -race -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+	@export CGO_ENABLED=1
+	($(call tests,-race)) | go run ./internal/testsummary
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -51,14 +62,19 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go fix -diff ./...
 	go mod tidy -diff
 	go -C internal/tools mod tidy -diff
+	for module in $(nested); do
+		go -C test/$$module mod tidy -diff
+		go -C test/$$module vet ./...
+		go -C test/$$module fix -diff ./...
+	done
 	quiet() { out=$$("$$@" 2>&1) || { printf '%s\n' "$$out"; exit 1; }; }
 	quiet go test -count=1 -run '^TestBehaviourTable' ./eviction/simulate
 	quiet go test -count=1 ./internal/deps
 
-# Tests that hold a golden file rewrite it where EVICTD_REWRITE=1.
+# Tests with golden files use internal/golden, which rewrites them where EVICTD_REWRITE=1.
 .PHONY: rewrite
 rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
-	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '"EVICTD_REWRITE"' | xargs -r -n 1 dirname | sort -u)
+	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '/internal/golden"' | xargs -r -n 1 dirname | sort -u)
 	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
 
 .PHONY: fuzz
@@ -82,8 +98,9 @@ bench: ## run the benchmarks; the machine first
 	printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
 	printf 'kernel: %s\n' "$$(uname -r)"
 	printf 'go:     %s\n' "$$(go version)"
+	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $${packages:?there is no benchmark}
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.

@@ -3,9 +3,15 @@ package scheduleradapter
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
@@ -15,6 +21,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
+	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
 	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
@@ -47,29 +54,31 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		images.Name:              images.New,
 		binder.Name:              binder.New,
 		features.Name:            features.New,
+		pressure.Name:            pressure.New,
 	}
 }
 
-// points are the framework's for those that a configuration names.
-var points = [config.PointCount]framework.Point{
-	config.PreEnqueue: framework.PreEnqueue, config.QueueSort: framework.QueueSort, config.PreFilter: framework.PreFilter,
-	config.Filter: framework.Filter, config.PostFilter: framework.PostFilter, config.PreScore: framework.PreScore,
-	config.Score: framework.Score, config.Reserve: framework.Reserve, config.Permit: framework.Permit,
-	config.PreBind: framework.PreBind, config.Bind: framework.Bind, config.PostBind: framework.PostBind,
-}
-
-// Profiles makes the plugins of a configuration and puts them in their places.
-// The error joins everything that keeps a profile from running.
-func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
+// Profiles makes the plugins of a configuration and puts them in their places; the
+// host, nil for none, runs the foreign ones. The error joins everything that keeps
+// a profile from running.
+func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *foreign.Host) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
+	var sorter config.Instance // of the first profile
 	factories := registry(storage)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
+		maps.Copy(factories, host.Factories(p.Name))
 		runner, err := assemble(p, factories, env)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("profile %s: %w", p.Name, err))
 			continue
+		}
+		own := p.Plugins[slices.IndexFunc(p.Plugins, func(i config.Instance) bool { return i.Name == runner.Sorter() })]
+		if len(profiles) == 0 {
+			sorter = own
+		} else if !reflect.DeepEqual(own, sorter) {
+			faults = append(faults, field.Invalid(field.NewPath("profiles").Index(i).Child("plugins", framework.QueueSort.String()), own.Name, "must be the same for all profiles"))
 		}
 		profiles = append(profiles, cycle.Profile{Runner: runner, Enough: func(nodes int) int {
 			return config.NumFeasibleNodesToFind(nodes, p.PercentageOfNodesToScore)
@@ -79,7 +88,8 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) (
 }
 
 // assemble makes the plugins of a profile. Where kube-scheduler's plugin extends a
-// point that ours has no need of, it is left out there.
+// point that ours has no need of, it is left out there; a foreign one must not be
+// named at a point that it does not extend.
 func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env) (*framework.Runner, error) {
 	plugins := map[string]framework.Plugin{}
 	var faults []error
@@ -96,17 +106,23 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 		}
 		plugins[instance.Name] = plugin
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
 	var plan framework.Plan
 	for point, enabled := range p.Points {
-		at := points[point]
+		at := framework.Point(point)
 		for _, e := range enabled {
-			if plugin := plugins[e.Name]; framework.Extends(plugin, at) {
+			plugin := plugins[e.Name]
+			_, isForeign := plugin.(framework.Guest)
+			switch {
+			case plugin == nil:
+			case framework.Extends(plugin, at):
 				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			case isForeign:
+				faults = append(faults, e.Misplaced(at))
 			}
 		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
 	}
 	return framework.New(p.Name, &plan)
 }

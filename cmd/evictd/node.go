@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -15,11 +16,15 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/proc"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
+
+// maxPods is how many pods a node takes (kubelet, maxPods).
+const maxPods = 110
 
 // node is the host as the settings describe it: where to measure, and what was
 // measured first.
@@ -49,8 +54,8 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 		n.name = strings.ToLower(host)
 	}
 	var err error
-	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, nodestatus.Native.String())); err != nil {
-		return nil, badInput{fmt.Errorf("--mode: %w", err)}
+	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, defaultMode(run).String())); err != nil {
+		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
 	}
 	n.collect = collect.NodeConfig{Pods: run.PodsCgroup, NodeFs: run.NodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}
 	if n.collect.NodeFs == "" {
@@ -61,7 +66,7 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 	}
 	disks, err := n.collect.Layout()
 	if err != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	n.layout, _ = eviction.ParseLayout(disks.String())
 	return n, n.measure(run, compiled, log)
@@ -73,20 +78,20 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 	if run.NodeMemory != "" {
 		q, err := resource.ParseQuantity(run.NodeMemory)
 		if err != nil || q.Sign() <= 0 {
-			return badInput{fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory)}
+			return cli.BadInput(fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory))
 		}
 		if run.CgroupRoot != "" {
-			return badInput{errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured")}
+			return cli.BadInput(errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured"))
 		}
 		n.collect.Virtual = &collect.VirtualMemory{Capacity: q.Value(), Processes: n.processes, Leaders: leaders}
 		return nil
 	}
 	var err error
 	if n.cgroups, err = cgroup.Discover(""); err != nil {
-		return badInput{fmt.Errorf("%w; give --node-memory to measure pods by their processes", err)}
+		return cli.BadInput(fmt.Errorf("%w; give --node-memory to measure pods by their processes", err))
 	}
 	if n.root, err = n.cgroups.Resolve(run.CgroupRoot); err != nil {
-		return badInput{err}
+		return cli.BadInput(err)
 	}
 	n.collect.Cgroups, n.collect.Root = n.cgroups, n.root
 	return nil
@@ -101,12 +106,15 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 	o := (&eviction.Observer{}).Observe(&n.first)
 	warnings, err := compiled.CheckCapacity(o)
 	if err != nil {
-		return badInput{err}
+		return cli.BadInput(err)
 	}
 	for _, warning := range warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	n.capacity = v1.ResourceList{}
+	n.capacity = v1.ResourceList{
+		v1.ResourceCPU:  *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+		v1.ResourcePods: *resource.NewQuantity(maxPods, resource.DecimalSI),
+	}
 	for name, amount := range map[v1.ResourceName]stats.Amount{
 		v1.ResourceMemory: n.first.Memory.Limit, v1.ResourceEphemeralStorage: n.first.NodeFs.Capacity,
 	} {
@@ -123,7 +131,7 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 		}
 	}
 	if n.allocatable, err = reserved.Allocatable(n.capacity); err != nil {
-		return inFile("systemReserved, kubeReserved and evictionHard", err)
+		return cli.InFile("systemReserved, kubeReserved and evictionHard", err)
 	}
 	if limit, known := reserved.PodsLimit(n.capacity, v1.ResourceMemory); known && compiled.EnforcePods && run.PodsCgroup != "" {
 		n.podsLimit = stats.Known(limit.Value())
@@ -144,6 +152,15 @@ func hardThresholds(compiled *config.Config, o *eviction.Observations) v1.Resour
 		}
 	}
 	return hard
+}
+
+// defaultMode uses the names of our own where a cluster around the node may have
+// an eviction manager of its own.
+func defaultMode(run *config.Run) nodestatus.Mode {
+	if hasAPI(run) && !strings.HasPrefix(run.Server, "unix:") {
+		return nodestatus.Backstop
+	}
+	return nodestatus.Native
 }
 
 // defaultNodeFs is the kubelet's directory, or the root where there is none.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -26,14 +28,14 @@ func statusCommand() *cobra.Command {
 		Short: "Show signals against thresholds, conditions, and pods in eviction order",
 		Args:  cobra.NoArgs,
 	}
-	output := formatFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		body, err := fetch(c.Context(), *address, "/v1/status")
 		if err != nil {
 			return err
 		}
-		if output.chosen == "json" {
+		if output.String() == "json" {
 			_, err := c.OutOrStdout().Write(body)
 			return err
 		}
@@ -48,12 +50,12 @@ func statusCommand() *cobra.Command {
 
 // fetch gets a document of a running daemon.
 func fetch(ctx context.Context, address, path string) ([]byte, error) {
-	network, at, err := splitAddress(address)
+	network, at, err := serve.Split(address)
 	if err != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	client := http.Client{
-		Timeout: statusTimeout,
+		Timeout: serve.Timeout,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, at)
 		}},
@@ -104,6 +106,9 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, taint := range s.Taints {
 		fmt.Fprintf(w, "taint\t%s\n", taint)
 	}
+	if s.API != nil {
+		showAPI(w, s.API)
+	}
 	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
 		if len(s.Ranking[signal]) == 0 {
 			continue
@@ -126,4 +131,21 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
 	return w.Flush()
+}
+
+func showAPI(w io.Writer, api *nodestatus.API) {
+	state := "answers"
+	if !api.Connected {
+		state = api.Error
+	}
+	fmt.Fprintf(w, "API server\t%s\n", state)
+	if api.Untold > 0 {
+		fmt.Fprintf(w, "\t%d evictions are not told yet\n", api.Untold)
+	}
+	for _, what := range slices.Sorted(maps.Keys(api.Refused)) {
+		fmt.Fprintf(w, "\tdoes not let evictd write %s\n", what)
+	}
+	if api.Conflict != "" {
+		fmt.Fprintf(w, "\t%s\n", api.Conflict)
+	}
 }

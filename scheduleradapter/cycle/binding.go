@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // Binding is what is left to do for a pod that has its node.
@@ -20,15 +22,30 @@ type Binding struct {
 // Run prepares and binds. It may take long, knows no table, and may run beside
 // other bindings and attempts. After a failure the owner forgets the binding.
 func (b Binding) Run(ctx context.Context) framework.Status {
-	if s := b.runner.PreBind(ctx, b.Assignment); !s.OK() {
+	if s := b.Prepare(ctx); !s.OK() {
 		return s
 	}
+	return b.Commit(ctx)
+}
+
+// Prepare is the first half of Run, after which the pod can still be kept from
+// its node.
+func (b Binding) Prepare(ctx context.Context) framework.Status {
+	return b.runner.PreBind(ctx, b.Assignment)
+}
+
+// Commit is the second half of Run.
+func (b Binding) Commit(ctx context.Context) framework.Status {
 	if s := b.runner.Bind(ctx, b.Assignment); !s.OK() {
 		return s
 	}
 	b.runner.PostBind(ctx, b.Assignment)
 	return framework.Status{}
 }
+
+// Unreserve takes back what plugins have reserved for a pod that is on another
+// node, or on this one through somebody else.
+func (b Binding) Unreserve() { b.runner.Unreserve(b.Assignment) }
 
 // waiting is a pod that plugins hold back, each until its deadline.
 type waiting struct {
@@ -61,16 +78,29 @@ func (s *Scheduler) Allow(uid types.UID, plugin string) (b Binding, permitted bo
 	return w.Binding, true
 }
 
-// Reject ends the wait of a pod and takes it off its node; false where it did
-// not wait.
-func (s *Scheduler) Reject(uid types.UID, plugin, reason string) (Result, bool) {
+// WaitingPods are the pods that wait for permission, by uid, with the plugins that
+// hold each back, sorted.
+func (s *Scheduler) WaitingPods() iter.Seq2[*nodetable.Pod, []string] {
+	return func(yield func(*nodetable.Pod, []string) bool) {
+		for _, uid := range slices.Sorted(maps.Keys(s.waiting)) {
+			w := s.waiting[uid]
+			if !yield(w.Pod, slices.Sorted(maps.Keys(w.deadlines))) {
+				return
+			}
+		}
+	}
+}
+
+// Reject ends the wait of a pod with a plugin's status and takes it off its node;
+// false where it did not wait.
+func (s *Scheduler) Reject(uid types.UID, status framework.Status) (Result, bool) {
 	w := s.waiting[uid]
 	if w == nil {
 		return Result{}, false
 	}
 	delete(s.waiting, uid)
 	s.Forget(w.Binding)
-	return refused(framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: reason}), true
+	return Refused(status), true
 }
 
 // Deadline is when the next waiting pod is to be rejected, with the pod and the

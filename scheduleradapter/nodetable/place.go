@@ -88,7 +88,7 @@ func (t *Table) adopt(node Symbol, row Row) {
 func (t *Table) put(p *Pod, row Row) {
 	t.where[p.UID] = spot{row, int32(len(t.pods[row]))}
 	t.pods[row] = append(t.pods[row], p)
-	t.tries.note(move{p, row, int32(len(t.pods[row]) - 1), true})
+	t.tries.note(Move{p, row, int32(len(t.pods[row]) - 1), true})
 	t.count(p, row, 1)
 }
 
@@ -101,7 +101,7 @@ func (t *Table) take(s spot) *Pod {
 	pods[last] = nil
 	t.pods[s.row] = pods[:last]
 	delete(t.where, p.UID)
-	t.tries.note(move{p, s.row, s.index, false})
+	t.tries.note(Move{p, s.row, s.index, false})
 	t.count(p, s.row, -1)
 	return p
 }
@@ -110,14 +110,14 @@ func (t *Table) take(s spot) *Pod {
 func (t *Table) count(p *Pod, row Row, n int64) {
 	t.trail.add(row)
 	r := &p.Requests
-	t.Pods.Requested[row] += n
-	t.CPU.Requested[row] += n * r.CPU
-	t.Memory.Requested[row] += n * r.Memory
-	t.Ephemeral.Requested[row] += n * r.Ephemeral
+	t.Pods.request(row, n)
+	t.CPU.request(row, n*r.CPU)
+	t.Memory.request(row, n*r.Memory)
+	t.Ephemeral.request(row, n*r.Ephemeral)
 	t.NonZeroCPU[row] += n * r.NonZeroCPU
 	t.NonZeroMemory[row] += n * r.NonZeroMemory
 	for _, a := range r.Extended {
-		t.column(a.Name).Requested[row] += n * a.Value
+		t.column(a.Name).request(row, n*a.Value)
 	}
 	for _, port := range p.Ports {
 		t.usePort(port, row, int32(n))

@@ -40,14 +40,11 @@ type Table struct {
 	counters   counters
 	terms      [termKinds]termIndex
 	groups     groups
+	headroom   map[Symbol]*Headroom
 
 	trail trail
 	tries tries
 }
-
-// Column is a resource: what each node can give to pods and what its pods have
-// requested, in the unit of the digests.
-type Column struct{ Allocatable, Requested []int64 }
 
 // Versions count changes, so that what was computed from a part of the nodes can
 // tell whether it still holds. Pods do not count.
@@ -55,6 +52,8 @@ type Versions struct {
 	// Nodes changes with every node added or removed, Labels and the others also
 	// when a node changes in that respect.
 	Nodes, Labels, Taints, Images uint64
+	// Pressure changes with conditions, and with what evictd says of a node.
+	Pressure uint64
 }
 
 // spot is where a pod is: the index among the pods of a row.
@@ -78,6 +77,7 @@ func New() *Table {
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
+		headroom: map[Symbol]*Headroom{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}
@@ -129,6 +129,15 @@ func (t *Table) Taints(yield func(Taint, []Row) bool) {
 type ImageUse struct {
 	Size int64
 	Rows []Row
+}
+
+// Images yields every image by its name with a tag, in no particular order.
+func (t *Table) Images(yield func(Symbol, *ImageUse) bool) {
+	for name, use := range t.images {
+		if !yield(name, use) {
+			return
+		}
+	}
 }
 
 // Image finds an image by its name with a tag; nil where no node has it.
@@ -189,6 +198,7 @@ func (t *Table) exchange(row Row, was, is *Node, changed Change) {
 		{ChangedAllocatable, nil, t.setAllocatable},
 		{ChangedLabels, &t.Versions.Labels, t.setLabels},
 		{ChangedTaints, &t.Versions.Taints, t.setTaints},
+		{ChangedConditions, &t.Versions.Pressure, nil},
 		{ChangedImages, &t.Versions.Images, t.setImages},
 		{ChangedZone, nil, t.setZone},
 	} {
@@ -205,13 +215,15 @@ func (t *Table) exchange(row Row, was, is *Node, changed Change) {
 }
 
 func (t *Table) setAllocatable(row Row, was, is *Node) {
-	t.CPU.Allocatable[row], t.Memory.Allocatable[row] = is.CPU, is.Memory
-	t.Ephemeral.Allocatable[row], t.Pods.Allocatable[row] = is.Ephemeral, is.Pods
+	t.CPU.allow(row, is.CPU)
+	t.Memory.allow(row, is.Memory)
+	t.Ephemeral.allow(row, is.Ephemeral)
+	t.Pods.allow(row, is.Pods)
 	for _, a := range was.Extended {
-		t.column(a.Name).Allocatable[row] = 0
+		t.column(a.Name).allow(row, 0)
 	}
 	for _, a := range is.Extended {
-		t.column(a.Name).Allocatable[row] = a.Value
+		t.column(a.Name).allow(row, a.Value)
 	}
 }
 
@@ -219,7 +231,8 @@ func (t *Table) setAllocatable(row Row, was, is *Node) {
 func (t *Table) column(name Symbol) *Column {
 	c := t.extended[name]
 	if c == nil {
-		c = &Column{make([]int64, t.Rows()), make([]int64, t.Rows())}
+		c = &Column{}
+		c.grow(t.Rows())
 		t.extended[name] = c
 	}
 	return c
@@ -325,10 +338,6 @@ func (t *Table) grow() {
 	for row := rows - 1; row >= was; row-- {
 		t.free = append(t.free, Row(row))
 	}
-}
-
-func (c *Column) grow(rows int) {
-	c.Allocatable, c.Requested = longer(c.Allocatable, rows), longer(c.Requested, rows)
 }
 
 // longer is the slice with zero values up to n elements.

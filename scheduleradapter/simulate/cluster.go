@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
@@ -33,6 +34,11 @@ func newest(objects *Objects) time.Time {
 			happened(node.Status.Conditions[i].LastHeartbeatTime)
 		}
 	}
+	for _, lease := range objects.Leases {
+		if renewed := lease.Spec.RenewTime; renewed != nil {
+			happened(metav1.Time{Time: renewed.Time})
+		}
+	}
 	for _, pod := range objects.Pods {
 		happened(pod.CreationTimestamp)
 		if pod.Status.StartTime != nil {
@@ -46,12 +52,12 @@ func newest(objects *Objects) time.Time {
 // deleted are nobody's to place.
 func (s *Simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
-		s.table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
+		s.Table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
 	}
 	for _, node := range s.objects.Nodes {
-		s.table.SetNode(nodetable.NewNode(node))
+		s.Table.SetNode(nodetable.NewNode(node))
 	}
-	if err := errors.Join(s.populateGroups(), s.populateStorage()); err != nil {
+	if err := errors.Join(s.populateGroups(), s.populateStorage(), s.populateHeadroom()); err != nil {
 		return err
 	}
 	s.queuePods(s.placePods())
@@ -62,7 +68,7 @@ func (s *Simulation) populate() error {
 func (s *Simulation) populateGroups() error {
 	var faults []error
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
-		faults = append(faults, s.table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
+		faults = append(faults, s.Table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
 	}
 	for _, o := range s.objects.Services {
 		set(o, "v1", "Service", matching(o.Spec.Selector))
@@ -106,6 +112,21 @@ func (s *Simulation) populateStorage() error {
 	return errors.Join(faults...)
 }
 
+// populateHeadroom takes in what evictd says of nodes. A Lease that holds at the
+// start is renewed for ever.
+func (s *Simulation) populateHeadroom() error {
+	var faults []error
+	for _, lease := range s.objects.Leases {
+		node, headroom, err := nodetable.NewHeadroom(lease)
+		faults = append(faults, err)
+		if headroom != nil && s.start.Before(headroom.Until) {
+			headroom.Until = s.start.AddDate(100, 0, 0)
+			s.Table.SetHeadroom(nodetable.Intern(node), headroom)
+		}
+	}
+	return errors.Join(faults...)
+}
+
 // matching is a selector by labels, nil where there are none.
 func matching(labels map[string]string) *metav1.LabelSelector {
 	if len(labels) == 0 {
@@ -123,9 +144,9 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 			s.populateRunning(pod)
 		default:
 			if node := object.Status.NominatedNodeName; node != "" {
-				s.promises.Nominate(pod, node)
+				s.Promises.Nominate(pod, node)
 			}
-			if _, ours := s.scheduler.Profile(pod); ours && !pod.Terminating {
+			if s.Ours(pod) && !pod.Terminating {
 				pending = append(pending, pod)
 			}
 		}
@@ -143,7 +164,7 @@ func (s *Simulation) queuePods(pending []*nodetable.Pod) {
 	}
 	slices.SortStableFunc(pending, func(a, b *nodetable.Pod) int { return created(a).Compare(created(b)) })
 	for _, pod := range pending {
-		s.queue.Add(s.now, pod)
+		s.Queue.Add(s.now, pod)
 	}
 }
 
@@ -152,15 +173,15 @@ func (s *Simulation) populateRunning(pod *nodetable.Pod) {
 		pod = running(pod, pod.Object.Spec.NodeName, s.start)
 	}
 	name := nodetable.Intern(pod.Object.Spec.NodeName)
-	s.table.PlaceOn(pod, name)
-	if row := s.table.Row(name); row != nodetable.NoRow && !pod.Terminating {
-		s.watch(pod, s.table.Node(row), time.Time{})
+	s.Table.PlaceOn(pod, name)
+	if row := s.Table.Row(name); row != nodetable.NoRow && !pod.Terminating {
+		s.watch(pod, s.Table.Node(row), time.Time{})
 	}
 }
 
 // running is a pod that runs on a node.
 func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
-	pod = changed(pod, func(object *v1.Pod) {
+	pod = loop.Changed(pod, func(object *v1.Pod) {
 		object.Spec.NodeName = node
 		object.Status.NominatedNodeName = ""
 		object.Status.StartTime = &metav1.Time{Time: since}
@@ -169,37 +190,39 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 	return pod
 }
 
-// preempt makes a pod go to make room. One that waits for permission on its node
+// Preempt makes victims go to make room. One that waits for permission on its node
 // goes back into the queue.
-func (s *Simulation) preempt(victim *nodetable.Pod) {
-	if s.waiting[victim.UID] != nil {
-		s.summary.Preempted++
-		s.deny(victim.UID, preempt.Name, "preempted")
-	} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
-		s.summary.Preempted++
+func (s *Simulation) Preempt(a *loop.Attempt) {
+	for _, victim := range a.Victims {
+		if s.Waits(victim.UID) {
+			s.summary.Preempted++
+			s.Deny(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
+		} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
+			s.summary.Preempted++
+		}
 	}
 }
 
 // terminate deletes a pod on a node: it counts until its grace period has passed.
 // False where it is being deleted already, or gone.
 func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
-	pod, row := s.table.Find(pod.UID)
+	pod, row := s.Table.Find(pod.UID)
 	if pod == nil || pod.Terminating {
 		return false
 	}
 	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
 	gone := s.now.Add(grace)
-	leaving := changed(pod, func(object *v1.Pod) {
+	leaving := loop.Changed(pod, func(object *v1.Pod) {
 		object.DeletionTimestamp = &metav1.Time{Time: gone}
 		object.Status.Conditions = append(object.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason})
 	})
 	leaving.Terminating = true
-	s.table.Place(leaving, row)
-	node := s.table.Node(row).Name.Value()
+	s.Table.Place(leaving, row)
+	node := s.Table.Node(row).Name.Value()
 	s.timers.add(gone, func() {
-		s.table.Displace(leaving.UID)
+		s.Table.Displace(leaving.UID)
 		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: leaving, Node: node, By: by})
-		s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
+		s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
 	})
 	return true
 }
@@ -263,7 +286,7 @@ func patience(tolerations []v1.Toleration, taint *v1.Taint) (stay time.Duration,
 }
 
 func (s *Simulation) evict(pod *nodetable.Pod, node string, taint *v1.Taint) {
-	if now, _ := s.table.Find(pod.UID); now == nil || now.Terminating {
+	if now, _ := s.Table.Find(pod.UID); now == nil || now.Terminating {
 		return
 	}
 	text := taint.Key
