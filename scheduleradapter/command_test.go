@@ -77,3 +77,14 @@ func TestAnInterruptedSimulationIsAFault(t *testing.T) {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
 	}
 }
+
+func TestPluginCannotTakeAnothersName(t *testing.T) {
+	for _, name := range []string{"NodeName", "twice"} {
+		var errs bytes.Buffer
+		root := NewCommand("v1", WithPlugin("twice", nil), WithPlugin(name, nil))
+		root.SetErr(&errs)
+		if code := Execute(t.Context(), root, []string{"version"}); code != 1 || errs.String() != "evictd-scheduler: a plugin named "+name+" already exists\n" {
+			t.Errorf("exit %d, %q", code, errs.String())
+		}
+	}
+}
