@@ -50,14 +50,6 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 	}
 }
 
-// points are the framework's for those that a configuration names.
-var points = [config.PointCount]framework.Point{
-	config.PreEnqueue: framework.PreEnqueue, config.QueueSort: framework.QueueSort, config.PreFilter: framework.PreFilter,
-	config.Filter: framework.Filter, config.PostFilter: framework.PostFilter, config.PreScore: framework.PreScore,
-	config.Score: framework.Score, config.Reserve: framework.Reserve, config.Permit: framework.Permit,
-	config.PreBind: framework.PreBind, config.Bind: framework.Bind, config.PostBind: framework.PostBind,
-}
-
 // Profiles makes the plugins of a configuration and puts them in their places.
 // The error joins everything that keeps a profile from running.
 func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
@@ -101,10 +93,9 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	}
 	var plan framework.Plan
 	for point, enabled := range p.Points {
-		at := points[point]
 		for _, e := range enabled {
-			if plugin := plugins[e.Name]; framework.Extends(plugin, at) {
-				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			if plugin := plugins[e.Name]; framework.Extends(plugin, framework.Point(point)) {
+				plan[point] = append(plan[point], framework.Enabled{Plugin: plugin, Weight: e.Weight})
 			}
 		}
 	}

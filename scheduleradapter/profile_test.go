@@ -45,8 +45,8 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 
 func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
 	plugins := append(config.BuiltIn(),
-		config.Plugin{Name: "One", Default: true, Points: []config.Point{config.Filter}},
-		config.Plugin{Name: "Two", Default: true, Points: []config.Point{config.Score}})
+		config.Plugin{Name: "One", Default: true, Points: []framework.Point{framework.Filter}},
+		config.Plugin{Name: "Two", Default: true, Points: []framework.Point{framework.Score}})
 	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, plugins)
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ type Cycle struct {
 	skipScore  []bool
 	scores     [][]int64 // by score plugin, by index in Rows
 	nominated  []nominee // of others, on nodes of the table, by row
+	measurer   int       // see findMeasurer
 	single     nodetable.Bits
 	narrowing  []string // plugins that narrowed, sorted
 	refusal    Status   // of PreFilter

@@ -3,6 +3,7 @@ package plugintest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,6 +64,22 @@ type Verdict struct {
 	// Scores by node, normalised; nil where the plugin does not score the pod.
 	Scores map[string]int64
 	Cycle  *framework.Cycle
+}
+
+// Holds fails the test where the plugin rejects or scores otherwise than its naive
+// twin.
+func (v Verdict) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
+	t.Helper()
+	Equal(t, what+": rejected", v.Rejected, rejected)
+	Equal(t, what+": scores", v.Scores, scores)
+}
+
+// Equal ends the test where a plugin and its naive twin do not print the same.
+func Equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Fatalf("%s: the plugin says %s, its twin %s", what, g, w)
+	}
 }
 
 // Judge runs a plugin at the points up to Score that it implements.
