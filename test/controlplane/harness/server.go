@@ -92,6 +92,10 @@ func start(s *Server) (*Server, error) {
 // Program is the path of a foreign program that `make controlplane` builds.
 // Where it has not the error is an UnavailableError.
 func Program(name string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
 	path := filepath.Join(root, "test/controlplane/bin", name)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path, err
@@ -101,6 +105,37 @@ func Program(name string) (string, error) {
 		return "", &UnavailableError{"there is no " + name + ": `make controlplane` builds it"}
 	}
 	return "", &UnavailableError{fmt.Sprintf("there is no %s: %s", name, strings.TrimSpace(string(reason)))}
+}
+
+// Root is the root of the source tree that the working directory is in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "test/controlplane/go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("the working directory is not in the source tree of evictd")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Build builds evictd's own programs into a directory.
+func Build(dir string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	build := exec.Command("go", "-C", root, "build", "-o", dir+"/", "./cmd/...")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build evictd: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // Start starts a server that was killed, and returns once it is ready.

@@ -12,10 +12,10 @@ import (
 // startEtcd runs an etcd of one member in a directory, on sockets in there, and
 // returns it ready, with the endpoint that clients use.
 func startEtcd(dir, log string) (*embed.Etcd, string, error) {
-	client := url.URL{Scheme: "unix", Path: filepath.Join(dir, "client.sock")}
-	peer := url.URL{Scheme: "unix", Path: filepath.Join(dir, "peer.sock")}
+	client := url.URL{Scheme: "unix", Path: filepath.Join(dir, "etcd-client.sock")}
+	peer := url.URL{Scheme: "unix", Path: filepath.Join(dir, "etcd-peer.sock")}
 	config := embed.NewConfig()
-	config.Dir = dir
+	config.Dir = filepath.Join(dir, "etcd")
 	config.Name = "controlplane"
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{log}

@@ -51,8 +51,9 @@ func main() {
 	flag.BoolVar(&o.stdin, "stdin", false, "end when standard input does")
 	flag.Func("identity", "NAME=USER[/GROUP...], repeatable: write NAME.kubeconfig for that user beside admin.kubeconfig", o.addIdentity)
 	flag.Parse()
+	stderr := keepStderr()
 	if err := run(o, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		fmt.Fprintln(stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
@@ -97,7 +98,7 @@ func run(o options, extra []string) error {
 			return err
 		}
 	}
-	etcd, endpoint, err := startEtcd(filepath.Join(dir, "etcd"), log)
+	etcd, endpoint, err := startEtcd(dir, log)
 	if err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
@@ -182,25 +183,25 @@ func awaitReady(server string, keys *pki, ended <-chan error) error {
 	}
 }
 
-// logTo points descriptors 1 and 2, where klog, panics and the command itself
-// write, at a file. What this program says goes where they pointed before.
+// keepStderr is standard error as it was, for what this program itself says.
+func keepStderr() *os.File {
+	fd, err := syscall.Dup(syscall.Stderr)
+	if err != nil {
+		return os.Stderr
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "stderr")
+}
+
+// logTo points standard error, where klog and panics write, at a file.
 func logTo(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	for _, std := range []**os.File{&os.Stdout, &os.Stderr} {
-		fd := int((*std).Fd())
-		kept, err := syscall.Dup(fd)
-		if err != nil {
-			return fmt.Errorf("keep descriptor %d: %w", fd, err)
-		}
-		syscall.CloseOnExec(kept)
-		if err := syscall.Dup2(int(file.Fd()), fd); err != nil {
-			return fmt.Errorf("point descriptor %d at %s: %w", fd, path, err)
-		}
-		*std = os.NewFile(uintptr(kept), (*std).Name())
+	if err := syscall.Dup2(int(file.Fd()), syscall.Stderr); err != nil {
+		return fmt.Errorf("point standard error at %s: %w", path, err)
 	}
 	return nil
 }
