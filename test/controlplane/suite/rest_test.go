@@ -217,7 +217,7 @@ func field(docs []any, path string) (string, bool) {
 
 var (
 	uid     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	version = regexp.MustCompile(`resource version: \d+(?: \(\d+\))?`)
+	version = regexp.MustCompile(`(?:\d+ )?\(\d+\)`)
 	age     = regexp.MustCompile(`^\d+s$`)
 )
 
@@ -260,7 +260,7 @@ func settle(value any) any {
 		if age.MatchString(value) {
 			return "(age)"
 		}
-		return version.ReplaceAllString(uid.ReplaceAllString(value, "(uid)"), "resource version: (version)")
+		return version.ReplaceAllString(uid.ReplaceAllString(value, "(uid)"), "(version)")
 	}
 	return value
 }
