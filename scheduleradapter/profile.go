@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
+	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
 	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
@@ -47,6 +48,7 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		images.Name:              images.New,
 		binder.Name:              binder.New,
 		features.Name:            features.New,
+		pressure.Name:            pressure.New,
 	}
 }
 

@@ -66,6 +66,7 @@ var arrows = []arrow{
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
 	{"scheduleradapter/queue", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "hints are the framework's"},
 	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
+	{"scheduleradapter/plugins/pressure", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "its arguments are the project's own, and config reads arguments"},
 	{"scheduleradapter/plugins/...", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "plugins do not know each other"},
 	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},
 	{"scheduleradapter/cycle", []string{"scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},

@@ -30,8 +30,9 @@ type argsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
 func (p Plugin) implements(point framework.Point) bool { return slices.Contains(p.Points, point) }
 
 // BuiltIn returns the plugins of kube-scheduler 1.37, in the order of its default
-// profile and with that profile's weights. DynamicResources and those of its
-// disabled features are not among them.
+// profile and with that profile's weights, but for DynamicResources and those of
+// its disabled features; and those that only this scheduler has, which run where
+// a profile enables them.
 func BuiltIn() []Plugin {
 	var (
 		filters = []framework.Point{framework.PreFilter, framework.Filter}
@@ -62,7 +63,10 @@ func BuiltIn() []Plugin {
 	for i := range plugins {
 		plugins[i].Default = true
 	}
-	return plugins
+	return append(plugins, Plugin{
+		Name: "NodePressure", Points: []framework.Point{framework.Filter, framework.Score, framework.Reserve},
+		args: readerOf(PressureGroup, completePressure, checkPressure),
+	})
 }
 
 const nodeResourcesFit = "NodeResourcesFit"

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"slices"
+	"time"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -11,6 +12,8 @@ import (
 type Cycle struct {
 	Table *nodetable.Table
 	Pod   *nodetable.Pod
+	// Now is the time of the attempt, set before it begins.
+	Now time.Time
 	// Feasible are the nodes not rejected so far. Filters take rows out through
 	// Reject and RejectAll only.
 	Feasible nodetable.Bits

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -85,11 +86,17 @@ func Equal[T any](t *testing.T, what string, got, want T) {
 // Judge runs a plugin at the points up to Score that it implements.
 func (c *Cluster) Judge(p framework.Plugin, pod *nodetable.Pod) Verdict {
 	c.Helper()
+	return c.JudgeAt(p, pod, time.Time{})
+}
+
+// JudgeAt is Judge at a time.
+func (c *Cluster) JudgeAt(p framework.Plugin, pod *nodetable.Pod, now time.Time) Verdict {
+	c.Helper()
 	runner, err := framework.New("", plan(p))
 	if err != nil {
 		c.Fatal(err)
 	}
-	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{}}
+	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{Now: now}}
 	if v.Status = runner.Begin(v.Cycle, c.Table, pod, nil); !v.Status.OK() {
 		return v
 	}
