@@ -26,6 +26,7 @@ import (
 	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
@@ -140,7 +141,7 @@ type daemon struct {
 	loop      *control.Loop
 	publisher *publish.Publisher
 	scores    *apply.Applier // nil where nothing may be touched
-	server    *server
+	server    *serve.Server
 	dryRun    bool
 }
 
@@ -175,7 +176,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
-	d.server, err = listen(orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen(orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +205,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile,
 	}, d.loop, registry, d.log)
-	d.server.http.Handler = d.handler(registry)
+	d.server.Handler = d.handler(registry)
 }
 
 // control is what the loop needs to know of the settings.
@@ -255,7 +256,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.reload(ctx, hup, load) })
-	around.Go(func() { d.server.serve(ctx, d.log) })
+	around.Go(func() { d.server.Serve(ctx, d.log) })
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()

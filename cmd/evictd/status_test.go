@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -120,17 +119,5 @@ func TestABusyStatusAddressIsRefused(t *testing.T) {
 		if got != (said{cli.ExitBadInput, "", want}) {
 			t.Errorf("got %+v, want exit 2 and %s", got, want)
 		}
-	}
-}
-
-func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "deep", "status.sock")
-	for range 2 {
-		s, err := listen("unix:" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that was killed
-		s.listener.Close()
 	}
 }
