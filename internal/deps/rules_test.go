@@ -34,7 +34,6 @@ var arrows = []arrow{
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
-	{"internal/localapi", []string{"internal/manifest", "scheduleradapter/admission"}, "the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/localapi", []string{"internal/localapi/openapi", "internal/localapi/store", "internal/manifest", "scheduleradapter/admission"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
