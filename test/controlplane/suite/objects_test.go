@@ -40,15 +40,17 @@ func (a *api) empty() {
 
 // node is ready, with 4 CPUs, 8 GiB and room for 110 pods.
 func node(name string) *v1.Node {
-	resources := v1.ResourceList{
-		v1.ResourceCPU:    resource.MustParse("4"),
-		v1.ResourceMemory: resource.MustParse("8Gi"),
-		v1.ResourcePods:   resource.MustParse("110"),
+	resources := func() v1.ResourceList {
+		return v1.ResourceList{
+			v1.ResourceCPU:    resource.MustParse("4"),
+			v1.ResourceMemory: resource.MustParse("8Gi"),
+			v1.ResourcePods:   resource.MustParse("110"),
+		}
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
 		Status: v1.NodeStatus{
-			Capacity: resources, Allocatable: resources,
+			Capacity: resources(), Allocatable: resources(),
 			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
 		},
 	}
