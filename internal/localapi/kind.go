@@ -62,7 +62,7 @@ func newKinds() []*kind {
 	return []*kind{
 		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
 			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
-		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"}, generation: true,
+		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"},
 			admit: admitPriorityClass, columns: priorityClassColumns},
 		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass",
 			admit: admitRuntimeClass, columns: runtimeClassColumns},
@@ -109,6 +109,8 @@ func newScheme() *runtime.Scheme {
 		utilruntime.Must(add(scheme))
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	// What kubectl before 1.22 calls the same thing, and kube-apiserver takes, too.
+	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}, &policyv1.Eviction{})
 	return scheme
 }
 
