@@ -3,9 +3,11 @@ package scheduleradapter
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
@@ -52,15 +54,26 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 	}
 }
 
-// Profiles makes the plugins of a configuration and puts them in their places.
+// Profiles makes the plugins of a configuration and puts them in their places,
+// with the extenders, which take part in every profile and tell log of faults that
+// nothing fails for.
 // The error joins everything that keeps a profile from running.
-func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
+func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, log *slog.Logger) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
+	extenders, err := extender.NewAll(cfg.Extenders, log)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	for _, e := range extenders {
+		if e.Preempts() {
+			env.Preemptors = append(env.Preemptors, e)
+		}
+	}
 	factories := registry(storage)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
-		runner, err := assemble(p, factories, env)
+		runner, err := assemble(p, factories, env, extenders)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("profile %s: %w", p.Name, err))
 			continue
@@ -74,7 +87,7 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) (
 
 // assemble makes the plugins of a profile. Where kube-scheduler's plugin extends a
 // point that ours has no need of, it is left out there.
-func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env) (*framework.Runner, error) {
+func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env, extenders []*extender.Extender) (*framework.Runner, error) {
 	plugins := map[string]framework.Plugin{}
 	var faults []error
 	for _, instance := range p.Plugins {
@@ -100,6 +113,9 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 				plan[point] = append(plan[point], framework.Enabled{Plugin: plugin, Weight: e.Weight})
 			}
 		}
+	}
+	for _, e := range extenders {
+		e.Add(&plan)
 	}
 	return framework.New(p.Name, &plan)
 }

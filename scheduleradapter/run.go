@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -30,11 +31,12 @@ import (
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
+	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
-	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
@@ -55,6 +57,8 @@ cluster around this pod.`,
 	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
 	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")
 	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT or none")
+	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
+	extending := flags.String("extender-address", "none", "IP:PORT, where another scheduler asks what is known of pressure")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, faulty := loadConfig(*file)
@@ -70,7 +74,11 @@ cluster around this pod.`,
 				cfg.Profiles[i].PercentageOfNodesToScore = *percentage
 			}
 		}
-		if err := errors.Join(faulty, unreachable); err != nil {
+		if !flags.Changed("controllers") && strings.HasPrefix(*server, "unix:") {
+			*controllers = []string{"taint-eviction", "node-lifecycle"}
+		}
+		running, unknown := controllersOf(*controllers)
+		if err := errors.Join(faulty, unreachable, unknown); err != nil {
 			return cli.BadInput(err)
 		}
 		if flags.Changed("leader-elect") {
@@ -83,7 +91,7 @@ cluster around this pod.`,
 		for _, warning := range cfg.Warnings {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := newDaemon(&cfg, client, *address, log)
+		d, err := newDaemon(&cfg, client, *address, roles{running, *extending}, log)
 		if err != nil {
 			return err
 		}
@@ -98,15 +106,20 @@ type daemon struct {
 	log       *slog.Logger
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
-	leases    informers.SharedInformerFactory // of evictds; nil where no profile looks at them
+	leases    informers.SharedInformerFactory // of evictds; nil where nobody looks at them
 	loop      *loop.Loop
 	writer    *kube.Writer
 	watch     *kube.Watch
 	server    *serve.Server
+	extender  *serve.Server // for another scheduler
+
+	controllers *lifecycle.Controllers // nil for none
+	events      events.EventBroadcaster
+	leads       chan struct{} // closed when this process comes to lead
 }
 
 // newDaemon puts the parts together. An error that says so is the caller's.
-func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.Logger) (*daemon, error) {
+func newDaemon(cfg *config.Config, how *rest.Config, address string, roles roles, log *slog.Logger) (*daemon, error) {
 	how.UserAgent = "evictd-scheduler"
 	how.ContentType = cfg.ClientConnection.ContentType
 	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
@@ -117,7 +130,7 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client)}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{})}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
@@ -128,7 +141,7 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	d.loop, err = loop.New(loop.Config{
 		Parts: loop.Parts{
 			Table:    table,
-			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage) },
+			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage, log) },
 			Env: framework.Env{
 				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			},
@@ -143,21 +156,26 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) {
+	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) || roles.extenderAddress != "none" {
 		d.leases = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(nodetable.HeadroomNamespace))
 		if err := d.watch.Headroom(d.leases); err != nil {
 			return nil, err
 		}
 	}
-	if d.server, err = serve.Listen(address); err != nil {
+	if d.server, err = serve.Listen("--status-address", address); err != nil {
 		return nil, err
 	}
 	d.server.Handler = d.handler(registry)
+	if d.extender, err = serve.Listen("--extender-address", roles.extenderAddress); err != nil {
+		return nil, err
+	}
+	judge, err := d.pressureJudge(table)
+	if err != nil {
+		return nil, err
+	}
+	d.extender.Handler = extender.NewHandler(judge)
+	d.control(roles.controllers)
 	return d, nil
-}
-
-func looksAtPressure(p config.Profile) bool {
-	return slices.ContainsFunc(p.Plugins, func(i config.Instance) bool { return i.Name == pressure.Name })
 }
 
 // handler sets the routes of the status address.
@@ -180,6 +198,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer beside.Wait()
 	defer d.informers.Shutdown()
 	beside.Go(func() { d.server.Serve(around, d.log) })
+	beside.Go(func() { d.extender.Serve(around, d.log) })
 	beside.Go(func() { _ = d.writer.Run(around) })
 	d.informers.StartWithContext(around)
 	if d.leases != nil {
@@ -198,6 +217,7 @@ func (d *daemon) run(ctx context.Context) error {
 			depose(err)
 		}
 	})
+	beside.Go(func() { d.runControllers(ctx) })
 	if err := d.loop.Run(ctx); err != nil {
 		return err
 	}
@@ -249,5 +269,6 @@ func (d *daemon) lead(ctx, around context.Context) error {
 // begin is where this process comes to lead.
 func (d *daemon) begin(context.Context) {
 	d.log.Info("scheduling begins")
+	close(d.leads)
 	d.loop.Lead()
 }

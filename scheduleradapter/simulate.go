@@ -1,10 +1,9 @@
 package scheduleradapter
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -50,19 +49,23 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return play(c.Context(), c.OutOrStdout(), objects, &cfg, output.String(), *seed, until)
+		return play(c, objects, &cfg, output.String(), *seed, until)
 	}
 	return c
 }
 
-func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
-	var report simulate.Reporter = simulate.NewText(out)
+func play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+	var report simulate.Reporter = simulate.NewText(c.OutOrStdout())
 	if format == "json" {
-		report = simulate.NewJSON(out)
+		report = simulate.NewJSON(c.OutOrStdout())
 	}
+	for i := range cfg.Extenders {
+		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
+	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	s, err := simulate.New(objects, simulate.Config{
 		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
-			return Profiles(cfg, env, storage)
+			return Profiles(cfg, env, storage, log)
 		},
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
@@ -72,7 +75,7 @@ func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *co
 	if err != nil {
 		return cli.BadInput(err)
 	}
-	return s.Run(ctx)
+	return s.Run(c.Context())
 }
 
 // loadConfig reads and completes a configuration file; no file stands for the

@@ -54,6 +54,8 @@ type Env struct {
 	// Preparing says whether victims of a pod are still being told to go, so that
 	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
 	Preparing func(types.UID) bool
+	// Preemptors are asked in order before a candidate is picked.
+	Preemptors []Preemptor
 	// Random is where a choice among equals comes from.
 	Random Random
 }
@@ -99,9 +101,31 @@ type Filterer interface {
 	Reasons(pod *nodetable.Pod, reasons uint32) []string
 }
 
+// LateFilterer is a Filterer that is asked about the sampled nodes only, after all
+// others, and never what if: whoever asks a service outside.
+type LateFilterer interface {
+	Filterer
+	FiltersLate()
+}
+
 // PostFilterer makes room where the pod fits nowhere.
 type PostFilterer interface {
 	PostFilter(c *Cycle) (Nomination, Status)
+}
+
+// Candidate is a node where a pod fits once the victims are gone.
+type Candidate struct {
+	Row nodetable.Row
+	// Victims are one or more, the most important first.
+	Victims []*nodetable.Pod
+	// Violations are the victims that a disruption budget protects.
+	Violations int
+}
+
+// Preemptor has a say in who is preempted: it takes out candidates and may name
+// other victims on those that stay.
+type Preemptor interface {
+	Preempt(c *Cycle, candidates []Candidate) ([]Candidate, error)
 }
 
 // Nomination is the node that PostFilter chose for a pod, empty for none; it

@@ -28,6 +28,7 @@ type Runner struct {
 	sorter      Sorter
 	preFilters  []named[PreFilterer]
 	filters     []named[Filterer]
+	late        int // index of the first LateFilterer, which come last
 	postFilters []named[PostFilterer]
 	preScorers  []named[PreScorer]
 	scorers     []named[Scorer]
@@ -69,6 +70,11 @@ func New(profile string, plan *Plan) (*Runner, error) {
 		return nil, err
 	}
 	r.sorter = sorters[0].plugin
+	slices.SortStableFunc(r.filters, func(a, b named[Filterer]) int { return rank(a.plugin) - rank(b.plugin) })
+	r.late = slices.IndexFunc(r.filters, func(f named[Filterer]) bool { return rank(f.plugin) > 0 })
+	if r.late < 0 {
+		r.late = len(r.filters)
+	}
 	pair(r.preFilters, r.filters)
 	pair(r.preScorers, r.scorers)
 	for _, enabled := range plan {
@@ -92,6 +98,14 @@ func fill[T any](into *[]named[T], plan *Plan, point Point) error {
 		*into = append(*into, named[T]{name: e.Plugin.Name(), plugin: p, weight: cmp.Or(e.Weight, 1)})
 	}
 	return errors.Join(faults...)
+}
+
+// rank is 1 for the filters that come last.
+func rank(f Filterer) int {
+	if _, late := f.(LateFilterer); late {
+		return 1
+	}
+	return 0
 }
 
 func pair[T, U any](list []named[T], partners []named[U]) {
@@ -147,9 +161,9 @@ func (p *named[T]) sign(s Status) Status {
 	return s
 }
 
-// Scores says whether any plugin scores: without one the first feasible node
-// will do.
-func (r *Runner) Scores() bool { return len(r.scorers) > 0 }
+// Scores says whether it matters which nodes are feasible: where no plugin scores
+// and none objects later the first one will do.
+func (r *Runner) Scores() bool { return len(r.scorers) > 0 || r.late < len(r.filters) }
 
 // Reserve tells the plugins that a pod has a node. Where one fails, all are told
 // that it has not.

@@ -98,11 +98,17 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	if row == nodetable.NoRow || !c.candidates.Has(row) {
 		return false, Status{}
 	}
-	if fits, _, s = c.Fits(row); fits {
-		c.Feasible.Set(row)
-		c.Evaluated.Set(row)
+	if fits, _, s = c.Fits(row); !fits {
+		return false, s
 	}
-	return fits, s
+	c.Feasible.Set(row)
+	c.Evaluated.Set(row)
+	if s = r.filterLate(c); !s.OK() || !c.Feasible.Has(row) {
+		c.Feasible.Clear(row)
+		c.Evaluated.Clear(row)
+		return false, s
+	}
+	return true, s
 }
 
 // Filter finds the feasible nodes: it looks at all, then walks in the table's
@@ -116,20 +122,23 @@ func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
 	if s := r.filterNominated(c); !s.OK() {
 		return 0, s
 	}
-	return c.sample(start, enough), Status{}
+	visited = c.sample(start, enough)
+	return visited, r.filterLate(c)
 }
 
-func (r *Runner) filter(c *Cycle) Status {
-	for i := range r.filters {
+// filter asks the filters that can be asked what if.
+func (r *Runner) filter(c *Cycle) Status { return r.filterBy(c, 0, r.late) }
+
+func (r *Runner) filterLate(c *Cycle) Status { return r.filterBy(c, r.late, len(r.filters)) }
+
+func (r *Runner) filterBy(c *Cycle, first, end int) Status {
+	for i := first; i < end && !c.Feasible.Empty(); i++ {
 		if c.skipFilter[i] {
 			continue
 		}
 		c.running = int16(i)
 		if s := r.filters[i].plugin.Filter(c); s.Code == Error {
 			return r.filters[i].sign(s)
-		}
-		if c.Feasible.Empty() {
-			break
 		}
 	}
 	return Status{}
