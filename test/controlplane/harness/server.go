@@ -178,10 +178,11 @@ func (s *Server) Args(identity string) []string {
 	if s.address != "" {
 		return []string{"--server=" + s.address}
 	}
-	return []string{"--kubeconfig=" + s.kubeconfig(identity)}
+	return []string{"--kubeconfig=" + s.Kubeconfig(identity)}
 }
 
-func (s *Server) kubeconfig(identity string) string {
+// Kubeconfig is the file of an identity of a kube-apiserver.
+func (s *Server) Kubeconfig(identity string) string {
 	return filepath.Join(s.dir, identity+".kubeconfig")
 }
 
@@ -192,7 +193,7 @@ func (s *Server) Config(identity string) (*rest.Config, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}}, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig(identity))
+	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig(identity))
 	if err != nil {
 		return nil, err
 	}
