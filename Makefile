@@ -24,9 +24,17 @@ installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
 # Lines "package name" of the tests whose name matches $(1), in $(PKGS).
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
-# Modules of their own with tests; make test runs these too. Nothing of them is
-# vetted: that would analyse all of Kubernetes first.
-MODULES := test/controlplane
+# Modules of their own below test/ that `make test` runs, cheap to build.
+nested := foreignplugin
+
+# Not empty where $(PKGS) are all packages.
+all = $(filter ./...,$(PKGS))
+
+# The events of the tests of $(PKGS), where these are all packages those of the
+# nested modules too; $(1) are flags. It fails where any of them does.
+tests = failed=0; go test -json $(1) $(TESTFLAGS) $(PKGS) || failed=1; \
+	$(if $(all),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
+	exit $$failed
 
 # The files named $(1), those of nested modules too, each ended by a zero byte.
 files = find . -name '.?*' -prune -o -name '$(1)' -print0
@@ -41,19 +49,18 @@ run: build ## watch a small node on this host evict the right pod
 
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
-	@[ '$(PKGS)' != ./... ] || $(MAKE) --no-print-directory controlplane-if-possible
-	tests() {
-		local failed=0 module
-		go test -json $(TESTFLAGS) $(PKGS) || failed=1
-		[ '$(PKGS)' = ./... ] || return $$failed
-		for module in $(MODULES); do go -C $$module test -vet=off -json $(TESTFLAGS) ./... || failed=1; done
-		return $$failed
-	}
-	tests | go run ./internal/testsummary
+	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible)
+	{
+		failed=0
+		($(call tests)) || failed=1
+		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./... || failed=1)
+		exit $$failed
+	} | go run ./internal/testsummary
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler)
-	@CGO_ENABLED=1 go test -race -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+	@export CGO_ENABLED=1
+	($(call tests,-race)) | go run ./internal/testsummary
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -63,7 +70,12 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
-	for module in internal/tools $(MODULES); do go -C $$module mod tidy -diff; done
+	for module in internal/tools test/controlplane; do go -C $$module mod tidy -diff; done
+	for module in $(nested); do
+		go -C test/$$module mod tidy -diff
+		go -C test/$$module vet ./...
+		go -C test/$$module fix -diff ./...
+	done
 	quiet() { out=$$("$$@" 2>&1) || { printf '%s\n' "$$out"; exit 1; }; }
 	quiet go test -count=1 -run '^TestBehaviourTable' ./eviction/simulate
 	quiet go test -count=1 ./internal/deps
@@ -106,7 +118,8 @@ campaign: ## memory bombs by the hundred and other long tests
 	@packages=$$($(call list,^TestCampaign) | cut -d ' ' -f 1 | sort -u)
 	EVICTD_CAMPAIGN=1 go test -count=1 -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
 
-# Kubernetes itself, of which test/controlplane/go.mod says the version.
+# Kubernetes itself, of which test/controlplane/go.mod says the version. The
+# module is not vetted: that would analyse all of Kubernetes first.
 kubernetes := $(shell sed -n 's|^.k8s.io/kubernetes v||p' test/controlplane/go.mod)
 stamp      := -X k8s.io/component-base/version.gitVersion=v$(kubernetes) \
 	-X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(kubernetes))) \

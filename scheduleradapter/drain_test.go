@@ -15,8 +15,8 @@ import (
 )
 
 // owned adds a pod to node n that a controller made.
-func (e *embedded) owned(kind, name string, change func(*v1.Pod)) {
-	e.Helper()
+func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
+	c.Helper()
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 		Spec:       v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c", Image: "i"}}},
@@ -27,19 +27,19 @@ func (e *embedded) owned(kind, name string, change func(*v1.Pod)) {
 	if change != nil {
 		change(pod)
 	}
-	made, err := e.CoreV1().Pods("default").Create(e.Context(), pod, metav1.CreateOptions{})
+	made, err := c.CoreV1().Pods("default").Create(c.Context(), pod, metav1.CreateOptions{})
 	if err == nil {
 		made.Status.Phase = v1.PodRunning
 		made.Status.Conditions = append(made.Status.Conditions, v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionTrue})
-		_, err = e.CoreV1().Pods("default").UpdateStatus(e.Context(), made, metav1.UpdateOptions{})
+		_, err = c.CoreV1().Pods("default").UpdateStatus(c.Context(), made, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		e.Fatal(err)
+		c.Fatal(err)
 	}
 }
 
 // endPods ends the pods that are told to go, as their node does.
-func (e *embedded) endPods() {
+func (c *liveCluster) endPods() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -51,28 +51,28 @@ func (e *embedded) endPods() {
 				return
 			case <-tick.C:
 			}
-			pods, err := e.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+			pods, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 			if err != nil {
 				continue
 			}
 			for _, pod := range pods.Items {
 				if pod.DeletionTimestamp != nil {
-					_ = e.CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+					_ = c.CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 				}
 			}
 		}
 	})
-	e.Cleanup(func() {
+	c.Cleanup(func() {
 		stop()
 		running.Wait()
 	})
 }
 
-func (e *embedded) names() (names []string) {
-	e.Helper()
-	pods, err := e.CoreV1().Pods("default").List(e.Context(), metav1.ListOptions{})
+func (c *liveCluster) names() (names []string) {
+	c.Helper()
+	pods, err := c.CoreV1().Pods("default").List(c.Context(), metav1.ListOptions{})
 	if err != nil {
-		e.Fatal(err)
+		c.Fatal(err)
 	}
 	for _, pod := range pods.Items {
 		names = append(names, pod.Name)
@@ -81,7 +81,7 @@ func (e *embedded) names() (names []string) {
 }
 
 func TestANodeIsDrained(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	e.addNode("n")
 	e.owned("ReplicaSet", "a", nil)
 	e.owned("ReplicaSet", "b", nil)
@@ -110,7 +110,7 @@ func TestANodeIsDrained(t *testing.T) {
 }
 
 func TestADrainWaitsForABudget(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	e.addNode("n")
 	e.owned("ReplicaSet", "a", nil)
 	e.endPods()
@@ -138,7 +138,7 @@ func TestADrainWaitsForABudget(t *testing.T) {
 }
 
 func TestAPodThatNobodyMakesAnewStopsADrainUnlessForced(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	e.addNode("n")
 	e.owned("", "alone", nil)
 	e.owned("ReplicaSet", "a", nil)
@@ -153,7 +153,7 @@ func TestAPodThatNobodyMakesAnewStopsADrainUnlessForced(t *testing.T) {
 }
 
 func TestADrainOfAnUnknownNodeIsAFault(t *testing.T) {
-	e := startAPI(t)
+	e := newLiveCluster(t)
 	if code, _, errs := execute(t.Context(), "drain", "n", "--server", e.url); code != 1 || !strings.Contains(errs, `"n" not found`) {
 		t.Errorf("exit %d, %s", code, errs)
 	}

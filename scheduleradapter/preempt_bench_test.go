@@ -33,7 +33,7 @@ func newCrowd(b *testing.B, nodes int, running int32) *crowd {
 		b.Fatal(err)
 	}
 	env, storage := environment()
-	profiles, err := Profiles(&cfg, env, storage, slog.New(slog.DiscardHandler))
+	profiles, err := Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

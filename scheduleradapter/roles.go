@@ -83,7 +83,7 @@ func (d *daemon) pressureJudge(table *nodetable.Table) (extender.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	profiles, err := Profiles(&cfg, framework.Env{Table: table}, volumes.NewSimulatedStorage(table), d.log)
+	profiles, err := Profiles(&cfg, framework.Env{Table: table}, volumes.NewSimulatedStorage(table), nil, d.log)
 	if err != nil {
 		return nil, err
 	}

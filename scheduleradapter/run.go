@@ -32,6 +32,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/extender"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
@@ -42,7 +43,7 @@ import (
 
 const defaultStatusAddress = "unix:/run/evictd-scheduler/status.sock"
 
-func runCommand() *cobra.Command {
+func (p *program) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Schedule the pods of a cluster",
@@ -61,7 +62,7 @@ cluster around this pod.`,
 	extending := flags.String("extender-address", "none", "IP:PORT, where another scheduler asks what is known of pressure")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, faulty := loadConfig(*file)
+		cfg, faulty := loadConfig(*file, p.known())
 		if *kubeconfig == "" && *server == "" {
 			*kubeconfig = cfg.ClientConnection.Kubeconfig
 		}
@@ -91,7 +92,7 @@ cluster around this pod.`,
 		for _, warning := range cfg.Warnings {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := newDaemon(&cfg, client, *address, roles{running, *extending}, log)
+		d, err := p.newDaemon(c.Context(), &cfg, client, *address, roles{running, *extending}, log)
 		if err != nil {
 			return err
 		}
@@ -108,6 +109,7 @@ type daemon struct {
 	informers informers.SharedInformerFactory
 	leases    informers.SharedInformerFactory // of evictds; nil where nobody looks at them
 	loop      *loop.Loop
+	plugins   *plugins // foreign ones; nil without any
 	writer    *kube.Writer
 	watch     *kube.Watch
 	server    *serve.Server
@@ -119,7 +121,7 @@ type daemon struct {
 }
 
 // newDaemon puts the parts together. An error that says so is the caller's.
-func newDaemon(cfg *config.Config, how *rest.Config, address string, roles roles, log *slog.Logger) (*daemon, error) {
+func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, address string, roles roles, log *slog.Logger) (*daemon, error) {
 	how.UserAgent = "evictd-scheduler"
 	how.ContentType = cfg.ClientConnection.ContentType
 	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
@@ -138,10 +140,15 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, roles roles
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), func() bool { return d.loop.Bindings() > 0 }, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
+		return nil, err
+	}
 	d.loop, err = loop.New(loop.Config{
 		Parts: loop.Parts{
-			Table:    table,
-			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage, log) },
+			Table: table,
+			Profiles: func(env framework.Env) ([]cycle.Profile, error) {
+				return Profiles(cfg, env, storage, d.plugins.host(), log)
+			},
 			Env: framework.Env{
 				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			},
@@ -153,6 +160,7 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, roles roles
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
+	d.plugins.host().Attach(foreign.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
@@ -208,8 +216,9 @@ func (d *daemon) run(ctx context.Context) error {
 	defer stop()
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
+	defer d.plugins.run(ctx, d.log)()
 	beside.Go(func() {
-		if !d.watch.Synced(ctx) {
+		if !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
 			return
 		}
 		d.log.Info("the cluster is known")

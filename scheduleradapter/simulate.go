@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,12 +15,14 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
-func simulateCommand() *cobra.Command {
+func (p *program) simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate MANIFEST...",
 		Short: "Schedule the pods of a cluster given as manifests, and say why they go where",
@@ -34,7 +37,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
 	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		cfg, faulty := loadConfig(*file)
+		cfg, faulty := loadConfig(*file, p.known())
 		objects, warnings, err := simulate.Load(paths...)
 		if err = errors.Join(faulty, err); err != nil {
 			return cli.BadInput(err)
@@ -49,12 +52,12 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return play(c, objects, &cfg, output.String(), *seed, until)
+		return p.play(c, objects, &cfg, output.String(), *seed, until)
 	}
 	return c
 }
 
-func play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
 	var report simulate.Reporter = simulate.NewText(c.OutOrStdout())
 	if format == "json" {
 		report = simulate.NewJSON(c.OutOrStdout())
@@ -63,10 +66,15 @@ func play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, forma
 		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
 	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+	var host *foreign.Host
 	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
-			return Profiles(cfg, env, storage, log)
+		Assemble: func(env framework.Env, storage *volumes.Storage) (profiles []cycle.Profile, err error) {
+			if host, err = p.host(c.Context(), cfg, env.Table, foreign.API{Missing: "there is no API server in simulate"}, log); err != nil {
+				return nil, err
+			}
+			return Profiles(cfg, env, storage, host, log)
 		},
+		Assembled:      func(owner foreign.Owner) { host.Attach(owner) },
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
 		For:            until,
@@ -78,9 +86,17 @@ func play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, forma
 	return s.Run(c.Context())
 }
 
-// loadConfig reads and completes a configuration file; no file stands for the
-// default profile. Every fault of a file has its name before it.
-func loadConfig(name string) (config.Config, error) {
+// host runs the plugins that were compiled in; nil without any.
+func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable.Table, api foreign.API, log *slog.Logger) (*foreign.Host, error) {
+	if len(p.plugins) == 0 {
+		return nil, nil
+	}
+	return foreign.New(ctx, foreign.Config{Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism, API: api, Log: log})
+}
+
+// loadConfig reads and completes a configuration file, which may name the plugins;
+// no file stands for the default profile. Every fault of a file has its name before it.
+func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
 	var file configv1.KubeSchedulerConfiguration
 	var loading error
 	if name != "" {
@@ -90,6 +106,6 @@ func loadConfig(name string) (config.Config, error) {
 		}
 		file, loading = config.Load(data)
 	}
-	cfg, compiling := config.Compile(&file, config.BuiltIn())
+	cfg, compiling := config.Compile(&file, plugins)
 	return cfg, cli.InFile(name, errors.Join(loading, compiling))
 }

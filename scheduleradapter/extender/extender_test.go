@@ -135,7 +135,7 @@ func TestANodeOfWhichNothingIsSaidIsFilteredOut(t *testing.T) {
 	if want := "never: node(s) were filtered out by " + e.Name(); v.Rejected["a"] != want {
 		t.Errorf("rejected %v, expected %s", v.Rejected, want)
 	}
-	if names := v.Cycle.Rejectors(); !slices.Equal(names, []string{e.Name()}) {
+	if names, _ := v.Cycle.Rejectors(); !slices.Equal(names, []string{e.Name()}) {
 		t.Errorf("rejectors %v", names)
 	}
 }

@@ -26,6 +26,9 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	c.skipFilter = sized(c.skipFilter, len(r.filters))
 	c.skipScore = sized(c.skipScore, len(r.scorers))
 	c.nominate(nominated)
+	if c.State = nil; r.host != nil {
+		r.host.Begin(c)
+	}
 	c.refusal = r.preFilter(c)
 	c.measurer = c.findMeasurer()
 	return c.refusal
@@ -52,7 +55,10 @@ func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) 
 	slices.SortStableFunc(c.nominated, func(a, b nominee) int { return cmp.Compare(a.row, b.row) })
 }
 
-func (r *Runner) preFilter(c *Cycle) Status {
+// preFilter goes on after a plugin that says Unschedulable, since trying what
+// preemption would do needs what every plugin has computed; the last such status
+// counts. Source: kube-scheduler's RunPreFilterPlugins.
+func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 	for i := range r.preFilters {
 		p := &r.preFilters[i]
 		c.narrows = false
@@ -62,6 +68,9 @@ func (r *Runner) preFilter(c *Cycle) Status {
 			if p.partner >= 0 {
 				c.skipFilter[p.partner] = true
 			}
+		case s.Code == Unschedulable:
+			refusal = p.sign(s)
+			continue
 		case !s.OK():
 			return p.sign(s)
 		}
@@ -81,7 +90,7 @@ func (r *Runner) preFilter(c *Cycle) Status {
 			}
 		}
 	}
-	return Status{}
+	return refusal
 }
 
 // emptied is why no node is left to look at.
@@ -209,6 +218,14 @@ func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
 
 // Score gives every feasible node its total, into Cycle.Rows and Cycle.Totals.
 func (r *Runner) Score(c *Cycle) Status {
+	if s := r.PreScore(c); !s.OK() {
+		return s
+	}
+	return r.ScoreRows(c)
+}
+
+// PreScore is the first half of Score: it fills Cycle.Rows.
+func (r *Runner) PreScore(c *Cycle) Status {
 	c.Rows = c.Feasible.Append(c.Rows[:0])
 	for i := range r.preScorers {
 		p := &r.preScorers[i]
@@ -222,6 +239,11 @@ func (r *Runner) Score(c *Cycle) Status {
 			return p.sign(s)
 		}
 	}
+	return Status{}
+}
+
+// ScoreRows is the second half.
+func (r *Runner) ScoreRows(c *Cycle) Status {
 	n := len(c.Rows)
 	c.Totals = sized(c.Totals, n)
 	for len(c.scores) < len(r.scorers) {

@@ -197,7 +197,7 @@ func (s *Simulation) Preempt(a *loop.Attempt) {
 	for _, victim := range a.Victims {
 		if s.Waits(victim.UID) {
 			s.summary.Preempted++
-			s.Deny(s.now, victim.UID, preempt.Name, "preempted")
+			s.Deny(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
 		} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
 			s.summary.Preempted++
 		}
