@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,7 +31,8 @@ type api struct {
 	kubernetes.Interface
 	flags     []string // of evictd
 	gate      *gate
-	node      string // name of the test's node
+	server    *daemon // nil where the test did not start it
+	node      string  // name of the test's node
 	namespace string
 }
 
@@ -45,14 +45,14 @@ func (n *node) newAPI() *api {
 	a.namespace = "of-" + a.node
 	kubeconfig, server := os.Getenv(kubeconfigVariable), ""
 	if kubeconfig == "" {
-		server = n.startEmbeddedAPI()
+		a.server, server = n.runEmbeddedAPI(), "unix:"+n.apiSocket()
 	}
 	cfg, err := kubeclient.Config(kubeconfig, server)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	if kubeconfig == "" {
-		a.gate = newGate(n.t, "unix", filepath.Join(n.dir, "gate.sock"), "unix", strings.TrimPrefix(server, "unix:"))
+		a.gate = newGate(n.t, "unix", filepath.Join(n.dir, "gate.sock"), "unix", n.apiSocket())
 		a.flags = []string{"--server=unix:" + a.gate.at}
 	} else {
 		target, err := url.Parse(cfg.Host)

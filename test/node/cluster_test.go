@@ -194,9 +194,7 @@ func TestNodeIsProtectedWithoutAnAPIServerWhichIsToldLater(t *testing.T) {
 	if phase := a.pod(t, "leaker").Status.Phase; phase == v1.PodFailed {
 		t.Error("the API server was told although nobody could reach it")
 	}
-	d.process.Process.Kill() // what was not told survives a crash
-	_ = d.process.Wait()
-	d.stopped = true
+	d.kill() // what was not told survives a crash
 	a.gate.set(true)
 	again := n.runWith(a, "--mode=native", hardMemory)
 	a.awaitEvent(t, a.namespace, "leaker", "Evicted")
@@ -278,9 +276,7 @@ func TestDaemonThatIsKilledGoesOnWithItsVictim(t *testing.T) {
 		"--eviction-soft-grace-period=memory.available=100ms", "--eviction-max-pod-grace-period=600")
 	d.awaitEviction(stubborn, func(e nodestatus.Eviction) bool { return true })
 	await(t, "the pod to be shown as evicted", func() bool { return a.pod(t, "stubborn").Status.Phase == v1.PodFailed })
-	d.process.Process.Kill()
-	_ = d.process.Wait()
-	d.stopped = true
+	d.kill()
 	mustLive(t, stubborn)
 	again := n.runWith(a, "--mode=native", hardMemory)
 	stubborn.mustDie()

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,9 +44,7 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 			d.mustKillAgent()
 		} else {
 			killed["daemon"]++
-			_ = d.process.Process.Signal(syscall.SIGKILL)
-			_ = d.process.Wait()
-			d.stopped = true
+			d.kill()
 			d = run()
 		}
 		leaker.mustDie()

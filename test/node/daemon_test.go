@@ -23,7 +23,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// daemon is an `evictd run` of its own.
+// daemon is an `evictd run` of its own, or another program that serves.
 type daemon struct {
 	t       testing.TB
 	process *exec.Cmd
@@ -68,22 +68,28 @@ func (n *node) run(args ...string) *daemon {
 	return n.launch(exec.Command(program, n.arguments(append([]string{"--cgroup-root=" + n.group}, args...)...)...), nil)
 }
 
-// launch runs evictd as a user, nil for the test's own, and waits until it is
-// ready. It ends in order before the test does, unless that ended it before.
+// launch runs evictd as a user, nil for the test's own.
 func (n *node) launch(process *exec.Cmd, as *syscall.Credential) *daemon {
+	n.t.Helper()
+	return n.launchAt(n.socket(), process, as)
+}
+
+// launchAt runs a program that serves on a socket and waits until it is ready. It
+// ends in order before the test does, unless that ended it before.
+func (n *node) launchAt(socket string, process *exec.Cmd, as *syscall.Credential) *daemon {
 	n.t.Helper()
 	d := &daemon{t: n.t, process: process, log: &logText{}}
 	d.process.Stderr = d.log
 	d.process.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setsid: true, Pdeathsig: syscall.SIGKILL}
 	d.client.Timeout = patience
 	d.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", n.socket())
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	if err := d.process.Start(); err != nil {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(d.stop)
-	await(n.t, "evictd to be ready", func() bool {
+	await(n.t, d.name()+" to be ready", func() bool {
 		_, err := d.get("/readyz")
 		return err == nil
 	})
@@ -98,12 +104,22 @@ func (d *daemon) stop() {
 	d.stopped = true
 	d.client.CloseIdleConnections()
 	if err := errors.Join(d.process.Process.Signal(syscall.SIGTERM), d.process.Wait()); err != nil {
-		d.t.Errorf("evictd did not end in order: %v", err)
+		d.t.Errorf("%s did not end in order: %v", d.name(), err)
 	}
 	if d.t.Failed() {
-		d.t.Logf("log of evictd:\n%s", d.log)
+		d.t.Logf("log of %s:\n%s", d.name(), d.log)
 	}
 }
+
+// kill ends the daemon by SIGKILL.
+func (d *daemon) kill() {
+	d.stopped = true
+	d.client.CloseIdleConnections()
+	_ = d.process.Process.Kill()
+	_ = d.process.Wait() // which says that it was killed
+}
+
+func (d *daemon) name() string { return filepath.Base(d.process.Args[0]) }
 
 func (d *daemon) get(path string) ([]byte, error) {
 	response, err := d.client.Get("http://evictd" + path)

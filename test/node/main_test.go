@@ -18,6 +18,9 @@ import (
 // where every user can start it.
 var program, podProgram string
 
+// sibling is another program that TestMain built.
+func sibling(name string) string { return filepath.Join(filepath.Dir(program), name) }
+
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
 		playPod()
@@ -39,7 +42,7 @@ func buildAndRun(m *testing.M) int {
 	if raceDetector {
 		build.Args = append(build.Args, "-race")
 	}
-	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver"} {
+	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"} {
 		build.Args = append(build.Args, "github.com/evictd/evictd/cmd/"+name)
 	}
 	if out, err := build.CombinedOutput(); err != nil {

@@ -1,0 +1,274 @@
+package node_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// TestCampaignKilledProgramsLoseNoPod ends one of the programs by SIGKILL in each
+// round, while pods are being scheduled, run and evicted.
+func TestCampaignKilledProgramsLoseNoPod(t *testing.T) {
+	campaign(t)
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
+	if err != nil {
+		t.Fatal("EVICTD_ROUNDS:", err)
+	}
+	killRounds(t, rounds)
+}
+
+func TestKilledProgramsLoseNoPod(t *testing.T) {
+	t.Parallel()
+	killRounds(t, 3)
+}
+
+const (
+	// A leaker alone crosses the threshold of its node, and with all the others
+	// there does not use up the node, where nobody evicts it.
+	crowdNode     = 384 * mib
+	crowdHeld     = 280 // MiB, by a leaker
+	crowdHard     = "--eviction-hard=memory.available<128Mi"
+	crowdRounds   = 3 // rounds that a pod stays for
+	kindOfCrowd   = "kind"
+	leaks, steady = "leaks", "steady"
+	tooBig        = "too-big"
+)
+
+// crowd is two nodes, a scheduler and an embedded API, and whoever runs the pods
+// that are bound there.
+type crowd struct {
+	t         testing.TB
+	random    *rand.Rand
+	api       *api
+	first     *node
+	nodes     map[string]*member
+	names     []string // of the nodes
+	scheduler *daemon
+	history   *history
+	running   map[types.UID]*pod
+}
+
+// member is one of the nodes and its evictd.
+type member struct {
+	*node
+	api    *api // as this node's evictd reaches it
+	daemon *daemon
+}
+
+func killRounds(t *testing.T, rounds int) {
+	if os.Getenv(kubeconfigVariable) != "" {
+		t.Skip("skipped: kills the API server, which has to be the embedded one")
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c := newCrowd(t, rand.New(rand.NewPCG(seed, 0)))
+	parts := map[string]func(){"evictd": c.killDaemon, "evictd-agent": c.killAgent, "evictd-scheduler": c.killScheduler, "evictd-apiserver": c.killAPI}
+	order := []string{"evictd", "evictd-agent", "evictd-scheduler", "evictd-apiserver"}
+	killed := map[string]int{}
+	c.create(tooBig, tooBig, podSpec{request: "100Gi"})
+	for round := range rounds {
+		if round%len(order) == 0 {
+			c.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		}
+		part := order[round%len(order)]
+		killed[part]++
+		c.round(round, parts[part])
+		if t.Failed() {
+			t.Fatalf("in round %d, in which %s was killed", round, part)
+		}
+	}
+	c.finish()
+	t.Logf("%d rounds, killed %v: %s", rounds, killed, c.history)
+}
+
+func newCrowd(t testing.TB, random *rand.Rand) *crowd {
+	t.Helper()
+	c := &crowd{t: t, random: random, first: newNode(t, crowdNode, nodePIDs), nodes: map[string]*member{}, running: map[types.UID]*pod{}}
+	c.api = c.first.newAPI()
+	other := *c.api
+	other.node += "-b"
+	other.flags = []string{c.api.flags[0], "--node-name=" + other.node, "--state-dir=" + filepath.Join(c.first.dir, "state-b")}
+	for _, m := range []*member{{node: c.first, api: c.api}, {node: newNode(t, crowdNode, nodePIDs), api: &other}} {
+		c.names = append(c.names, m.api.node)
+		c.nodes[m.api.node] = m
+		c.protect(m)
+	}
+	c.schedule()
+	c.history = follow(t, c.api)
+	return c
+}
+
+func (c *crowd) protect(m *member) {
+	m.daemon = m.runWith(m.api, "--mode=native", crowdHard, "--eviction-pressure-transition-period=1s")
+}
+
+func (c *crowd) schedule() {
+	socket := filepath.Join(c.first.dir, "scheduler.sock")
+	c.scheduler = c.first.launchAt(socket, exec.Command(sibling("evictd-scheduler"), "run", c.api.flags[0], "--status-address=unix:"+socket), nil)
+}
+
+func (c *crowd) someNode() *member { return c.nodes[c.names[c.random.IntN(len(c.names))]] }
+
+func (c *crowd) killDaemon() {
+	m := c.someNode()
+	m.daemon.kill()
+	c.protect(m)
+}
+
+func (c *crowd) killAgent() { c.someNode().daemon.mustKillAgent() }
+
+func (c *crowd) killScheduler() {
+	c.scheduler.kill()
+	c.schedule()
+}
+
+func (c *crowd) killAPI() {
+	c.api.server.kill()
+	c.api.server = c.first.runEmbeddedAPI()
+}
+
+// round creates pods, kills a program meanwhile, and waits until each pod is
+// where it belongs.
+func (c *crowd) round(round int, kill func()) {
+	c.t.Helper()
+	c.create(fmt.Sprintf("leaker-%d", round), leaks, podSpec{request: "8Mi"})
+	for i := range 2 {
+		c.create(fmt.Sprintf("steady-%d-%d", round, i), steady, podSpec{request: "24Mi"})
+	}
+	due := time.Now().Add(time.Duration(c.random.IntN(2500)) * time.Millisecond)
+	await(c.t, "the moment of the kill", func() bool {
+		c.work()
+		return time.Now().After(due)
+	})
+	kill()
+	for name, l := range c.history.all() {
+		await(c.t, "what becomes of "+name, func() bool {
+			c.work()
+			return c.settled(l.Labels[kindOfCrowd], c.history.of(l.UID))
+		})
+	}
+	for _, fault := range c.history.faulty() {
+		c.t.Error(fault)
+	}
+	for i := range 2 {
+		c.leave(fmt.Sprintf("steady-%d-%d", round-crowdRounds, i))
+	}
+	c.leave(fmt.Sprintf("leaker-%d", round-crowdRounds))
+}
+
+// settled says whether a pod is where its kind has to end up.
+func (c *crowd) settled(kind string, l life) bool {
+	p := c.running[l.UID]
+	switch kind {
+	case leaks:
+		return l.failures == 1 && p != nil && !p.lives()
+	case steady:
+		return l.Status.Phase == v1.PodRunning && p != nil && p.lives()
+	}
+	return l.Spec.NodeName == "" && len(l.Status.Conditions) == 1 && l.Status.Conditions[0].Reason == v1.PodReasonUnschedulable
+}
+
+// finish waits until there is nothing left to tell, and ends the evictds.
+func (c *crowd) finish() {
+	c.t.Helper()
+	for _, m := range c.nodes {
+		m.daemon.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
+		m.daemon.stop()
+	}
+	for _, state := range []string{"state", "state-b"} {
+		j, err := journal.Open(filepath.Join(c.first.dir, state), discard)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if left := j.Entries("intent"); len(left) > 0 {
+			c.t.Errorf("the journal in %s still has %v", state, left)
+		}
+	}
+	for _, fault := range c.history.faulty() {
+		c.t.Error(fault)
+	}
+}
+
+// create hands a pod in that has no node yet.
+func (c *crowd) create(name, kind string, spec podSpec) {
+	c.t.Helper()
+	m := c.first.manifest(name, spec)
+	m.Namespace, m.UID, m.Labels = c.api.namespace, "", map[string]string{kindOfCrowd: kind}
+	m.Spec.Containers[0].Image, m.Spec.Priority = "none", nil
+	if _, err := c.api.CoreV1().Pods(m.Namespace).Create(c.t.Context(), m, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	await(c.t, "pod "+name+" to be seen", func() bool { _, seen := c.history.all()[name]; return seen })
+}
+
+// work does what a kubelet would: it starts the pods that were bound, and says
+// so.
+func (c *crowd) work() {
+	for _, l := range c.history.all() {
+		m := c.nodes[l.Spec.NodeName]
+		if m == nil || l.deleted || l.Status.Phase != v1.PodPending {
+			continue
+		}
+		if c.running[l.UID] == nil {
+			c.running[l.UID] = c.start(m, l.Pod)
+		}
+		running := l.DeepCopy()
+		running.Status.Phase = v1.PodRunning
+		_, err := c.api.CoreV1().Pods(l.Namespace).UpdateStatus(c.t.Context(), running, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			c.t.Fatal(err) // no test kills the API server while it works
+		}
+	}
+}
+
+// start runs a pod where it was bound; every other leaker ignores SIGTERM.
+func (c *crowd) start(m *member, object *v1.Pod) *pod {
+	p := m.startIn(object, cgroup.PodsAt(filepath.Join(m.group, podsCgroup)).Pod(string(object.UID), eviction.QOSClass(object)), nil)
+	if object.Labels[kindOfCrowd] == steady {
+		p.do("hold 2")
+		return p
+	}
+	if c.random.IntN(2) == 0 {
+		p.do("ignore-term")
+	}
+	p.tell("leak %d %d", 100+c.random.IntN(400), crowdHeld)
+	return p
+}
+
+// leave deletes a pod and ends it; one that never was leaves nothing to do.
+func (c *crowd) leave(name string) {
+	c.t.Helper()
+	l, known := c.history.all()[name]
+	if !known {
+		return
+	}
+	c.history.expect(l.UID)
+	zero := int64(0)
+	if err := c.api.CoreV1().Pods(c.api.namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		c.t.Fatal(err)
+	}
+	await(c.t, "pod "+name+" to be gone", func() bool { return c.history.of(l.UID).deleted })
+	p := c.running[l.UID]
+	delete(c.running, l.UID)
+	p.end()
+	if err := errors.Join(p.n.cgroups.Delete(p.group)); err != nil {
+		c.t.Fatal(err)
+	}
+}
