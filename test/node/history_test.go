@@ -1,21 +1,24 @@
 package node_test
 
 import (
+	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	events "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
-
-var discard = slog.New(slog.DiscardHandler)
 
 // history is what the API server has said of a namespace's pods, and what of it
 // may never be. Where the API server is away it is read anew.
@@ -37,26 +40,80 @@ type life struct {
 func follow(t testing.TB, a *api) *history {
 	t.Helper()
 	h := &history{lives: map[types.UID]*life{}, told: map[types.UID]map[string]bool{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(a.Interface, 0, informers.WithNamespace(a.namespace))
-	for _, add := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandlerFuncs
-	}{
-		{factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { h.see(obj.(*v1.Pod)) },
-			UpdateFunc: func(_, obj any) { h.see(obj.(*v1.Pod)) },
-			DeleteFunc: h.miss,
-		}},
-		{factory.Events().V1().Events().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { h.hear(obj.(*events.Event)) }}},
-	} {
-		if _, err := add.informer.AddEventHandler(add.handler); err != nil {
-			t.Fatal(err)
+	pods := cache.NewListWatchFromClient(a.CoreV1().RESTClient(), "pods", a.namespace, fields.Everything())
+	evictions := cache.NewListWatchFromClient(a.EventsV1().RESTClient(), "events", a.namespace, fields.Everything())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var reading sync.WaitGroup
+	reading.Go(func() { h.read(ctx, pods) })
+	reading.Go(func() { h.read(ctx, evictions) })
+	t.Cleanup(func() {
+		cancel()
+		reading.Wait()
+	})
+	return h
+}
+
+// read takes up what there is and whatever happens from then on. Unlike an
+// informer it is back as soon as the API server is.
+func (h *history) read(ctx context.Context, from *cache.ListWatch) {
+	for ctx.Err() == nil {
+		_ = h.readOnce(ctx, from) // the server is away
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	factory.StartWithContext(t.Context())
-	t.Cleanup(factory.Shutdown)
-	factory.WaitForCacheSync(t.Context().Done())
-	return h
+}
+
+func (h *history) readOnce(ctx context.Context, from *cache.ListWatch) error {
+	list, err := from.ListWithContext(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if pods, ok := list.(*v1.PodList); ok {
+		h.hold(pods.Items)
+	}
+	if told, ok := list.(*events.EventList); ok {
+		for i := range told.Items {
+			h.hear(&told.Items[i])
+		}
+	}
+	at, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	changes, err := from.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: at.GetResourceVersion()})
+	if err != nil {
+		return err
+	}
+	defer changes.Stop()
+	for change := range changes.ResultChan() {
+		switch object := change.Object.(type) {
+		case *v1.Pod:
+			if h.see(object); change.Type == watch.Deleted {
+				h.miss(object.UID)
+			}
+		case *events.Event:
+			h.hear(object)
+		default:
+			return apierrors.FromObject(object)
+		}
+	}
+	return nil
+}
+
+// hold takes up all pods that there are.
+func (h *history) hold(pods []v1.Pod) {
+	there := map[types.UID]bool{}
+	for i := range pods {
+		there[pods[i].UID] = true
+		h.see(&pods[i])
+	}
+	for _, l := range h.all() {
+		if !there[l.UID] {
+			h.miss(l.UID)
+		}
+	}
 }
 
 func (h *history) fault(pod *v1.Pod, format string, args ...any) {
@@ -109,16 +166,13 @@ func misjudged(pod *v1.Pod) string {
 	return ""
 }
 
-func (h *history) miss(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
+// miss takes up that a pod is no more.
+func (h *history) miss(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	pod := obj.(*v1.Pod)
-	l := h.lives[pod.UID]
+	l := h.lives[uid]
 	if l.deleted = true; !l.leaves {
-		h.fault(pod, "is lost")
+		h.fault(l.Pod, "is lost")
 	}
 }
 

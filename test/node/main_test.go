@@ -64,6 +64,11 @@ const patience = 30 * time.Second
 // await asks until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
+	awaitFor(t, patience, what, holds)
+}
+
+func awaitFor(t testing.TB, patience time.Duration, what string, holds func() bool) {
+	t.Helper()
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

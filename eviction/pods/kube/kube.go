@@ -5,13 +5,15 @@ package kube
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"math"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -34,46 +36,37 @@ type Config struct {
 	Keep func(types.UID) bool
 }
 
+// An API server that is away is looked for after firstRetry, and then each time
+// after twice as long, up to lastRetry: a pod that evictd does not know of is not
+// protected. Informers would come to wait for a minute.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
 // Follow hands over the pods of a node until ctx ends: those there are, and then
 // what changes. Pods that have ended are left out.
 func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink Sink, log *slog.Logger) {
-	f := &follower{cfg: cfg, sink: sink, handed: map[types.UID]*v1.Pod{}}
-	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node)),
-		ObjectType:    &v1.Pod{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    f.update,
-			UpdateFunc: f.replace,
-			DeleteFunc: f.remove,
-		},
-		Transform: trim,
-	})
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { controller.RunWithContext(ctx) })
-	if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
-		log.Info("the pods of the node are known", "node", cfg.Node)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		sink.Synced()
-	}
+	f := &follower{cfg: cfg, sink: sink, log: log, handed: map[types.UID]*v1.Pod{}}
+	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
+	cache.NewReflectorWithOptions(source, &v1.Pod{}, f, cache.ReflectorOptions{
+		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: lastRetry},
+	}).RunWithContext(ctx)
 }
 
+// follower is the store of a reflector, which calls it from one goroutine.
 type follower struct {
-	cfg  Config
-	sink Sink
-
-	mu     sync.Mutex
+	cfg    Config
+	sink   Sink
+	log    *slog.Logger
+	synced bool
 	handed map[types.UID]*v1.Pod
 }
 
-func (f *follower) update(obj any) {
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// Add takes up a pod.
+func (f *follower) Add(obj any) error {
+	pod := obj.(*v1.Pod)
+	trim(pod)
 	last := f.handed[pod.UID]
 	switch {
 	case ended(pod) && !f.cfg.Keep(pod.UID):
@@ -82,26 +75,42 @@ func (f *follower) update(obj any) {
 		f.handed[pod.UID] = pod
 		f.sink.Pod(pod)
 	}
+	return nil
 }
 
-// replace tells apart a change of a pod and another pod of the same name.
-func (f *follower) replace(old, obj any) {
-	if before, ok := old.(*v1.Pod); ok && before.UID != obj.(*v1.Pod).UID {
-		f.remove(old)
-	}
-	f.update(obj)
+// Update takes up what has become of a pod.
+func (f *follower) Update(obj any) error { return f.Add(obj) }
+
+// Delete leaves out a pod that is no more.
+func (f *follower) Delete(obj any) error {
+	f.drop(obj.(*v1.Pod).UID)
+	return nil
 }
 
-func (f *follower) remove(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
+// Replace takes up all pods that there are.
+func (f *follower) Replace(list []any, _ string) error {
+	there := map[types.UID]bool{}
+	for _, obj := range list {
+		there[obj.(*v1.Pod).UID] = true
 	}
-	if pod, ok := obj.(*v1.Pod); ok {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.drop(pod.UID)
+	for uid := range f.handed {
+		if !there[uid] {
+			f.drop(uid)
+		}
 	}
+	for _, obj := range list {
+		_ = f.Add(obj) // never fails
+	}
+	if !f.synced {
+		f.synced = true
+		f.log.Info("the pods of the node are known", "node", f.cfg.Node)
+		f.sink.Synced()
+	}
+	return nil
 }
+
+// Resync has nothing to do.
+func (f *follower) Resync() error { return nil }
 
 func (f *follower) drop(uid types.UID) {
 	if f.handed[uid] != nil {
@@ -122,11 +131,8 @@ func alike(a, b *v1.Pod) bool {
 }
 
 // trim leaves out what nobody here reads, before it is kept.
-func trim(obj any) (any, error) {
-	if pod, ok := obj.(*v1.Pod); ok {
-		pod.ManagedFields = nil
-		delete(pod.Annotations, v1.LastAppliedConfigAnnotation)
-		pod.Status = v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass}
-	}
-	return obj, nil
+func trim(pod *v1.Pod) {
+	pod.ManagedFields = nil
+	delete(pod.Annotations, v1.LastAppliedConfigAnnotation)
+	pod.Status = v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass}
 }

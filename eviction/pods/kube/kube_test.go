@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -97,6 +100,29 @@ func serve(t *testing.T) kubernetes.Interface {
 		}
 	})
 	return kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL, QPS: -1})
+}
+
+// away is an API server that nobody reaches.
+type away func()
+
+func (a away) RoundTrip(*http.Request) (*http.Response, error) {
+	a()
+	return nil, syscall.ECONNREFUSED
+}
+
+func TestAPIServerThatStaysAwayIsLookedForEveryFewSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		last, longest := time.Now(), time.Duration(0)
+		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://away", QPS: -1, Transport: away(func() {
+			longest, last = max(longest, time.Since(last)), time.Now()
+		})})
+		kube.Follow(ctx, client, kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
+		if longest = max(longest, time.Since(last)); longest < 5*time.Second || longest > 10*time.Second {
+			t.Errorf("nobody looked for %v", longest)
+		}
+	})
 }
 
 func TestPodsOfTheNodeAreFollowed(t *testing.T) {
