@@ -55,10 +55,10 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	quiet go test -count=1 -run '^TestBehaviourTable' ./eviction/simulate
 	quiet go test -count=1 ./internal/deps
 
-# Tests that hold a golden file rewrite it where EVICTD_REWRITE=1.
+# Tests with golden files use internal/golden, which rewrites them where EVICTD_REWRITE=1.
 .PHONY: rewrite
 rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
-	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '"EVICTD_REWRITE"' | xargs -r -n 1 dirname | sort -u)
+	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '/internal/golden"' | xargs -r -n 1 dirname | sort -u)
 	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
 
 .PHONY: fuzz

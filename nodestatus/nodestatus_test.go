@@ -1,10 +1,7 @@
 package nodestatus_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -326,7 +324,7 @@ func TestNodeManifestIsAStrictNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "node.yaml", text)
+	golden.Check(t, "testdata/node.yaml", text)
 	var node v1.Node
 	if err := yaml.UnmarshalStrict(text, &node); err != nil || node.Kind != "Node" || len(node.Status.Conditions) != 3 {
 		t.Errorf("read back: %v, %v", node, err)
@@ -362,7 +360,7 @@ func TestStatusDocumentIsWrittenAsTheContractShowsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "status.json", append(text, '\n'))
+	golden.Check(t, "testdata/status.json", append(text, '\n'))
 
 	var back nodestatus.Status
 	if err := json.Unmarshal(text, &back); err != nil || asJSON(t, back) != asJSON(t, status) {
@@ -381,26 +379,4 @@ func asJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// golden compares with the file in testdata, or rewrites it with
-// EVICTD_REWRITE=1.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; EVICTD_REWRITE=1 rewrites it. Got:\n%s", path, got)
-	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,34 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/oom"
 )
 
 // Every file of testdata is a list of manifests for a node of 4 GiB; its
-// expected output stands beside it. EVICTD_REWRITE=1 writes what is.
+// expected output stands beside it.
 func TestScoresAreTheExpectedOnes(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("manifests: %v %v", files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			got := scoreFile(t, file)
-			golden := strings.TrimSuffix(file, ".yaml") + ".jsonl"
-			if os.Getenv("EVICTD_REWRITE") == "1" {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("got\n%swant\n%s", got, want)
-			}
-		})
-	}
+	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
+		golden.Check(t, golden.Beside(file, ".jsonl"), scoreFile(t, file))
+	})
 }
 
 func scoreFile(t *testing.T, file string) []byte {

@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
+	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
 	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
@@ -47,15 +48,8 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		images.Name:              images.New,
 		binder.Name:              binder.New,
 		features.Name:            features.New,
+		pressure.Name:            pressure.New,
 	}
-}
-
-// points are the framework's for those that a configuration names.
-var points = [config.PointCount]framework.Point{
-	config.PreEnqueue: framework.PreEnqueue, config.QueueSort: framework.QueueSort, config.PreFilter: framework.PreFilter,
-	config.Filter: framework.Filter, config.PostFilter: framework.PostFilter, config.PreScore: framework.PreScore,
-	config.Score: framework.Score, config.Reserve: framework.Reserve, config.Permit: framework.Permit,
-	config.PreBind: framework.PreBind, config.Bind: framework.Bind, config.PostBind: framework.PostBind,
 }
 
 // Profiles makes the plugins of a configuration and puts them in their places.
@@ -101,10 +95,9 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	}
 	var plan framework.Plan
 	for point, enabled := range p.Points {
-		at := points[point]
 		for _, e := range enabled {
-			if plugin := plugins[e.Name]; framework.Extends(plugin, at) {
-				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			if plugin := plugins[e.Name]; framework.Extends(plugin, framework.Point(point)) {
+				plan[point] = append(plan[point], framework.Enabled{Plugin: plugin, Weight: e.Weight})
 			}
 		}
 	}

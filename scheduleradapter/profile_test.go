@@ -18,7 +18,13 @@ func environment() (framework.Env, *volumes.Storage) {
 }
 
 func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
-	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, config.BuiltIn())
+	every := &configv1.Plugins{}
+	for _, p := range config.BuiltIn() {
+		if !p.Default {
+			every.MultiPoint.Enabled = append(every.MultiPoint.Enabled, configv1.Plugin{Name: p.Name})
+		}
+	}
+	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{Profiles: []configv1.KubeSchedulerProfile{{Plugins: every}}}, config.BuiltIn())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +51,8 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 
 func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
 	plugins := append(config.BuiltIn(),
-		config.Plugin{Name: "One", Default: true, Points: []config.Point{config.Filter}},
-		config.Plugin{Name: "Two", Default: true, Points: []config.Point{config.Score}})
+		config.Plugin{Name: "One", Default: true, Points: []framework.Point{framework.Filter}},
+		config.Plugin{Name: "Two", Default: true, Points: []framework.Point{framework.Score}})
 	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, plugins)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -30,8 +30,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := c.Flags()
-	output := &choice{[]string{"text", "json"}, "text"}
-	flags.VarP(output, "output", "o", "output format")
+	output := cli.OutputFlag(c, "text", "json")
 	file := flags.String("config", "", "KubeSchedulerConfiguration; without it kube-scheduler's default profile")
 	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
 	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
@@ -39,10 +38,10 @@ is simulated. Nothing is printed if any file is invalid.`,
 		cfg, faulty := loadConfig(*file)
 		objects, warnings, err := simulate.Load(paths...)
 		if err = errors.Join(faulty, err); err != nil {
-			return badInput{err}
+			return cli.BadInput(err)
 		}
 		if *end < 0 {
-			return badInput{fmt.Errorf("--for %s: must not be negative", *end)}
+			return cli.BadInput(fmt.Errorf("--for %s: must not be negative", *end))
 		}
 		for _, warning := range append(cfg.Warnings, warnings...) {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", c.Root().Name(), warning)
@@ -51,7 +50,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return play(c.Context(), c.OutOrStdout(), objects, &cfg, output.chosen, *seed, until)
+		return play(c.Context(), c.OutOrStdout(), objects, &cfg, output.String(), *seed, until)
 	}
 	return c
 }
@@ -71,7 +70,7 @@ func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *co
 		Random:         rand.New(rand.NewPCG(seed, seed)),
 	}, report)
 	if err != nil {
-		return badInput{err}
+		return cli.BadInput(err)
 	}
 	return s.Run(ctx)
 }
@@ -89,9 +88,5 @@ func loadConfig(name string) (config.Config, error) {
 		file, loading = config.Load(data)
 	}
 	cfg, compiling := config.Compile(&file, config.BuiltIn())
-	var faults []error
-	for _, fault := range manifest.Faults(errors.Join(loading, compiling)) {
-		faults = append(faults, fmt.Errorf("%s: %w", name, fault))
-	}
-	return cfg, errors.Join(faults...)
+	return cfg, cli.InFile(name, errors.Join(loading, compiling))
 }

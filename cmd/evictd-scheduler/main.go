@@ -4,8 +4,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/evictd/evictd/scheduleradapter"
 )
@@ -14,8 +12,5 @@ import (
 var version = "unknown"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := scheduleradapter.Execute(ctx, scheduleradapter.NewCommand(version), os.Args[1:])
-	stop()
-	os.Exit(code)
+	os.Exit(scheduleradapter.Execute(context.Background(), scheduleradapter.NewCommand(version), os.Args[1:]))
 }

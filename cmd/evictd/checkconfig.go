@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/cli"
 )
 
 // effective is what `check-config -o json` prints.
@@ -35,10 +36,10 @@ func checkConfigCommand() *cobra.Command {
 		Short: "Print the thresholds that a configuration comes to, or its faults",
 		Args:  cobra.ExactArgs(1),
 	}
-	output := formatFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	flags := kubeletFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		data, err := readInput(c, args[0])
+		data, err := cli.ReadInput(c, args[0])
 		if err != nil {
 			return err
 		}
@@ -46,10 +47,10 @@ func checkConfigCommand() *cobra.Command {
 		flags.apply(&file)
 		compiled, more := config.Compile(&file, nil)
 		if err := errors.Join(err, more); err != nil {
-			return inFile(args[0], err)
+			return cli.InFile(args[0], err)
 		}
 		e := describe(&compiled)
-		if output.chosen == "json" {
+		if output.String() == "json" {
 			encoder := json.NewEncoder(c.OutOrStdout())
 			encoder.SetEscapeHTML(false)
 			return encoder.Encode(e)

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/cli"
 )
 
 // said is what a command line came to.
@@ -26,6 +27,14 @@ func say(t *testing.T, stdin string, args ...string) said {
 	return said{code, out.String(), errs.String()}
 }
 
+func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	root := newCommand()
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	return cli.Execute(ctx, root, args)
+}
+
 // files writes the inputs of a test into a directory of its own and goes there.
 func files(t *testing.T, contents map[string]string) {
 	t.Helper()
@@ -34,25 +43,6 @@ func files(t *testing.T, contents map[string]string) {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// golden holds output against a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", path, got, want)
 	}
 }
 
@@ -166,7 +156,7 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 			for _, line := range c.err {
 				want.WriteString("evictd: " + line + "\n")
 			}
-			if got.code != exitBadInput || got.out != "" || got.err != want.String() {
+			if got.code != cli.ExitBadInput || got.out != "" || got.err != want.String() {
 				t.Errorf("exit %d, printed %q and\n%s\nwant exit 2, nothing and\n%s", got.code, got.out, got.err, want.String())
 			}
 		})
@@ -269,14 +259,14 @@ func TestWhatCannotBeReadOrWrittenIsAFault(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"doctor", "-o", "json"}, {"oom-score", "--memory-capacity", "4Gi", "-"}, {"check-config", "-"}, {"simulate", "-"}} {
 		input := map[string]string{"oom-score": pod, "check-config": configHeader, "simulate": named("one")}[args[0]]
 		var errs bytes.Buffer
-		if code := execute(context.Background(), args, strings.NewReader(input), broken{}, &errs); code != exitFault || errs.String() != "evictd: "+io.ErrClosedPipe.Error()+"\n" {
+		if code := execute(context.Background(), args, strings.NewReader(input), broken{}, &errs); code != cli.ExitFault || errs.String() != "evictd: "+io.ErrClosedPipe.Error()+"\n" {
 			t.Errorf("%v to a broken pipe: exit %d, %s", args, code, errs.String())
 		}
 		if input == "" {
 			continue
 		}
 		errs.Reset()
-		if code := execute(context.Background(), args, broken{}, io.Discard, &errs); code != exitFault || errs.String() != "evictd: read standard input: "+io.ErrClosedPipe.Error()+"\n" {
+		if code := execute(context.Background(), args, broken{}, io.Discard, &errs); code != cli.ExitFault || errs.String() != "evictd: read standard input: "+io.ErrClosedPipe.Error()+"\n" {
 			t.Errorf("%v from a broken pipe: exit %d, %s", args, code, errs.String())
 		}
 	}

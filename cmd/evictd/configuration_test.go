@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
@@ -115,9 +116,9 @@ evictionMinimumReclaim: {nodefs.available: 1Gi}
 	if text.code != 0 || text.err != "" {
 		t.Fatalf("%+v", text)
 	}
-	golden(t, "check-config.txt", text.out)
+	golden.Check(t, "testdata/check-config.txt", text.out)
 	machine := say(t, file, "check-config", "-o", "json", "-")
-	golden(t, "check-config.json", machine.out)
+	golden.Check(t, "testdata/check-config.json", machine.out)
 
 	// The contract's example: its shape, and these values.
 	flags := say(t, configHeader+"enforceNodeAllocatable: [none]\n", "check-config", "-o", "json", "--eviction-hard", "memory.available<100Mi", "-")
@@ -135,7 +136,7 @@ evictionMinimumReclaim: {nodefs.available: 1Gi}
 // the README and the guides name.
 func TestTheDocumentsNameFlagsThatExist(t *testing.T) {
 	commands := map[string]*cobra.Command{}
-	for _, c := range []*cobra.Command{runCommand(), statusCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), versionCommand()} {
+	for _, c := range newCommand().Commands() {
 		commands[c.Name()] = c
 	}
 	anywhere := func(flag string) bool {

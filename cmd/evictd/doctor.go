@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/cli"
 )
 
 // finding is one thing that this machine allows or not.
@@ -29,10 +30,10 @@ func doctorCommand() *cobra.Command {
 		Short: "Tell what this machine allows, and what is lost without the rest",
 		Args:  cobra.NoArgs,
 	}
-	output := formatFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		findings := examine()
-		if output.chosen == "json" {
+		if output.String() == "json" {
 			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
 		}
 		w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)

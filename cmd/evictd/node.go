@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/proc"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -50,7 +51,7 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 	}
 	var err error
 	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, nodestatus.Native.String())); err != nil {
-		return nil, badInput{fmt.Errorf("--mode: %w", err)}
+		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
 	}
 	n.collect = collect.NodeConfig{Pods: run.PodsCgroup, NodeFs: run.NodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}
 	if n.collect.NodeFs == "" {
@@ -61,7 +62,7 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 	}
 	disks, err := n.collect.Layout()
 	if err != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	n.layout, _ = eviction.ParseLayout(disks.String())
 	return n, n.measure(run, compiled, log)
@@ -73,20 +74,20 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 	if run.NodeMemory != "" {
 		q, err := resource.ParseQuantity(run.NodeMemory)
 		if err != nil || q.Sign() <= 0 {
-			return badInput{fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory)}
+			return cli.BadInput(fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory))
 		}
 		if run.CgroupRoot != "" {
-			return badInput{errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured")}
+			return cli.BadInput(errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured"))
 		}
 		n.collect.Virtual = &collect.VirtualMemory{Capacity: q.Value(), Processes: n.processes, Leaders: leaders}
 		return nil
 	}
 	var err error
 	if n.cgroups, err = cgroup.Discover(""); err != nil {
-		return badInput{fmt.Errorf("%w; give --node-memory to measure pods by their processes", err)}
+		return cli.BadInput(fmt.Errorf("%w; give --node-memory to measure pods by their processes", err))
 	}
 	if n.root, err = n.cgroups.Resolve(run.CgroupRoot); err != nil {
-		return badInput{err}
+		return cli.BadInput(err)
 	}
 	n.collect.Cgroups, n.collect.Root = n.cgroups, n.root
 	return nil
@@ -101,7 +102,7 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 	o := (&eviction.Observer{}).Observe(&n.first)
 	warnings, err := compiled.CheckCapacity(o)
 	if err != nil {
-		return badInput{err}
+		return cli.BadInput(err)
 	}
 	for _, warning := range warnings {
 		log.Warn("configuration", "warning", warning)
@@ -123,7 +124,7 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 		}
 	}
 	if n.allocatable, err = reserved.Allocatable(n.capacity); err != nil {
-		return inFile("systemReserved, kubeReserved and evictionHard", err)
+		return cli.InFile("systemReserved, kubeReserved and evictionHard", err)
 	}
 	if limit, known := reserved.PodsLimit(n.capacity, v1.ResourceMemory); known && compiled.EnforcePods && run.PodsCgroup != "" {
 		n.podsLimit = stats.Known(limit.Value())

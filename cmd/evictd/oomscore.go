@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/oom"
 )
@@ -18,26 +19,26 @@ func oomScoreCommand() *cobra.Command {
 		Short: "Print the oom_score_adj of each container of pod manifests",
 		Args:  cobra.ExactArgs(1),
 	}
-	output := formatFlag(c, "json", "text")
+	output := cli.OutputFlag(c, "json", "text")
 	text := c.Flags().String("memory-capacity", "", "the node's memory, a quantity such as 4Gi")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		capacity, err := resource.ParseQuantity(*text)
 		if err != nil || capacity.Sign() <= 0 {
-			return badInput{fmt.Errorf("--memory-capacity %q: expected a positive quantity such as 4Gi", *text)}
+			return cli.BadInput(fmt.Errorf("--memory-capacity %q: expected a positive quantity such as 4Gi", *text))
 		}
-		data, err := readInput(c, args[0])
+		data, err := cli.ReadInput(c, args[0])
 		if err != nil {
 			return err
 		}
 		pods, err := manifest.Pods(data)
 		if err != nil {
-			return inFile(args[0], err)
+			return cli.InFile(args[0], err)
 		}
 		encoder := json.NewEncoder(c.OutOrStdout())
 		for _, pod := range pods {
 			for _, container := range oom.Scores(pod, capacity.Value()) {
 				line := scoreLine{pod.Namespace + "/" + pod.Name, container.Name, container.QOS, container.ScoreAdj}
-				if output.chosen == "text" {
+				if output.String() == "text" {
 					_, err = fmt.Fprintf(c.OutOrStdout(), "%5d  %-10s  %s %s\n", line.ScoreAdj, line.QOS, line.Pod, line.Container)
 				} else {
 					err = encoder.Encode(line)

@@ -24,6 +24,7 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
@@ -84,12 +85,12 @@ func runCommand() *cobra.Command {
 		defer signal.Stop(hup)
 		load := func() (file config.EvictdConfiguration, err error) {
 			if *path != "" {
-				data, err := readInput(c, *path)
+				data, err := cli.ReadInput(c, *path)
 				if err != nil {
 					return file, err
 				}
 				if file, err = config.Load(data); err != nil {
-					return file, inFile(*path, err)
+					return file, cli.InFile(*path, err)
 				}
 			}
 			flags.apply(&file)
@@ -147,7 +148,7 @@ type daemon struct {
 func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (*daemon, error) {
 	compiled, err := config.Compile(file, nil)
 	if err := errors.Join(err, checkRun(file)); err != nil {
-		return nil, inFile("configuration", err)
+		return nil, cli.InFile("configuration", err)
 	}
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
@@ -160,14 +161,14 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	}
 	d.dryRun = file.DryRun || !d.node.mode.Acts()
 	if kubelet := findKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !force {
-		return nil, badInput{fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet)}
+		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
 	}
 	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	if file.PodManifests != "" {
 		if d.manifests, err = pods.New(pods.Config{Dir: file.PodManifests}, log); err != nil {
-			return nil, badInput{err}
+			return nil, cli.BadInput(err)
 		}
 	}
 	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/evictd/evictd/internal/cli"
 )
 
 const (
@@ -51,15 +53,15 @@ func listen(address string) (*server, error) {
 	}
 	network, at, err := splitAddress(address)
 	if err != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	if network == "unix" {
 		if err := clearSocket(at); err != nil {
-			return nil, badInput{fmt.Errorf("--status-address: %w", err)}
+			return nil, cli.BadInput(fmt.Errorf("--status-address: %w", err))
 		}
 	}
 	if s.listener, err = net.Listen(network, at); err != nil {
-		return nil, badInput{fmt.Errorf("--status-address: %w", err)}
+		return nil, cli.BadInput(fmt.Errorf("--status-address: %w", err))
 	}
 	if network == "unix" {
 		if err := os.Chmod(at, 0o660); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/cli"
 )
 
 func simulateCommand() *cobra.Command {
@@ -19,7 +20,7 @@ func simulateCommand() *cobra.Command {
 would do. FILE - reads standard input. Nothing is printed if any file is invalid.`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	output := formatFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, files []string) error {
 		var out bytes.Buffer
 		var faults []error
@@ -29,12 +30,12 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 				faults = append(faults, err)
 				continue
 			}
-			if output.chosen == "text" {
+			if output.String() == "text" {
 				for _, warning := range scenario.Warnings {
 					fmt.Fprintf(c.ErrOrStderr(), "evictd: %s: warning: %s\n", name, warning)
 				}
 			}
-			if err := play(&out, scenario, output.chosen, len(files) > 1); err != nil {
+			if err := play(&out, scenario, output.String(), len(files) > 1); err != nil {
 				return err
 			}
 		}
@@ -48,13 +49,13 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 }
 
 func loadScenario(c *cobra.Command, name string) (*simulate.Scenario, error) {
-	data, err := readInput(c, name)
+	data, err := cli.ReadInput(c, name)
 	if err != nil {
 		return nil, err
 	}
 	scenario, err := simulate.Parse(data)
 	if err != nil {
-		return nil, inFile(name, err)
+		return nil, cli.InFile(name, err)
 	}
 	return scenario, nil
 }

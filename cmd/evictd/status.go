@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -26,14 +27,14 @@ func statusCommand() *cobra.Command {
 		Short: "Show signals against thresholds, conditions, and pods in eviction order",
 		Args:  cobra.NoArgs,
 	}
-	output := formatFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		body, err := fetch(c.Context(), *address, "/v1/status")
 		if err != nil {
 			return err
 		}
-		if output.chosen == "json" {
+		if output.String() == "json" {
 			_, err := c.OutOrStdout().Write(body)
 			return err
 		}
@@ -50,7 +51,7 @@ func statusCommand() *cobra.Command {
 func fetch(ctx context.Context, address, path string) ([]byte, error) {
 	network, at, err := splitAddress(address)
 	if err != nil {
-		return nil, badInput{err}
+		return nil, cli.BadInput(err)
 	}
 	client := http.Client{
 		Timeout: statusTimeout,

@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -81,7 +83,7 @@ func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
 		if text.code != 0 || text.err != "" {
 			t.Fatalf("%+v", text)
 		}
-		golden(t, "status.txt", text.out)
+		golden.Check(t, "testdata/status.txt", text.out)
 		if got := say(t, "", "status", "-o", "json", "--status-address", address); got != (said{0, string(document), ""}) {
 			t.Errorf("as JSON: %+v", got)
 		}
@@ -100,7 +102,7 @@ func TestStatusTellsWhatKeepsItFromAnswering(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := "evictd: " + strings.ReplaceAll(c.err, "%ADDRESS%", c.address) + "\n"
-			if got := say(t, "", "status", "--status-address", c.address); got != (said{exitFault, "", want}) {
+			if got := say(t, "", "status", "--status-address", c.address); got != (said{cli.ExitFault, "", want}) {
 				t.Errorf("got %+v, want exit 1 and %s", got, want)
 			}
 		})
@@ -115,7 +117,7 @@ func TestABusyStatusAddressIsRefused(t *testing.T) {
 			want = "evictd: --status-address: " + address[len("unix:"):] + " is in use by another process\n"
 		}
 		got := say(t, "", "run", "--dry-run", "--node-memory", "1Gi", "--status-address", address)
-		if got != (said{exitBadInput, "", want}) {
+		if got != (said{cli.ExitBadInput, "", want}) {
 			t.Errorf("got %+v, want exit 2 and %s", got, want)
 		}
 	}

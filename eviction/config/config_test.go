@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,27 +14,21 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/stats"
 )
 
 // TestCases reads every configuration of testdata and holds what it comes to on
-// a node with one disk against the file beside it; EVICTD_REWRITE=1 writes those
-// files anew.
+// a node with one disk against the file beside it.
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases in testdata: %v", err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, strings.TrimSuffix(name, ".yaml")+".txt", effective(data))
-		})
-	}
+	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, golden.Beside(file, ".txt"), effective(data))
+	})
 }
 
 // effective is what a configuration comes to, or its faults.
@@ -75,23 +68,6 @@ func resources(list v1.ResourceList) string {
 	}
 	slices.Sort(texts)
 	return "{" + strings.Join(texts, " ") + "}"
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", name, got, want)
-	}
 }
 
 // rule: 2.34

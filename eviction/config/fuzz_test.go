@@ -3,29 +3,18 @@ package config_test
 import (
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/stats"
 )
 
 func FuzzCompile(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no cases in testdata: %v", err)
-	}
-	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
+	golden.Seed(f, "testdata/*.yaml")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if first, again := effective(data), effective(data); string(first) != string(again) {
 			t.Fatalf("comes to\n%s\nand then to\n%s", first, again)

@@ -24,6 +24,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -31,7 +32,7 @@ import (
 func TestTheLogTellsTheStoryOfAnEviction(t *testing.T) {
 	p := newPress(t, publish.Config{}, nil)
 	p.tell(newStory().told()...)
-	golden(t, "eviction.log", p.log.Bytes())
+	golden.Check(t, "testdata/eviction.log", p.log.Bytes())
 }
 
 // TestTheMetricsPageKeepsItsNames pins names, labels, help and types; the values
@@ -39,7 +40,7 @@ func TestTheLogTellsTheStoryOfAnEviction(t *testing.T) {
 func TestTheMetricsPageKeepsItsNames(t *testing.T) {
 	p := newPress(t, publish.Config{}, nil)
 	p.tell(newStory().told()...)
-	golden(t, "metrics.txt", regexp.MustCompile(`(?m)^([^#].*) \S+$`).ReplaceAll([]byte(p.page()), []byte("$1 0")))
+	golden.Check(t, "testdata/metrics.txt", regexp.MustCompile(`(?m)^([^#].*) \S+$`).ReplaceAll([]byte(p.page()), []byte("$1 0")))
 }
 
 func TestMetricsHoldWhatWasSeen(t *testing.T) {
@@ -124,7 +125,7 @@ func TestTheStatusDocument(t *testing.T) {
 	p.tell(reports...)
 	now.at(s, reports[1])
 	text := indented(t, p.status())
-	golden(t, "status.json", text)
+	golden.Check(t, "testdata/status.json", text)
 
 	// The fields of the contract, in its order; others may follow them.
 	var document struct {
@@ -204,7 +205,7 @@ func TestTheNodeManifest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "node-"+mode.String()+".yaml", got)
+			golden.Check(t, "testdata/node-"+mode.String()+".yaml", got)
 		})
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/evictd/evictd/internal/golden"
 )
 
 // The behaviour table maps every rule of node-pressure eviction and of scheduling
@@ -267,20 +269,7 @@ func TestBehaviourTableIsUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join(top, tableFile)
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(golden, []byte(table), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	written, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(written) != table {
-		t.Errorf("%s is out of date: `make rewrite` regenerates it", tableFile)
-	}
+	golden.Check(t, filepath.Join(top, tableFile), table)
 }
 
 func TestBehaviourTableShowsScenariosTestsAndWhatHasNoProof(t *testing.T) {

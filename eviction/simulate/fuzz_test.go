@@ -1,26 +1,15 @@
 package simulate_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/golden"
 )
 
 // FuzzScenario plays whatever is valid, twice.
 func FuzzScenario(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no scenarios in testdata: %v", err)
-	}
-	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
+	golden.Seed(f, "testdata/*.yaml")
 	f.Add([]byte("apiVersion: evictd.io/v1alpha1\nkind: Scenario\nspec:\n  steps: [null, {at: 1s, signals: {memory.available: 1e30, pid.available: null}}]\n  pods: [null, {metadata: {name: [a]}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		first, again := play(t, data), play(t, data)

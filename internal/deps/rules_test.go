@@ -34,7 +34,9 @@ var arrows = []arrow{
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/localapi", []string{"internal/manifest", "scheduleradapter/admission"}, "the embedded API stores and admits objects, and knows nothing of eviction"},
+	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
+	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
 
@@ -59,11 +61,12 @@ var arrows = []arrow{
 	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
 
 	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},
-	{"scheduleradapter/config", []string{"internal/manifest"}, "profiles name plugins and know none"},
+	{"scheduleradapter/config", []string{"internal/manifest", "scheduleradapter/framework"}, "profiles name plugins and know none"},
 	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
 	{"scheduleradapter/queue", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "hints are the framework's"},
 	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
+	{"scheduleradapter/plugins/pressure", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "its arguments are the project's own, and config reads arguments"},
 	{"scheduleradapter/plugins/...", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "plugins do not know each other"},
 	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},
 	{"scheduleradapter/cycle", []string{"scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},

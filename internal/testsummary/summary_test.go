@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/golden"
 )
 
 func summaryOf(t *testing.T, input string) string {
@@ -24,21 +26,7 @@ func TestCapturedRunReadsAsItsGoldenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := summaryOf(t, string(input))
-	golden := filepath.Join("testdata", "run.txt")
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("summary differs from %s (`make rewrite` regenerates it):\n%s", golden, got)
-	}
+	golden.Check(t, filepath.Join("testdata", "run.txt"), summaryOf(t, string(input)))
 }
 
 func TestPackageThatNeverEndedFailsWithTheOutputOfTheTestThatRan(t *testing.T) {

@@ -30,6 +30,7 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	setRequests(pod)
 	faults = append(faults, c.setPriority(pod, path)...)
 	faults = append(faults, c.setRuntime(pod, path)...)
+	pod.Status.QOSClass = qosClass(pod)
 	setTolerations(pod)
 	setSpread(spec)
 	setAffinity(pod)

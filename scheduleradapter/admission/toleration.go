@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -56,22 +55,7 @@ func setTolerations(pod *v1.Pod) {
 			tolerate(pod, t)
 		}
 	}
-	if !bestEffort(&pod.Spec) {
+	if pod.Status.QOSClass != v1.PodQOSBestEffort {
 		tolerate(pod, exists(v1.TaintNodeMemoryPressure, v1.TaintEffectNoSchedule))
 	}
-}
-
-// bestEffort says whether a pod asks for no cpu and no memory and is not limited
-// in either: QoS class BestEffort.
-func bestEffort(spec *v1.PodSpec) bool {
-	for resources := range requirements(spec) {
-		for _, list := range []v1.ResourceList{resources.Requests, resources.Limits} {
-			for _, q := range []resource.Quantity{list[v1.ResourceCPU], list[v1.ResourceMemory]} {
-				if q.Sign() > 0 {
-					return false
-				}
-			}
-		}
-	}
-	return true
 }

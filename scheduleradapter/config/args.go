@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -20,6 +21,14 @@ func reader[T any, P interface {
 	*T
 	runtime.Object
 }](complete func(P), check func(*field.Path, P) field.ErrorList) argsReader {
+	return readerOf(configv1.SchemeGroupVersion, complete, check)
+}
+
+// readerOf reads arguments of a group of their own.
+func readerOf[T any, P interface {
+	*T
+	runtime.Object
+}](group schema.GroupVersion, complete func(P), check func(*field.Path, P) field.ErrorList) argsReader {
 	return func(path *field.Path, raw []byte) (runtime.Object, []error) {
 		var faults []error
 		args := P(new(T))
@@ -28,7 +37,7 @@ func reader[T any, P interface {
 				faults = append(faults, fmt.Errorf("%s: %w", path, fault))
 			}
 		}
-		want := configv1.SchemeGroupVersion.WithKind(reflect.TypeFor[T]().Name())
+		want := group.WithKind(reflect.TypeFor[T]().Name())
 		if got := args.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
 			faults = append(faults, field.Invalid(path.Child("kind"), got.GroupVersion().String()+" "+got.Kind, "expected "+want.GroupVersion().String()+" "+want.Kind))
 		}

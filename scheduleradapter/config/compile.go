@@ -14,6 +14,8 @@ import (
 	"k8s.io/component-base/config/v1alpha1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
 const (
@@ -180,14 +182,14 @@ func (c *compiler) profiles(path *field.Path, file *configv1.KubeSchedulerConfig
 // same as in the first profile as they share the queue, and one that binds.
 func (c *compiler) checkEnds(path *field.Path, profiles []Profile) {
 	first, last := profiles[0], profiles[len(profiles)-1]
-	sorting := last.Points[QueueSort]
+	sorting := last.Points[framework.QueueSort]
 	switch {
 	case len(sorting) != 1:
 		c.invalid(path.Child("queueSort"), len(sorting), "exactly one queue sort plugin is required")
-	case len(first.Points[QueueSort]) == 1 && !reflect.DeepEqual(first.instance(first.Points[QueueSort][0].Name), last.instance(sorting[0].Name)):
+	case len(first.Points[framework.QueueSort]) == 1 && !reflect.DeepEqual(first.instance(first.Points[framework.QueueSort][0].Name), last.instance(sorting[0].Name)):
 		c.invalid(path.Child("queueSort"), sorting[0].Name, "must be the same for all profiles")
 	}
-	if len(last.Points[Bind]) == 0 {
+	if len(last.Points[framework.Bind]) == 0 {
 		c.faults = append(c.faults, field.Required(path.Child("bind"), "at least one bind plugin is needed"))
 	}
 }
@@ -198,7 +200,7 @@ func (p *Profile) instance(name string) Instance {
 }
 
 // instances lists the plugins that run at any point, with their arguments.
-func (c *compiler) instances(path *field.Path, configured []configv1.PluginConfig, points [PointCount][]Enabled) (instances []Instance) {
+func (c *compiler) instances(path *field.Path, configured []configv1.PluginConfig, points [framework.Points][]Enabled) (instances []Instance) {
 	arguments := c.arguments(path, configured)
 	for _, enabled := range points {
 		for _, e := range enabled {

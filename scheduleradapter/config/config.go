@@ -13,6 +13,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
 // Config is a configuration that needs no further reading.
@@ -47,7 +48,7 @@ type Profile struct {
 	// points first name them.
 	Plugins []Instance
 	// Points holds what runs at each extension point, in order.
-	Points [PointCount][]Enabled
+	Points [framework.Points][]Enabled
 }
 
 // Instance is a plugin to be made for a profile.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,35 +14,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
 // plugins are those of kube-scheduler and one that somebody compiled in.
 func plugins() []config.Plugin {
 	return append(config.BuiltIn(), config.Plugin{
-		Name: "Foreign", Points: []config.Point{config.PreFilter, config.Filter, config.Score, config.Permit},
+		Name: "Foreign", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score, framework.Permit},
 	}, config.Plugin{
-		Name: "ForeignSort", Points: []config.Point{config.QueueSort},
+		Name: "ForeignSort", Points: []framework.Point{framework.QueueSort},
 	})
 }
 
 // TestCases reads every configuration of testdata and holds what it comes to
-// against the file beside it; EVICTD_REWRITE=1 writes those files anew.
+// against the file beside it.
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases in testdata: %v", err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, strings.TrimSuffix(name, ".yaml")+".txt", compiled(data))
-		})
-	}
+	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, golden.Beside(file, ".txt"), compiled(data))
+	})
 }
 
 // compiled is what a configuration comes to, or its faults. Of plugins and
@@ -88,7 +83,7 @@ func describe(out *bytes.Buffer, profile, usual config.Profile) {
 	fmt.Fprintf(out, "profile %s: percentage of nodes to score %d\n", profile.Name, profile.PercentageOfNodesToScore)
 	for i, enabled := range profile.Points {
 		if !slices.Equal(enabled, usual.Points[i]) {
-			fmt.Fprintf(out, "  %v:%s\n", config.Point(i), list(enabled))
+			fmt.Fprintf(out, "  %v:%s\n", framework.Point(i), list(enabled))
 		}
 	}
 	for _, instance := range profile.Plugins {
@@ -121,23 +116,6 @@ func list(enabled []config.Enabled) string {
 		}
 	}
 	return text.String()
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(name, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", name, got, want)
-	}
 }
 
 // rule: S4.1
@@ -189,14 +167,7 @@ extenders:
 }
 
 func FuzzLoad(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.yaml")
-	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
+	golden.Seed(f, "testdata/*.yaml")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := config.Load(data)
 		c, more := config.Compile(&file, plugins())
@@ -204,7 +175,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, profile := range c.Profiles {
-			if profile.Name == "" || len(profile.Points[config.QueueSort]) != 1 || len(profile.Points[config.Bind]) == 0 {
+			if profile.Name == "" || len(profile.Points[framework.QueueSort]) != 1 || len(profile.Points[framework.Bind]) == 0 {
 				t.Fatalf("profile %+v", profile)
 			}
 		}

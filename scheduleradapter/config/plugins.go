@@ -6,40 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
 )
-
-// Point is an extension point.
-type Point uint8
-
-// The extension points, in the order in which a pod meets them.
-const (
-	PreEnqueue Point = iota
-	QueueSort
-	PreFilter
-	Filter
-	PostFilter
-	PreScore
-	Score
-	Reserve
-	Permit
-	PreBind
-	Bind
-	PostBind
-	PointCount = iota
-)
-
-var pointNames = [PointCount]string{
-	"preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "bind", "postBind",
-}
-
-// String is the point's field in KubeSchedulerConfiguration.
-func (p Point) String() string { return pointNames[p] }
 
 // Plugin is what a configuration has to know of a plugin that it may name.
 type Plugin struct {
 	Name string
 	// Points are those that the plugin implements.
-	Points []Point
+	Points []framework.Point
 	// Default says that every profile has the plugin unless it is disabled, after
 	// the default plugins before it.
 	Default bool
@@ -52,42 +27,46 @@ type Plugin struct {
 // argsReader completes and checks arguments, which may be none at all.
 type argsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
 
-func (p Plugin) implements(point Point) bool { return slices.Contains(p.Points, point) }
+func (p Plugin) implements(point framework.Point) bool { return slices.Contains(p.Points, point) }
 
 // BuiltIn returns the plugins of kube-scheduler 1.37, in the order of its default
-// profile and with that profile's weights. DynamicResources and those of its
-// disabled features are not among them.
+// profile and with that profile's weights, but for DynamicResources and those of
+// its disabled features; and those that only this scheduler has, which run where
+// a profile enables them.
 func BuiltIn() []Plugin {
 	var (
-		filters = []Point{PreFilter, Filter}
-		scores  = []Point{PreScore, Score}
-		both    = []Point{PreFilter, Filter, PreScore, Score}
+		filters = []framework.Point{framework.PreFilter, framework.Filter}
+		scores  = []framework.Point{framework.PreScore, framework.Score}
+		both    = []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score}
 	)
 	plugins := []Plugin{
-		{Name: "SchedulingGates", Points: []Point{PreEnqueue}},
-		{Name: "PrioritySort", Points: []Point{QueueSort}},
+		{Name: "SchedulingGates", Points: []framework.Point{framework.PreEnqueue}},
+		{Name: "PrioritySort", Points: []framework.Point{framework.QueueSort}},
 		{Name: "NodeName", Points: filters},
-		{Name: "NodeUnschedulable", Points: []Point{Filter}},
-		{Name: "TaintToleration", Points: []Point{Filter, PreScore, Score}, Weight: 3},
+		{Name: "NodeUnschedulable", Points: []framework.Point{framework.Filter}},
+		{Name: "TaintToleration", Points: []framework.Point{framework.Filter, framework.PreScore, framework.Score}, Weight: 3},
 		{Name: "NodeAffinity", Points: both, Weight: 2, args: reader(nil, checkNodeAffinity)},
 		{Name: "NodePorts", Points: filters},
 		{Name: nodeResourcesFit, Points: both, Weight: 1, args: reader(completeFit, checkFit)},
 		{Name: "VolumeRestrictions", Points: filters},
 		{Name: "NodeVolumeLimits", Points: filters},
-		{Name: "VolumeBinding", Points: []Point{PreFilter, Filter, PreScore, Score, Reserve, PreBind}, args: reader(completeVolumeBinding, checkVolumeBinding)},
+		{Name: "VolumeBinding", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score, framework.Reserve, framework.PreBind}, args: reader(completeVolumeBinding, checkVolumeBinding)},
 		{Name: "VolumeZone", Points: filters},
 		{Name: "PodTopologySpread", Points: both, Weight: 2, args: reader(completeSpread, checkSpread)},
 		{Name: "InterPodAffinity", Points: both, Weight: 2, args: reader(completeInterPod, checkInterPod)},
-		{Name: "DefaultPreemption", Points: []Point{PreEnqueue, PostFilter}, args: reader(completePreemption, checkPreemption)},
+		{Name: "DefaultPreemption", Points: []framework.Point{framework.PreEnqueue, framework.PostFilter}, args: reader(completePreemption, checkPreemption)},
 		{Name: "NodeResourcesBalancedAllocation", Points: scores, Weight: 1, args: reader(completeBalanced, checkBalanced)},
-		{Name: "ImageLocality", Points: []Point{Score}, Weight: 1},
-		{Name: "DefaultBinder", Points: []Point{Bind}},
+		{Name: "ImageLocality", Points: []framework.Point{framework.Score}, Weight: 1},
+		{Name: "DefaultBinder", Points: []framework.Point{framework.Bind}},
 		{Name: "NodeDeclaredFeatures", Points: filters},
 	}
 	for i := range plugins {
 		plugins[i].Default = true
 	}
-	return plugins
+	return append(plugins, Plugin{
+		Name: "NodePressure", Points: []framework.Point{framework.Filter, framework.Score, framework.Reserve},
+		args: readerOf(PressureGroup, completePressure, checkPressure),
+	})
 }
 
 const nodeResourcesFit = "NodeResourcesFit"
@@ -109,15 +88,15 @@ func (c *compiler) plugin(name string) (Plugin, bool) {
 // expand says what runs at each point: what the point's own set enables, and of
 // the plugins of multiPoint those that implement the point and are not disabled
 // there.
-func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [PointCount][]Enabled) {
+func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [framework.Points][]Enabled) {
 	c.refusePodGroups(path, plugins)
 	everywhere := c.multiPoint(path.Child("multiPoint"), plugins.MultiPoint)
-	for i, set := range [PointCount]configv1.PluginSet{
-		PreEnqueue: plugins.PreEnqueue, QueueSort: plugins.QueueSort, PreFilter: plugins.PreFilter, Filter: plugins.Filter,
-		PostFilter: plugins.PostFilter, PreScore: plugins.PreScore, Score: plugins.Score, Reserve: plugins.Reserve,
-		Permit: plugins.Permit, PreBind: plugins.PreBind, Bind: plugins.Bind, PostBind: plugins.PostBind,
+	for i, set := range [framework.Points]configv1.PluginSet{
+		framework.PreEnqueue: plugins.PreEnqueue, framework.QueueSort: plugins.QueueSort, framework.PreFilter: plugins.PreFilter, framework.Filter: plugins.Filter,
+		framework.PostFilter: plugins.PostFilter, framework.PreScore: plugins.PreScore, framework.Score: plugins.Score, framework.Reserve: plugins.Reserve,
+		framework.Permit: plugins.Permit, framework.PreBind: plugins.PreBind, framework.Bind: plugins.Bind, framework.PostBind: plugins.PostBind,
 	} {
-		point := Point(i)
+		point := framework.Point(i)
 		points[point] = c.arrange(point, c.enabled(path.Child(point.String()), set, point), set.Disabled, everywhere)
 	}
 	return points
@@ -126,7 +105,7 @@ func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [
 // arrange puts the plugins of a point in order: first those that are enabled here
 // though multiPoint has them, then the others of multiPoint, then those that are
 // enabled only here. A plugin's weight is the one given here, where it is.
-func (c *compiler) arrange(point Point, here []Enabled, disabled []configv1.Plugin, everywhere []Enabled) []Enabled {
+func (c *compiler) arrange(point framework.Point, here []Enabled, disabled []configv1.Plugin, everywhere []Enabled) []Enabled {
 	var overriding, expanded, only []Enabled
 	if !names(disabled, "*") {
 		for _, e := range everywhere {
@@ -146,7 +125,7 @@ func (c *compiler) arrange(point Point, here []Enabled, disabled []configv1.Plug
 	order := slices.Concat(overriding, expanded, only)
 	for i := range order {
 		switch {
-		case point != Score:
+		case point != framework.Score:
 			order[i].Weight = 0
 		case order[i].Weight == 0:
 			order[i].Weight = 1
@@ -158,7 +137,7 @@ func (c *compiler) arrange(point Point, here []Enabled, disabled []configv1.Plug
 // multiPoint merges the default plugins with the configured ones: a default
 // plugin that is enabled again stays in its place and takes the new weight.
 func (c *compiler) multiPoint(path *field.Path, set configv1.PluginSet) (merged []Enabled) {
-	custom := c.enabled(path, set, PointCount)
+	custom := c.enabled(path, set, framework.Points)
 	for _, p := range c.plugins {
 		if !p.Default || names(set.Disabled, "*") || names(set.Disabled, p.Name) {
 			continue
@@ -173,8 +152,8 @@ func (c *compiler) multiPoint(path *field.Path, set configv1.PluginSet) (merged 
 	return append(merged, custom...)
 }
 
-// enabled reads what a set enables; point is PointCount for multiPoint.
-func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point Point) (enabled []Enabled) {
+// enabled reads what a set enables; point is framework.Points for multiPoint.
+func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point framework.Point) (enabled []Enabled) {
 	for i, e := range set.Enabled {
 		at := path.Child("enabled").Index(i)
 		p, known := c.plugin(e.Name)
@@ -183,7 +162,7 @@ func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point Point
 			c.invalid(at, e.Name, wasRemoved)
 		case !known:
 			c.invalid(at, e.Name, "there is no such plugin")
-		case point < PointCount && !p.implements(point):
+		case point < framework.Points && !p.implements(point):
 			c.invalid(at, e.Name, "the plugin does not extend "+point.String())
 		case slices.ContainsFunc(enabled, named(e.Name)):
 			c.faults = append(c.faults, field.Duplicate(at, e.Name))

@@ -82,6 +82,7 @@ func (s *Scheduler) Profile(pod *nodetable.Pod) (Profile, bool) {
 func (s *Scheduler) Attempt(pod *nodetable.Pod, now time.Time) Result {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
 	c := &s.attempt
+	c.Now = now
 	row, status := s.find(p, pod)
 	switch {
 	case row != nodetable.NoRow:

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"slices"
+	"time"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -11,6 +12,8 @@ import (
 type Cycle struct {
 	Table *nodetable.Table
 	Pod   *nodetable.Pod
+	// Now is the time of the attempt, set before it begins.
+	Now time.Time
 	// Feasible are the nodes not rejected so far. Filters take rows out through
 	// Reject and RejectAll only.
 	Feasible nodetable.Bits
@@ -31,6 +34,7 @@ type Cycle struct {
 	skipScore  []bool
 	scores     [][]int64 // by score plugin, by index in Rows
 	nominated  []nominee // of others, on nodes of the table, by row
+	measurer   int       // see findMeasurer
 	single     nodetable.Bits
 	narrowing  []string // plugins that narrowed, sorted
 	refusal    Status   // of PreFilter

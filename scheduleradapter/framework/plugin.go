@@ -17,6 +17,7 @@ const MaxScore = 100
 // Point is an extension point.
 type Point uint8
 
+// The extension points, in the order in which a pod meets them, and their number.
 const (
 	PreEnqueue Point = iota
 	QueueSort
@@ -34,9 +35,10 @@ const (
 )
 
 var pointNames = [Points]string{
-	"PreEnqueue", "QueueSort", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "PreBind", "Bind", "PostBind",
+	"preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "bind", "postBind",
 }
 
+// String is the point's field in KubeSchedulerConfiguration.
 func (p Point) String() string { return pointNames[p] }
 
 // Plugin implements one or more of the interfaces below.

@@ -231,7 +231,7 @@ func TestPluginAtAPointItDoesNotImplementIsAFault(t *testing.T) {
 	plan[Bind] = plan[QueueSort]
 	plan[Permit], plan[Reserve] = plan[QueueSort], plan[QueueSort]
 	_, err := New("profile", &plan)
-	if want := "plugin actor does not implement Reserve\nplugin actor does not implement Permit"; err == nil || err.Error() != want {
+	if want := "plugin actor does not implement reserve\nplugin actor does not implement permit"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := New("profile", &Plan{}); err == nil {

@@ -27,6 +27,7 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	c.skipScore = sized(c.skipScore, len(r.scorers))
 	c.nominate(nominated)
 	c.refusal = r.preFilter(c)
+	c.measurer = c.findMeasurer()
 	return c.refusal
 }
 
@@ -140,7 +141,7 @@ func (r *Runner) filterNominated(c *Cycle) Status {
 		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {
 			continue
 		}
-		fits, rejection, s := c.fitsAmongNominated(n.row)
+		fits, rejection, s := c.fitsBesideNominated(n.row)
 		if s.Code == Error {
 			return s
 		}

@@ -40,6 +40,7 @@ type Table struct {
 	counters   counters
 	terms      [termKinds]termIndex
 	groups     groups
+	headroom   map[Symbol]*Headroom
 
 	trail trail
 	tries tries
@@ -55,6 +56,8 @@ type Versions struct {
 	// Nodes changes with every node added or removed, Labels and the others also
 	// when a node changes in that respect.
 	Nodes, Labels, Taints, Images uint64
+	// Pressure changes with conditions, and with what evictd says of a node.
+	Pressure uint64
 }
 
 // spot is where a pod is: the index among the pods of a row.
@@ -78,6 +81,7 @@ func New() *Table {
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
+		headroom: map[Symbol]*Headroom{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}
@@ -189,6 +193,7 @@ func (t *Table) exchange(row Row, was, is *Node, changed Change) {
 		{ChangedAllocatable, nil, t.setAllocatable},
 		{ChangedLabels, &t.Versions.Labels, t.setLabels},
 		{ChangedTaints, &t.Versions.Taints, t.setTaints},
+		{ChangedConditions, &t.Versions.Pressure, nil},
 		{ChangedImages, &t.Versions.Images, t.setImages},
 		{ChangedZone, nil, t.setZone},
 	} {

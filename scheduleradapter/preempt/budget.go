@@ -39,6 +39,9 @@ func (p *Plugin) budgets() ([]budget, error) {
 // those before go too. A pod that its budget counts as disrupted already costs
 // nothing.
 func split(pods []*nodetable.Pod, budgets []budget) (violating, others []*nodetable.Pod) {
+	if len(budgets) == 0 {
+		return nil, pods
+	}
 	left := make([]int32, len(budgets))
 	for i, b := range budgets {
 		left[i] = b.Status.DisruptionsAllowed

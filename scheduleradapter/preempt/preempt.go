@@ -6,6 +6,7 @@ package preempt
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	config "k8s.io/kube-scheduler/config/v1"
@@ -23,9 +24,14 @@ type Plugin struct {
 	// percentage and absolute are how many candidates to find: the greater one.
 	percentage, absolute int
 
+	ledger ledger
+
+	// Of the search that goes on.
 	resolvable nodetable.Bits
 	rows       []nodetable.Row
 	lower      []*nodetable.Pod
+	candidates []candidate
+	victims    []*nodetable.Pod // of all candidates
 }
 
 // New makes the plugin; args are a DefaultPreemptionArgs with its defaults.
@@ -59,7 +65,7 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	case len(candidates) > 0:
 		best := pick(candidates)
 		node := c.Table.Node(best.row)
-		return framework.Nomination{Node: node, Decided: true, Victims: best.victims}, framework.Status{
+		return framework.Nomination{Node: node, Decided: true, Victims: slices.Clone(best.victims)}, framework.Status{
 			Reason: fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", node.Name.Value(), len(best.victims)),
 		}
 	case err != nil:
@@ -101,7 +107,8 @@ func wasPreempted(pod *v1.Pod) bool {
 }
 
 // search tries nodes from a random one on until there are enough candidates, one
-// of which violates no budget. Where there is none, why counts the reasons.
+// of which violates no budget. Where there is none, why counts the reasons. The
+// candidates are good until the next search.
 func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framework.Histogram, err error) {
 	p.rows = p.rows[:0]
 	for _, row := range c.Table.Order() {
@@ -109,91 +116,34 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 			p.rows = append(p.rows, row)
 		}
 	}
-	why = framework.Histogram{}
-	if n := c.Table.Len() - len(p.rows); n > 0 {
-		why["Preemption is not helpful for scheduling"] = n
-	}
+	s := search{Cycle: c, plugin: p, refused: map[framework.Rejection]int{}}
+	s.hopeless = c.Table.Len() - len(p.rows)
 	if len(p.rows) == 0 {
-		return nil, why, nil
+		return nil, s.why(), nil
 	}
 	enough := min(max(len(p.rows)*p.percentage/100, p.absolute), len(p.rows))
-	budgets, err := p.budgets()
-	if err != nil {
+	if s.budgets, err = p.budgets(); err != nil {
 		return nil, nil, err
 	}
+	p.ledger.follow(c.Table)
+	p.candidates, p.victims = p.candidates[:0], p.victims[:0]
 	clean, offset := 0, p.env.Random.IntN(len(p.rows))
 	for i := range p.rows {
-		found, refusals, failure := p.tryNode(c, p.rows[(offset+i)%len(p.rows)], budgets)
-		switch {
-		case failure != nil:
+		found, failure := s.tryNode(p.rows[(offset+i)%len(p.rows)])
+		if failure != nil {
 			err = errors.Join(err, failure)
 			continue
-		case len(found.victims) == 0:
-			for _, reason := range refusals {
-				why[reason]++
-			}
+		}
+		if len(found.victims) == 0 {
 			continue
 		}
-		candidates = append(candidates, found)
+		p.candidates = append(p.candidates, found)
 		if found.violations == 0 {
 			clean++
 		}
-		if clean > 0 && len(candidates) >= enough {
+		if clean > 0 && len(p.candidates) >= enough {
 			break
 		}
 	}
-	return candidates, why, err
-}
-
-// tryNode finds out which pods would have to leave a node, by taking them off
-// there and putting back who may stay. Without victims the refusals tell why the
-// pod does not come to fit.
-func (p *Plugin) tryNode(c *framework.Cycle, row nodetable.Row, budgets []budget) (found candidate, refusals []string, err error) {
-	p.lower = p.lower[:0]
-	for _, pod := range c.Table.PodsOn(row) {
-		if pod.Priority < c.Pod.Priority {
-			p.lower = append(p.lower, pod)
-		}
-	}
-	if len(p.lower) == 0 {
-		return found, []string{"No preemption victims found for incoming pod"}, nil
-	}
-	c.Table.Try()
-	defer c.Table.Undo()
-	for _, pod := range p.lower {
-		c.Table.Displace(pod.UID)
-	}
-	fits, rejection, s := c.Fits(row)
-	switch {
-	case s.Code == framework.Error:
-		return found, nil, s.Err
-	case !fits:
-		_, refusals = c.Explain(rejection)
-		return found, refusals, nil
-	}
-	found.row = row
-	sortByImportance(p.lower)
-	violating, others := split(p.lower, budgets)
-	for i, group := range [...][]*nodetable.Pod{violating, others} {
-		for _, pod := range group {
-			c.Table.Place(pod, row)
-			fits, _, s := c.Fits(row)
-			if s.Code == framework.Error {
-				return candidate{}, nil, s.Err
-			}
-			if fits {
-				continue
-			}
-			c.Table.Displace(pod.UID)
-			found.victims = append(found.victims, pod)
-			if i == 0 {
-				found.violations++
-			}
-		}
-	}
-	if len(found.victims) == 0 {
-		return found, nil, fmt.Errorf("expected at least one victim pod on node %q", c.Table.Node(row).Name.Value())
-	}
-	sortByImportance(found.victims)
-	return found, nil, nil
+	return p.candidates, s.why(), err
 }

@@ -38,7 +38,7 @@ type cluster struct {
 	busy    map[types.UID]bool // victims are being told
 }
 
-func newCluster(t testing.TB, percentage, absolute int32, random framework.Random) *cluster {
+func newCluster(t testing.TB, percentage, absolute int32, random framework.Random, filters ...framework.Filterer) *cluster {
 	c := &cluster{TB: t, table: nodetable.New(), busy: map[types.UID]bool{}}
 	env := framework.Env{
 		Table: c.table, Random: random, Budgets: func() []*policyv1.PodDisruptionBudget { return c.budgets },
@@ -62,6 +62,9 @@ func newCluster(t testing.TB, percentage, absolute int32, random framework.Rando
 	}}, framework.Filter)
 	c.plugin = enable(New, &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: &percentage, MinCandidateNodesAbsolute: &absolute},
 		framework.PreEnqueue, framework.PostFilter).(*Plugin)
+	for _, f := range filters {
+		plan[framework.Filter] = append(plan[framework.Filter], framework.Enabled{Plugin: f.(framework.Plugin)})
+	}
 	runner, err := framework.New("default", &plan)
 	if err != nil {
 		t.Fatal(err)

@@ -11,52 +11,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
 var _ Profile = (*framework.Runner)(nil)
 
 // TestScenarios plays every script of testdata and holds its transcript against
-// the file beside it; EVICTD_REWRITE=1 writes those files anew.
+// the file beside it.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.script")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts in testdata: %v", err)
-	}
-	for _, name := range files {
-		base := strings.TrimSuffix(name, ".script")
-		t.Run(filepath.Base(base), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := newScript().run(string(text))
-			if err != nil {
-				t.Error(err)
-			}
-			if strings.Contains(got, "error: ") {
-				t.Errorf("the script has faults:\n%s", got)
-			}
-			golden(t, base+".transcript", got)
-		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if os.Getenv("EVICTD_REWRITE") == "1" {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+	golden.Each(t, "testdata/*.script", func(t *testing.T, file string) {
+		text, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", name, got, want)
-	}
+		got, err := newScript().run(string(text))
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(got, "error: ") {
+			t.Errorf("the script has faults:\n%s", got)
+		}
+		golden.Check(t, golden.Beside(file, ".transcript"), got)
+	})
 }
 
 // check proves that every pod is in exactly one place and findable there.

@@ -33,6 +33,11 @@ func newest(objects *Objects) time.Time {
 			happened(node.Status.Conditions[i].LastHeartbeatTime)
 		}
 	}
+	for _, lease := range objects.Leases {
+		if renewed := lease.Spec.RenewTime; renewed != nil {
+			happened(metav1.Time{Time: renewed.Time})
+		}
+	}
 	for _, pod := range objects.Pods {
 		happened(pod.CreationTimestamp)
 		if pod.Status.StartTime != nil {
@@ -51,7 +56,7 @@ func (s *Simulation) populate() error {
 	for _, node := range s.objects.Nodes {
 		s.table.SetNode(nodetable.NewNode(node))
 	}
-	if err := errors.Join(s.populateGroups(), s.populateStorage()); err != nil {
+	if err := errors.Join(s.populateGroups(), s.populateStorage(), s.populateHeadroom()); err != nil {
 		return err
 	}
 	s.queuePods(s.placePods())
@@ -102,6 +107,21 @@ func (s *Simulation) populateStorage() error {
 	}
 	for _, o := range s.objects.Attachments {
 		s.storage.SetAttachment(o)
+	}
+	return errors.Join(faults...)
+}
+
+// populateHeadroom takes in what evictd says of nodes. A Lease that holds at the
+// start is renewed for ever.
+func (s *Simulation) populateHeadroom() error {
+	var faults []error
+	for _, lease := range s.objects.Leases {
+		node, headroom, err := nodetable.NewHeadroom(lease)
+		faults = append(faults, err)
+		if headroom != nil && s.start.Before(headroom.Until) {
+			headroom.Until = s.start.AddDate(100, 0, 0)
+			s.table.SetHeadroom(nodetable.Intern(node), headroom)
+		}
 	}
 	return errors.Join(faults...)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -48,6 +49,7 @@ type Objects struct {
 	CSIDrivers             []*storagev1.CSIDriver
 	StorageCapacities      []*storagev1.CSIStorageCapacity
 	Attachments            []*storagev1.VolumeAttachment
+	Leases                 []*coordinationv1.Lease
 
 	digests   []*nodetable.Pod                       // of Pods, in their order
 	uncounted map[*policyv1.PodDisruptionBudget]bool // came without a status
@@ -86,7 +88,7 @@ func (o *Objects) budget(document []byte) (metav1.Object, error) {
 }
 
 func (o *Objects) kinds() map[string]kind {
-	const apps, policy, scheduling, storage, node = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1"
+	const apps, policy, scheduling, storage, node, coordination = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1", "coordination.k8s.io/v1"
 	return map[string]kind{
 		"Node":                  {"v1", false, list(&o.Nodes)},
 		"Pod":                   {"v1", true, list(&o.Pods)},
@@ -105,6 +107,7 @@ func (o *Objects) kinds() map[string]kind {
 		"CSIDriver":             {storage, false, list(&o.CSIDrivers)},
 		"CSIStorageCapacity":    {storage, true, list(&o.StorageCapacities)},
 		"VolumeAttachment":      {storage, false, list(&o.Attachments)},
+		"Lease":                 {coordination, true, list(&o.Leases)},
 	}
 }
 

@@ -208,13 +208,6 @@ func relate(d plugintest.Dice) func(*v1.Pod) {
 	}
 }
 
-func equal[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
-		t.Fatalf("%s: the plugin says %s, its twin %s", what, g, w)
-	}
-}
-
 func TestInterPodSaysWhatItsNaiveTwinDoes(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(4, 0))}
 	said := map[string]int{}
@@ -227,8 +220,7 @@ func TestInterPodSaysWhatItsNaiveTwinDoes(t *testing.T) {
 			relate(d)(pod)
 			v := w.Judge(plugin, w.Digest(pod))
 			rejected := w.rejected(pod)
-			equal(t, fmt.Sprint("case ", i, ": rejected"), v.Rejected, rejected)
-			equal(t, fmt.Sprint("case ", i, ": scores"), v.Scores, w.scores(pod, rejected))
+			v.Holds(t, fmt.Sprint("case ", i), rejected, w.scores(pod, rejected))
 			for _, text := range rejected {
 				said[text]++
 			}

@@ -59,6 +59,9 @@ func (p *Plugin) add(affinity *v1.NodeAffinity) (err error) {
 // Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
+// IgnoresPods marks that only the node counts.
+func (*Plugin) IgnoresPods() {}
+
 // PreFilter narrows the nodes to those that the pod names, where each of its terms
 // names some.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {

@@ -21,6 +21,9 @@ func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
 // Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
+// IgnoresPods marks that only the node counts.
+func (*Plugin) IgnoresPods() {}
+
 // PreFilter narrows the nodes to the one that is named.
 func (*Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	name := c.Pod.Object.Spec.NodeName

@@ -3,8 +3,10 @@ package plugintest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -65,14 +67,36 @@ type Verdict struct {
 	Cycle  *framework.Cycle
 }
 
+// Holds fails the test where the plugin rejects or scores otherwise than its naive
+// twin.
+func (v Verdict) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
+	t.Helper()
+	Equal(t, what+": rejected", v.Rejected, rejected)
+	Equal(t, what+": scores", v.Scores, scores)
+}
+
+// Equal ends the test where a plugin and its naive twin do not print the same.
+func Equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Fatalf("%s: the plugin says %s, its twin %s", what, g, w)
+	}
+}
+
 // Judge runs a plugin at the points up to Score that it implements.
 func (c *Cluster) Judge(p framework.Plugin, pod *nodetable.Pod) Verdict {
+	c.Helper()
+	return c.JudgeAt(p, pod, time.Time{})
+}
+
+// JudgeAt is Judge at a time.
+func (c *Cluster) JudgeAt(p framework.Plugin, pod *nodetable.Pod, now time.Time) Verdict {
 	c.Helper()
 	runner, err := framework.New("", plan(p))
 	if err != nil {
 		c.Fatal(err)
 	}
-	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{}}
+	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{Now: now}}
 	if v.Status = runner.Begin(v.Cycle, c.Table, pod, nil); !v.Status.OK() {
 		return v
 	}

@@ -3,6 +3,7 @@ package resources
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -125,6 +126,29 @@ func (f *Fit) refusal(row nodetable.Row) int64 {
 		}
 	}
 	return int64(refusal)
+}
+
+// Measures says that sums tell whether the pod fits: where it requests nothing
+// that only some nodes have.
+func (f *Fit) Measures(c *framework.Cycle) bool {
+	return !slices.ContainsFunc(c.Pod.Requests.Extended, func(a nodetable.Amount) bool { return a.Value > 0 && !f.ignores(a.Name.Value()) })
+}
+
+// Lacks are the resources that would be missing if so much less were requested.
+func (f *Fit) Lacks(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (refusal uint32) {
+	t, r := f.table, &c.Pod.Requests
+	for bit, n := range [extendedBit]struct {
+		*nodetable.Column
+		request, less int64
+	}{
+		podsBit: {&t.Pods, 1, less.Pods}, cpuBit: {&t.CPU, r.CPU, less.CPU},
+		memoryBit: {&t.Memory, r.Memory, less.Memory}, ephemeralBit: {&t.Ephemeral, r.Ephemeral, less.Ephemeral},
+	} {
+		if n.request > 0 && n.request > n.Allocatable[row]-n.Requested[row]+n.less {
+			refusal |= 1 << bit
+		}
+	}
+	return refusal
 }
 
 // Reasons lists every resource that is missing.

@@ -263,13 +263,6 @@ func (w *twin) group(d plugintest.Dice) {
 	}
 }
 
-func equal[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
-		t.Fatalf("%s: the plugin says %s, its twin %s", what, g, w)
-	}
-}
-
 func TestSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(3, 0))}
 	said := map[string]int{}
@@ -294,8 +287,7 @@ func TestSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
 			}
 			v := w.Judge(plugin, w.Digest(pod))
 			rejected := w.rejected(pod)
-			equal(t, fmt.Sprint("case ", i, ": rejected"), v.Rejected, rejected)
-			equal(t, fmt.Sprint("case ", i, ": scores"), v.Scores, w.scores(pod, rejected))
+			v.Holds(t, fmt.Sprint("case ", i), rejected, w.scores(pod, rejected))
 			for _, text := range rejected {
 				said[text]++
 			}

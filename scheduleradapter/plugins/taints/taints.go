@@ -41,6 +41,9 @@ func New(_ any, env framework.Env) (framework.Plugin, error) {
 // Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
+// IgnoresPods marks that only the node counts.
+func (*Plugin) IgnoresPods() {}
+
 // Filter takes out nodes with a NoSchedule or NoExecute taint the pod does not
 // tolerate.
 func (*Plugin) Filter(c *framework.Cycle) framework.Status {

@@ -26,6 +26,9 @@ func New(any, framework.Env) (framework.Plugin, error) {
 // Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
+// IgnoresPods marks that only the node counts.
+func (*Plugin) IgnoresPods() {}
+
 // Filter takes out cordoned nodes.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	if !c.Pod.Tolerations.Tolerate(p.cordon) {

@@ -1,0 +1,158 @@
+// Package cli is what the command lines of the project's programs have in common:
+// exit codes, how faults are told, and input and output as flags and arguments
+// name them.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/internal/manifest"
+)
+
+// Exit codes beside 0: bad flags, files or configuration, and everything else
+// that ended the program against its will.
+const (
+	ExitFault    = 1
+	ExitBadInput = 2
+)
+
+type badInput struct{ error }
+
+func (e badInput) Unwrap() error { return e.error }
+
+// BadInput marks an error as the caller's: exit code 2.
+func BadInput(err error) error { return badInput{err} }
+
+// New is the command line of a program with the given commands, and one that
+// prints the version.
+func New(name, short, version string, commands ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:                name,
+		Short:              short,
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return BadInput(err) })
+	root.AddCommand(commands...)
+	root.AddCommand(versionCommand(version))
+	for _, c := range root.Commands() {
+		c.Args = refuse(c.Args)
+	}
+	return root
+}
+
+// refuse makes faulty arguments the caller's fault.
+func refuse(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return BadInput(err)
+		}
+		return nil
+	}
+}
+
+func versionCommand(version string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), version)
+			return err
+		},
+	}
+}
+
+// Execute runs a command line, whose context SIGINT and SIGTERM end, writes every
+// fault to the command's standard error and returns the exit code.
+func Execute(ctx context.Context, root *cobra.Command, args []string) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	for _, fault := range manifest.Faults(err) {
+		fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), fault)
+	}
+	var bad badInput
+	if errors.As(err, &bad) || !known(root, args) {
+		return ExitBadInput
+	}
+	return ExitFault
+}
+
+// known says whether the command line names a command there is.
+func known(root *cobra.Command, args []string) bool {
+	c, _, err := root.Find(args)
+	return err == nil && c != root
+}
+
+// Choice is the value of a flag that takes one of several words.
+type Choice struct {
+	allowed []string
+	chosen  string
+}
+
+// OutputFlag adds -o with the formats given, the first being the default.
+func OutputFlag(c *cobra.Command, formats ...string) *Choice {
+	f := &Choice{formats, formats[0]}
+	c.Flags().VarP(f, "output", "o", "output format")
+	return f
+}
+
+// String is the word chosen.
+func (f *Choice) String() string { return f.chosen }
+
+// Type lists the words allowed, for the usage text.
+func (f *Choice) Type() string { return strings.Join(f.allowed, "|") }
+
+// Set chooses a word.
+func (f *Choice) Set(s string) error {
+	if !slices.Contains(f.allowed, s) {
+		return fmt.Errorf("expected %s", f.Type())
+	}
+	f.chosen = s
+	return nil
+}
+
+// ReadInput reads a file, or standard input where the name is "-".
+func ReadInput(c *cobra.Command, name string) ([]byte, error) {
+	if name == "-" {
+		data, err := io.ReadAll(c.InOrStdin())
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return data, nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, BadInput(err)
+	}
+	return data, nil
+}
+
+// InFile puts the file's name before each fault in it, if there are any, and makes
+// them the caller's.
+func InFile(name string, err error) error {
+	var named []error
+	for _, fault := range manifest.Faults(err) {
+		named = append(named, fmt.Errorf("%s: %w", name, fault))
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	return BadInput(errors.Join(named...))
+}

@@ -1,0 +1,119 @@
+package nodetable
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Where evictd tells of its node: the Lease evictd-NODE of this namespace, with
+// its headroom in this annotation.
+const (
+	HeadroomNamespace  = "evictd-system"
+	headroomPrefix     = "evictd-"
+	headroomAnnotation = "evictd.io/pressure"
+)
+
+// Level says how near a node is to running out of something.
+type Level uint8
+
+// The levels, from far to past a threshold.
+const (
+	LevelOK Level = iota
+	LevelTight
+	LevelSoft
+	LevelHard
+)
+
+var levels = map[string]Level{"ok": LevelOK, "tight": LevelTight, "soft": LevelSoft, "hard": LevelHard}
+
+// Headroom is what a node's evictd says of it: immutable.
+type Headroom struct {
+	// Until is when it counts as unknown unless the Lease is renewed.
+	Until time.Time
+	// Signals by name, sorted.
+	Signals []SignalLevel
+	// Evicted are recent evictions from the node.
+	Evicted []Eviction
+}
+
+// SignalLevel is the level of an eviction signal, such as memory.available.
+type SignalLevel struct {
+	Signal string
+	Level  Level
+}
+
+// Eviction of a pod, known by the uid of its controlling owner, else its own.
+type Eviction struct {
+	Owner  types.UID
+	Signal string
+	At     time.Time
+}
+
+// NewHeadroom digests a Lease of the namespace HeadroomNamespace: whose node it
+// is, and what it says. The node is empty for another program's Lease, the
+// headroom nil where none is told.
+func NewHeadroom(lease *coordinationv1.Lease) (node string, h *Headroom, err error) {
+	node, ours := strings.CutPrefix(lease.Name, headroomPrefix)
+	text, told := lease.Annotations[headroomAnnotation]
+	if lease.Namespace != HeadroomNamespace || !ours {
+		return "", nil, nil
+	}
+	if !told || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return node, nil, nil
+	}
+	var said struct {
+		V       int
+		Signals map[string]struct{ Level string }
+		Evicted []struct {
+			Owner  types.UID
+			Signal string
+			At     time.Time
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &said); err != nil {
+		return node, nil, fmt.Errorf("lease %s/%s: annotation %s: %w", lease.Namespace, lease.Name, headroomAnnotation, err)
+	}
+	if said.V != 1 {
+		return node, nil, fmt.Errorf("lease %s/%s: annotation %s: version %d; expected 1", lease.Namespace, lease.Name, headroomAnnotation, said.V)
+	}
+	h = &Headroom{Until: lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)}
+	for signal, s := range said.Signals {
+		level, known := levels[s.Level]
+		if !known {
+			return node, nil, fmt.Errorf("lease %s/%s: annotation %s: signal %s: level %q; expected ok, tight, soft or hard", lease.Namespace, lease.Name, headroomAnnotation, signal, s.Level)
+		}
+		h.Signals = append(h.Signals, SignalLevel{signal, level})
+	}
+	slices.SortFunc(h.Signals, func(a, b SignalLevel) int { return strings.Compare(a.Signal, b.Signal) })
+	for _, e := range said.Evicted {
+		h.Evicted = append(h.Evicted, Eviction(e))
+	}
+	return node, h, nil
+}
+
+// SetHeadroom takes over what is said of a node, known yet or not; nil forgets
+// it. It says whether more has changed than how long it holds.
+func (t *Table) SetHeadroom(node Symbol, h *Headroom) (changed bool) {
+	was := t.headroom[node]
+	if t.headroom[node] = h; h == nil {
+		delete(t.headroom, node)
+	}
+	if was == h || was != nil && h != nil && slices.Equal(was.Signals, h.Signals) && slices.EqualFunc(was.Evicted, h.Evicted, Eviction.same) {
+		return false
+	}
+	t.Versions.Pressure++
+	return true
+}
+
+func (e Eviction) same(o Eviction) bool {
+	return e.Owner == o.Owner && e.Signal == o.Signal && e.At.Equal(o.At)
+}
+
+// Headroom is what is said of a node, nil where nothing is; it may be stale.
+func (t *Table) Headroom(node Symbol) *Headroom { return t.headroom[node] }

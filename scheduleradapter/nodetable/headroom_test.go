@@ -1,0 +1,86 @@
+package nodetable
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func lease(name, annotation string) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: HeadroomNamespace, Name: name, Annotations: map[string]string{headroomAnnotation: annotation}}}
+	l.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(1000, 0)}
+	l.Spec.LeaseDurationSeconds = ptr.To[int32](40)
+	return l
+}
+
+const told = `{"v":1,"signals":{"pid.available":{"level":"ok"},"memory.available":{"level":"tight","available":"700Mi","threshold":"500Mi","secondsToThreshold":42}},` +
+	`"evicted":[{"owner":"o","signal":"memory.available","at":"1970-01-01T00:15:00Z"}]}`
+
+func TestHeadroomIsReadFromTheNodesLease(t *testing.T) {
+	node, h, err := NewHeadroom(lease("evictd-n1", told))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%s %d %v %s %d", node, h.Until.Unix(), h.Signals, h.Evicted[0].Owner, h.Evicted[0].At.Unix())
+	if want := "n1 1040 [{memory.available 1} {pid.available 0}] o 900"; got != want {
+		t.Errorf("read %s, want %s", got, want)
+	}
+}
+
+func TestLeaseThatSaysNothingOfANodeIsLeftOut(t *testing.T) {
+	silent := lease("evictd-n1", told)
+	silent.Annotations = nil
+	elsewhere := lease("evictd-n1", told)
+	elsewhere.Namespace = "kube-node-lease"
+	for _, l := range []*coordinationv1.Lease{silent, elsewhere, lease("other", told)} {
+		if _, h, err := NewHeadroom(l); h != nil || err != nil {
+			t.Errorf("%s/%s: headroom %v, error %v", l.Namespace, l.Name, h, err)
+		}
+	}
+}
+
+func TestHeadroomThatCannotBeReadNamesLeaseAndFault(t *testing.T) {
+	for annotation, want := range map[string]string{
+		"{":       "unexpected end",
+		`{"v":2}`: "version 2; expected 1",
+		`{"v":1,"signals":{"s":{"level":"low"}}}`: `signal s: level "low"; expected ok`,
+	} {
+		_, h, err := NewHeadroom(lease("evictd-n1", annotation))
+		if h != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "lease evictd-system/evictd-n1") {
+			t.Errorf("%s: headroom %v, error %v", annotation, h, err)
+		}
+	}
+}
+
+func TestRenewalAloneIsNoChange(t *testing.T) {
+	table := New()
+	set := func(annotation string, renewed int64) bool {
+		l := lease("evictd-n1", annotation)
+		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(renewed, 0)}
+		node, h, err := NewHeadroom(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return table.SetHeadroom(Intern(node), h)
+	}
+	if !set(told, 0) || set(told, 10) || !set(strings.Replace(told, "tight", "soft", 1), 20) {
+		t.Error("a change was missed, or seen where only the time was new")
+	}
+	if version := table.Versions.Pressure; !table.SetHeadroom(Intern("n1"), nil) || table.SetHeadroom(Intern("n1"), nil) || table.Versions.Pressure == version {
+		t.Error("what is forgotten once is a change once")
+	}
+}
+
+func FuzzNewHeadroom(f *testing.F) {
+	f.Add(told)
+	f.Fuzz(func(t *testing.T, annotation string) {
+		if _, h, err := NewHeadroom(lease("evictd-n1", annotation)); (h == nil) == (err == nil) {
+			t.Errorf("headroom %v, error %v", h, err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package pressure
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// survey looks at all nodes, where something has changed since it last did or
+// time has passed.
+func (p *Plugin) survey(now time.Time) {
+	p.now = now
+	if p.version == p.table.Versions.Pressure && !now.Before(p.at) && now.Sub(p.at) < refresh && len(p.strain) == p.table.Rows() {
+		return
+	}
+	p.version, p.at = p.table.Versions.Pressure, now
+	for k := range p.short {
+		p.short[k] = p.short[k].Emptied(p.table.Rows())
+	}
+	p.strain = slices.Grow(p.strain[:0], p.table.Rows())[:p.table.Rows()]
+	clear(p.evicted)
+	for row := range p.table.Alive().All() {
+		p.look(row)
+	}
+	for name, since := range p.placed {
+		if now.Sub(since.recovered) >= p.args.Ramp.Duration {
+			delete(p.placed, name)
+		}
+	}
+}
+
+func (p *Plugin) look(row nodetable.Row) {
+	node := p.table.Node(row)
+	headroom := p.headroom(node)
+	if *p.args.Conditions {
+		p.readConditions(row, node.Object, headroom != nil)
+	}
+	if *p.args.Headroom && headroom != nil {
+		for _, s := range headroom.Signals {
+			if k, known := kindOf[s.Signal]; known && s.Level == nodetable.LevelHard {
+				p.short[k].Set(row)
+			}
+		}
+	}
+	p.strain[row] = p.strainOn(node, headroom)
+	if p.args.EvictionHalfLife.Duration > 0 && headroom != nil {
+		p.remember(row, headroom)
+	}
+}
+
+// headroom is what is known of a node now.
+func (p *Plugin) headroom(node *nodetable.Node) *nodetable.Headroom {
+	if h := p.table.Headroom(node.Name); h != nil && p.now.Before(h.Until) {
+		return h
+	}
+	return nil
+}
+
+// strainOn is the score that a node has for every pod.
+func (p *Plugin) strainOn(node *nodetable.Node, headroom *nodetable.Headroom) int64 {
+	score := int64(framework.MaxScore)
+	if *p.args.Headroom && headroom != nil {
+		for _, s := range headroom.Signals {
+			score = min(score, levelScores[s.Level])
+		}
+	}
+	if recovered := p.recovered(node.Object); !recovered.IsZero() {
+		risen := framework.MaxScore * int64(p.now.Sub(recovered)) / int64(p.args.Ramp.Duration)
+		score = min(score, max(0, risen-arrivalCost*p.placed[node.Name].pods))
+	}
+	return score
+}
+
+// readConditions takes in the conditions that are true. Evictd's own are unknown
+// while its Lease is.
+func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		own := strings.HasPrefix(string(c.Type), "evictd.io/")
+		if k, of := pressureOf(c.Type); of && c.Status == v1.ConditionTrue && (fresh || !own) {
+			p.short[k].Set(row)
+		}
+	}
+}
+
+// remember keeps the evictions of a node by owner: it lasts while any signal of
+// the same kind is not at ease, or the condition still says so.
+func (p *Plugin) remember(row nodetable.Row, headroom *nodetable.Headroom) {
+	var uneasy [kinds]bool
+	for k := range uneasy {
+		uneasy[k] = p.short[k].Has(row)
+	}
+	for _, s := range headroom.Signals {
+		if k, known := kindOf[s.Signal]; known && s.Level > nodetable.LevelOK {
+			uneasy[k] = true
+		}
+	}
+	for _, e := range headroom.Evicted {
+		k, known := kindOf[e.Signal]
+		p.evicted[e.Owner] = append(p.evicted[e.Owner], eviction{row, e.At, known && uneasy[k]})
+	}
+}

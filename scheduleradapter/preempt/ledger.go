@@ -1,0 +1,64 @@
+package preempt
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// ledger knows what the pods below any priority request on each node, so that a
+// node which could not give enough costs a glance. It follows the table.
+type ledger struct {
+	mark uint64
+	rows [][]band
+}
+
+// band is a priority that pods of a node have, with the sum of all up to it.
+type band struct {
+	priority int32
+	sum      nodetable.Sum
+}
+
+// follow takes up what changed in the table.
+func (l *ledger) follow(t *nodetable.Table) {
+	for len(l.rows) < t.Rows() {
+		l.rows = append(l.rows, nil)
+	}
+	changed, known := t.ChangedSince(l.mark)
+	l.mark = t.Mark()
+	for _, row := range changed {
+		l.update(t, row)
+	}
+	if !known {
+		for row := range t.Alive().All() {
+			l.update(t, row)
+		}
+	}
+}
+
+func (l *ledger) update(t *nodetable.Table, row nodetable.Row) {
+	bands := l.rows[row][:0]
+	for _, pod := range t.PodsOn(row) {
+		i, found := slices.BinarySearchFunc(bands, pod.Priority, func(b band, priority int32) int { return cmp.Compare(b.priority, priority) })
+		if !found {
+			bands = slices.Insert(bands, i, band{priority: pod.Priority})
+		}
+		bands[i].sum = bands[i].sum.Plus(pod.Requests.Sum())
+	}
+	for i := 1; i < len(bands); i++ {
+		bands[i].sum = bands[i].sum.Plus(bands[i-1].sum)
+	}
+	l.rows[row] = bands
+}
+
+// below is the sum of a node's pods below a priority.
+func (l *ledger) below(row nodetable.Row, priority int32) (sum nodetable.Sum) {
+	for _, b := range l.rows[row] {
+		if b.priority >= priority {
+			break
+		}
+		sum = b.sum
+	}
+	return sum
+}

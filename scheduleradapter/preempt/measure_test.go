@@ -1,0 +1,100 @@
+package preempt
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// onlooker is a filter that lets everything pass but might look at pods, so that
+// everything has to be tried out.
+type onlooker struct{}
+
+func (onlooker) Name() string                             { return "Onlooker" }
+func (onlooker) Filter(*framework.Cycle) framework.Status { return framework.Status{} }
+func (onlooker) Reasons(*nodetable.Pod, uint32) []string  { return nil }
+
+// outcome is a whole attempt in words.
+func (c *cluster) outcome(pod *nodetable.Pod, promised iter.Seq2[*nodetable.Pod, nodetable.Symbol]) string {
+	if s := c.runner.Begin(&c.cycle, c.table, pod, promised); !s.OK() {
+		c.Fatal(s)
+	}
+	if _, s := c.runner.Filter(&c.cycle, 0, c.table.Len()); !s.OK() {
+		c.Fatal(s)
+	}
+	if n := c.cycle.Feasible.Count(); n > 0 {
+		return fmt.Sprint(n, " feasible")
+	}
+	nomination, status := c.runner.PostFilter(&c.cycle)
+	var b strings.Builder
+	if nomination.Node != nil {
+		fmt.Fprintf(&b, "%s:", nomination.Node.Name.Value())
+	}
+	for _, v := range nomination.Victims {
+		fmt.Fprintf(&b, " %s", v.UID)
+	}
+	return b.String() + " " + c.cycle.Message(status)
+}
+
+func TestSumsTellWhatTryingOutTells(t *testing.T) {
+	dice := rand.New(rand.NewPCG(3, 4))
+	seen := map[string]int{}
+	for round := range 2000 {
+		start := at(dice.IntN(8))
+		sums, trial := newCluster(t, 100, 100, start), newCluster(t, 100, 100, start, onlooker{})
+		promised := map[*nodetable.Pod]nodetable.Symbol{}
+		var order []*nodetable.Pod
+		nodes := 1 + dice.IntN(5)
+		var running []*nodetable.Pod
+		for i := range nodes {
+			name := fmt.Sprint("node-", i)
+			sums.node(name, 8)
+			trial.node(name, 8)
+			for left := int64(8); left > 0; {
+				cpu := min(1+dice.Int64N(4), left)
+				left -= cpu
+				pod := sums.pod(fmt.Sprintf("pod-%d-%d", i, left), dice.Int32N(4), cpu, []string{"a", "b", "c"}[:dice.IntN(4)]...)
+				sums.run(name, pod)
+				trial.run(name, pod)
+				running = append(running, pod)
+			}
+			for j := range dice.IntN(3) {
+				pod := sums.pod(fmt.Sprintf("promised-%d-%d", i, j), dice.Int32N(6), 1+dice.Int64N(4))
+				promised[pod] = nodetable.Intern(name)
+				order = append(order, pod)
+			}
+		}
+		for _, app := range []string{"a", "b"} {
+			allowed := dice.Int32N(3)
+			sums.budget(app, allowed)
+			trial.budget(app, allowed)
+		}
+		for range dice.IntN(3) { // so that the sums have to follow
+			gone := running[dice.IntN(len(running))]
+			sums.outcome(sums.pod("before", 5, 9), nil)
+			sums.table.Displace(gone.UID)
+			trial.table.Displace(gone.UID)
+		}
+		all := func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
+			for _, pod := range order {
+				if !yield(pod, promised[pod]) {
+					return
+				}
+			}
+		}
+		p := sums.pod("p", dice.Int32N(6), 1+dice.Int64N(9))
+		got, want := sums.outcome(p, all), trial.outcome(p, all)
+		if got != want {
+			t.Fatalf("round %d:\nsums  %s\ntrial %s", round, got, want)
+		}
+		seen[got[:min(len(got), 4)]]++
+	}
+	if len(seen) < 4 || seen["node"] < 300 {
+		t.Errorf("too little happened: %v", seen)
+	}
+}

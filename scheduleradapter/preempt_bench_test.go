@@ -1,0 +1,97 @@
+package scheduleradapter
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/queue"
+)
+
+// crowd is a cluster of full nodes under the default profile.
+type crowd struct {
+	*cycle.Scheduler
+	table    *nodetable.Table
+	promises *queue.Nominator
+}
+
+func newCrowd(b *testing.B, nodes int, running int32) *crowd {
+	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, config.BuiltIn())
+	if err != nil {
+		b.Fatal(err)
+	}
+	env, storage := environment()
+	profiles, err := Profiles(&cfg, env, storage)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := &crowd{table: env.Table, promises: queue.NewNominator()}
+	c.Scheduler = cycle.New(env.Table, profiles, c.promises, rand.New(rand.NewPCG(1, 1)))
+	for i := range nodes {
+		name := fmt.Sprint("node-", i)
+		c.table.SetNode(nodetable.NewNode(&v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprint("zone-", i%3)}},
+			Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("32Gi"), v1.ResourcePods: resource.MustParse("110"),
+			}},
+		}))
+		for j := range 4 {
+			c.table.Place(crowded(b, fmt.Sprintf("running-%d-%d", i, j), running), nodetable.Row(c.table.Row(nodetable.Intern(name))))
+		}
+	}
+	return c
+}
+
+// crowded is a pod that takes a quarter of a node.
+func crowded(b *testing.B, name string, priority int32) *nodetable.Pod {
+	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
+	object.Spec.SchedulerName = v1.DefaultSchedulerName
+	object.Spec.Priority = &priority
+	object.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
+	pod, err := nodetable.NewPod(object)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pod
+}
+
+// BenchmarkPreemption is an attempt that ends with a nomination, or in vain, on
+// nodes that are all full; others have been promised room before.
+func BenchmarkPreemption(b *testing.B) {
+	for _, nodes := range []int{1_000, 5_000} {
+		for _, promised := range []int{0, 200, 2_000} {
+			b.Run(fmt.Sprintf("%d nodes/%d promised", nodes, promised), func(b *testing.B) {
+				c := newCrowd(b, nodes, 0)
+				for i := range min(promised, nodes) {
+					c.promises.Nominate(crowded(b, fmt.Sprint("before-", i), 10), fmt.Sprint("node-", i))
+				}
+				c.attempts(b, 10, true)
+			})
+		}
+		b.Run(fmt.Sprintf("%d nodes/in vain", nodes), func(b *testing.B) {
+			newCrowd(b, nodes, 10).attempts(b, 10, false)
+		})
+	}
+}
+
+func (c *crowd) attempts(b *testing.B, priority int32, helps bool) {
+	pod := crowded(b, "preemptor", priority)
+	b.ReportAllocs()
+	for b.Loop() {
+		r := c.Attempt(pod, time.Time{})
+		if r.Status.Code != framework.Unschedulable || (r.Nomination.Node != nil) != helps {
+			b.Fatalf("%v, %s", r.Nomination, r.Message)
+		}
+	}
+}
