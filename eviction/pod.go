@@ -33,6 +33,7 @@ const (
 // appears and never changed after. Bytes, unless said otherwise.
 type Pod struct {
 	UID             types.UID
+	Owner           types.UID // of the controlling owner, else the pod's own
 	Namespace, Name string
 	Generation      int64
 	Priority        int32
@@ -106,6 +107,7 @@ func Digest(pod *v1.Pod) *Pod {
 	pod = WithDefaultRequests(pod)
 	p := &Pod{
 		UID:                    pod.UID,
+		Owner:                  pod.UID,
 		Namespace:              pod.Namespace,
 		Name:                   pod.Name,
 		Generation:             pod.Generation,
@@ -115,6 +117,11 @@ func Digest(pod *v1.Pod) *Pod {
 		MemoryRequest:          requestWithOverhead(pod, v1.ResourceMemory),
 		StorageRequest:         requestWithOverhead(pod, v1.ResourceEphemeralStorage),
 		Protection:             protection(pod),
+	}
+	for i := range pod.OwnerReferences {
+		if owner := &pod.OwnerReferences[i]; owner.Controller != nil && *owner.Controller {
+			p.Owner = owner.UID
+		}
 	}
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority

@@ -19,25 +19,26 @@ type names struct {
 	notRaised wording
 }
 
-type wording struct{ reason, message string }
+// wording is what a condition says. The event is empty where it is the reason.
+type wording struct{ reason, message, event string }
 
 // builtIn are the kubelet's names and words (pkg/kubelet/nodestatus/setters.go),
 // and the keys by which the node lifecycle controller taints.
 var builtIn = [eviction.NumConditions]names{
 	eviction.MemoryPressure: {
 		v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure,
-		wording{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available"},
-		wording{"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+		wording{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"},
+		wording{"KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"},
 	},
 	eviction.DiskPressure: {
 		v1.NodeDiskPressure, v1.TaintNodeDiskPressure,
-		wording{"KubeletHasDiskPressure", "kubelet has disk pressure"},
-		wording{"KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+		wording{"KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"},
+		wording{"KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"},
 	},
 	eviction.PIDPressure: {
 		v1.NodePIDPressure, v1.TaintNodePIDPressure,
-		wording{"KubeletHasInsufficientPID", "kubelet has insufficient PID available"},
-		wording{"KubeletHasSufficientPID", "kubelet has sufficient PID available"},
+		wording{"KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"},
+		wording{"KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"},
 	},
 }
 
@@ -90,6 +91,19 @@ func (m Mode) Conditions(raised Raised, messages [eviction.NumConditions]string,
 		}
 	}
 	return conditions
+}
+
+// EventReason is the reason of the event that tells that a condition, by its
+// index, was raised or is no more.
+func (m Mode) EventReason(condition int, raised bool) string {
+	words := m.names(condition).notRaised
+	if raised {
+		words = m.names(condition).raised
+	}
+	if words.event == "" {
+		return words.reason
+	}
+	return words.event
 }
 
 // Taints are the NoSchedule taints of the raised conditions, in the order of

@@ -49,6 +49,9 @@ func (m Mode) String() string { return modes[m].name }
 // Acts says whether the daemon evicts, and publishes beyond its status address.
 func (m Mode) Acts() bool { return modes[m].acts }
 
+// BuiltIn says whether the daemon writes the kubelet's conditions and taints.
+func (m Mode) BuiltIn() bool { return modes[m].builtIn }
+
 // MarshalText writes the mode's name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
@@ -60,7 +63,7 @@ func (m *Mode) UnmarshalText(name []byte) (err error) {
 
 // names returns the row of the condition that the mode uses.
 func (m Mode) names(condition int) names {
-	if modes[m].builtIn {
+	if m.BuiltIn() {
 		return builtIn[condition]
 	}
 	return own[condition]

@@ -22,6 +22,8 @@ type Status struct {
 	Evictions  []Eviction          `json:"evictions"`
 	// MemoryAvailable is memory.available as each memory model counts it.
 	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
+	// API is nil where the daemon speaks to no API server.
+	API *API `json:"api,omitempty"`
 }
 
 // MarshalJSON writes what is empty as [] or {}, never as null.

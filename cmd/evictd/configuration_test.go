@@ -38,6 +38,8 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"hard-eviction-grace-period":          {"0s", "hardEvictionGracePeriod: 0s", "hardEvictionGracePeriod: 1s"},
 	"status-address":                      {"none", "statusAddress: none", "statusAddress: unix:/b"},
 	"state-dir":                           {"/a", "stateDir: /a", "stateDir: /b"},
+	"soft-eviction":                       {"api", "softEviction: api", "softEviction: direct"},
+	"soft-eviction-deadline":              {"1s", "softEvictionDeadline: 1s", "softEvictionDeadline: 2s"},
 	"node-memory":                         {"1Gi", "nodeMemory: 1Gi", "nodeMemory: 2Gi"},
 	"eviction-hard":                       {"memory.available<100Mi,nodefs.available<10%", "evictionHard: {memory.available: 100Mi, nodefs.available: 10%}", "evictionHard: {pid.available: 5%}"},
 	"eviction-soft":                       {"memory.available<1Gi", "evictionSoft: {memory.available: 1Gi}", "evictionSoft: {memory.available: 2Gi}"},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,9 @@ import (
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
+
+// maxPods is how many pods a node takes (kubelet, maxPods).
+const maxPods = 110
 
 // node is the host as the settings describe it: where to measure, and what was
 // measured first.
@@ -50,7 +54,7 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 		n.name = strings.ToLower(host)
 	}
 	var err error
-	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, nodestatus.Native.String())); err != nil {
+	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, defaultMode(run).String())); err != nil {
 		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
 	}
 	n.collect = collect.NodeConfig{Pods: run.PodsCgroup, NodeFs: run.NodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}
@@ -107,7 +111,10 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 	for _, warning := range warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	n.capacity = v1.ResourceList{}
+	n.capacity = v1.ResourceList{
+		v1.ResourceCPU:  *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+		v1.ResourcePods: *resource.NewQuantity(maxPods, resource.DecimalSI),
+	}
 	for name, amount := range map[v1.ResourceName]stats.Amount{
 		v1.ResourceMemory: n.first.Memory.Limit, v1.ResourceEphemeralStorage: n.first.NodeFs.Capacity,
 	} {
@@ -145,6 +152,15 @@ func hardThresholds(compiled *config.Config, o *eviction.Observations) v1.Resour
 		}
 	}
 	return hard
+}
+
+// defaultMode uses the names of our own where a cluster around the node may have
+// an eviction manager of its own.
+func defaultMode(run *config.Run) nodestatus.Mode {
+	if hasAPI(run) && !strings.HasPrefix(run.Server, "unix:") {
+		return nodestatus.Backstop
+	}
+	return nodestatus.Native
 }
 
 // defaultNodeFs is the kubelet's directory, or the root where there is none.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/cgroup"
@@ -47,21 +48,23 @@ const (
 func runFlags(flags *pflag.FlagSet) *overrides {
 	o := kubeletFlags(flags)
 	type file = config.EvictdConfiguration
-	o.text("mode", "native|takeover|backstop|observe: names of conditions and taints, and whether it acts (default native)", func(c *file) *string { return &c.Mode })
+	o.text("mode", "native|takeover|backstop|observe: names of conditions and taints, and whether it acts (default backstop with an API server, native standalone and with the embedded API)", func(c *file) *string { return &c.Mode })
 	o.truth("dry-run", "decide and report, touch nothing", func(c *file) *bool { return &c.DryRun })
 	o.text("node-name", "the Node it speaks for (default the host name)", func(c *file) *string { return &c.NodeName })
 	o.text("cgroup-root", "the cgroup taken as the node (default the root of the hierarchy)", func(c *file) *string { return &c.CgroupRoot })
 	o.text("pods-cgroup", "where pods live below the root (default kubepods or kubepods.slice)", func(c *file) *string { return &c.PodsCgroup })
 	o.text("pod-manifests", "directory of v1.Pod manifests of this node", func(c *file) *string { return &c.PodManifests })
-	o.text("kubeconfig", "API server; not in this version", func(c *file) *string { return &c.Kubeconfig })
-	o.text("server", "API server; not in this version", func(c *file) *string { return &c.Server })
+	o.text("kubeconfig", "kubeconfig of the API server (default none: standalone)", func(c *file) *string { return &c.Kubeconfig })
+	o.text("server", "URL of the API server, or unix:PATH of the embedded one", func(c *file) *string { return &c.Server })
 	o.text("cri-endpoint", "container runtime; none is the only one in this version", func(c *file) *string { return &c.CRIEndpoint })
 	o.text("nodefs", "path on the node's filesystem (default /var/lib/kubelet or /)", func(c *file) *string { return &c.NodeFs })
 	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
-	o.text("state-dir", "directory for what survives a restart; unused in this version", func(c *file) *string { return &c.StateDir })
+	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+"); used with an API server", func(c *file) *string { return &c.StateDir })
+	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
+	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
 	o.truth("kernel-memcg-notification", "accepted for the kubelet's sake; sensing never waits for the regular pass", func(c *file) *bool { return &c.KernelMemcgNotification })
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
@@ -113,8 +116,14 @@ func runCommand() *cobra.Command {
 func checkRun(file *config.EvictdConfiguration) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if file.Kubeconfig != "" || file.Server != "" {
-		fault("--kubeconfig, --server: this version speaks to no API server yet; pods come from --pod-manifests")
+	if s := file.SoftEviction; s != "" && s != softAPI && s != softDirect {
+		fault("--soft-eviction %q: expected api or direct", s)
+	}
+	if file.SoftEviction == softAPI && !hasAPI(&file.Run) {
+		fault("--soft-eviction api: needs an API server; expected --kubeconfig or --server beside it")
+	}
+	if file.SoftEvictionDeadline.Duration < 0 {
+		fault("--soft-eviction-deadline %v: must not be negative", file.SoftEvictionDeadline.Duration)
 	}
 	if file.CRIEndpoint != "" && file.CRIEndpoint != "none" {
 		fault("--cri-endpoint %q: this version speaks to no container runtime yet; expected none", file.CRIEndpoint)
@@ -140,6 +149,7 @@ type daemon struct {
 	loop      *control.Loop
 	publisher *publish.Publisher
 	scores    *apply.Applier // nil where nothing may be touched
+	cluster   *cluster       // nil where there is no API server
 	server    *server
 	dryRun    bool
 }
@@ -175,6 +185,12 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
+	d.tracker.node = d.node.name
+	if hasAPI(&file.Run) {
+		if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
+			return nil, err
+		}
+	}
 	d.server, err = listen(orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
 		return nil, err
@@ -197,13 +213,20 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
+	if d.cluster != nil {
+		ports.Killer = d.cluster.killer(d.killer, file)
+	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	d.publisher = publish.New(publish.Config{
+	cfg := publish.Config{
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile,
-	}, d.loop, registry, d.log)
+	}
+	if d.cluster != nil {
+		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
+	}
+	d.publisher = publish.New(cfg, d.loop, registry, d.log)
 	d.server.http.Handler = d.handler(registry)
 }
 
@@ -215,6 +238,9 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 		HousekeepingInterval: defaultHousekeeping,
 		HardGrace:            longestHardGrace,
 		DryRun:               d.dryRun,
+	}
+	if d.cluster != nil && softThroughAPI(file, d.node.mode) {
+		c.SoftPatience = softDeadline(file)
 	}
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
@@ -230,8 +256,8 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
-	if d.manifests == nil {
-		d.log.Warn("no source of pods: give --pod-manifests; until then nobody can be evicted")
+	if d.manifests == nil && d.cluster == nil {
+		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
 	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
@@ -251,6 +277,11 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	var around, beside sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	if d.cluster != nil {
+		d.publisher.Resume(d.cluster.agent.Untold())
+		beside.Go(func() { d.cluster.run(after) })
+		around.Go(func() { d.press(ctx) })
+	}
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
@@ -266,13 +297,16 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 
 // follow hands the pods to the loop as they change, and keeps their scores.
 func (d *daemon) follow(ctx context.Context) {
-	var changed <-chan struct{}
+	var filesChanged, clusterChanged <-chan struct{}
 	if d.manifests != nil {
 		var watching sync.WaitGroup
 		defer watching.Wait()
 		watching.Go(func() { d.manifests.Run(ctx) })
-		changed = d.manifests.Changed()
-		d.loop.SetPods(d.tracker.track(d.manifests.Pods()))
+		filesChanged = d.manifests.Changed()
+		d.take()
+	}
+	if d.cluster != nil {
+		clusterChanged = d.cluster.agent.Changed()
 	}
 	again := time.NewTicker(d.cfg.HousekeepingInterval)
 	defer again.Stop()
@@ -282,9 +316,26 @@ func (d *daemon) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-		case <-changed:
-			d.loop.SetPods(d.tracker.track(d.manifests.Pods()))
+		case <-filesChanged:
+			d.take()
+		case <-clusterChanged:
+			d.take()
 		}
+	}
+}
+
+// take hands the pods that there are now to the loop.
+func (d *daemon) take() {
+	var fromFiles, fromCluster []*v1.Pod
+	if d.manifests != nil {
+		fromFiles = d.manifests.Pods()
+	}
+	if d.cluster != nil {
+		fromCluster = d.cluster.agent.Pods()
+	}
+	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster))
+	if d.cluster != nil && !d.dryRun {
+		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
 }
 

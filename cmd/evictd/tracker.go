@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,6 +35,8 @@ type tracker struct {
 	survey    *collect.Survey
 	// ownSession of the daemon, which no pod can have.
 	ownSession int
+	// node is what the API server calls this host.
+	node string
 
 	known map[types.UID]*tracked
 
@@ -50,10 +53,11 @@ type tracked struct {
 	disk     *collect.PodDisk
 }
 
-// track makes the loop's pods of manifests, and keeps what it had of those that
-// have not changed.
-func (t *tracker) track(manifests []*v1.Pod) []control.Pod {
-	located := t.layout().Locate(manifests)
+// track makes the loop's pods of those of the manifests and of the API server,
+// and keeps what it had of those that have not changed.
+func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
+	manifests := pods.Merge(fromFiles, fromCluster, t.node)
+	located := t.layout(fromFiles).Locate(manifests)
 	known := make(map[types.UID]*tracked, len(manifests))
 	current := make([]*tracked, 0, len(manifests))
 	handled := make([]control.Pod, 0, len(manifests))
@@ -98,15 +102,16 @@ func (t *tracker) leaders() []int {
 	return leaders
 }
 
-// layout says where pods may be. Every manifest comes from the directory that
-// the operator named, so that its annotations count.
-func (t *tracker) layout() pods.Layout {
+// layout says where pods may be. The annotations of a manifest count, for it
+// comes from the directory that the operator named; anybody may have written
+// those of other pods.
+func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,
 		Named:      func(types.UID, v1.PodQOSClass) string { return "" },
 		QOSClass:   eviction.QOSClass,
-		Trusted:    func(*v1.Pod) bool { return true },
+		Trusted:    func(pod *v1.Pod) bool { return slices.Contains(fromFiles, pod) },
 	}
 	if t.cgroups != nil {
 		l.OwnCgroups = []string{t.cgroups.Self()}

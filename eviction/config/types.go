@@ -57,8 +57,8 @@ type EvictdConfiguration struct {
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitzero"`
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitzero"`
 
-	// NodeStatusUpdateFrequency is checked, zero meaning 10s, and has no effect
-	// yet: conditions are computed anew at every pass.
+	// NodeStatusUpdateFrequency is how often the Node on the API server is held
+	// against what it should be; zero means 10s. Changes are told at once.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
 
 	// MemoryModel is workingSet (the default), available or reclaimAware.
@@ -88,6 +88,10 @@ type Run struct {
 	StatusAddress           string           `json:"statusAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
 	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
+	// SoftEviction is api or direct: whether soft victims go through the Eviction
+	// API, which respects disruption budgets, until SoftEvictionDeadline.
+	SoftEviction         string          `json:"softEviction,omitempty"`
+	SoftEvictionDeadline metav1.Duration `json:"softEvictionDeadline,omitzero"`
 	// NodeMemory, a quantity, makes the node a virtual one of that much memory,
 	// of which the pods' processes are the only users, measured through procfs.
 	NodeMemory string `json:"nodeMemory,omitempty"`

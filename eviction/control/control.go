@@ -75,6 +75,9 @@ type Config struct {
 	// HardGrace is what victims of hard thresholds are given, from zero to the
 	// one second that is announced; less where the signal would run out.
 	HardGrace time.Duration
+	// SoftPatience is for how long the killer may wait before it begins with a
+	// soft victim, which counts as in flight meanwhile.
+	SoftPatience time.Duration
 	// DryRun decides and reports, and touches nothing.
 	DryRun bool
 }
@@ -125,7 +128,7 @@ type Loop struct {
 	incoming chan []Pod
 	configs  chan Config
 	reports  chan Report
-	asked    chan chan<- Snapshot
+	asked    chan question
 	lost     atomic.Uint64
 
 	pods        []Pod
@@ -162,7 +165,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
-		asked:    make(chan chan<- Snapshot, 8),
+		asked:    make(chan question, 8),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
 	for i := range l.sprints {
@@ -240,8 +243,8 @@ func (l *Loop) Run(ctx context.Context) error {
 				return nil
 			}
 			l.settle(result)
-		case answer := <-l.asked:
-			answer <- l.snapshot()
+		case q := <-l.asked:
+			q.answer <- l.snapshot(q.pods)
 			continue
 		}
 		poll.Reset(l.pollInterval())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 )
@@ -193,7 +195,22 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 	}
 	i := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == e.Pod.UID })
 	pod := &l.pods[i] // candidates are pods
-	return l.killer.Kill(kill.Victim{UID: pod.UID, Name: pod.String(), Grace: grace, Target: pod.Target, Usage: pod.Usage})
+	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: pod.String(), Grace: grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
+	if err == nil && !e.Hard {
+		l.bear(pod.UID)
+	}
+	return err
+}
+
+// bear gives a soft victim in flight the time for which the killer may wait with
+// it, on top of its grace. Earlier states keep what they hold.
+func (l *Loop) bear(uid types.UID) {
+	l.state.InFlight = slices.Clone(l.state.InFlight)
+	for i := range l.state.InFlight {
+		if f := &l.state.InFlight[i]; f.UID == uid {
+			f.Grace += l.cfg.SoftPatience
+		}
+	}
 }
 
 // Bounds of the poll: near a threshold the loop looks every few milliseconds,

@@ -23,12 +23,23 @@ type Snapshot struct {
 	Eviction   *eviction.Config
 }
 
+// question is somebody's who wants a snapshot.
+type question struct {
+	pods   bool
+	answer chan<- Snapshot
+}
+
 // Snapshot asks the loop to look at the node and all its pods now. It fails
 // where ctx ends first, as it does when the loop has ended.
-func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) {
+func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) { return l.ask(ctx, true) }
+
+// Glance is a Snapshot without Candidates: the pods are not looked at.
+func (l *Loop) Glance(ctx context.Context) (Snapshot, error) { return l.ask(ctx, false) }
+
+func (l *Loop) ask(ctx context.Context, pods bool) (Snapshot, error) {
 	answer := make(chan Snapshot, 1) // the loop never waits for its reader
 	select {
-	case l.asked <- answer:
+	case l.asked <- question{pods, answer}:
 	case <-ctx.Done():
 		return Snapshot{}, ctx.Err()
 	}
@@ -40,7 +51,7 @@ func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) {
 	}
 }
 
-func (l *Loop) snapshot() Snapshot {
+func (l *Loop) snapshot(pods bool) Snapshot {
 	observations := l.sense()
 	s := Snapshot{At: time.Now(), Node: l.node, Observations: observations, State: l.state, Eviction: l.eviction}
 	for i := range l.eviction.Thresholds {
@@ -52,6 +63,9 @@ func (l *Loop) snapshot() Snapshot {
 			}
 		}
 		s.Until = append(s.Until, until)
+	}
+	if !pods {
+		return s
 	}
 	s.Candidates = slices.Clone(l.sample())
 	for i := range s.Candidates {

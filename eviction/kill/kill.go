@@ -52,6 +52,7 @@ type Victim struct {
 	UID    types.UID
 	Name   string        // namespace/name, for messages
 	Grace  time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
+	Soft   bool          // a soft threshold's: others may be asked first whether it may go
 	Target Target
 	// Usage reads what the pod holds, bytes: before the first signal and after
 	// the end. A pod that is gone holds zero. Nil: what it freed stays unknown.

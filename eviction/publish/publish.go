@@ -5,6 +5,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -33,6 +35,17 @@ type Config struct {
 	Capacity, Allocatable v1.ResourceList
 	// NodeFile is replaced whenever the node's manifest changes; "" writes none.
 	NodeFile string
+	// Cluster and API, which says how we stand to it, are nil where there is no
+	// API server.
+	Cluster Cluster
+	API     func() nodestatus.API
+}
+
+// Cluster is told what the API server should know. It never waits.
+type Cluster interface {
+	Stand(wire.Standing)
+	Evict(wire.Intent)
+	Event(wire.Event)
 }
 
 // Snapshots looks at the node for the status document.
@@ -54,17 +67,21 @@ type Publisher struct {
 	conditions []v1.NodeCondition
 	evictions  []*record
 	written    []v1.NodeCondition // those in the node manifest; nil before it was written
+	acting     map[eviction.Signal]bool
 }
 
 // record is one eviction as it goes on.
 type record struct {
 	nodestatus.Eviction
-	hard bool
+	intent wire.Intent
 }
 
 // New makes a Publisher whose metrics are registered with registerer.
 func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog.Logger) *Publisher {
-	return &Publisher{cfg: cfg, look: look, log: log, metrics: newMetrics(registerer)}
+	if cfg.API != nil {
+		registerer.MustRegister(apiCollector{cfg.API})
+	}
+	return &Publisher{cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), acting: map[eviction.Signal]bool{}}
 }
 
 // Run takes reports until there are no more.
@@ -95,6 +112,7 @@ func (p *Publisher) take(r control.Report) {
 	}
 	p.condition(&r)
 	p.writeNode()
+	p.thresholds(&r)
 }
 
 // decided records and logs one eviction.
@@ -111,9 +129,10 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
 			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because,
 		},
-		hard: e.Hard,
+		intent: intentOf(e, r.At),
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
+	p.evict(p.evictions[len(p.evictions)-1])
 }
 
 // ended takes up what became of a kill.
@@ -126,16 +145,22 @@ func (p *Publisher) ended(k *kill.Result) {
 		e.Signalled = nodestatus.Time{Time: k.Signalled}
 	}
 	if k.Gone.IsZero() {
+		e.intent.Overdue = true
+		if errors.Is(k.Err, kill.ErrNotSignalled) { // nobody pursues it further
+			e.intent.Over = time.Now()
+		}
+		p.evict(e)
 		p.log.Warn("a kill failed, the next candidate follows", "pod", e.Pod, "error", k.Err)
-		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "failed").Inc()
+		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "failed").Inc()
 		return
 	}
-	e.Gone = nodestatus.Time{Time: k.Gone}
+	e.Gone, e.intent.Over = nodestatus.Time{Time: k.Gone}, k.Gone
+	p.evict(e)
 	if freed, known := k.Freed.Get(); known {
 		e.Freed = eviction.MemoryAvailable.Quantity(freed)
 		p.metrics.freed.Add(float64(freed))
 	}
-	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "gone").Inc()
+	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "gone").Inc()
 	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
 	p.metrics.relief.WithLabelValues(e.Signal).Observe(k.Gone.Sub(e.Crossed.Time).Seconds())
 	p.log.Info("evicted", "pod", e.Pod, "signal", e.Signal, "freed", e.Freed,
@@ -167,12 +192,16 @@ func (p *Publisher) condition(r *control.Report) {
 	for i, c := range p.conditions {
 		if was := len(before) > 0 && before[i].Status == v1.ConditionTrue; was != raised[i] {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
+			p.turned(i, raised[i], r.At)
 		}
 		value := 0.0
 		if raised[i] {
 			value = 1
 		}
 		p.metrics.condition.WithLabelValues(string(c.Type)).Set(value)
+	}
+	if p.cfg.Cluster != nil {
+		p.cfg.Cluster.Stand(wire.Standing{At: r.At, Conditions: p.conditions, Raised: raised})
 	}
 }
 

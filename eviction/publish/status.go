@@ -32,6 +32,10 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 
 		MemoryAvailable: memory(&s.Node),
 	}
+	if p.cfg.API != nil {
+		api := p.cfg.API()
+		status.API = &api
+	}
 	for _, signal := range ranked(&s) {
 		status.Ranking[signal.String()] = ranking(&s, signal)
 	}

@@ -218,6 +218,16 @@ func TestProjectImportsFollowTheArrows(t *testing.T) { report(t, arrowFaults(lis
 
 func TestForeignCodeStaysBehindItsFence(t *testing.T) { report(t, fenceFaults(list(t))) }
 
+func TestLeanProgramsLinkNoClient(t *testing.T) {
+	g := list(t)
+	for _, rule := range lean {
+		wall := fence{paths: rule.paths}
+		if chain := reach(g, path.Join(module, rule.program), wall, map[string]bool{}); chain != nil {
+			t.Errorf("%s imports %s: %s", rule.program, strings.Join(chain, ", which imports "), rule.why)
+		}
+	}
+}
+
 func TestNoTestOfTheMainModuleImportsKubernetesItself(t *testing.T) {
 	g := list(t)
 	for _, name := range g.project() {

@@ -32,6 +32,7 @@ var arrows = []arrow{
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
+	{"internal/wire", []string{"nodestatus"}, "messages carry values"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/localapi", []string{"internal/manifest", "scheduleradapter/admission"}, "the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
@@ -47,18 +48,19 @@ var arrows = []arrow{
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
 	{"eviction/pods", []string{"cri", "eviction", "internal/manifest", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
-	{"eviction/journal", []string{"eviction", "eviction/simulate", "stats"}, "the recorder writes what the core saw and said"},
+	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
+	{"eviction/agent", []string{"eviction/journal", "eviction/kill", "internal/rt", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
-	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/kill", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
+	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/kill", "internal/wire", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"eviction"}, "a policy over manifests"},
 	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},
 	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
-	{"nodestatus/kube", []string{"eviction", "nodestatus", "stats"}, "publishing decides nothing"},
+	{"nodestatus/kube", []string{"eviction", "internal/wire", "nodestatus", "stats"}, "publishing decides nothing"},
 
 	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},
 	{"scheduleradapter/config", []string{"internal/manifest", "scheduleradapter/framework"}, "profiles name plugins and know none"},
@@ -111,6 +113,15 @@ var fences = []fence{
 		deep:  true,
 		why:   "it is no library; a test module under test/ may import it",
 	},
+}
+
+// lean are programs that must stay small, and what they may not link by any way.
+var lean = []struct {
+	program string
+	paths   []string
+	why     string
+}{
+	{"cmd/evictd", []string{"k8s.io/client-go", "google.golang.org/grpc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
 }
 
 // impureImports are what a pure package may not import itself.

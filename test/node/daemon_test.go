@@ -193,7 +193,7 @@ func (d *daemon) mustHaveEvicted(pods ...*pod) {
 	d.t.Helper()
 	var want, got []string
 	for _, p := range pods {
-		want = append(want, "default/"+p.Name)
+		want = append(want, p.Namespace+"/"+p.Name)
 	}
 	for _, e := range d.status().Evictions {
 		got = append(got, e.Pod)

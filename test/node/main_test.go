@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(buildAndRun(m))
 }
 
-// buildAndRun builds evictd where every user can start it, with the race
+// buildAndRun builds the programs where every user can start it, with the race
 // detector where the tests have it.
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "evictd-node-test-")
@@ -35,13 +35,15 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program, podProgram = filepath.Join(dir, "evictd"), filepath.Join(dir, "pod")
-	build := exec.Command("go", "build", "-o", program)
+	build := exec.Command("go", "build", "-o", dir+"/")
 	if raceDetector {
 		build.Args = append(build.Args, "-race")
 	}
-	build.Args = append(build.Args, "github.com/evictd/evictd/cmd/evictd")
+	for _, name := range []string{"evictd", "evictd-agent"} {
+		build.Args = append(build.Args, "github.com/evictd/evictd/cmd/"+name)
+	}
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build evictd: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
 		return 1
 	}
 	self, err := os.ReadFile("/proc/self/exe")

@@ -1,0 +1,142 @@
+// Command evictd-agent speaks to the API server for evictd, which starts it: it
+// says which pods there are, and tells the cluster what evictd decided. It holds
+// no privileges, and whatever becomes of it, the node stays protected.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	podskube "github.com/evictd/evictd/eviction/pods/kube"
+	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus/kube"
+)
+
+// version is stamped by the linker.
+var version = "unknown"
+
+// Exit codes, as evictd's.
+const (
+	exitFault    = 1
+	exitBadInput = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := execute(ctx, os.Args[1:], os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// execute runs one command line and returns its exit code.
+func execute(ctx context.Context, args []string, errs io.Writer) int {
+	flags := flag.NewFlagSet("evictd-agent", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig `FILE` of the API server")
+	server := flags.String("server", "", "`URL` of the API server, or unix:PATH of the embedded one")
+	check := flags.Bool("check", false, "check the flags and end")
+	if err := flags.Parse(args); err != nil {
+		return exitBadInput
+	}
+	cfg, err := kubeclient.Config(*kubeconfig, *server)
+	if err != nil {
+		fmt.Fprintf(errs, "evictd-agent: %v\n", err)
+		return exitBadInput
+	}
+	if *check {
+		return 0
+	}
+	log := slog.New(slog.NewTextHandler(errs, nil)).With("program", "evictd-agent")
+	if err := run(ctx, cfg, log); err != nil {
+		fmt.Fprintf(errs, "evictd-agent: %v\n", err)
+		return exitFault
+	}
+	return 0
+}
+
+// run serves evictd until the line to it closes or ctx ends.
+func run(ctx context.Context, cfg *rest.Config, log *slog.Logger) error {
+	line, err := net.FileConn(os.NewFile(wire.FD, "evictd"))
+	if err != nil {
+		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
+	}
+	for _, settle := range []func() error{func() error { return rt.Prioritize(0) }, rt.Expendable} {
+		if err := settle(); err != nil {
+			log.Warn("the agent runs on evictd's terms", "error", err)
+		}
+	}
+	conn := wire.NewConn[wire.Up, wire.Down](line, 0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	first, err := conn.Receive()
+	if err != nil || first.Node == nil {
+		return fmt.Errorf("evictd has not said what node this is: %w", err)
+	}
+	requests := kube.NewRequests()
+	cfg.UserAgent = "evictd-agent/" + version
+	cfg.Wrap(requests.Wrap)
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	out := &mouth{conn: conn, fail: cancel}
+	publisher := kube.New(client, *first.Node, requests, out.say, log)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = publisher.Run(ctx) })
+	running.Go(func() {
+		podskube.Follow(ctx, client, podskube.Config{Node: first.Node.Name, Keep: publisher.Evicting}, out, log)
+	})
+	for {
+		m, err := conn.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil // evictd has ended
+		}
+		if err != nil {
+			return err
+		}
+		publisher.Take(m)
+	}
+}
+
+// mouth says things to evictd, one at a time. If evictd does not listen, the
+// agent ends.
+type mouth struct {
+	mu   sync.Mutex
+	conn *wire.Agent
+	fail func()
+}
+
+func (m *mouth) say(up wire.Up) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn.Send(up) != nil {
+		m.fail()
+	}
+}
+
+// Pod, Gone and Synced make it a sink of pods.
+func (m *mouth) Pod(pod *v1.Pod) { m.say(wire.Up{Pod: pod}) }
+
+func (m *mouth) Gone(uid types.UID) { m.say(wire.Up{Gone: uid}) }
+
+func (m *mouth) Synced() { m.say(wire.Up{Synced: true}) }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/agent"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+const (
+	defaultStateDir     = "/var/lib/evictd"
+	defaultSoftDeadline = 30 * time.Second
+	softAPI, softDirect = "api", "direct"
+	// agentName is found beside evictd's own executable.
+	agentName = "evictd-agent"
+	// pressEvery is how often the headroom is looked at, and pressAnyway how
+	// often it is told though no level has changed: as the Lease is renewed.
+	pressEvery  = time.Second
+	pressAnyway = 10 * time.Second
+)
+
+// hasAPI says whether evictd speaks to an API server.
+func hasAPI(run *config.Run) bool { return run.Kubeconfig != "" || run.Server != "" }
+
+// cluster is what evictd has where it speaks to an API server.
+type cluster struct {
+	agent   *agent.Agent
+	journal *journal.Journal
+	asker   *agent.Asker // nil where soft victims are killed directly
+	mode    nodestatus.Mode
+	log     *slog.Logger
+	// resumed are the victims of before the start that were killed again.
+	resumed map[types.UID]bool
+}
+
+// newCluster checks that the agent is there and that it knows its API server.
+func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *daemon, log *slog.Logger) (*cluster, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", agentName, err)
+	}
+	cfg := agent.Config{
+		Program:   filepath.Join(filepath.Dir(self), agentName),
+		Arguments: []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server},
+		User:      agent.Unprivileged(),
+		Node: wire.Node{
+			Name: d.node.name, Mode: d.node.mode, Publish: !d.dryRun,
+			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
+			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
+			StatusFrequency: compiled.NodeStatusUpdateFrequency,
+		},
+	}
+	if err := checkAgent(&cfg); err != nil {
+		return nil, err
+	}
+	records, err := journal.Open(orElse(file.StateDir, defaultStateDir), log)
+	if err != nil {
+		return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
+	}
+	return &cluster{agent: agent.New(cfg, records, log), journal: records, mode: d.node.mode, log: log, resumed: map[types.UID]bool{}}, nil
+}
+
+// checkAgent lets the agent judge its flags, so that what is wrong with them is
+// known at the start.
+func checkAgent(cfg *agent.Config) error {
+	if _, err := os.Stat(cfg.Program); err != nil {
+		return fmt.Errorf("--kubeconfig, --server: expected the agent beside evictd: %w", err)
+	}
+	check := exec.Command(cfg.Program, append([]string{"--check"}, cfg.Arguments...)...)
+	var errs bytes.Buffer
+	check.Stderr = &errs
+	err := check.Run()
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == cli.ExitBadInput {
+		return cli.BadInput(errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), agentName+": ")))
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w: %s", cfg.Program, err, strings.TrimSpace(errs.String()))
+	}
+	return nil
+}
+
+// killer asks before soft victims are killed, where that is configured.
+func (c *cluster) killer(below *kill.Killer, file *config.EvictdConfiguration) control.Killer {
+	if !softThroughAPI(file, c.mode) {
+		return below
+	}
+	c.asker = agent.NewAsker(below, c.agent, softDeadline(file), c.log)
+	return c.asker
+}
+
+func softThroughAPI(file *config.EvictdConfiguration, mode nodestatus.Mode) bool {
+	if file.SoftEviction == "" {
+		return mode != nodestatus.Native
+	}
+	return file.SoftEviction == softAPI
+}
+
+func softDeadline(file *config.EvictdConfiguration) time.Duration {
+	if d := file.SoftEvictionDeadline.Duration; d > 0 {
+		return d
+	}
+	return defaultSoftDeadline
+}
+
+// run keeps the agent and the journal; the journal is written to the last.
+func (c *cluster) run(ctx context.Context) {
+	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var recorded, running sync.WaitGroup
+	recorded.Go(func() {
+		if err := c.journal.Run(recording); err != nil {
+			c.log.Error("the journal could not be written to the last", "error", err)
+		}
+	})
+	running.Go(func() { _ = c.agent.Run(ctx) })
+	if c.asker != nil {
+		running.Go(func() { _ = c.asker.Run(ctx) })
+	}
+	running.Wait()
+	stop()
+	recorded.Wait()
+}
+
+// resume kills what a daemon before this one had decided to end and did not see
+// the end of. A pod that ran on under a status that says it has ended would be
+// nobody's.
+func (c *cluster) resume(tracked []*tracked, killer *kill.Killer) {
+	for _, intent := range c.agent.Untold() {
+		for _, p := range tracked {
+			if p.UID != intent.UID || !p.Terminal || !intent.Over.IsZero() || p.Target == nil || c.resumed[p.UID] {
+				continue
+			}
+			c.resumed[p.UID] = true
+			victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: longestHardGrace, Target: p.Target, Usage: p.Usage}
+			if err := killer.Kill(victim); err != nil {
+				c.log.Error("could not go on with an eviction", "pod", p.String(), "error", err)
+			}
+		}
+	}
+}
+
+// press tells the headroom: at once when a level has changed, and regularly.
+func (d *daemon) press(ctx context.Context) {
+	tick := time.NewTicker(pressEvery)
+	defer tick.Stop()
+	var last nodestatus.Headroom
+	var told time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s, err := d.loop.Glance(ctx)
+		if err != nil {
+			return // the loop has ended
+		}
+		headroom := d.publisher.Headroom(&s)
+		turned := !headroom.SameLevels(last) || len(headroom.Evicted) != len(last.Evicted)
+		if !turned && s.At.Sub(told) < pressAnyway {
+			continue
+		}
+		annotation, err := headroom.Annotation()
+		if err != nil {
+			d.log.Error("the headroom cannot be told", "error", err)
+			continue
+		}
+		d.cluster.agent.Press(wire.Headroom{Annotation: annotation, Urgent: turned})
+		last, told = headroom, s.At
+	}
+}

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+const (
+	// capDACReadSearch is the one capability of the agent: its credentials
+	// rotate on disk and belong to root (linux/capability.h).
+	capDACReadSearch = 2
+	// endPatience is how long the agent may take to end when its line has closed.
+	endPatience = 2 * time.Second
+)
+
+// User is whom the agent runs as.
+type User struct {
+	Name     string
+	UID, GID uint32
+}
+
+// Unprivileged finds the user for the agent: evictd if there is one, else
+// nobody. It is nil where evictd is not root, and so cannot choose.
+func Unprivileged() *User {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"evictd", "nobody"} {
+		found, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, uidErr := strconv.ParseUint(found.Uid, 10, 32)
+		gid, gidErr := strconv.ParseUint(found.Gid, 10, 32)
+		if uidErr == nil && gidErr == nil {
+			return &User{name, uint32(uid), uint32(gid)}
+		}
+	}
+	const overflow = 65534 // nobody, where no file says so
+	return &User{"65534", overflow, overflow}
+}
+
+// String is the user's name.
+func (u *User) String() string {
+	if u == nil {
+		return "the same"
+	}
+	return u.Name
+}
+
+// process is a running agent and the line to it.
+type process struct {
+	command *exec.Cmd
+	conn    *wire.Evictd
+}
+
+// start runs an agent that ends when its line closes.
+func start(cfg *Config) (*process, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, fmt.Errorf("start the agent: %w", err)
+	}
+	defer theirs.Close()
+	command := exec.Command(cfg.Program, cfg.Arguments...)
+	command.Stderr = os.Stderr
+	command.ExtraFiles = []*os.File{theirs} // wire.FD
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cfg.User != nil {
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID}
+		command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
+	}
+	if err := confined(command.Start); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start the agent: %w", err)
+	}
+	return &process{command, wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}, nil
+}
+
+// confined starts a program that cannot gain privileges: no_new_privs is of the
+// thread that forks, which ends with its goroutine.
+func confined(start func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		err := rt.NoNewPrivileges()
+		if err == nil {
+			err = start()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	mine := os.NewFile(uintptr(fds[0]), "evictd")
+	defer mine.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "evictd-agent")
+	if ours, err = net.FileConn(mine); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+func (p *process) id() int { return p.command.Process.Pid }
+
+// end closes the line and waits until the agent has ended, by force if need be.
+func (p *process) end() {
+	p.conn.Close()
+	force := time.AfterFunc(endPatience, func() { _ = p.command.Process.Kill() })
+	defer force.Stop()
+	_ = p.command.Wait() // how it ended does not matter any more
+}

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// serve runs one agent until it ends or ctx does.
+func (a *Agent) serve(ctx context.Context) error {
+	process, err := start(&a.cfg)
+	if err != nil {
+		return err
+	}
+	a.log.Info("the agent runs", "pid", process.id(), "user", a.cfg.User.String())
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	running.Go(func() {
+		cancel(a.send(ctx, process.conn))
+		process.conn.Close()
+	})
+	cancel(a.receive(process.conn))
+	process.end()
+	running.Wait()
+	return context.Cause(ctx)
+}
+
+// send tells what is untold whenever there is something.
+func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
+	a.mu.Lock()
+	a.out.again()
+	a.nudge()
+	a.mu.Unlock()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.wake:
+		}
+		a.mu.Lock()
+		messages := a.out.take(&a.cfg.Node)
+		a.mu.Unlock()
+		for _, m := range messages {
+			if err := conn.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (a *Agent) receive(conn *wire.Evictd) error {
+	a.mu.Lock()
+	a.incoming = map[types.UID]*v1.Pod{}
+	a.mu.Unlock()
+	for {
+		m, err := conn.Receive()
+		if errors.Is(err, io.EOF) {
+			return errors.New("it has closed the line")
+		}
+		if err != nil {
+			return fmt.Errorf("listen to the agent: %w", err)
+		}
+		a.hear(&m)
+	}
+}
+
+// hear takes up one message.
+func (a *Agent) hear(m *wire.Up) {
+	if m.Answer != nil {
+		select {
+		case a.answers <- *m.Answer:
+		default: // it will be asked and answered again
+		}
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case m.Pod != nil && m.Pod.UID != "":
+		a.change(func(pods map[types.UID]*v1.Pod) { pods[m.Pod.UID] = m.Pod })
+	case m.Gone != "":
+		a.change(func(pods map[types.UID]*v1.Pod) { delete(pods, m.Gone) })
+	case m.Synced:
+		if a.incoming != nil {
+			a.pods, a.incoming = a.keep(a.incoming), nil
+			a.change(func(map[types.UID]*v1.Pod) {})
+		}
+	case m.Told != "":
+		a.done(m.Told)
+	case m.API != nil:
+		a.api = *m.API
+	}
+}
+
+// keep takes over the pods that are as they were, so that nobody looks at them
+// anew.
+func (a *Agent) keep(pods map[types.UID]*v1.Pod) map[types.UID]*v1.Pod {
+	for uid, pod := range pods {
+		if known := a.pods[uid]; known != nil && known.ResourceVersion == pod.ResourceVersion {
+			pods[uid] = known
+		}
+	}
+	return pods
+}
+
+// change is called with the lock held.
+func (a *Agent) change(pods func(map[types.UID]*v1.Pod)) {
+	if a.incoming != nil {
+		pods(a.incoming)
+		return
+	}
+	pods(a.pods)
+	a.listed = nil
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// done forgets an eviction that the API server knows all of, and the pod with it
+// if its status says that it has ended.
+func (a *Agent) done(id string) {
+	t := a.out.intent(id)
+	if t == nil {
+		return
+	}
+	a.out.forget(id)
+	a.journal.Drop(intentKind, id)
+	a.change(func(pods map[types.UID]*v1.Pod) {
+		maps.DeleteFunc(pods, func(uid types.UID, pod *v1.Pod) bool {
+			return uid == t.UID && (pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded)
+		})
+	})
+}

@@ -1,0 +1,165 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func open(t testing.TB, dir string) (*Journal, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	j, err := Open(dir, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j, &log
+}
+
+// written runs the journal until what was changed is on the disk.
+func written(t testing.TB, j *Journal) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ids(j *Journal, kind string) string {
+	var all []string
+	for _, e := range j.Entries(kind) {
+		all = append(all, e.ID+"="+string(e.Data))
+	}
+	return strings.Join(all, " ")
+}
+
+func put(t testing.TB, j *Journal, kind, id string, value any) {
+	t.Helper()
+	if err := j.Put(kind, id, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatWasPutIsThereAfterARestartAndWhatWasDroppedIsNot(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, dir)
+	put(t, j, "intent", "b", 1)
+	put(t, j, "intent", "a", 2)
+	put(t, j, "hold", "a", 3)
+	put(t, j, "intent", "b", 4)
+	j.Drop("intent", "a")
+	written(t, j)
+	j, log := open(t, dir)
+	if got := ids(j, "intent"); got != "b=4" || ids(j, "hold") != "a=3" || log.Len() > 0 {
+		t.Errorf("intents %q, holds %q, log %q", got, ids(j, "hold"), log)
+	}
+}
+
+func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, dir)
+	put(t, j, "intent", "a", "first")
+	put(t, j, "intent", "b", "second")
+	written(t, j)
+	path := filepath.Join(dir, fileName)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := bytes.IndexByte(whole, '\n') + 1
+	for cut := first + 1; cut < len(whole); cut++ {
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, log := open(t, dir)
+		if got := ids(j, "intent"); got != `a="first"` || !strings.Contains(log.String(), "torn") {
+			t.Fatalf("cut at %d: %q, log %q", cut, got, log)
+		}
+		if aside, err := os.ReadFile(filepath.Join(dir, damagedName)); err != nil || !bytes.Equal(aside, whole[:cut]) {
+			t.Fatalf("cut at %d: set aside %q, %v", cut, aside, err)
+		}
+		_ = j.file.Close()
+	}
+}
+
+func TestForeignFileIsSetAside(t *testing.T) {
+	for _, text := range []string{"hello\n", "00000000 {}\n", "\x00\x01\n", "\n", strings.Repeat("x", 1<<20)} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, fileName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, log := open(t, dir)
+		if len(j.entries) > 0 || !strings.Contains(log.String(), "damaged") {
+			t.Errorf("%.20q: %d entries, log %q", text, len(j.entries), log)
+		}
+		put(t, j, "intent", "a", 1)
+		written(t, j)
+		if j, log := open(t, dir); ids(j, "intent") != "a=1" || log.Len() > 0 {
+			t.Errorf("%.20q: after a restart %q, log %q", text, ids(j, "intent"), log)
+		}
+	}
+}
+
+func TestJournalStaysSmall(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, dir)
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	running.Go(func() { _ = j.Run(ctx) })
+	for i := range 3 * maxEntries {
+		put(t, j, "intent", fmt.Sprint(i), strings.Repeat("x", 1000))
+		if i%2 == 0 {
+			j.Drop("intent", fmt.Sprint(i))
+		}
+	}
+	cancel()
+	running.Wait()
+	j, _ = open(t, dir)
+	entries := j.Entries("intent")
+	if len(entries) != maxEntries || entries[len(entries)-1].ID != fmt.Sprint(3*maxEntries-1) {
+		t.Errorf("%d entries, the last %s", len(entries), entries[len(entries)-1].ID)
+	}
+	info, err := os.Stat(filepath.Join(dir, fileName))
+	if err != nil || info.Size() > 2*compactBytes {
+		t.Errorf("journal of %d bytes, %v", info.Size(), err)
+	}
+	if err := j.Put("intent", "large", strings.Repeat("x", maxEntryBytes)); err == nil {
+		t.Error("an entry of more than 64 KiB was taken")
+	}
+}
+
+func TestDirectoryThatCannotBeMadeIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(file, "state"), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "open journal") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A line that is read is written back the same, and nothing makes parse panic.
+func FuzzLine(f *testing.F) {
+	f.Add(line{Entry: Entry{"intent", "a", []byte(`{"pod":"x"}`)}}.append(nil))
+	f.Add(line{Entry: Entry{Kind: "intent", ID: "a"}, Dropped: true}.append(nil))
+	f.Add([]byte("00000000 {}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for text, whole := range split(data) {
+			l, err := parse(text, whole)
+			if err != nil {
+				continue
+			}
+			back, err := parse(bytes.TrimSuffix(l.append(nil), []byte{'\n'}), true)
+			if err != nil || back.Kind != l.Kind || back.ID != l.ID || back.Dropped != l.Dropped {
+				t.Errorf("%q became %+v, %v", text, back, err)
+			}
+		}
+	})
+}

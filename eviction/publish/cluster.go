@@ -1,0 +1,108 @@
+package publish
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// intentOf is what the API server is told of a decision.
+func intentOf(e *eviction.Eviction, at time.Time) wire.Intent {
+	return wire.Intent{
+		ID: fmt.Sprintf("%s@%d", e.Pod.UID, at.UnixNano()), UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name,
+		Generation: e.Pod.Generation, Owner: e.Pod.Owner, Signal: e.Signal.String(), Hard: e.Hard, Crossed: e.Since, Decided: at, Message: e.Message, Annotations: e.Annotations, DisruptionTarget: e.DisruptionTarget,
+	}
+}
+
+func (p *Publisher) evict(e *record) {
+	if p.cfg.Cluster != nil {
+		p.cfg.Cluster.Evict(e.intent)
+	}
+}
+
+// Resume takes up evictions that were decided before the start, so that their
+// ends are told.
+func (p *Publisher) Resume(intents []wire.Intent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range intents {
+		p.evictions = append(p.evictions, &record{
+			Eviction: nodestatus.Eviction{
+				Pod: i.Namespace + "/" + i.Name, UID: i.UID, Signal: i.Signal,
+				Crossed: nodestatus.Time{Time: i.Crossed}, Decided: nodestatus.Time{Time: i.Decided}, Gone: nodestatus.Time{Time: i.Over},
+				Source: "journal", Reason: eviction.ReasonEvicted, Message: i.Message,
+			},
+			intent: i,
+		})
+	}
+}
+
+// turned tells that a condition has, with the kubelet's words
+// (recordNodeStatusEvent).
+func (p *Publisher) turned(condition int, raised bool, at time.Time) {
+	reason := p.cfg.Mode.EventReason(condition, raised)
+	p.event(wire.Event{
+		At: at, Type: v1.EventTypeNormal, Reason: reason, Action: "Reporting",
+		Note: fmt.Sprintf("Node %s status is now: %s", p.cfg.Node, reason),
+	})
+}
+
+// thresholds tells of those that have come to act.
+func (p *Publisher) thresholds(r *control.Report) {
+	acting := map[eviction.Signal]bool{}
+	for _, d := range r.Decisions {
+		for _, met := range d.Met {
+			if acting[met.Signal] = true; !p.acting[met.Signal] {
+				p.event(wire.Event{
+					At: r.At, Type: v1.EventTypeWarning, Reason: "EvictionThresholdMet", Action: "Reclaiming",
+					Note: fmt.Sprintf("Attempting to reclaim %s", met.Signal.Resource()),
+				})
+			}
+			p.acting[met.Signal] = true
+		}
+	}
+	if r.Source == control.Housekeeping { // sees all thresholds
+		p.acting = acting
+	}
+}
+
+func (p *Publisher) event(e wire.Event) {
+	if p.cfg.Cluster != nil {
+		p.cfg.Cluster.Event(e)
+	}
+}
+
+// Headroom is what the scheduler is told of a glance at the node.
+func (p *Publisher) Headroom(s *control.Snapshot) nodestatus.Headroom {
+	var signals []nodestatus.Measured
+	for _, signal := range eviction.Signals() {
+		m := nodestatus.Measured{Signal: signal, Available: s.Observations[signal].Available}
+		for i := range s.Eviction.Thresholds {
+			t := &s.Eviction.Thresholds[i]
+			required, known := t.Value.Of(s.Observations[signal])
+			if t.Signal != signal || !known {
+				continue
+			}
+			if t.Hard() {
+				m.Hard = append(m.Hard, required)
+			} else {
+				m.Soft = append(m.Soft, required)
+			}
+			m.SecondsToThreshold = sooner(m.SecondsToThreshold, s.Until[i])
+		}
+		signals = append(signals, m)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var evicted []nodestatus.Evicted
+	for _, e := range p.evictions {
+		evicted = append(evicted, nodestatus.Evicted{Owner: string(e.intent.Owner), Signal: e.Signal, At: e.Decided.Time})
+	}
+	return nodestatus.NewHeadroom(signals, evicted, s.At)
+}

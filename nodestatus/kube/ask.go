@@ -1,0 +1,80 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	policy "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// askPatience bounds one request for an eviction.
+const askPatience = 3 * time.Second
+
+// requestEvictions asks for each pod that waits, once. evictd gives up at the
+// deadline by itself.
+func (p *Publisher) requestEvictions(ctx context.Context) error {
+	p.mu.Lock()
+	asks := slices.Collect(maps.Values(p.asks))
+	p.mu.Unlock()
+	for _, ask := range asks {
+		answer, final := p.request(ctx, &ask)
+		if final || time.Now().After(ask.Deadline) {
+			p.mu.Lock()
+			delete(p.asks, ask.UID)
+			p.mu.Unlock()
+		}
+		p.say(wire.Up{Answer: &answer})
+	}
+	return nil
+}
+
+// request asks the Eviction API. The request is not repeated below: a budget's
+// 429 is an answer. A pod that is no more may go.
+func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Answer, final bool) {
+	namespace, name, _ := strings.Cut(ask.Pod, "/")
+	eviction := &policy.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		DeleteOptions: &metav1.DeleteOptions{
+			GracePeriodSeconds: &ask.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(ask.UID)),
+		},
+	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
+		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()
+	p.requests.judge("pod eviction", err)
+	answer.UID = ask.UID
+	switch {
+	case err == nil, apierrors.IsNotFound(err), otherUID(err):
+		return answer, true
+	case apierrors.IsTooManyRequests(err):
+		answer.Refused = message(err)
+	default:
+		answer.Refused = fmt.Sprintf("the Eviction API could not be asked: %v", err)
+	}
+	return answer, false
+}
+
+// message is what the API server says, and the causes it names.
+func message(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err.Error()
+	}
+	text := status.Status().Message
+	if details := status.Status().Details; details != nil {
+		for _, cause := range details.Causes {
+			text += " " + cause.Message
+		}
+	}
+	return text
+}

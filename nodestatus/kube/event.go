@@ -1,0 +1,135 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+	"unicode/utf8"
+
+	v1 "k8s.io/api/core/v1"
+	events "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+const (
+	reporter = "evictd.io/evictd"
+	// maxNote bounds an event's note, bytes (events.k8s.io/v1).
+	maxNote = 1024
+	// maxEvents bounds the events that wait for the API server.
+	maxEvents = 256
+	// maxRegarding leaves room in an event's name, bytes.
+	maxRegarding = 200
+)
+
+// event is one that the API server has not been told yet.
+type event struct {
+	regarding          v1.ObjectReference
+	kind, reason, note string
+	action             string
+	at                 time.Time
+	annotations        map[string]string
+}
+
+// nodeEvent is about the node, which the kubelet names by its name in the uid.
+func (p *Publisher) nodeEvent(e *wire.Event) event {
+	node := v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: p.node.Name, UID: types.UID(p.node.Name)}
+	return event{regarding: node, kind: e.Type, reason: e.Reason, note: e.Note, action: e.Action, at: e.At}
+}
+
+func (p *Publisher) conflictEvent(note string) event {
+	return p.nodeEvent(&wire.Event{At: time.Now(), Type: v1.EventTypeWarning, Reason: "EvictionManagerConflict", Action: "Yielding", Note: note})
+}
+
+func evictedEvent(i *wire.Intent) event {
+	return event{regarding: podReference(i), kind: v1.EventTypeWarning, reason: eviction.ReasonEvicted, note: i.Message, action: "Evicting", at: i.Decided, annotations: i.Annotations}
+}
+
+// overriddenEvent says why a soft victim goes without leave.
+func overriddenEvent(i *wire.Intent) event {
+	return event{regarding: podReference(i), kind: v1.EventTypeWarning, reason: "EvictionRequestOverridden", note: i.Override, action: "Evicting", at: i.Decided}
+}
+
+// overdueEvent is the kubelet's for a pod that outlives its grace period.
+func overdueEvent(i *wire.Intent) event {
+	return event{
+		regarding: podReference(i), kind: v1.EventTypeWarning, reason: "ExceededGracePeriod", action: "Killing", at: i.Decided,
+		note: "Container runtime did not kill the pod within specified grace period.",
+	}
+}
+
+func podReference(i *wire.Intent) v1.ObjectReference {
+	return v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: i.Namespace, Name: i.Name, UID: i.UID}
+}
+
+// enqueue is called with the lock held. Of too many events the oldest are lost.
+func (p *Publisher) enqueue(e event) {
+	p.queue = append(p.queue, e)
+	p.queue = p.queue[max(0, len(p.queue)-maxEvents):]
+	p.events.due()
+}
+
+// reportEvents creates what waits, in order. An event is named by what it tells,
+// so that one that is told again is the same.
+func (p *Publisher) reportEvents(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		if len(p.queue) == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		e := p.queue[0]
+		p.mu.Unlock()
+		object := e.object(p.node.Name)
+		_, err := p.client.EventsV1().Events(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
+		refused := p.requests.judge("events", err)
+		hopeless := apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || refused
+		if err != nil && !hopeless {
+			return fmt.Errorf("create event %s of %s %s: %w", e.reason, e.regarding.Kind, e.regarding.Name, err)
+		}
+		p.mu.Lock()
+		if len(p.queue) > 0 && same(p.queue[0], e) {
+			p.queue = p.queue[1:]
+		}
+		p.mu.Unlock()
+	}
+}
+
+// same says whether the head of the queue is still the event that was told.
+func same(a, b event) bool { return a.name() == b.name() }
+
+func (e *event) name() string {
+	sum := fnv.New64a()
+	fmt.Fprintf(sum, "%s %s %d %s", e.regarding.UID, e.reason, e.at.UnixNano(), e.note)
+	name := e.regarding.Name
+	return fmt.Sprintf("%s.%016x", name[:min(len(name), maxRegarding)], sum.Sum64())
+}
+
+func (e *event) object(instance string) *events.Event {
+	namespace := e.regarding.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return &events.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: e.name(), Annotations: e.annotations},
+		EventTime:  metav1.NewMicroTime(e.at), ReportingController: reporter, ReportingInstance: instance,
+		Action: e.action, Reason: e.reason, Regarding: e.regarding, Note: shorten(e.note), Type: e.kind,
+	}
+}
+
+// shorten cuts a note between characters.
+func shorten(note string) string {
+	if len(note) <= maxNote {
+		return note
+	}
+	end := maxNote
+	for !utf8.RuneStart(note[end]) {
+		end--
+	}
+	return note[:end]
+}

@@ -1,0 +1,225 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// heartbeat is how often conditions are written that have not changed
+// (kubelet, nodeStatusReportFrequency).
+const heartbeat = 5 * time.Minute
+
+// watchNode follows the Node, so that what others change is known at once.
+func (p *Publisher) watchNode(ctx context.Context) {
+	observe := func(obj any) {
+		if node, ok := obj.(*v1.Node); ok {
+			p.observe(node)
+		}
+	}
+	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, p.node.Name)),
+		ObjectType:    &v1.Node{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    observe,
+			UpdateFunc: func(_, obj any) { observe(obj) },
+			DeleteFunc: func(any) { p.forget() },
+		},
+		Transform: func(obj any) (any, error) {
+			if node, ok := obj.(*v1.Node); ok {
+				node.ManagedFields, node.Status.Images = nil, nil
+			}
+			return obj, nil
+		},
+	})
+	controller.RunWithContext(ctx)
+}
+
+// observe takes up what the Node is now; what is older than what is known says
+// nothing.
+func (p *Publisher) observe(node *v1.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen != nil && p.seen.UID == node.UID && version(node) < version(p.seen) {
+		return
+	}
+	p.seen = node
+	if p.node.Mode.BuiltIn() && p.standing != nil {
+		if told := p.rival.observe(node.Status.Conditions, p.standing.Conditions, time.Now()); told != "" {
+			p.log.Error("somebody else writes the conditions of the node, which are left to them until evictd starts anew", "conflict", told)
+			p.requests.conflict(told)
+			p.enqueue(p.conflictEvent(told))
+		}
+	}
+	p.conditions.due()
+	p.taints.due()
+}
+
+func (p *Publisher) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = nil
+	p.conditions.due()
+}
+
+// version orders what is known of an object; API servers number their changes.
+func version(node *v1.Node) uint64 {
+	n, _ := strconv.ParseUint(node.ResourceVersion, 10, 64)
+	return n
+}
+
+// reportConditions patches the Node's status where it is not as it ought to be,
+// and else as a heartbeat. Only our own conditions are named: the list merges by
+// type.
+func (p *Publisher) reportConditions(ctx context.Context) error {
+	p.mu.Lock()
+	seen, standing, stopped := p.seen, p.standing, p.rival.stopped
+	p.mu.Unlock()
+	if standing == nil || stopped {
+		return nil
+	}
+	if seen == nil && p.node.Register {
+		return p.register(ctx)
+	}
+	now := time.Now()
+	status := object{"conditions": p.wanted(seen, now)}
+	if p.node.Register {
+		status["capacity"], status["allocatable"] = p.node.Capacity, p.node.Allocatable
+	}
+	if p.asWanted(seen, now) {
+		return nil
+	}
+	node, err := p.client.CoreV1().Nodes().Patch(ctx, p.node.Name, types.StrategicMergePatchType, patch(object{"status": status}), metav1.PatchOptions{}, "status")
+	p.requests.judge("conditions", err)
+	if err != nil {
+		return fmt.Errorf("patch status of node %s: %w", p.node.Name, err)
+	}
+	p.mu.Lock()
+	p.reported = now
+	p.mu.Unlock()
+	p.observe(node)
+	return nil
+}
+
+// asWanted says whether the Node shows what it should, and for how long it may
+// go on doing so.
+func (p *Publisher) asWanted(seen *v1.Node, now time.Time) bool {
+	p.mu.Lock()
+	fresh := now.Sub(p.reported) < heartbeat
+	p.mu.Unlock()
+	if seen == nil || !fresh {
+		return false
+	}
+	for _, c := range p.wanted(seen, now) {
+		has := condition(seen.Status.Conditions, c.Type)
+		if has == nil || has.Status != c.Status || has.Reason != c.Reason {
+			return false
+		}
+	}
+	return !p.node.Register || holds(seen.Status.Capacity, p.node.Capacity) && holds(seen.Status.Allocatable, p.node.Allocatable)
+}
+
+// holds says whether the list has all that is wanted.
+func holds(list, wanted v1.ResourceList) bool {
+	for name, amount := range wanted {
+		if has, ok := list[name]; !ok || has.Cmp(amount) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wanted are the conditions as they should be; one that has its status already
+// keeps the time of its transition.
+func (p *Publisher) wanted(seen *v1.Node, now time.Time) []v1.NodeCondition {
+	p.mu.Lock()
+	conditions := slices.Clone(p.standing.Conditions)
+	p.mu.Unlock()
+	if p.node.Register {
+		conditions = append(conditions, v1.NodeCondition{
+			Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
+			Reason: "EvictdReady", Message: "evictd protects this node",
+		})
+	}
+	for i := range conditions {
+		conditions[i].LastHeartbeatTime = metav1.NewTime(now)
+		if seen == nil {
+			continue
+		}
+		if has := condition(seen.Status.Conditions, conditions[i].Type); has != nil && has.Status == conditions[i].Status {
+			conditions[i].LastTransitionTime = has.LastTransitionTime
+		}
+	}
+	return conditions
+}
+
+func condition(all []v1.NodeCondition, kind v1.NodeConditionType) *v1.NodeCondition {
+	if at := slices.IndexFunc(all, func(c v1.NodeCondition) bool { return c.Type == kind }); at >= 0 {
+		return &all[at]
+	}
+	return nil
+}
+
+// register makes the Node of a host that has no kubelet, or finds it.
+func (p *Publisher) register(ctx context.Context) error {
+	nodes := p.client.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, p.node.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node, err = nodes.Create(ctx, &v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: p.node.Name, Labels: labels(p.node.Name)},
+			Status: v1.NodeStatus{
+				Capacity: p.node.Capacity, Allocatable: p.node.Allocatable, Conditions: p.wanted(nil, time.Now()),
+				Addresses: []v1.NodeAddress{{Type: v1.NodeHostName, Address: p.node.Name}},
+				NodeInfo:  v1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH},
+			},
+		}, metav1.CreateOptions{})
+	}
+	p.requests.judge("register the node", err)
+	if err != nil {
+		return fmt.Errorf("register node %s: %w", p.node.Name, err)
+	}
+	if err := p.label(ctx, node); err != nil {
+		return err
+	}
+	p.observe(node)
+	return nil
+}
+
+// label gives a Node that was there before what selectors and topologies expect.
+func (p *Publisher) label(ctx context.Context, node *v1.Node) error {
+	want := labels(p.node.Name)
+	for name, value := range node.Labels {
+		if _, ours := want[name]; ours {
+			want[name] = value
+		}
+	}
+	has := map[string]string{}
+	for name := range want {
+		if value, ok := node.Labels[name]; ok {
+			has[name] = value
+		}
+	}
+	if equality.Semantic.DeepEqual(want, has) {
+		return nil
+	}
+	body := patch(object{"metadata": object{"labels": want}})
+	if _, err := p.client.CoreV1().Nodes().Patch(ctx, p.node.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("label node %s: %w", p.node.Name, err)
+	}
+	return nil
+}
+
+func labels(name string) map[string]string {
+	return map[string]string{v1.LabelHostname: name, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH}
+}

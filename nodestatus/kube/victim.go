@@ -1,0 +1,180 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// settles is how long after its end a victim's status is watched: a kubelet
+// that had not heard of the eviction writes its own over it.
+const settles = 10 * time.Second
+
+// victim is an intent and how much of it the API server knows.
+type victim struct {
+	wire.Intent
+	patched bool // the status was written once
+	// The events were queued.
+	overdue, overridden bool
+}
+
+// intend takes up an intent as far as it has come; the lock is held.
+func (p *Publisher) intend(intent *wire.Intent) {
+	v := p.intents[intent.ID]
+	if v == nil {
+		v = &victim{}
+		p.intents[intent.ID] = v
+		p.enqueue(evictedEvent(intent))
+	}
+	v.Intent = *intent
+	if v.Overdue && !v.overdue {
+		v.overdue = true
+		p.enqueue(overdueEvent(intent))
+	}
+	if v.Override != "" && !v.overridden {
+		v.overridden = true
+		p.enqueue(overriddenEvent(intent))
+	}
+	p.victims.due()
+}
+
+// Evicting says whether the end of a pod is being told.
+func (p *Publisher) Evicting(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, v := range p.intents {
+		if v.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// reportVictims brings the API server up to date about each victim.
+func (p *Publisher) reportVictims(ctx context.Context) error {
+	p.mu.Lock()
+	ids := slices.Sorted(maps.Keys(p.intents))
+	p.mu.Unlock()
+	var faults []error
+	for _, id := range ids {
+		p.mu.Lock()
+		v := *p.intents[id]
+		p.mu.Unlock()
+		done, err := p.reportVictim(ctx, &v)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		p.mu.Lock()
+		if done {
+			delete(p.intents, id)
+		} else {
+			p.intents[id].patched = v.patched
+		}
+		p.mu.Unlock()
+		if done {
+			p.say(wire.Up{Told: id})
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// reportVictim writes the victim's status at once, and again where it was
+// blanked after the end. It says whether there is nothing left to tell.
+func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err error) {
+	switch {
+	case v.Asked && v.Override == "":
+		if v.Over.IsZero() {
+			return false, nil
+		}
+		return p.remove(ctx, v)
+	case !v.patched:
+		gone, err := p.fail(ctx, v)
+		v.patched = err == nil
+		return gone, err
+	case v.Over.IsZero():
+		return false, nil
+	}
+	pod, err := p.client.CoreV1().Pods(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != v.UID {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read pod %s/%s: %w", v.Namespace, v.Name, err)
+	}
+	if !tells(pod, v) {
+		if gone, err := p.fail(ctx, v); err != nil || gone {
+			return gone, err
+		}
+	}
+	return time.Since(v.Over) > settles, nil
+}
+
+// tells says whether the pod's status is as we wrote it.
+func tells(pod *v1.Pod, v *victim) bool {
+	s := &pod.Status
+	if s.Phase != v1.PodFailed || s.Reason != eviction.ReasonEvicted || s.Message != v.Message {
+		return false
+	}
+	return !v.DisruptionTarget || slices.ContainsFunc(s.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue
+	})
+}
+
+// fail writes the status of an evicted pod. The uid in the patch is a
+// precondition: a pod of the same name that came after is left alone. It says
+// whether the pod is no more.
+func (p *Publisher) fail(ctx context.Context, v *victim) (gone bool, err error) {
+	status := object{"phase": v1.PodFailed, "reason": eviction.ReasonEvicted, "message": v.Message}
+	if v.DisruptionTarget {
+		status["conditions"] = []v1.PodCondition{{
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: v.Generation,
+			Reason: eviction.ReasonTerminationByKubelet, Message: v.Message, LastTransitionTime: metav1.NewTime(v.Decided),
+		}}
+	}
+	body := patch(object{"metadata": object{"uid": v.UID}, "status": status})
+	_, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	p.requests.judge("pod status", err)
+	if apierrors.IsNotFound(err) || otherUID(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("patch status of pod %s/%s: %w", v.Namespace, v.Name, err)
+	}
+	return false, nil
+}
+
+// otherUID says whether a precondition failed: of the conflicts only that one
+// is for good.
+func otherUID(err error) bool {
+	return apierrors.IsConflict(err) && strings.Contains(strings.ToLower(err.Error()), "uid") ||
+		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid")
+}
+
+// remove ends the deletion of a pod that went by the Eviction API: where no
+// kubelet does, evictd confirms that nothing of it runs.
+func (p *Publisher) remove(ctx context.Context, v *victim) (done bool, err error) {
+	if !p.node.Register {
+		return true, nil
+	}
+	zero := int64(0)
+	err = p.client.CoreV1().Pods(v.Namespace).Delete(ctx, v.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &zero, Preconditions: metav1.NewUIDPreconditions(string(v.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !otherUID(err) {
+		return false, fmt.Errorf("delete pod %s/%s: %w", v.Namespace, v.Name, err)
+	}
+	return true, nil
+}
