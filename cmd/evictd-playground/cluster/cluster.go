@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
@@ -67,6 +68,7 @@ type story struct {
 	leaker    types.UID           // the pod that leaks
 	biggest   string              // the pod that uses most there
 	eviction  nodestatus.Eviction // as evictd tells of it
+	placed    bool                // every pod where its workload asks for it
 	kept      bool                // the newcomer was, when the tolerant pod had been let in
 
 	newcomer, tolerant, urgent types.UID
@@ -129,6 +131,7 @@ func (s *story) comeUp(ctx context.Context) error {
 		return err
 	}
 	s.log = slog.New(slog.NewTextHandler(log, nil))
+	klog.SetSlogLogger(s.log) // what client-go has to say
 	server, err := s.startAPI(ctx, helping)
 	if err != nil {
 		return err
@@ -168,6 +171,10 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	}
 	s.serve(helping, api)
 	if err := s.answers(ctx, api, socket); err != nil {
+		return "", err
+	}
+	// The agents are nobody's; who may come here the directory says.
+	if err := os.Chmod(socket, 0o666); err != nil {
 		return "", err
 	}
 	cfg, err := kubeclient.Config("", server)
@@ -228,11 +235,13 @@ func (s *story) helpersLog() string { return filepath.Join(s.dir, "helpers.log")
 // that was made, and returns what the programs wrote.
 func (s *story) cleanUp() (logs string, err error) {
 	var text strings.Builder
-	for _, service := range slices.Backward(s.services) {
+	for i, service := range slices.Backward(s.services) {
+		if i == 0 { // the API, which the helpers watch
+			s.dismiss()
+			s.helpers.Wait()
+		}
 		service.Stop()
 	}
-	s.dismiss()
-	s.helpers.Wait()
 	for _, service := range s.services {
 		fmt.Fprintf(&text, "\n%s:\n%s", service.Name, service.Log())
 	}

@@ -136,8 +136,19 @@ func (s *story) place(ctx context.Context) error {
 	}
 	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %d pods, and their processes run in cgroups of their own:", len(rows)-1)
 	s.Table(rows)
-	s.open = true
+	s.open, s.placed = true, s.asAsked()
 	return nil
+}
+
+// asAsked says whether the web is on every node, and who prefers the database's
+// is there.
+func (s *story) asAsked() bool {
+	on := map[string]bool{}
+	for _, p := range s.podsOf("web") {
+		on[p.Spec.NodeName] = true
+	}
+	with := s.podsOf("database")[0].Spec.NodeName
+	return len(on) == len(s.nodes) && s.podsOf("worker")[0].Spec.NodeName == with && s.podsOf("crawler")[0].Spec.NodeName == with
 }
 
 // leak has the worker leak, until its node is out of danger and somebody else
@@ -229,8 +240,11 @@ func amount(quantity string) int64 {
 	return q.Value()
 }
 
-// arrive creates a pod of a file.
+// arrive creates a pod of a file, after a while.
 func (s *story) arrive(ctx context.Context, name, node string) (types.UID, error) {
+	if err := s.pass(ctx, calm); err != nil {
+		return "", err
+	}
 	wanted, err := readPod(name, node)
 	if err != nil {
 		return "", err

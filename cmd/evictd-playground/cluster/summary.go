@@ -88,12 +88,13 @@ func (s *story) claims() []stage.Claim {
 	within := func(at time.Time) bool { return !at.IsZero() && at.Sub(s.crossing()) <= visible }
 	replacement := s.replacement()
 	return []stage.Claim{
+		{Text: "every pod was placed where its workload asks for it", Held: s.placed},
 		{Text: fmt.Sprintf("evictd evicted %s, which is not %s, the biggest", s.eviction.Pod, s.biggest), Held: s.eviction.UID != "" && s.eviction.UID == s.leaker && s.eviction.Pod != s.biggest},
 		{Text: "the API tells it as Failed/Evicted, in evictd's words", Held: leaker.Status.Phase == v1.PodFailed && leaker.Status.Reason == "Evicted" && leaker.Status.Message == s.eviction.Message},
 		{Text: fmt.Sprintf("condition and taint were in the API within %v", visible), Held: within(n.raised) && within(n.tainted)},
 		{Text: "nobody else died, and no container was restarted", Held: s.nobodyElse()},
 		{Text: "the replacement runs on another node", Held: replacement != nil && !replacement.running.IsZero() && replacement.Spec.NodeName != n.name},
-		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.kept && strings.Contains(newcomer.refused, v1.TaintNodeMemoryPressure)},
+		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.kept && strings.Contains(newcomer.refused, "untolerated taint")},
 		{Text: "the tolerant one was let in", Held: tolerant.Spec.NodeName == n.name && !tolerant.running.IsZero()},
 		{Text: "the urgent one took the room of one less important, which ended in order", Held: s.preempted(urgent)},
 		{Text: "the node healed, and the newcomer runs there", Held: !n.cleared.IsZero() && !n.untainted.IsZero() && newcomer.Spec.NodeName == n.name && !newcomer.running.IsZero()},

@@ -20,7 +20,7 @@ import (
 type pod struct {
 	*v1.Pod
 	created, bound, nominated, running, failed, doomed, gone time.Time
-	refused                                                  string // why the scheduler placed it nowhere, as it said last
+	refused                                                  string // why the scheduler placed it nowhere, as it said first
 }
 
 func (p *pod) String() string { return p.Namespace + "/" + p.Name }
@@ -129,7 +129,7 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	if once(at, &p.created, true) && s.replacing != "" && p.owner() == s.replacing {
 		s.Tell(at, stage.Blue, "workloads", "%v is created in its place", p)
 	}
-	if message := refusal(seen); message != "" && message != p.refused {
+	if message := refusal(seen); message != "" && p.refused == "" {
 		p.refused = message
 		s.Tell(at, stage.Yellow, "scheduler", "%v has to wait: %s", p, message)
 	}

@@ -265,7 +265,9 @@ func TestWhatEndsIsStartedAgainAsThePodAsksForIt(t *testing.T) {
 	exits := func(policy string, code int) *v1.Pod {
 		return n.create(fmt.Sprintf(`{restartPolicy: %s, containers: [{name: app, image: playground, args: [exit, "%d"]}]}`, policy, code))
 	}
-	restarted := func(p *v1.Pod) bool { return p.Status.ContainerStatuses != nil && p.Status.ContainerStatuses[0].RestartCount > 0 }
+	restarted := func(p *v1.Pod) bool {
+		return p.Status.ContainerStatuses != nil && p.Status.ContainerStatuses[0].RestartCount > 0
+	}
 	in := func(phase v1.PodPhase) func(*v1.Pod) bool {
 		return func(p *v1.Pod) bool { return p.Status.Phase == phase && !restarted(p) }
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Patience bounds how long a service takes to start, and to stop.
-const Patience = 5 * time.Second
+const Patience = 15 * time.Second
 
 // Service is a child that runs until it is told to stop by SIGTERM, with what it
 // writes in a file.
