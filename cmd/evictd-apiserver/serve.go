@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evictd/evictd/internal/localapi"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	maxHeader     = 64 << 10
+	stopTimeout   = 5 * time.Second
+)
+
+// run serves until ctx ends.
+func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
+	listeners, err := listenAll(addresses)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}()
+	api, err := localapi.New(cfg)
+	if err != nil {
+		return fmt.Errorf("--data %s: %w", cfg.Data, err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	server := &http.Server{Handler: api, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug)}
+	var serving sync.WaitGroup
+	lost := make(chan error, len(listeners))
+	for _, l := range listeners {
+		serving.Go(func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				lost <- fmt.Errorf("serve %s: %w", l.Addr(), err)
+				stop()
+			}
+		})
+		cfg.Log.Info("serving", "address", l.Addr().String(), "data", cfg.Data)
+	}
+	err = api.Run(ctx) // watches end with it, so that the server can stop
+	shutdown, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if server.Shutdown(shutdown) != nil {
+		server.Close()
+	}
+	serving.Wait()
+	close(lost)
+	return errors.Join(err, <-lost, api.Close())
+}
+
+// listenAll takes all addresses or none.
+func listenAll(addresses []string) (listeners []net.Listener, err error) {
+	var faults []error
+	for _, address := range addresses {
+		l, err := listen(address)
+		if err != nil {
+			faults = append(faults, badInput{fmt.Errorf("--listen %s: %w", address, err)})
+			continue
+		}
+		listeners = append(listeners, l)
+	}
+	if len(faults) == 0 {
+		return listeners, nil
+	}
+	for _, l := range listeners {
+		faults = append(faults, l.Close())
+	}
+	return nil, errors.Join(faults...)
+}
+
+func listen(address string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return listenSocket(path)
+	}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !at.Addr().IsLoopback() {
+		return nil, errors.New("the embedded API is for one host and asks nobody who they are; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT")
+	}
+	return net.Listen("tcp", address)
+}
+
+// listenSocket makes a socket for its owner and group in the place of one that
+// nobody listens on any more.
+func listenSocket(path string) (net.Listener, error) {
+	if !filepath.IsAbs(path) {
+		return nil, errors.New("expected unix: and an absolute path")
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil: // not there: listening will tell of anything else
+	case info.Mode().Type() != os.ModeSocket:
+		return nil, fmt.Errorf("%s is in the way and is no socket", path)
+	default:
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("%s is in use by another process", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}

@@ -1,0 +1,179 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// settle is how long a path must have been left alone before it is looked at:
+// editors write in several steps.
+const settle = 200 * time.Millisecond
+
+// Manifest is a manifest that somebody else wrote or took away.
+type Manifest struct {
+	Resource string
+	Key      Key
+	Object   Object // as decoded; nil where it was taken away
+}
+
+// Follower knows what others do in a store's directory.
+type Follower struct {
+	store    *Store
+	watcher  *fsnotify.Watcher
+	admit    func(Manifest) error
+	touched  map[string]time.Time   // paths, by when they were last written to
+	reported map[string]os.FileInfo // bad files, as they were when they were reported
+}
+
+// Follow hands over the manifests that others wrote while the store was closed;
+// Run goes on with what they change. A manifest that is refused is logged once,
+// and stays as it is.
+func (s *Store) Follow(admit func(Manifest) error) (*Follower, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", s.cfg.Data, err)
+	}
+	f := &Follower{s, watcher, admit, map[string]time.Time{}, map[string]os.FileInfo{}}
+	if err := f.rescan(); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", s.cfg.Data, err), watcher.Close())
+	}
+	return f, nil
+}
+
+// Run hands over changes until ctx ends. It runs once.
+func (f *Follower) Run(ctx context.Context) error {
+	tick := time.NewTicker(settle)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return f.watcher.Close()
+		case event := <-f.watcher.Events:
+			f.noticed(event)
+		case err := <-f.watcher.Errors:
+			f.store.cfg.Log.Warn("changes to manifests were missed; all are read again", "error", err)
+			if err := f.rescan(); err != nil {
+				f.store.cfg.Log.Error("manifests cannot be read", "error", err)
+			}
+		case now := <-tick.C:
+			f.settled(now)
+		}
+	}
+}
+
+// rescan watches every directory, and looks at every manifest and every object
+// that should have one.
+func (f *Follower) rescan() error {
+	for _, name := range f.store.onDisk {
+		t := f.store.tables[name]
+		if err := f.watch(t.dir("")); err != nil {
+			return err
+		}
+		objects, _ := t.List("")
+		for _, o := range objects {
+			f.touched[t.path(KeyOf(o))] = time.Time{}
+		}
+	}
+	f.settled(time.Now())
+	return nil
+}
+
+// watch follows a directory and those in it, and marks the manifests there.
+func (f *Follower) watch(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return ignoreGone(err)
+		}
+		if d.IsDir() {
+			return ignoreGone(f.watcher.Add(path))
+		}
+		f.touched[path] = time.Time{}
+		return nil
+	})
+}
+
+func (f *Follower) noticed(event fsnotify.Event) {
+	info, err := os.Lstat(event.Name)
+	if err != nil || !info.IsDir() {
+		f.touched[event.Name] = time.Now()
+		return
+	}
+	if err := f.watch(event.Name); err != nil {
+		f.store.cfg.Log.Error("manifests in a new directory are not followed", "directory", event.Name, "error", err)
+	}
+}
+
+// settled looks at the paths that have been left alone.
+func (f *Follower) settled(now time.Time) {
+	var paths []string
+	for path, at := range f.touched {
+		if now.Sub(at) >= settle {
+			paths = append(paths, path)
+			delete(f.touched, path)
+		}
+	}
+	rank := func(path string) int {
+		t, _ := f.store.place(path)
+		return slices.Index(f.store.onDisk, t.name)
+	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { t, _ := f.store.place(path); return t == nil })
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
+	for _, path := range paths {
+		f.look(path)
+	}
+}
+
+// look hands over a manifest that is not as the store wrote it.
+func (f *Follower) look(path string) {
+	s := f.store
+	t, key := s.place(path)
+	if t.wrote(path, key) {
+		delete(f.reported, path)
+		return
+	}
+	m := Manifest{Resource: t.name, Key: key}
+	text, info, err := read(path)
+	gone := errors.Is(err, fs.ErrNotExist)
+	if seen := f.reported[path]; seen != nil && info != nil && same(seen, info) {
+		return
+	}
+	if err == nil {
+		m.Object, err = s.cfg.Decode(t.name, key, text)
+	}
+	if err == nil || gone {
+		err = f.admit(m)
+	}
+	delete(f.reported, path)
+	if err == nil {
+		return
+	}
+	f.reported[path] = info
+	s.cfg.Log.Error("manifest not taken", "file", path, "error", err)
+}
+
+// wrote says whether a path is as the table left it.
+func (t *Table) wrote(path string, key Key) bool {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	t.mu.RLock()
+	e := t.objects[key]
+	t.mu.RUnlock()
+	info, err := os.Lstat(path)
+	if err != nil {
+		return e.object == nil
+	}
+	return e.file != nil && same(e.file, info)
+}
+
+func same(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// block is how many revisions are reserved at once.
+const block = 100_000
+
+// revisions hands out numbers that no store on the same directory has used
+// before: how far it may go is written down before it goes there.
+type revisions struct {
+	mu             sync.Mutex
+	data           string
+	first          uint64 // where this store began
+	last, reserved uint64
+}
+
+// reserve begins after everything that was reserved earlier.
+func reserve(data string, highest uint64) (*revisions, error) {
+	r := &revisions{data: data, last: highest}
+	text, err := os.ReadFile(filepath.Join(data, revisionFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		reserved, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: expected a number: %w", filepath.Join(data, revisionFile), err)
+		}
+		r.last = max(highest, reserved)
+	}
+	r.first, err = r.next()
+	return r, err
+}
+
+func (r *revisions) current() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+func (r *revisions) next() (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last >= r.reserved {
+		reserved := r.last + block
+		text := strconv.AppendUint(nil, reserved, 10)
+		if _, err := replace(r.data, filepath.Join(r.data, revisionFile), append(text, '\n'), true); err != nil {
+			return 0, fmt.Errorf("reserve revisions: %w", err)
+		}
+		r.reserved = reserved
+	}
+	r.last++
+	return r.last, nil
+}

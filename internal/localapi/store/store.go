@@ -1,0 +1,113 @@
+// Package store keeps objects by resource, namespace and name, numbers their
+// changes and tells who watches. What a table keeps on disk is a YAML manifest
+// an object, DATA/<resource>/[<namespace>/]<name>.yaml, written before a change
+// is acknowledged. It knows no kinds, admits nothing and serves nothing.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+var (
+	// ErrChanged says that the object is no longer the one the change was made from.
+	ErrChanged = errors.New("the object has been changed")
+	// ErrExpired says that the changes asked for are no longer known.
+	ErrExpired = errors.New("the changes are no longer known")
+)
+
+// Object is what a table holds. Once stored it is never changed.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Key is an object's place in its table; Namespace is empty where there is none.
+type Key struct{ Namespace, Name string }
+
+// KeyOf is the key that an object names itself.
+func KeyOf(o metav1.Object) Key { return Key{o.GetNamespace(), o.GetName()} }
+
+// Config says where objects are kept.
+type Config struct {
+	Data string // directory; made where it does not exist
+	Sync bool   // a change is on the disk, not only with the kernel, before it is acknowledged
+	// Decode reads a manifest found in a table's directory. It fills in the key where
+	// the manifest leaves it out.
+	Decode func(resource string, key Key, manifest []byte) (Object, error)
+	Log    *slog.Logger
+}
+
+// Store is a set of tables that share one sequence of revisions.
+type Store struct {
+	cfg      Config
+	lock     *os.File
+	revision *revisions
+	onDisk   []string // in the order in which manifests are admitted
+	tables   map[string]*Table
+}
+
+// Open reads the manifests of the tables named by onDisk and makes empty tables
+// for those of inMemory. A manifest that an earlier store wrote is there at once;
+// the others wait for Follow, which takes them in the order of onDisk.
+func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
+	if err := os.MkdirAll(filepath.Join(cfg.Data, scratch), 0o750); err != nil {
+		return nil, err
+	}
+	lock, err := own(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, lock: lock, onDisk: onDisk, tables: map[string]*Table{}}
+	var highest uint64
+	for _, name := range onDisk {
+		t := newTable(s, name, true)
+		s.tables[name] = t
+		if err := os.MkdirAll(t.dir(""), 0o750); err != nil {
+			return nil, err
+		}
+		found, err := t.load()
+		if err != nil {
+			return nil, fmt.Errorf("load %s: %w", name, err)
+		}
+		highest = max(highest, found)
+	}
+	for _, name := range inMemory {
+		s.tables[name] = newTable(s, name, false)
+	}
+	if s.revision, err = reserve(cfg.Data, highest); err != nil {
+		return nil, err
+	}
+	for _, t := range s.tables {
+		t.revision = s.revision.last
+	}
+	return s, nil
+}
+
+// own takes the directory for this process, as long as it lives.
+func own(data string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is in use by another process: %w", data, err), lock.Close())
+	}
+	return lock, nil
+}
+
+// Close gives the directory up. Nothing may be changed any more.
+func (s *Store) Close() error { return s.lock.Close() }
+
+// Table returns the objects of a resource named to Open.
+func (s *Store) Table(resource string) *Table { return s.tables[resource] }
+
+// Revision is the number of the latest change to any table.
+func (s *Store) Revision() uint64 { return s.revision.current() }
