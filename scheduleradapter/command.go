@@ -10,7 +10,7 @@ import (
 
 // NewCommand is the command line of evictd-scheduler, to be given to Execute.
 func NewCommand(version string) *cobra.Command {
-	return cli.New("evictd-scheduler", "Places pods by what nodes have room for, and says why", version, simulateCommand())
+	return cli.New("evictd-scheduler", "Places pods by what nodes have room for, and says why", version, runCommand(), simulateCommand())
 }
 
 // Execute runs a command line until it ends, or SIGINT or SIGTERM ends its

@@ -27,6 +27,7 @@ import (
 	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
@@ -150,7 +151,7 @@ type daemon struct {
 	publisher *publish.Publisher
 	scores    *apply.Applier // nil where nothing may be touched
 	cluster   *cluster       // nil where there is no API server
-	server    *server
+	server    *serve.Server
 	dryRun    bool
 }
 
@@ -191,7 +192,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, err
 		}
 	}
-	d.server, err = listen(orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen(orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
 	d.publisher = publish.New(cfg, d.loop, registry, d.log)
-	d.server.http.Handler = d.handler(registry)
+	d.server.Handler = d.handler(registry)
 }
 
 // control is what the loop needs to know of the settings.
@@ -286,7 +287,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.reload(ctx, hup, load) })
-	around.Go(func() { d.server.serve(ctx, d.log) })
+	around.Go(func() { d.server.Serve(ctx, d.log) })
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()

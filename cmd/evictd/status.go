@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -49,12 +50,12 @@ func statusCommand() *cobra.Command {
 
 // fetch gets a document of a running daemon.
 func fetch(ctx context.Context, address, path string) ([]byte, error) {
-	network, at, err := splitAddress(address)
+	network, at, err := serve.Split(address)
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
 	client := http.Client{
-		Timeout: statusTimeout,
+		Timeout: serve.Timeout,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, at)
 		}},

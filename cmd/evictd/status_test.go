@@ -122,15 +122,3 @@ func TestABusyStatusAddressIsRefused(t *testing.T) {
 		}
 	}
 }
-
-func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "deep", "status.sock")
-	for range 2 {
-		s, err := listen("unix:" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that was killed
-		s.listener.Close()
-	}
-}

@@ -20,15 +20,30 @@ type Binding struct {
 // Run prepares and binds. It may take long, knows no table, and may run beside
 // other bindings and attempts. After a failure the owner forgets the binding.
 func (b Binding) Run(ctx context.Context) framework.Status {
-	if s := b.runner.PreBind(ctx, b.Assignment); !s.OK() {
+	if s := b.Prepare(ctx); !s.OK() {
 		return s
 	}
+	return b.Commit(ctx)
+}
+
+// Prepare is the first half of Run, after which the pod can still be kept from
+// its node.
+func (b Binding) Prepare(ctx context.Context) framework.Status {
+	return b.runner.PreBind(ctx, b.Assignment)
+}
+
+// Commit is the second half of Run.
+func (b Binding) Commit(ctx context.Context) framework.Status {
 	if s := b.runner.Bind(ctx, b.Assignment); !s.OK() {
 		return s
 	}
 	b.runner.PostBind(ctx, b.Assignment)
 	return framework.Status{}
 }
+
+// Unreserve takes back what plugins have reserved for a pod that is on another
+// node, or on this one through somebody else.
+func (b Binding) Unreserve() { b.runner.Unreserve(b.Assignment) }
 
 // waiting is a pod that plugins hold back, each until its deadline.
 type waiting struct {

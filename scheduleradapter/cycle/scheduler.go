@@ -2,8 +2,8 @@
 // it, ask for permission, bind. Time and chance are arguments, what the API does
 // is behind ports.
 //
-// A Scheduler belongs to the goroutine that owns its table; only Binding.Run may
-// be called by others.
+// A Scheduler belongs to the goroutine that owns its table; only Run, or Prepare
+// and Commit, of a Binding may be called by others.
 package cycle
 
 import (

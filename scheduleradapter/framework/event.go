@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -153,6 +154,26 @@ func NodeEvents(c nodetable.Change) Action {
 	for _, a := range actions {
 		if c&a.change != 0 {
 			all |= a.action
+		}
+	}
+	return all
+}
+
+// PodEvents are the events that a change of a pod stands for.
+func PodEvents(was, is *nodetable.Pod) (all Action) {
+	smaller, larger := is.Requests.Against(&was.Requests)
+	for _, part := range [...]struct {
+		action  Action
+		changed bool
+	}{
+		{UpdatePodLabel, !slices.Equal(was.Labels, is.Labels)},
+		{UpdatePodScaleDown, smaller},
+		{UpdatePodScaleUp, larger},
+		{UpdatePodToleration, was.Tolerations.Key != is.Tolerations.Key},
+		{UpdatePodSchedulingGatesEliminated, len(was.Object.Spec.SchedulingGates) > 0 && len(is.Object.Spec.SchedulingGates) == 0},
+	} {
+		if part.changed {
+			all |= part.action
 		}
 	}
 	return all

@@ -97,3 +97,28 @@ func extendedKey(amounts []Amount) string {
 	}
 	return b.String()
 }
+
+// Against says whether r asks for less of anything than o does, and for more.
+func (r *Requests) Against(o *Requests) (less, more bool) {
+	if r.Shape == o.Shape {
+		return false, false
+	}
+	note := func(mine, others int64) { less, more = less || mine < others, more || mine > others }
+	note(r.CPU, o.CPU)
+	note(r.Memory, o.Memory)
+	note(r.Ephemeral, o.Ephemeral)
+	for _, a := range r.Extended {
+		note(a.Value, valueOf(o.Extended, a.Name))
+	}
+	for _, a := range o.Extended {
+		note(valueOf(r.Extended, a.Name), a.Value)
+	}
+	return less, more
+}
+
+func valueOf(amounts []Amount, name Symbol) int64 {
+	if i := slices.IndexFunc(amounts, func(a Amount) bool { return a.Name == name }); i >= 0 {
+		return amounts[i].Value
+	}
+	return 0
+}

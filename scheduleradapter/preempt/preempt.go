@@ -54,6 +54,24 @@ func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod to be finished"}
 }
 
+// Events that may help a pod that was itself preempted before it was bound, or is
+// held back: another one left. Where nobody is told behind the scheduler, victims
+// leave at once.
+func (p *Plugin) Events() []framework.EventHint {
+	if p.env.Preparing == nil {
+		return nil
+	}
+	return []framework.EventHint{{
+		Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete},
+		Hint: func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+			if o.OldPod != nil && o.OldPod.UID == pod.UID {
+				return framework.QueueSkip, nil
+			}
+			return framework.Queue, nil
+		},
+	}}
+}
+
 // PostFilter chooses a node and who has to leave it.
 func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework.Status) {
 	p.resolvable = c.Resolvable(p.resolvable)

@@ -42,10 +42,10 @@ func (s *Simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) in
 			}
 		}
 	}
-	for _, pod := range s.table.AllPods() {
-		count(pod, s.waiting[pod.UID] == nil)
+	for _, pod := range s.Table.AllPods() {
+		count(pod, !s.Waits(pod.UID))
 	}
-	for _, e := range s.queue.Entries() {
+	for _, e := range s.Queue.Entries() {
 		count(e.Pod, false)
 	}
 	expected, desired := len(pods), 0

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
@@ -51,10 +52,10 @@ func newest(objects *Objects) time.Time {
 // deleted are nobody's to place.
 func (s *Simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
-		s.table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
+		s.Table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
 	}
 	for _, node := range s.objects.Nodes {
-		s.table.SetNode(nodetable.NewNode(node))
+		s.Table.SetNode(nodetable.NewNode(node))
 	}
 	if err := errors.Join(s.populateGroups(), s.populateStorage(), s.populateHeadroom()); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (s *Simulation) populate() error {
 func (s *Simulation) populateGroups() error {
 	var faults []error
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
-		faults = append(faults, s.table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
+		faults = append(faults, s.Table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
 	}
 	for _, o := range s.objects.Services {
 		set(o, "v1", "Service", matching(o.Spec.Selector))
@@ -120,7 +121,7 @@ func (s *Simulation) populateHeadroom() error {
 		faults = append(faults, err)
 		if headroom != nil && s.start.Before(headroom.Until) {
 			headroom.Until = s.start.AddDate(100, 0, 0)
-			s.table.SetHeadroom(nodetable.Intern(node), headroom)
+			s.Table.SetHeadroom(nodetable.Intern(node), headroom)
 		}
 	}
 	return errors.Join(faults...)
@@ -143,9 +144,9 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 			s.populateRunning(pod)
 		default:
 			if node := object.Status.NominatedNodeName; node != "" {
-				s.promises.Nominate(pod, node)
+				s.Promises.Nominate(pod, node)
 			}
-			if _, ours := s.scheduler.Profile(pod); ours && !pod.Terminating {
+			if s.Ours(pod) && !pod.Terminating {
 				pending = append(pending, pod)
 			}
 		}
@@ -163,7 +164,7 @@ func (s *Simulation) queuePods(pending []*nodetable.Pod) {
 	}
 	slices.SortStableFunc(pending, func(a, b *nodetable.Pod) int { return created(a).Compare(created(b)) })
 	for _, pod := range pending {
-		s.queue.Add(s.now, pod)
+		s.Queue.Add(s.now, pod)
 	}
 }
 
@@ -172,15 +173,15 @@ func (s *Simulation) populateRunning(pod *nodetable.Pod) {
 		pod = running(pod, pod.Object.Spec.NodeName, s.start)
 	}
 	name := nodetable.Intern(pod.Object.Spec.NodeName)
-	s.table.PlaceOn(pod, name)
-	if row := s.table.Row(name); row != nodetable.NoRow && !pod.Terminating {
-		s.watch(pod, s.table.Node(row), time.Time{})
+	s.Table.PlaceOn(pod, name)
+	if row := s.Table.Row(name); row != nodetable.NoRow && !pod.Terminating {
+		s.watch(pod, s.Table.Node(row), time.Time{})
 	}
 }
 
 // running is a pod that runs on a node.
 func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
-	pod = changed(pod, func(object *v1.Pod) {
+	pod = loop.Changed(pod, func(object *v1.Pod) {
 		object.Spec.NodeName = node
 		object.Status.NominatedNodeName = ""
 		object.Status.StartTime = &metav1.Time{Time: since}
@@ -189,37 +190,39 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 	return pod
 }
 
-// preempt makes a pod go to make room. One that waits for permission on its node
+// Preempt makes victims go to make room. One that waits for permission on its node
 // goes back into the queue.
-func (s *Simulation) preempt(victim *nodetable.Pod) {
-	if s.waiting[victim.UID] != nil {
-		s.summary.Preempted++
-		s.deny(victim.UID, preempt.Name, "preempted")
-	} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
-		s.summary.Preempted++
+func (s *Simulation) Preempt(a *loop.Attempt) {
+	for _, victim := range a.Victims {
+		if s.Waits(victim.UID) {
+			s.summary.Preempted++
+			s.Deny(s.now, victim.UID, preempt.Name, "preempted")
+		} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
+			s.summary.Preempted++
+		}
 	}
 }
 
 // terminate deletes a pod on a node: it counts until its grace period has passed.
 // False where it is being deleted already, or gone.
 func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
-	pod, row := s.table.Find(pod.UID)
+	pod, row := s.Table.Find(pod.UID)
 	if pod == nil || pod.Terminating {
 		return false
 	}
 	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
 	gone := s.now.Add(grace)
-	leaving := changed(pod, func(object *v1.Pod) {
+	leaving := loop.Changed(pod, func(object *v1.Pod) {
 		object.DeletionTimestamp = &metav1.Time{Time: gone}
 		object.Status.Conditions = append(object.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason})
 	})
 	leaving.Terminating = true
-	s.table.Place(leaving, row)
-	node := s.table.Node(row).Name.Value()
+	s.Table.Place(leaving, row)
+	node := s.Table.Node(row).Name.Value()
 	s.timers.add(gone, func() {
-		s.table.Displace(leaving.UID)
+		s.Table.Displace(leaving.UID)
 		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: leaving, Node: node, By: by})
-		s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
+		s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
 	})
 	return true
 }
@@ -283,7 +286,7 @@ func patience(tolerations []v1.Toleration, taint *v1.Taint) (stay time.Duration,
 }
 
 func (s *Simulation) evict(pod *nodetable.Pod, node string, taint *v1.Taint) {
-	if now, _ := s.table.Find(pod.UID); now == nil || now.Terminating {
+	if now, _ := s.Table.Find(pod.UID); now == nil || now.Terminating {
 		return
 	}
 	text := taint.Key

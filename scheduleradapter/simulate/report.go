@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -15,33 +15,10 @@ type Reporter interface {
 	End(s Summary) error
 }
 
-// Outcome of an attempt, as the output names it.
-type Outcome string
-
-// What may become of an attempt. A gated pod has not been tried at all.
-const (
-	Scheduled     Outcome = "scheduled"
-	Unschedulable Outcome = "unschedulable"
-	Nominated     Outcome = "nominated"
-	Gated         Outcome = "gated"
-	Waiting       Outcome = "waiting"
-	Failed        Outcome = "error"
-)
-
-// Attempt to find a node for a pod.
+// Attempt to find a node for a pod. It is good until the report returns.
 type Attempt struct {
-	At     time.Duration
-	Pod    *nodetable.Pod
-	Number int // from 1; 0 where the pod was not tried
-	Outcome
-	// Node the pod has, or waits for.
-	Node string
-	// Cycle is how the nodes did, nil where none was looked at. It is good until
-	// the report returns.
-	Cycle     *framework.Cycle
-	Nominated string
-	Victims   []*nodetable.Pod
-	Message   string
+	At time.Duration
+	loop.Attempt
 }
 
 // Event is what became of a running pod.

@@ -2,14 +2,13 @@ package simulate
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/queue"
@@ -34,40 +33,36 @@ const maxErrors = 5
 // Simulation is a cluster in which time passes when nothing is left to do.
 type Simulation struct {
 	Config
-	objects   *Objects
-	table     *nodetable.Table
-	queue     *queue.Queue
-	promises  *queue.Nominator
-	scheduler *cycle.Scheduler
-	storage   *volumes.Storage
-	report    Reporter
-	summary   Summary
-	timers    timers
-	start     time.Time
-	now       time.Time
-	errors    map[types.UID]int
-	waiting   map[types.UID]*queue.Entry // for permission
+	*loop.Core
+	objects *Objects
+	storage *volumes.Storage
+	report  Reporter
+	summary Summary
+	timers  timers
+	start   time.Time
+	now     time.Time
+	errors  map[types.UID]int
 }
 
 // New prepares a cluster, whose objects are not to be used again. The error joins
 // what is wrong with them and with the configuration.
 func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
-	s := &Simulation{
-		Config: cfg, objects: objects, report: report, table: nodetable.New(), promises: queue.NewNominator(),
-		start: newest(objects), errors: map[types.UID]int{}, waiting: map[types.UID]*queue.Entry{},
-	}
+	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}}
 	s.now = s.start
-	s.storage = volumes.NewSimulatedStorage(s.table)
-	profiles, err := cfg.Assemble(framework.Env{Table: s.table, Binder: binder{}, Budgets: s.budgets, Random: cfg.Random}, s.storage)
+	table := nodetable.New()
+	s.storage = volumes.NewSimulatedStorage(table)
+	core, err := loop.NewCore(s.start, loop.Parts{
+		Table:          table,
+		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.storage) },
+		Env:            framework.Env{Binder: binder{}, Budgets: s.budgets, Random: cfg.Random},
+		InitialBackoff: cfg.InitialBackoff,
+		MaxBackoff:     cfg.MaxBackoff,
+		Moved:          s.moved,
+	}, s)
 	if err != nil {
 		return nil, err
 	}
-	s.scheduler = cycle.New(s.table, profiles, s.promises, cfg.Random)
-	waits := queue.Config{Less: profiles[0].Less, Profiles: map[string]queue.Profile{}, InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, Moved: s.moved}
-	for _, p := range profiles {
-		waits.Profiles[p.Profile()] = p
-	}
-	s.queue = queue.New(s.start, waits)
+	s.Core = core
 	return s, s.populate()
 }
 
@@ -76,7 +71,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 func (s *Simulation) Run(ctx context.Context) error {
 	for any := true; any; {
 		s.settle()
-		for e := s.queue.Pop(s.now); e != nil && ctx.Err() == nil; e = s.queue.Pop(s.now) {
+		for e := s.Queue.Pop(s.now); e != nil && ctx.Err() == nil; e = s.Queue.Pop(s.now) {
 			s.attempt(ctx, e)
 			s.settle()
 		}
@@ -96,13 +91,7 @@ func (s *Simulation) settle() {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
 	}
-	for {
-		at, uid, plugin, any := s.scheduler.Deadline()
-		if !any || at.After(s.now) {
-			return
-		}
-		s.deny(uid, plugin, "timeout")
-	}
+	s.Expire(s.now)
 }
 
 // next is the instant at which something may change; false where nothing will
@@ -116,140 +105,66 @@ func (s *Simulation) next() (next time.Time, any bool) {
 	if s.timers.Len() > 0 {
 		consider(s.timers.list[0].at, true)
 	}
-	deadline, _, _, waiting := s.scheduler.Deadline()
-	consider(deadline, waiting)
-	if any || s.For != nil || s.queue.Depth(queue.Active)+s.queue.Depth(queue.Backoff) > 0 {
-		consider(s.queue.Next(s.now))
+	consider(s.Deadline())
+	if any || s.For != nil || s.Queue.Depth(queue.Active)+s.Queue.Depth(queue.Backoff) > 0 {
+		consider(s.Queue.Next(s.now))
 	}
 	return next, any && (s.For == nil || next.Sub(s.start) <= *s.For)
 }
 
-// attempt looks for a node for a pod.
+// attempt looks for a node for a pod, and ends its way through the scheduler
+// unless binding fails.
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
-	a := &Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts}
-	r := s.scheduler.Attempt(e.Pod, s.now)
-	a.Cycle, a.Message = r.Cycle, r.Message
-	switch {
-	case r.Status.OK():
-		s.bind(ctx, e, a, r.Binding)
-	case r.Status.Code == framework.Wait:
-		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
-		s.waiting[a.Pod.UID] = e
-		s.report.Attempt(a)
-	default:
-		s.fail(e, a, r)
-	}
-}
-
-// bind ends a pod's way through the scheduler, unless binding fails.
-func (s *Simulation) bind(ctx context.Context, e *queue.Entry, a *Attempt, b cycle.Binding) {
-	s.queue.Permit(e)
-	status := b.Run(ctx)
-	if !status.OK() {
-		s.scheduler.Forget(b)
-		a.Message = status.Message()
-		r := cycle.Result{Status: status}
-		if status.Code.Rejected() {
-			r.Rejectors = []string{status.Plugin}
-		}
-		s.fail(e, a, r)
-		s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: a.Pod})
+	a := s.Attempt(s.now, e)
+	if a.Outcome != loop.Scheduled {
 		return
 	}
-	a.Outcome, a.Node = Scheduled, b.Node.Name.Value()
-	s.report.Attempt(a)
+	if status := a.Binding.Run(ctx); !status.OK() {
+		s.Unbound(s.now, a, status)
+		return
+	}
+	s.tell(a)
 	s.summary.Scheduled++
-	s.queue.Delete(a.Pod.UID)
-	s.promises.Clear(a.Pod.UID)
-	row := s.table.Row(b.Node.Name)
+	s.Bound(a.Pod.UID)
+	node := a.Binding.Node
 	bound := running(a.Pod, a.Node, s.now)
-	s.table.Place(bound, row)
-	s.watch(bound, b.Node, s.now)
-	s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
+	s.Table.Place(bound, s.Table.Row(node.Name))
+	s.watch(bound, node, s.now)
+	s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
 }
 
-// fail sends a pod back into the queue, with a promise where victims make room
-// for it.
-func (s *Simulation) fail(e *queue.Entry, a *Attempt, r cycle.Result) {
-	var by queue.Rejection
-	switch {
-	case r.Status.Code == framework.Error:
-		a.Outcome = Failed
-		s.errors[a.Pod.UID]++
-	case r.Pending:
-		a.Outcome, by.Pending = Unschedulable, r.Rejectors
-	default:
-		a.Outcome, by.Unschedulable = Unschedulable, r.Rejectors
-	}
-	if r.Nomination.Node != nil {
-		a.Outcome, a.Nominated, a.Victims = Nominated, r.Nomination.Node.Name.Value(), r.Nomination.Victims
-	}
-	s.report.Attempt(a)
-	if s.errors[a.Pod.UID] == maxErrors {
-		s.queue.Delete(a.Pod.UID)
-		s.promises.Clear(a.Pod.UID)
-		s.summary.Unschedulable++
+func (s *Simulation) tell(a *loop.Attempt) {
+	s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Attempt: *a})
+}
+
+// Attempted reports, and gives up a pod whose attempts end in errors.
+func (s *Simulation) Attempted(a *loop.Attempt) {
+	s.tell(a)
+	if a.Outcome != loop.Failed {
 		return
 	}
-	s.queue.Fail(s.now, e, by)
-	if r.Nomination.Decided {
-		s.nominate(a.Pod, a.Nominated)
-	}
-	for _, victim := range a.Victims {
-		s.preempt(victim)
+	if s.errors[a.Pod.UID]++; s.errors[a.Pod.UID] == maxErrors {
+		s.Bound(a.Pod.UID)
+		s.summary.Unschedulable++
 	}
 }
 
-// nominate promises a node to a pod, or none. Those that matter less lose theirs
-// to it.
-func (s *Simulation) nominate(pod *nodetable.Pod, node string) {
-	var outranked []*nodetable.Pod
-	if node != "" {
-		for other := range s.promises.On(nodetable.Intern(node)) {
-			if other.Priority < pod.Priority {
-				outranked = append(outranked, other)
-			}
-		}
-	}
-	for _, other := range outranked {
-		s.promise(other, "")
-	}
-	s.promise(pod, node)
-}
-
-// promise writes into a pod's status what node it is promised.
-func (s *Simulation) promise(pod *nodetable.Pod, node string) {
-	if pod.Object.Status.NominatedNodeName != node {
-		pod = changed(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
-		if s.queue.Get(pod.UID) != nil {
-			s.queue.Update(s.now, pod, 0)
-		}
-	}
-	s.promises.Nominate(pod, node)
-}
-
-// deny ends a pod's wait for permission.
-func (s *Simulation) deny(uid types.UID, plugin, reason string) {
-	e := s.waiting[uid]
-	delete(s.waiting, uid)
-	r, _ := s.scheduler.Reject(uid, plugin, reason)
-	s.fail(e, &Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts, Message: r.Message}, r)
-	s.queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: e.Pod})
-}
+// Promised has nobody to tell.
+func (*Simulation) Promised(*nodetable.Pod, string) {}
 
 // moved tells of a pod that a gate holds back.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
-		s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Pod: e.Pod, Number: e.Attempts, Outcome: Gated, Message: e.Gate().Message()})
+		s.tell(&loop.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: loop.Gated, Message: e.Gate().Message()})
 	}
 }
 
 // total completes the summary with where the pods are that have no node.
 func (s *Simulation) total() Summary {
-	s.summary.Gated = s.queue.Depth(queue.Gated)
-	s.summary.Waiting = len(s.waiting)
+	s.summary.Gated = s.Queue.Depth(queue.Gated)
+	s.summary.Waiting = s.Waiting()
 	for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable} {
-		s.summary.Unschedulable += s.queue.Depth(place)
+		s.summary.Unschedulable += s.Queue.Depth(place)
 	}
 	return s.summary
 }
@@ -258,12 +173,3 @@ func (s *Simulation) total() Summary {
 type binder struct{}
 
 func (binder) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { return nil }
-
-// changed is the digest of a pod whose object is changed in what no digest holds.
-func changed(pod *nodetable.Pod, change func(*v1.Pod)) *nodetable.Pod {
-	digest, object := *pod, *pod.Object
-	object.Status.Conditions = slices.Clone(object.Status.Conditions)
-	change(&object)
-	digest.Object = &object
-	return &digest
-}

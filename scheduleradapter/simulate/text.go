@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -41,7 +42,7 @@ func NewText(w io.Writer) *Text { return &Text{out: w, refusals: map[types.UID]*
 
 // Attempt takes note of an attempt.
 func (t *Text) Attempt(a *Attempt) {
-	if a.Outcome == Scheduled {
+	if a.Outcome == loop.Scheduled {
 		delete(t.refusals, a.Pod.UID)
 		t.placements = append(t.placements, placement(a))
 		return
@@ -68,13 +69,13 @@ func placement(a *Attempt) string {
 
 func title(a *Attempt) string {
 	switch a.Outcome {
-	case Nominated:
+	case loop.Nominated:
 		return fmt.Sprintf("%s waits for room on %s", a.Pod, a.Nominated)
-	case Waiting:
+	case loop.Waiting:
 		return fmt.Sprintf("%s waits for permission to run on %s", a.Pod, a.Node)
-	case Gated:
+	case loop.Gated:
 		return fmt.Sprintf("%s is held back", a.Pod)
-	case Failed:
+	case loop.Failed:
 		return fmt.Sprintf("%s could not be tried", a.Pod)
 	default:
 		return fmt.Sprintf("%s does not fit", a.Pod)

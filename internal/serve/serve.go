@@ -1,0 +1,120 @@
+// Package serve is how the project's programs offer status, metrics and health:
+// on a unix socket or a port, as --status-address says.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/evictd/evictd/internal/cli"
+)
+
+// Timeout is how long a request, or the end of one, may take.
+const Timeout = 5 * time.Second
+
+// Server serves the status address. Its listener is nil where there is none.
+type Server struct {
+	Handler  http.Handler // to be set before Serve
+	listener net.Listener
+	http     http.Server
+}
+
+// Split reads unix:PATH or IP:PORT as net.Dial has it.
+func Split(address string) (network, at string, err error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if path == "" {
+			return "", "", fmt.Errorf("--status-address %q: expected unix:PATH, IP:PORT or none", address)
+		}
+		return "unix", path, nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || net.ParseIP(host) == nil {
+		return "", "", fmt.Errorf("--status-address %q: expected unix:PATH, IP:PORT or none", address)
+	}
+	return "tcp", address, nil
+}
+
+// Listen takes the status address, so that a busy one is known at the start; none
+// is taken for "none". Errors name the flag.
+func Listen(address string) (*Server, error) {
+	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, IdleTimeout: time.Minute}}
+	if address == "none" {
+		return s, nil
+	}
+	network, at, err := Split(address)
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
+	if network == "unix" {
+		if err := clearSocket(at); err != nil {
+			return nil, cli.BadInput(fmt.Errorf("--status-address: %w", err))
+		}
+	}
+	if s.listener, err = net.Listen(network, at); err != nil {
+		return nil, cli.BadInput(fmt.Errorf("--status-address: %w", err))
+	}
+	if network == "unix" {
+		if err := os.Chmod(at, 0o660); err != nil {
+			return nil, fmt.Errorf("status address: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// clearSocket makes the socket's directory, and takes away a socket that nobody
+// listens on any more.
+func clearSocket(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // not there: listening will tell of anything else
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s is in the way and is no socket", path)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return fmt.Errorf("%s is in use by another process", path)
+	}
+	return os.Remove(path)
+}
+
+// Serve answers until the context ends.
+func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
+	if s.listener == nil {
+		return
+	}
+	s.http.Handler = s.Handler
+	stop := context.AfterFunc(ctx, func() {
+		shutdown, cancel := context.WithTimeout(context.Background(), Timeout)
+		defer cancel()
+		if s.http.Shutdown(shutdown) != nil {
+			s.http.Close()
+		}
+	})
+	defer stop()
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		log.Error("the status address is lost", "error", err)
+	}
+}
+
+// Probe answers ok, or that it is not yet.
+func Probe(good func() bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if !good() {
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}

@@ -1,0 +1,185 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clients "k8s.io/client-go/kubernetes/typed/events/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/loop"
+)
+
+const (
+	eventsKept   = 16384 // that wait to be written; more are lost
+	eventWriters = 4
+	// eventYield is how long a writer waits for pods that are being bound, before
+	// it writes one event all the same.
+	eventYield = 100 * time.Millisecond
+	// An event that repeats within seriesGap is one of a series, which is written
+	// again after seriesPause at the earliest.
+	seriesGap   = 6 * time.Minute
+	seriesPause = time.Minute
+	seriesKept  = 8192
+	noteLength  = 1024 // bytes, by validation
+)
+
+// events writes events of pods behind everything else.
+type events struct {
+	client   clients.EventsGetter
+	busy     func() bool
+	log      *slog.Logger
+	instance string
+	waiting  chan happening
+	lost     atomic.Int64
+
+	mu     sync.Mutex
+	series map[series]*repeats
+}
+
+type happening struct {
+	loop.Event
+	at time.Time
+}
+
+// series are events that differ in their notes only.
+type series struct {
+	pod            types.UID
+	reason, action string
+}
+
+type repeats struct {
+	name            string
+	count           int32
+	last, lastWrite time.Time
+}
+
+func newEvents(client clients.EventsGetter, busy func() bool, log *slog.Logger) *events {
+	host, _ := os.Hostname()
+	return &events{client: client, busy: busy, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
+}
+
+func (e *events) add(event loop.Event) {
+	select {
+	case e.waiting <- happening{event, time.Now()}:
+	default:
+		e.lost.Add(1)
+	}
+}
+
+func (e *events) run(ctx context.Context) {
+	var writers sync.WaitGroup
+	for range eventWriters {
+		writers.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case h := <-e.waiting:
+					e.yield(ctx)
+					if err := e.write(ctx, h); err != nil && ctx.Err() == nil {
+						e.log.Debug("an event could not be written", "reason", h.Reason, "pod", h.Regarding.Namespace+"/"+h.Regarding.Name, "error", err)
+					}
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if lost := e.lost.Load() + int64(len(e.waiting)); lost > 0 {
+		e.log.Warn("events were not written", "events", lost)
+	}
+}
+
+// yield waits while pods are being bound, for a while.
+func (e *events) yield(ctx context.Context) {
+	for deadline := time.Now().Add(eventYield); e.busy() && ctx.Err() == nil && time.Now().Before(deadline); {
+		time.Sleep(eventYield / 10)
+	}
+}
+
+func (e *events) write(ctx context.Context, h happening) error {
+	client := e.client.Events(h.Regarding.Namespace)
+	key := series{h.Regarding.UID, h.Reason, h.Action}
+	name, count, write := e.count(key, h)
+	switch {
+	case !write:
+		return nil
+	case count == 1:
+		_, err := client.Create(ctx, e.object(name, h), metav1.CreateOptions{})
+		return err
+	}
+	body := fmt.Appendf(nil, `{"series":{"count":%d,"lastObservedTime":%q}}`, count, h.at.UTC().Format(metav1.RFC3339Micro))
+	_, err := client.Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if gone(err) { // it has expired
+		e.mu.Lock()
+		delete(e.series, key)
+		e.mu.Unlock()
+		return nil
+	}
+	return err
+}
+
+// count takes an event into its series: the name that it is written under, how
+// many there were, and whether that is to be written now.
+func (e *events) count(key series, h happening) (name string, count int32, write bool) {
+	name = fmt.Sprintf("%.230s.%x", h.Regarding.Name, h.at.UnixNano())
+	if h.Type == v1.EventTypeNormal { // happens once
+		return name, 1, true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.series[key]
+	if s == nil || h.at.Sub(s.last) > seriesGap {
+		if len(e.series) >= seriesKept {
+			clear(e.series)
+		}
+		e.series[key] = &repeats{name, 1, h.at, h.at}
+		return name, 1, true
+	}
+	s.count++
+	s.last = h.at
+	if s.count > 2 && h.at.Sub(s.lastWrite) < seriesPause {
+		return s.name, s.count, false
+	}
+	s.lastWrite = h.at
+	return s.name, s.count, true
+}
+
+func (e *events) object(name string, h happening) *eventsv1.Event {
+	object := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: name, Namespace: h.Regarding.Namespace},
+		EventTime:           metav1.NewMicroTime(h.at),
+		ReportingController: h.Controller,
+		ReportingInstance:   h.Controller + "-" + e.instance,
+		Type:                h.Type, Reason: h.Reason, Action: h.Action, Note: shortened(h.Note),
+		Regarding: reference(h.Regarding),
+	}
+	if h.Related != nil {
+		related := reference(h.Related)
+		object.Related = &related
+	}
+	return object
+}
+
+// shortened is a note that the API server takes.
+func shortened(note string) string {
+	const more = " ..."
+	if len(note) <= noteLength {
+		return note
+	}
+	return note[:noteLength-len(more)] + more
+}
+
+func reference(pod *v1.Pod) v1.ObjectReference {
+	return v1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+	}
+}

@@ -1,0 +1,67 @@
+package kube
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// NewInformers makes the informers that Watch and the scheduler's controllers
+// share. Pods that have ended are not told of, and objects come without what no
+// scheduler reads.
+func NewInformers(client kubernetes.Interface) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed" })
+	})
+	return factory
+}
+
+// trim takes away what nobody reads, which is most of what an object weighs.
+func trim(o any) (any, error) {
+	if object, err := meta.Accessor(o); err == nil {
+		object.SetManagedFields(nil)
+	}
+	switch object := o.(type) {
+	case *v1.Pod:
+		delete(object.Annotations, v1.LastAppliedConfigAnnotation)
+		for _, containers := range [][]v1.Container{object.Spec.InitContainers, object.Spec.Containers} {
+			for i := range containers {
+				c := &containers[i]
+				c.Env, c.EnvFrom, c.Command, c.Args = nil, nil, nil, nil
+				c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
+			}
+		}
+	case *v1.Node:
+		delete(object.Annotations, v1.LastAppliedConfigAnnotation)
+	case *appsv1.ReplicaSet:
+		object.Spec.Template = v1.PodTemplateSpec{}
+	case *appsv1.StatefulSet:
+		object.Spec.Template = v1.PodTemplateSpec{}
+	case *v1.ReplicationController:
+		object.Spec.Template = nil
+	}
+	return o, nil
+}
+
+// Budgets are the disruption budgets as the API server told them last.
+func Budgets(factory informers.SharedInformerFactory) func() []*policyv1.PodDisruptionBudget {
+	lister := factory.Policy().V1().PodDisruptionBudgets().Lister()
+	return func() []*policyv1.PodDisruptionBudget {
+		all, err := lister.List(labels.Everything())
+		if err != nil {
+			return nil // a cache does not fail
+		}
+		return all
+	}
+}

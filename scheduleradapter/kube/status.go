@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/evictd/evictd/scheduleradapter/loop"
+)
+
+const (
+	statusWriters  = 16
+	statusAttempts = 8 // of a patch that the server does not take
+)
+
+// statuses writes what was said of pods, the latest of each, one at a time a pod.
+type statuses struct {
+	client kubernetes.Interface
+	pods   listers.PodLister
+	log    *slog.Logger
+	queue  workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu      sync.Mutex
+	pending map[types.UID]said
+}
+
+// said is of a pod as it was known then.
+type said struct {
+	pod    *v1.Pod
+	status loop.Status
+}
+
+func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
+	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
+	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]said{}}
+}
+
+func (s *statuses) add(pod *v1.Pod, status loop.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending[pod.UID] = said{pod, merged(s.pending[pod.UID].status, status)}
+	s.queue.Add(pod.UID)
+}
+
+// merged is what two statuses say together, the later one's word counting.
+func merged(s, later loop.Status) loop.Status {
+	if later.Reason != "" {
+		s.Reason, s.Message = later.Reason, later.Message
+	}
+	if later.Nominated != nil {
+		s.Nominated = later.Nominated
+	}
+	return s
+}
+
+func (s *statuses) run(ctx context.Context) {
+	defer context.AfterFunc(ctx, s.queue.ShutDown)()
+	var writers sync.WaitGroup
+	for range statusWriters {
+		writers.Go(func() {
+			for s.next(ctx) {
+			}
+		})
+	}
+	writers.Wait()
+}
+
+// next writes one status; false where there will be none any more.
+func (s *statuses) next(ctx context.Context) bool {
+	uid, over := s.queue.Get()
+	if over {
+		return false
+	}
+	defer s.queue.Done(uid)
+	s.mu.Lock()
+	what, any := s.pending[uid]
+	delete(s.pending, uid)
+	s.mu.Unlock()
+	if !any {
+		return true
+	}
+	switch err := s.write(ctx, what); {
+	case err == nil || gone(err) || ctx.Err() != nil:
+		s.queue.Forget(uid)
+	case s.queue.NumRequeues(uid) >= statusAttempts:
+		s.queue.Forget(uid)
+		s.log.Error("a pod's status could not be written", "pod", what.pod.Namespace+"/"+what.pod.Name, "error", err)
+	default:
+		s.mu.Lock()
+		what.status = merged(what.status, s.pending[uid].status)
+		s.pending[uid] = what
+		s.mu.Unlock()
+		s.queue.AddRateLimited(uid)
+	}
+	return true
+}
+
+// write patches what differs from what the API server has told last.
+func (s *statuses) write(ctx context.Context, what said) error {
+	pod := what.pod
+	if told, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && told.UID == pod.UID {
+		pod = told
+	}
+	if pod.Spec.NodeName != "" {
+		return nil
+	}
+	status, differs := changes(pod, what.status, time.Now())
+	if !differs {
+		return nil
+	}
+	body, err := statusPatch(pod.UID, status)
+	if err != nil {
+		return err
+	}
+	_, err = s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// changes are what a pod's status does not say yet.
+func changes(pod *v1.Pod, s loop.Status, now time.Time) (status podStatus, differs bool) {
+	if s.Nominated != nil && *s.Nominated != pod.Status.NominatedNodeName {
+		node := nominated(*s.Nominated)
+		status.NominatedNodeName, differs = &node, true
+	}
+	if s.Reason == "" {
+		return status, differs
+	}
+	c := v1.PodCondition{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: s.Reason, Message: s.Message,
+		ObservedGeneration: pod.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	if i := slices.IndexFunc(pod.Status.Conditions, func(old v1.PodCondition) bool { return old.Type == c.Type }); i >= 0 {
+		old := &pod.Status.Conditions[i]
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message && old.ObservedGeneration == c.ObservedGeneration {
+			return status, differs
+		}
+	}
+	status.Conditions = []v1.PodCondition{c}
+	return status, true
+}

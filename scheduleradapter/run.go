@@ -1,0 +1,253 @@
+package scheduleradapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/kube"
+	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
+	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
+)
+
+const defaultStatusAddress = "unix:/run/evictd-scheduler/status.sock"
+
+func runCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Schedule the pods of a cluster",
+		Long: `Schedule the pods of a cluster whose spec.schedulerName names one of the profiles.
+The API server is that of a kubeconfig, a URL, the embedded one at unix:PATH, or the
+cluster around this pod.`,
+		Args: cobra.NoArgs,
+	}
+	flags := c.Flags()
+	file := flags.String("config", "", "KubeSchedulerConfiguration; without it kube-scheduler's default profile")
+	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server (default the configuration's, else in-cluster)")
+	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
+	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")
+	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT or none")
+	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, faulty := loadConfig(*file)
+		if *kubeconfig == "" && *server == "" {
+			*kubeconfig = cfg.ClientConnection.Kubeconfig
+		}
+		client, unreachable := kubeclient.Config(*kubeconfig, *server)
+		if flags.Changed("percentage-of-nodes-to-score") {
+			if *percentage < 0 || *percentage > 100 {
+				faulty = errors.Join(faulty, fmt.Errorf("--percentage-of-nodes-to-score %d: expected 0 to 100", *percentage))
+			}
+			for i := range cfg.Profiles {
+				cfg.Profiles[i].PercentageOfNodesToScore = *percentage
+			}
+		}
+		if err := errors.Join(faulty, unreachable); err != nil {
+			return cli.BadInput(err)
+		}
+		if flags.Changed("leader-elect") {
+			cfg.LeaderElection.Enabled = *elect
+		} else if strings.HasPrefix(*server, "unix:") {
+			cfg.LeaderElection.Enabled = false
+		}
+		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+		klog.SetSlogLogger(log)
+		for _, warning := range cfg.Warnings {
+			log.Warn("configuration", "warning", warning)
+		}
+		d, err := newDaemon(&cfg, client, *address, log)
+		if err != nil {
+			return err
+		}
+		return d.run(c.Context())
+	}
+	return c
+}
+
+// daemon is everything that `evictd-scheduler run` runs.
+type daemon struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	leases    informers.SharedInformerFactory // of evictds; nil where no profile looks at them
+	loop      *loop.Loop
+	writer    *kube.Writer
+	watch     *kube.Watch
+	server    *serve.Server
+}
+
+// newDaemon puts the parts together. An error that says so is the caller's.
+func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.Logger) (*daemon, error) {
+	how.UserAgent = "evictd-scheduler"
+	how.ContentType = cfg.ClientConnection.ContentType
+	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
+	if how.AcceptContentTypes == "" {
+		how.AcceptContentTypes = how.ContentType + ",application/json"
+	}
+	client, err := kubernetes.NewForConfig(how)
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client)}
+	core := d.informers.Core().V1()
+	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
+	table := nodetable.New()
+	storage := volumes.NewStorage(table, api)
+	d.writer = kube.NewWriter(client, core.Pods().Lister(), func() bool { return d.loop.Bindings() > 0 }, log)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.loop, err = loop.New(loop.Config{
+		Parts: loop.Parts{
+			Table:    table,
+			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage) },
+			Env: framework.Env{
+				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+			},
+			InitialBackoff: cfg.PodInitialBackoff,
+			MaxBackoff:     cfg.PodMaxBackoff,
+		},
+		API: d.writer, Log: log, Metrics: registry,
+	})
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
+	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) {
+		d.leases = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(nodetable.HeadroomNamespace))
+		if err := d.watch.Headroom(d.leases); err != nil {
+			return nil, err
+		}
+	}
+	if d.server, err = serve.Listen(address); err != nil {
+		return nil, err
+	}
+	d.server.Handler = d.handler(registry)
+	return d, nil
+}
+
+func looksAtPressure(p config.Profile) bool {
+	return slices.ContainsFunc(p.Plugins, func(i config.Instance) bool { return i.Name == pressure.Name })
+}
+
+// handler sets the routes of the status address.
+func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	alive := serve.Probe(func() bool { return true })
+	mux.Handle("GET /healthz", alive)
+	mux.Handle("GET /livez", alive)
+	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// run schedules until the context ends: then no pod is popped any more, bindings
+// under way end, and the Lease is released. The error says that another scheduler
+// has taken over.
+func (d *daemon) run(ctx context.Context) error {
+	around, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer d.informers.Shutdown()
+	beside.Go(func() { d.server.Serve(around, d.log) })
+	beside.Go(func() { _ = d.writer.Run(around) })
+	d.informers.StartWithContext(around)
+	if d.leases != nil {
+		d.leases.StartWithContext(around)
+		defer d.leases.Shutdown()
+	}
+	defer stop()
+	ctx, depose := context.WithCancelCause(ctx)
+	defer depose(nil)
+	beside.Go(func() {
+		if !d.watch.Synced(ctx) {
+			return
+		}
+		d.log.Info("the cluster is known")
+		if err := d.lead(ctx, around); err != nil {
+			depose(err)
+		}
+	})
+	if err := d.loop.Run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, loop.ErrDeposed) {
+		return cause
+	}
+	return nil
+}
+
+// lead lets the loop schedule from when this process leads. It returns when the
+// process has stopped to, or around ends, which releases the Lease.
+func (d *daemon) lead(ctx, around context.Context) error {
+	election := &d.cfg.LeaderElection
+	if !election.Enabled {
+		d.begin(ctx)
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("name this candidate: %w", err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: election.Namespace, Name: election.Name},
+			Client:     d.client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		},
+		LeaseDuration:   election.LeaseDuration,
+		RenewDeadline:   election.RenewDeadline,
+		RetryPeriod:     election.RetryPeriod,
+		ReleaseOnCancel: true,
+		Name:            election.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { d.begin(ctx) },
+			OnStoppedLeading: func() {},
+			OnNewLeader:      func(who string) { d.log.Info("a scheduler leads", "identity", who) },
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("elect a leader: %w", err)
+	}
+	elector.Run(around)
+	if around.Err() == nil {
+		return loop.ErrDeposed
+	}
+	return nil
+}
+
+// begin is where this process comes to lead.
+func (d *daemon) begin(context.Context) {
+	d.log.Info("scheduling begins")
+	d.loop.Lead()
+}
