@@ -41,7 +41,7 @@ func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	server := &http.Server{Handler: api, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug)}
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn)}
 	var serving sync.WaitGroup
 	lost := make(chan error, len(listeners))
 	for _, l := range listeners {

@@ -62,7 +62,7 @@ func newKinds() []*kind {
 	return []*kind{
 		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
 			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
-		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"}, generation: true,
+		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"},
 			admit: admitPriorityClass, columns: priorityClassColumns},
 		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass",
 			admit: admitRuntimeClass, columns: runtimeClassColumns},

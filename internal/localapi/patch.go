@@ -77,5 +77,8 @@ func (r *request) patched(old store.Object, apply func([]byte, runtime.Object) (
 	if err := r.decode(document, "", object, r.kind.GroupVersionKind); err != nil {
 		return nil, err
 	}
-	return r.kind.received(object), r.place(object)
+	if err := r.place(object); err != nil {
+		return nil, err
+	}
+	return r.kind.received(object), nil
 }

@@ -41,7 +41,10 @@ func (r *request) object() (store.Object, error) {
 	if err := r.decode(data, r.Header.Get("Content-Type"), object, r.kind.GroupVersionKind); err != nil {
 		return nil, err
 	}
-	return r.kind.received(object), r.place(object)
+	if err := r.place(object); err != nil {
+		return nil, err
+	}
+	return r.kind.received(object), nil
 }
 
 // place gives an object the namespace of the URL and checks that it names no
@@ -184,7 +187,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.admit != nil && c.sub == "" && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
-	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec"), fieldOf(object, "Spec")) {
+	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, refusal(c.kind, object.GetName(), faults)

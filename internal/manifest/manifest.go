@@ -73,29 +73,46 @@ func jsonValues(document []byte) (values [][]byte) {
 	}
 }
 
-// TypeOf reads what a document says it is.
-func TypeOf(document []byte) (metav1.TypeMeta, error) {
-	var about metav1.TypeMeta
-	raw, err := sigsyaml.YAMLToJSON(document)
-	if err != nil {
-		return about, err
+// Document is a document that has been parsed, to be decoded.
+type Document struct {
+	raw    []byte // as JSON
+	faults []error
+}
+
+// Parse reads a document's syntax.
+func Parse(document []byte) (Document, error) {
+	if json.Valid(document) {
+		return Document{raw: document}, nil // the decoder sees keys given twice
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &about); err != nil {
+	raw, err := sigsyaml.YAMLToJSONStrict(document)
+	twice, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return Document{raw: raw}, err
+	}
+	d := Document{}
+	for _, text := range twice.Errors { // the last of the values stays
+		d.faults = append(d.faults, errors.New(text))
+	}
+	d.raw, err = sigsyaml.YAMLToJSON(document)
+	return d, err
+}
+
+// Type reads what a document says it is.
+func (d *Document) Type() (metav1.TypeMeta, error) {
+	var about metav1.TypeMeta
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &about); err != nil {
 		return about, verdict("", err)
 	}
 	return about, nil
 }
 
-// Decode reads one document into the value that into points to. The error joins
+// Decode reads a document into the value that into points to. The error joins
 // every fault; what is not at fault has been read all the same.
-func Decode(document []byte, into any) error {
-	raw, faults, err := toJSON(document)
+func (d *Document) Decode(into any) error {
+	faults := d.faults[:len(d.faults):len(d.faults)]
+	strict, err := kjson.UnmarshalStrict(d.raw, into)
 	if err != nil {
-		return err
-	}
-	strict, err := kjson.UnmarshalStrict(raw, into)
-	if err != nil {
-		blamed, rest := blame(raw, into)
+		blamed, rest := blame(d.raw, into)
 		faults = append(faults, blamed...)
 		strict, err = kjson.UnmarshalStrict(rest, into)
 		faults = append(faults, err)
@@ -103,19 +120,22 @@ func Decode(document []byte, into any) error {
 	return errors.Join(append(faults, strict...)...)
 }
 
-// toJSON converts a document. The faults are keys given twice, of which the last
-// stays; the JSON decoder that runs next would not see them.
-func toJSON(document []byte) (raw []byte, faults []error, err error) {
-	raw, err = sigsyaml.YAMLToJSONStrict(document)
-	twice, ok := errors.AsType[*yaml.TypeError](err)
-	if !ok {
-		return raw, nil, err
+// TypeOf parses a document and reads what it says it is.
+func TypeOf(document []byte) (metav1.TypeMeta, error) {
+	d, err := Parse(document)
+	if err != nil {
+		return metav1.TypeMeta{}, err
 	}
-	for _, text := range twice.Errors {
-		faults = append(faults, errors.New(text))
+	return d.Type()
+}
+
+// Decode parses one document and decodes it.
+func Decode(document []byte, into any) error {
+	d, err := Parse(document)
+	if err != nil {
+		return err
 	}
-	raw, err = sigsyaml.YAMLToJSON(document)
-	return raw, faults, err
+	return d.Decode(into)
 }
 
 // Faults takes an error apart again that errors.Join or field.ErrorList put

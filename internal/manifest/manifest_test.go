@@ -83,7 +83,7 @@ children:
 		"two bad quantities with the same text": {"amounts: {a: x, b: x}", []string{"amounts.a: quantities", "amounts.b: quantities"}, ""},
 		"the case of a name counts":             {"Name: a", []string{`unknown field "Name"`}, ""},
 		"keys given twice":                      {"name: a\nname: b\ncount: 1\ncount: x", []string{`line 2: key "name" already set`, `line 4: key "count" already set`, "count: expected a number"}, "b"},
-		"keys given twice in JSON":              {`{"name": "a", "name": "b"}`, []string{`line 1: key "name" already set`}, "b"},
+		"keys given twice in JSON":              {`{"name": "a", "name": "b"}`, []string{`duplicate field "name"`}, "b"},
 		"an object where a quantity should be":  {"amounts: {a: {b: {c: 1}}}", []string{"amounts.a: "}, ""},
 		"no object":                             {"just text", []string{"expected an object, found string"}, ""},
 		"a list":                                {"[1]", []string{"expected an object, found array"}, ""},

@@ -18,6 +18,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
 	"github.com/evictd/evictd/scheduleradapter/plugins/interpod"
+	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
@@ -89,6 +90,7 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 	enable(nodename.New, nil, 0, framework.PreFilter, framework.Filter)
 	enable(unschedulable.New, nil, 0, framework.Filter)
 	enable(taints.New, nil, 3, framework.Filter, framework.Score)
+	enable(nodeaffinity.New, &config.NodeAffinityArgs{}, 2, framework.PreFilter, framework.Filter, framework.PreScore, framework.Score)
 	enable(resources.NewFit, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated, Resources: scored}}, 1, framework.Filter, framework.Score)
 	enable(resources.NewBalanced, &config.NodeResourcesBalancedAllocationArgs{Resources: scored}, 1, framework.PreScore, framework.Score)
 	enable(spread.New, &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}, 2, framework.PreFilter, framework.Filter, framework.PreScore, framework.Score)

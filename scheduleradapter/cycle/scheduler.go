@@ -156,12 +156,10 @@ func (s *Scheduler) filter(p Profile) framework.Status {
 // pick is a row with the highest total, each with the same chance.
 func (s *Scheduler) pick() nodetable.Row {
 	totals := s.attempt.Totals
-	best, ties := int64(-1), 0
+	_, best := framework.Extremes(totals)
+	ties := 0
 	for _, total := range totals {
-		switch {
-		case total > best:
-			best, ties = total, 1
-		case total == best:
+		if total == best {
 			ties++
 		}
 	}

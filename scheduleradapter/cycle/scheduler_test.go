@@ -79,7 +79,7 @@ func TestRejectedPodIsToldHowManyNodesHaveWhichReason(t *testing.T) {
 func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
 	c := newCluster(t)
 	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods",
-		"InterPodAffinity", "NodeName", "NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "TaintToleration")
+		"InterPodAffinity", "NodeAffinity", "NodeName", "NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "TaintToleration")
 }
 
 func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -62,14 +63,16 @@ func (c *Cycle) Reject(row nodetable.Row, reasons uint32, unresolvable bool) {
 // RejectAll takes out those of the rows that are still in.
 func (c *Cycle) RejectAll(rows nodetable.Bits, reasons uint32, unresolvable bool) {
 	for i, w := range rows[:len(c.Feasible)] {
-		w &= c.Feasible[i]
-		if w == 0 {
-			continue
-		}
-		c.Feasible[i] &^= w
-		for row := range (nodetable.Bits{w}).All() {
-			c.rejections[nodetable.Row(i<<6)+row] = Rejection{c.running, unresolvable, reasons}
-		}
+		c.RejectWord(i, w, reasons, unresolvable)
+	}
+}
+
+// RejectWord takes out those rows of one word of a set that are still in.
+func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable bool) {
+	rows &= c.Feasible[word]
+	c.Feasible[word] &^= rows
+	for ; rows != 0; rows &= rows - 1 {
+		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{c.running, unresolvable, reasons}
 	}
 }
 
@@ -117,15 +120,38 @@ func (c *Cycle) Rejectors() []string {
 		return []string{c.refusal.Plugin}
 	}
 	names := slices.Clone(c.narrowing)
-	seen := make([]bool, len(c.runner.filters))
-	for row := range c.Evaluated.All() {
-		if r, rejected := c.Rejected(row); rejected && !seen[r.filter] {
-			seen[r.filter] = true
-			names = append(names, c.runner.filters[r.filter].name)
-		}
+	for _, k := range c.kinds() {
+		names = append(names, c.runner.filters[k.filter].name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// rejectionKind is a rejection that so many nodes share.
+type rejectionKind struct {
+	Rejection
+	nodes int
+}
+
+// kinds are the distinct rejections, in the order of the first node with each.
+func (c *Cycle) kinds() []rejectionKind {
+	var kinds []rejectionKind
+	at := -1
+	for row := range c.Evaluated.All() {
+		r, rejected := c.Rejected(row)
+		if !rejected {
+			continue
+		}
+		if at < 0 || kinds[at].Rejection != r { // neighbours are often alike
+			at = slices.IndexFunc(kinds, func(k rejectionKind) bool { return k.Rejection == r })
+			if at < 0 {
+				at = len(kinds)
+				kinds = append(kinds, rejectionKind{Rejection: r})
+			}
+		}
+		kinds[at].nodes++
+	}
+	return kinds
 }
 
 // Explain names the plugin of a rejection and its reasons.

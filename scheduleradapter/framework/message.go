@@ -47,16 +47,10 @@ func (c *Cycle) Message(postFilter Status) string {
 
 func (c *Cycle) histogram() Histogram {
 	h := Histogram{}
-	kinds := map[Rejection]int{}
-	for row := range c.Evaluated.All() {
-		if r, rejected := c.Rejected(row); rejected {
-			kinds[r]++
-		}
-	}
-	for r, n := range kinds {
-		_, reasons := c.Explain(r)
+	for _, k := range c.kinds() {
+		_, reasons := c.Explain(k.Rejection)
 		for _, reason := range reasons {
-			h[reason] += n
+			h[reason] += k.nodes
 		}
 	}
 	if absent := c.Table.Len() - c.Evaluated.Count(); c.isNarrowed && absent > 0 {

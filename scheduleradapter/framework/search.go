@@ -239,9 +239,9 @@ func score(c *Cycle, p *named[Scorer], scores []int64) Status {
 			return s
 		}
 	}
-	totals, outside := c.Totals[:len(scores)], int64(0)
+	totals, weight, outside := c.Totals[:len(scores)], p.weight, int64(0)
 	for i, score := range scores {
-		totals[i] += score * p.weight
+		totals[i] += score * weight
 		outside |= score | (MaxScore - score) // negative where either is
 	}
 	if outside < 0 {

@@ -52,7 +52,7 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	// MaxBindings is how many pods without volumes may be on their way to their
-	// nodes at once, before the next is tried; zero: 1000.
+	// nodes at once, before the next is tried; zero: 256.
 	MaxBindings int
 	// Drain is how long bindings under way are waited for at the end; zero: 10 s.
 	Drain time.Duration
@@ -93,7 +93,7 @@ type patch struct {
 // New makes a loop. It schedules nothing before Lead.
 func New(cfg Config) (*Loop, error) {
 	if cfg.MaxBindings == 0 {
-		cfg.MaxBindings = 1000
+		cfg.MaxBindings = 256
 	}
 	if cfg.Drain == 0 {
 		cfg.Drain = 10 * time.Second

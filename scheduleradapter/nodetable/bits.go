@@ -76,6 +76,16 @@ func (b Bits) Empty() bool {
 	return true
 }
 
+// End is one more than the last row of the set, 0 where it is empty.
+func (b Bits) End() Row {
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] != 0 {
+			return Row(i<<6 + bits.Len64(b[i]))
+		}
+	}
+	return 0
+}
+
 // All yields the rows in ascending order. Rows taken out on the way, but for
 // those of the word being read, are not seen again.
 func (b Bits) All() iter.Seq[Row] {

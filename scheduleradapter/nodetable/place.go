@@ -110,14 +110,14 @@ func (t *Table) take(s spot) *Pod {
 func (t *Table) count(p *Pod, row Row, n int64) {
 	t.trail.add(row)
 	r := &p.Requests
-	t.Pods.Requested[row] += n
-	t.CPU.Requested[row] += n * r.CPU
-	t.Memory.Requested[row] += n * r.Memory
-	t.Ephemeral.Requested[row] += n * r.Ephemeral
+	t.Pods.request(row, n)
+	t.CPU.request(row, n*r.CPU)
+	t.Memory.request(row, n*r.Memory)
+	t.Ephemeral.request(row, n*r.Ephemeral)
 	t.NonZeroCPU[row] += n * r.NonZeroCPU
 	t.NonZeroMemory[row] += n * r.NonZeroMemory
 	for _, a := range r.Extended {
-		t.column(a.Name).Requested[row] += n * a.Value
+		t.column(a.Name).request(row, n*a.Value)
 	}
 	for _, port := range p.Ports {
 		t.usePort(port, row, int32(n))

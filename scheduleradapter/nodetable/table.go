@@ -46,10 +46,6 @@ type Table struct {
 	tries tries
 }
 
-// Column is a resource: what each node can give to pods and what its pods have
-// requested, in the unit of the digests.
-type Column struct{ Allocatable, Requested []int64 }
-
 // Versions count changes, so that what was computed from a part of the nodes can
 // tell whether it still holds. Pods do not count.
 type Versions struct {
@@ -210,13 +206,15 @@ func (t *Table) exchange(row Row, was, is *Node, changed Change) {
 }
 
 func (t *Table) setAllocatable(row Row, was, is *Node) {
-	t.CPU.Allocatable[row], t.Memory.Allocatable[row] = is.CPU, is.Memory
-	t.Ephemeral.Allocatable[row], t.Pods.Allocatable[row] = is.Ephemeral, is.Pods
+	t.CPU.allow(row, is.CPU)
+	t.Memory.allow(row, is.Memory)
+	t.Ephemeral.allow(row, is.Ephemeral)
+	t.Pods.allow(row, is.Pods)
 	for _, a := range was.Extended {
-		t.column(a.Name).Allocatable[row] = 0
+		t.column(a.Name).allow(row, 0)
 	}
 	for _, a := range is.Extended {
-		t.column(a.Name).Allocatable[row] = a.Value
+		t.column(a.Name).allow(row, a.Value)
 	}
 }
 
@@ -224,7 +222,8 @@ func (t *Table) setAllocatable(row Row, was, is *Node) {
 func (t *Table) column(name Symbol) *Column {
 	c := t.extended[name]
 	if c == nil {
-		c = &Column{make([]int64, t.Rows()), make([]int64, t.Rows())}
+		c = &Column{}
+		c.grow(t.Rows())
 		t.extended[name] = c
 	}
 	return c
@@ -330,10 +329,6 @@ func (t *Table) grow() {
 	for row := rows - 1; row >= was; row-- {
 		t.free = append(t.free, Row(row))
 	}
-}
-
-func (c *Column) grow(rows int) {
-	c.Allocatable, c.Requested = longer(c.Allocatable, rows), longer(c.Requested, rows)
 }
 
 // longer is the slice with zero values up to n elements.

@@ -164,7 +164,10 @@ func (w *walk) displaceKnown() {
 func (w *walk) dump() string {
 	var b strings.Builder
 	t := w.table
-	fmt.Fprintln(&b, t.CPU, t.Memory, t.Ephemeral, t.Pods, t.NonZeroCPU, t.NonZeroMemory)
+	for _, c := range []Column{t.CPU, t.Memory, t.Ephemeral, t.Pods} {
+		fmt.Fprintln(&b, c.Allocatable, c.Requested)
+	}
+	fmt.Fprintln(&b, t.NonZeroCPU, t.NonZeroMemory)
 	for row, pods := range t.pods {
 		for i, p := range pods {
 			fmt.Fprint(&b, row, p.UID, t.where[p.UID] == spot{Row(row), int32(i)}, " ")

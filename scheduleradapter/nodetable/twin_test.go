@@ -162,6 +162,24 @@ func equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
+// checkLacking asks for amounts around what a node has, free and in all.
+func checkLacking(t *testing.T, c *Column, row Row) {
+	t.Helper()
+	allocatable, free := c.Allocatable[row], c.Allocatable[row]-c.Requested[row]
+	for _, request := range []int64{1, free, free + 1, allocatable, allocatable + 1} {
+		lacking, never := c.Lacking(request, int(row>>6))
+		got := [2]uint64{lacking >> (row & 63) & 1, lacking & never >> (row & 63) & 1}
+		want := [2]uint64{}
+		if request > free {
+			want[0] = 1
+		}
+		if request > free && request > allocatable {
+			want[1] = 1
+		}
+		equal(t, fmt.Sprint("lacking ", request, " of ", free, " of ", allocatable), got, want)
+	}
+}
+
 func (w *twin) checkColumns(t *testing.T, table *Table) {
 	t.Helper()
 	equal(t, "number of nodes", table.Len(), len(w.nodes))
@@ -183,6 +201,9 @@ func (w *twin) checkColumns(t *testing.T, table *Table) {
 			[]int64{a.Cpu().MilliValue(), a.Memory().Value(), a.StorageEphemeral().Value(), a.Pods().Value()})
 		equal(t, name+" requested", []int64{table.CPU.Requested[row], table.Memory.Requested[row], table.Ephemeral.Requested[row], table.Pods.Requested[row]},
 			[]int64{requested.Cpu().MilliValue(), sum(pods, v1.ResourceMemory), sum(pods, v1.ResourceEphemeralStorage), int64(len(pods))})
+		for _, c := range []*Column{&table.CPU, &table.Memory, &table.Ephemeral, &table.Pods} {
+			checkLacking(t, c, row)
+		}
 		equal(t, name+" non-zero cpu", table.NonZeroCPU[row], nonZero.Cpu().MilliValue())
 		for _, resource := range extendedNames {
 			quantity := a[resource]

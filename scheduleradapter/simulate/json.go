@@ -18,17 +18,21 @@ type JSON struct {
 	out  *bufio.Writer
 	line []byte
 
-	nodes   []listed // all, by name
-	version uint64   // of the table's nodes that nodes are
-	place   []int32  // by row, where the row is among the cycle's Rows
-	scorers []listed // of the profile of the attempt, by name
+	nodes   []listed        // all, by name
+	version uint64          // of the table's nodes that nodes are
+	rank    []nodetable.Row // by row, where the row is among nodes
+	ranks   nodetable.Bits  // of the nodes the attempt looked at
+	looked  []listed        // those nodes, by name
+	place   []int32         // by row, where the row is among the cycle's Rows
+	scorers []listed        // that ran in the attempt, by name
 	whys    map[framework.Rejection][]byte
 }
 
-// listed is a node's row or a plugin's index, with its name as JSON.
+// listed is a node's row or a plugin's index, with its name as the key of a JSON
+// object.
 type listed struct {
-	at   int
-	name []byte
+	at  int
+	key []byte
 }
 
 // NewJSON writes to w.
@@ -122,16 +126,21 @@ func encoded(value any) []byte {
 func (j *JSON) list(c *framework.Cycle) {
 	if j.nodes == nil || j.version != c.Table.Versions.Nodes {
 		j.version = c.Table.Versions.Nodes
-		j.nodes = j.nodes[:0]
-		for row := range c.Table.Alive().All() {
-			j.nodes = append(j.nodes, listed{int(row), encoded(c.Table.Node(row).Name.Value())})
-		}
-		sortByName(j.nodes)
-		j.place = make([]int32, c.Table.Rows())
+		j.listNodes(c.Table)
+	}
+	j.ranks = j.ranks.Emptied(len(j.nodes))
+	for row := range c.Evaluated.All() {
+		j.ranks.Set(j.rank[row])
+	}
+	j.looked = j.looked[:0]
+	for rank := range j.ranks.All() {
+		j.looked = append(j.looked, j.nodes[rank])
 	}
 	j.scorers = j.scorers[:0]
 	for i, name := range c.Runner().ScorePlugins() {
-		j.scorers = append(j.scorers, listed{i, encoded(name)})
+		if _, ran := c.ScoreOf(i, 0); ran {
+			j.scorers = append(j.scorers, listed{i, key(name)})
+		}
 	}
 	sortByName(j.scorers)
 	for i, row := range c.Rows {
@@ -139,17 +148,32 @@ func (j *JSON) list(c *framework.Cycle) {
 	}
 }
 
+func (j *JSON) listNodes(t *nodetable.Table) {
+	j.nodes = j.nodes[:0]
+	for row := range t.Alive().All() {
+		j.nodes = append(j.nodes, listed{int(row), key(t.Node(row).Name.Value())})
+	}
+	sortByName(j.nodes)
+	j.rank, j.place = make([]nodetable.Row, t.Rows()), make([]int32, t.Rows())
+	for rank, node := range j.nodes {
+		j.rank[node.at] = nodetable.Row(rank)
+	}
+}
+
+func key(name string) []byte { return append(encoded(name), ':') }
+
+// sortByName sorts by the names as JSON.
 func sortByName(all []listed) {
-	slices.SortFunc(all, func(a, b listed) int { return bytes.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b listed) int { return bytes.Compare(a.key[:len(a.key)-1], b.key[:len(b.key)-1]) })
 }
 
 func (j *JSON) feasible(c *framework.Cycle) {
 	j.key("feasible")
-	j.object("[]", c, func(row nodetable.Row, name []byte) bool {
+	j.object("[]", c, func(row nodetable.Row, key []byte) bool {
 		if !c.Feasible.Has(row) {
 			return false
 		}
-		j.line = append(j.line, name...)
+		j.line = append(j.line, key[:len(key)-1]...)
 		return true
 	})
 }
@@ -157,7 +181,7 @@ func (j *JSON) feasible(c *framework.Cycle) {
 func (j *JSON) filtered(c *framework.Cycle) {
 	j.key("filtered")
 	clear(j.whys)
-	j.object("{}", c, func(row nodetable.Row, name []byte) bool {
+	j.object("{}", c, func(row nodetable.Row, key []byte) bool {
 		why, rejected := c.Rejected(row)
 		if !rejected {
 			return false
@@ -172,33 +196,27 @@ func (j *JSON) filtered(c *framework.Cycle) {
 			}{plugin, reasons, !why.Unresolvable})
 			j.whys[why] = text
 		}
-		j.line = append(append(append(j.line, name...), ':'), text...)
+		j.line = append(append(j.line, key...), text...)
 		return true
 	})
 }
 
 func (j *JSON) scores(c *framework.Cycle) {
 	j.key("scores")
-	j.object("{}", c, func(row nodetable.Row, name []byte) bool {
+	j.object("{}", c, func(row nodetable.Row, key []byte) bool {
 		if len(c.Totals) == 0 || !c.Feasible.Has(row) {
 			return false
 		}
 		i := int(j.place[row])
-		j.line = append(append(j.line, name...), `:{"total":`...)
+		j.line = append(append(j.line, key...), `{"total":`...)
 		j.line = strconv.AppendInt(j.line, c.Totals[i], 10)
 		j.line = append(j.line, `,"plugins":{`...)
-		first := true
-		for _, s := range j.scorers {
-			score, ran := c.ScoreOf(s.at, i)
-			if !ran {
-				continue
-			}
-			if !first {
+		for n, s := range j.scorers {
+			if n > 0 {
 				j.line = append(j.line, ',')
 			}
-			first = false
-			j.line = append(append(j.line, s.name...), ':')
-			j.line = strconv.AppendInt(j.line, score, 10)
+			score, _ := c.ScoreOf(s.at, i)
+			j.line = strconv.AppendInt(append(j.line, s.key...), score, 10)
 		}
 		j.line = append(j.line, "}}"...)
 		return true
@@ -207,16 +225,16 @@ func (j *JSON) scores(c *framework.Cycle) {
 
 // object writes a member for each node of which member wrote something, in the
 // order of names.
-func (j *JSON) object(brackets string, c *framework.Cycle, member func(row nodetable.Row, name []byte) bool) {
+func (j *JSON) object(brackets string, c *framework.Cycle, member func(row nodetable.Row, key []byte) bool) {
 	j.line = append(j.line, brackets[0])
 	begin := len(j.line)
 	if c != nil {
-		for _, node := range j.nodes {
+		for _, node := range j.looked {
 			before := len(j.line)
 			if before > begin {
 				j.line = append(j.line, ',')
 			}
-			if !member(nodetable.Row(node.at), node.name) {
+			if !member(nodetable.Row(node.at), node.key) {
 				j.line = j.line[:before]
 			}
 		}

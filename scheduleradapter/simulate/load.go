@@ -22,7 +22,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/admission"
@@ -60,28 +59,26 @@ type kind struct {
 	apiVersion string
 	namespaced bool
 	// decode adds the object of a document to its list.
-	decode func(document []byte) (metav1.Object, error)
+	decode func(document *manifest.Document) (metav1.Object, error)
 }
 
 // list makes the decode function of a list of objects.
 func list[T any, P interface {
 	*T
 	metav1.Object
-}](objects *[]P) func([]byte) (metav1.Object, error) {
-	return func(document []byte) (metav1.Object, error) {
+}](objects *[]P) func(*manifest.Document) (metav1.Object, error) {
+	return func(document *manifest.Document) (metav1.Object, error) {
 		object := P(new(T))
 		*objects = append(*objects, object)
-		return object, manifest.Decode(document, object)
+		return object, document.Decode(object)
 	}
 }
 
 // budget adds a disruption budget, and remembers one without a status.
-func (o *Objects) budget(document []byte) (metav1.Object, error) {
+func (o *Objects) budget(document *manifest.Document) (metav1.Object, error) {
 	object, err := list(&o.DisruptionBudgets)(document)
-	var presence struct {
-		Status *struct{} `json:"status"`
-	}
-	if yaml.Unmarshal(document, &presence) == nil && presence.Status == nil {
+	var fields map[string]any
+	if document.Decode(&fields) == nil && fields["status"] == nil {
 		o.uncounted[o.DisruptionBudgets[len(o.DisruptionBudgets)-1]] = true
 	}
 	return object, err
@@ -178,28 +175,37 @@ func (l *loader) file(name string, data []byte) {
 		if len(documents) > 1 {
 			place = fmt.Sprintf("%s: document %d", name, i+1)
 		}
-		about, err := manifest.TypeOf(document)
-		if err != nil {
-			l.fault(place, err)
-			continue
-		}
-		l.document(place, about, document)
+		l.document(place, document, metav1.TypeMeta{})
 	}
 }
 
-// document takes in an object, or those of a list.
-func (l *loader) document(place string, about metav1.TypeMeta, document []byte) {
+// document takes in an object, or those of a list. One that does not say what it
+// is may be what is expected.
+func (l *loader) document(place string, text []byte, expected metav1.TypeMeta) {
+	document, err := manifest.Parse(text)
+	if err != nil {
+		l.fault(place, err)
+		return
+	}
+	about, err := document.Type()
+	if err != nil {
+		l.fault(place, err)
+		return
+	}
+	if about == (metav1.TypeMeta{}) {
+		about = expected
+	}
 	known := func(kind string) bool { k, ok := l.kinds[kind]; return ok && k.apiVersion == about.APIVersion }
 	of, isList := strings.CutSuffix(about.Kind, "List")
 	switch {
 	case about.Kind == "" || about.APIVersion == "":
 		l.faults = append(l.faults, fmt.Errorf("%s: apiVersion %q, kind %q: both are required", place, about.APIVersion, about.Kind))
 	case known(about.Kind):
-		l.object(place, about.Kind, document)
+		l.object(place, about.Kind, &document)
 	case isList && known(of):
-		l.list(place, document, metav1.TypeMeta{APIVersion: about.APIVersion, Kind: of})
+		l.list(place, &document, metav1.TypeMeta{APIVersion: about.APIVersion, Kind: of})
 	case about == (metav1.TypeMeta{APIVersion: "v1", Kind: "List"}):
-		l.list(place, document, metav1.TypeMeta{})
+		l.list(place, &document, metav1.TypeMeta{})
 	default:
 		l.warnings = append(l.warnings, fmt.Sprintf("%s: kind %s of %s is left out", place, about.Kind, about.APIVersion))
 	}
@@ -207,28 +213,19 @@ func (l *loader) document(place string, about metav1.TypeMeta, document []byte) 
 
 // list takes in the items of a list. Those that do not say what they are are what
 // the list says.
-func (l *loader) list(place string, document []byte, of metav1.TypeMeta) {
+func (l *loader) list(place string, document *manifest.Document, of metav1.TypeMeta) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ListMeta   `json:"metadata"`
 		Items           []json.RawMessage `json:"items"`
 	}
-	l.fault(place, manifest.Decode(document, &list))
+	l.fault(place, document.Decode(&list))
 	for i, item := range list.Items {
-		at := fmt.Sprintf("%s: items[%d]", place, i)
-		what, err := manifest.TypeOf(item)
-		if err != nil {
-			l.fault(at, err)
-			continue
-		}
-		if what == (metav1.TypeMeta{}) {
-			what = of
-		}
-		l.document(at, what, item)
+		l.document(fmt.Sprintf("%s: items[%d]", place, i), item, of)
 	}
 }
 
-func (l *loader) object(place, kindName string, document []byte) {
+func (l *loader) object(place, kindName string, document *manifest.Document) {
 	kind := l.kinds[kindName]
 	object, err := kind.decode(document)
 	faults := admission.CompleteMeta(object, kind.namespaced)

@@ -186,9 +186,16 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 }
 
 func (s *story) startScheduler(ctx, helping context.Context, server string) error {
-	socket := filepath.Join(s.dir, "scheduler.sock")
+	socket, config := filepath.Join(s.dir, "scheduler.sock"), filepath.Join(s.dir, "scheduler.yaml")
+	data, err := shop.ReadFile("shop/scheduler.yaml")
+	if err == nil {
+		err = os.WriteFile(config, data, 0o644)
+	}
+	if err != nil {
+		return err
+	}
 	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
-		"--server", server, "--status-address", "unix:"+socket, "--leader-elect=false")
+		"--config", config, "--server", server, "--status-address", "unix:"+socket)
 	if err != nil {
 		return err
 	}
@@ -196,7 +203,7 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 	if err := s.answers(ctx, scheduler, socket); err != nil {
 		return err
 	}
-	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
+	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d, with the plugin NodePressure", scheduler.PID())
 	return nil
 }
 

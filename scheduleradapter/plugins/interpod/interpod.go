@@ -37,6 +37,7 @@ type Plugin struct {
 	ownOnly bool
 	terms   []*nodetable.CarriedTerm // scratch
 	slopes  []slope                  // of the pod at hand
+	shares  framework.Mapping
 }
 
 // New makes the plugin; args are an InterPodAffinityArgs with its defaults.

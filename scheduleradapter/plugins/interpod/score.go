@@ -1,7 +1,6 @@
 package interpod
 
 import (
-	"math"
 	"slices"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -97,18 +96,14 @@ func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64)
 
 // Normalize gives the least worth 0 and the most 100, in floating point and
 // rounded down as kube-scheduler does; all get 0 where there is no difference.
-func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
-	least, most := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, score := range scores {
-		least, most = min(least, score), max(most, score)
+func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	least, most := framework.Extremes(scores)
+	if least == most {
+		clear(scores)
+		return framework.Status{}
 	}
-	last, normalized := least, int64(0)
-	for i, score := range scores {
-		if score != last {
-			last = score
-			normalized = int64(framework.MaxScore * (float64(score-least) / float64(most-least)))
-		}
-		scores[i] = normalized
-	}
+	p.shares.Apply(scores, least, most, func(score int64) int64 {
+		return int64(framework.MaxScore * (float64(score-least) / float64(most-least)))
+	})
 	return framework.Status{}
 }

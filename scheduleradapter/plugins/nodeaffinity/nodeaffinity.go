@@ -5,7 +5,6 @@ package nodeaffinity
 
 import (
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	config "k8s.io/kube-scheduler/config/v1"
@@ -30,6 +29,7 @@ type Plugin struct {
 	required  *nodetable.NodeSelector
 	preferred []nodetable.WeightedNodes
 	others    nodetable.Bits // scratch
+	shares    framework.Mapping
 }
 
 // New makes the plugin; args are a NodeAffinityArgs.
@@ -131,13 +131,10 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 }
 
 // Normalize gives the node with the highest sum 100.
-func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
-	most := slices.Max(scores)
-	if most == 0 {
-		return framework.Status{}
-	}
-	for i, sum := range scores {
-		scores[i] = framework.MaxScore * sum / most
+func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	least, most := framework.Extremes(scores)
+	if most != 0 {
+		p.shares.Apply(scores, least, most, func(sum int64) int64 { return framework.MaxScore * sum / most })
 	}
 	return framework.Status{}
 }

@@ -3,6 +3,7 @@ package resources
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	config "k8s.io/kube-scheduler/config/v1"
 
@@ -19,7 +20,9 @@ type Balanced struct {
 	table    *nodetable.Table
 	measured []measured
 	columns  []column
-	scores   *nodetable.Recent[nodetable.Shape, memo]
+	standing memo    // the balance as it is, of all that is measured
+	other    []int64 // the same of what counts for the pod
+	scores   memos
 }
 
 // NewBalanced makes the plugin; args are a NodeResourcesBalancedAllocationArgs
@@ -29,7 +32,7 @@ func NewBalanced(args any, env framework.Env) (framework.Plugin, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: arguments are %T", BalancedName, args)
 	}
-	return &Balanced{table: env.Table, measured: newMeasured(a.Resources, true), scores: nodetable.NewRecent[nodetable.Shape, memo](kept)}, nil
+	return &Balanced{table: env.Table, measured: newMeasured(a.Resources, true), scores: newMemos()}, nil
 }
 
 // Name of the plugin.
@@ -49,19 +52,55 @@ func (b *Balanced) PreScore(c *framework.Cycle) framework.Status {
 // Score is 75 where the pod changes no balance, 50 where it ruins it and 100
 // where it makes it (kube-scheduler 1.37).
 func (b *Balanced) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
-	rated := of(b.scores, b.table, c.Pod.Requests.Shape, b.score)
-	nodetable.Gather(scores, rated, rows)
+	nodetable.Gather(scores, b.scores.of(c.Pod.Requests.Shape, b.table, b.shift), rows)
 	return framework.Status{}
 }
 
-func (b *Balanced) score(row nodetable.Row) int64 {
+// shift rates how a pod changes the balance.
+func (b *Balanced) shift(values []int64, from nodetable.Row) {
 	const half = framework.MaxScore / 2
-	return half + (half+b.balance(row, 1)-b.balance(row, 0))/2
+	b.balance(values, from, 1)
+	for i, before := range b.before(from, len(values)) {
+		values[i] = half + (half+values[i]-before)/2
+	}
+}
+
+// before is the balance of n rows without the pod. It is the same for all pods
+// for which the same resources count.
+func (b *Balanced) before(from nodetable.Row, n int) []int64 {
+	if len(b.columns) < len(b.measured) {
+		b.other = slices.Grow(b.other[:0], n)[:n]
+		b.balance(b.other, from, 0)
+		return b.other
+	}
+	return b.standing.refresh(b.table, func(values []int64, from nodetable.Row) { b.balance(values, from, 0) })[from:][:n]
 }
 
 // balance is 100 where all resources are used alike with the pod there so many
-// times, less by their standard deviation.
-func (b *Balanced) balance(row nodetable.Row, pods int64) int64 {
+// times, less by their standard deviation. It is that of the rows that begin with
+// one.
+func (b *Balanced) balance(values []int64, from nodetable.Row, pods int64) {
+	if len(b.columns) != 2 {
+		for i := range values {
+			values[i] = b.balanceOf(from+nodetable.Row(i), pods)
+		}
+		return
+	}
+	one, other := &b.columns[0], &b.columns[1]
+	oneMore, otherMore := pods*one.request, pods*other.request
+	has, used := one.allocatable[from:][:len(values)], one.requested[from:][:len(values)]
+	hasOther, usedOther := other.allocatable[from:][:len(values)], other.requested[from:][:len(values)]
+	for i := range values {
+		if has[i] == 0 || hasOther[i] == 0 {
+			values[i] = b.balanceOf(from+nodetable.Row(i), pods)
+			continue
+		}
+		values[i] = percent(math.Abs(share(used[i]+oneMore, has[i])-share(usedOther[i]+otherMore, hasOther[i])) / 2)
+	}
+}
+
+// balanceOf is the balance of one row, for any number of resources.
+func (b *Balanced) balanceOf(row nodetable.Row, pods int64) int64 {
 	n, sum, squares := 0.0, 0.0, 0.0
 	var used [2]float64
 	for i := range b.columns {
@@ -69,26 +108,35 @@ func (b *Balanced) balance(row nodetable.Row, pods int64) int64 {
 		if c.allocatable[row] == 0 {
 			continue
 		}
-		f := min(float64(c.requested[row]+pods*c.request)/float64(c.allocatable[row]), 1)
+		f := share(c.requested[row]+pods*c.request, c.allocatable[row])
 		if int(n) < len(used) {
 			used[int(n)] = f
 		}
 		n, sum = n+1, sum+f
 	}
-	deviation := 0.0
 	switch {
+	case n < 2:
+		return framework.MaxScore
 	case n == 2:
-		deviation = math.Abs(used[0]-used[1]) / 2
-	case n > 2:
-		mean := sum / n
-		for i := range b.columns {
-			c := &b.columns[i]
-			if c.allocatable[row] != 0 {
-				f := min(float64(c.requested[row]+pods*c.request)/float64(c.allocatable[row]), 1)
-				squares += (f - mean) * (f - mean)
-			}
-		}
-		deviation = math.Sqrt(squares / n)
+		return percent(math.Abs(used[0]-used[1]) / 2)
 	}
-	return int64((1 - deviation) * framework.MaxScore)
+	mean := sum / n
+	for i := range b.columns {
+		c := &b.columns[i]
+		if c.allocatable[row] != 0 {
+			f := share(c.requested[row]+pods*c.request, c.allocatable[row])
+			squares += (f - mean) * (f - mean)
+		}
+	}
+	return percent(math.Sqrt(squares / n))
 }
+
+func share(used, allocatable int64) float64 {
+	f := float64(used) / float64(allocatable)
+	if f > 1 {
+		f = 1
+	}
+	return f
+}
+
+func percent(deviation float64) int64 { return int64((1 - deviation) * framework.MaxScore) }

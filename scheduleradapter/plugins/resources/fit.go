@@ -25,8 +25,7 @@ type Fit struct {
 	measured []measured
 	columns  []column // of the pod being scored
 	needs    []need   // of the pod being filtered
-	refusals *nodetable.Recent[nodetable.Shape, memo]
-	scores   *nodetable.Recent[nodetable.Shape, memo]
+	scores   memos
 }
 
 // A refusal has a bit for each resource that is missing: these, and from
@@ -37,7 +36,7 @@ const (
 	memoryBit
 	ephemeralBit
 	extendedBit
-	unresolvableBit = 31
+	lastBit = 31
 )
 
 // need is a resource that a pod requests.
@@ -45,6 +44,9 @@ type need struct {
 	*nodetable.Column
 	request int64
 	bit     int
+	// lacking are the rows of the word at hand where it is missing, never those
+	// that could not give it even when empty.
+	lacking, never uint64
 }
 
 // NewFit makes the plugin; args are a NodeResourcesFitArgs with its defaults.
@@ -59,7 +61,7 @@ func NewFit(args any, env framework.Env) (framework.Plugin, error) {
 	}
 	return &Fit{
 		table: env.Table, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
-		refusals: nodetable.NewRecent[nodetable.Shape, memo](kept), scores: nodetable.NewRecent[nodetable.Shape, memo](kept),
+		scores: newMemos(),
 	}, nil
 }
 
@@ -86,46 +88,68 @@ func (*Fit) Name() string { return FitName }
 // It is unresolvable where a node could not give the amount even when empty.
 func (f *Fit) Filter(c *framework.Cycle) framework.Status {
 	f.digest(&c.Pod.Requests)
-	refusals := of(f.refusals, f.table, c.Pod.Requests.Shape, f.refusal)
-	for row := range c.Feasible.All() {
-		if refusal := uint32(refusals[row]); refusal != 0 {
-			c.Reject(row, refusal&^(1<<unresolvableBit), refusal&(1<<unresolvableBit) != 0)
+	for word, feasible := range c.Feasible {
+		if feasible == 0 {
+			continue
+		}
+		refused := uint64(0)
+		for i := range f.needs {
+			n := &f.needs[i]
+			n.lacking, n.never = n.Lacking(n.request, word)
+			refused |= n.lacking
+		}
+		for refused &= feasible; refused != 0; {
+			alike, reasons, unresolvable := f.refusal(refused)
+			c.RejectWord(word, alike, reasons, unresolvable)
+			refused &^= alike
 		}
 	}
 	return framework.Status{}
 }
 
+// refusal is why the first of the rows is refused, and which are for the same.
+func (f *Fit) refusal(rows uint64) (alike uint64, reasons uint32, unresolvable bool) {
+	first := rows & -rows
+	alike = rows
+	for i := range f.needs {
+		n := &f.needs[i]
+		if n.lacking&first == 0 {
+			alike &^= n.lacking
+			continue
+		}
+		alike &= n.lacking
+		reasons |= 1 << n.bit
+		if n.bit == podsBit {
+			continue
+		}
+		if n.never&first == 0 {
+			alike &^= n.never
+		} else {
+			alike &= n.never
+			unresolvable = true
+		}
+	}
+	return alike, reasons, unresolvable
+}
+
 // digest lists what a pod needs that is not ignored.
 func (f *Fit) digest(r *nodetable.Requests) {
 	t := f.table
-	f.needs = append(f.needs[:0],
-		need{&t.Pods, 1, podsBit}, need{&t.CPU, r.CPU, cpuBit}, need{&t.Memory, r.Memory, memoryBit}, need{&t.Ephemeral, r.Ephemeral, ephemeralBit})
+	f.needs = f.needs[:0]
+	add := func(column *nodetable.Column, request int64, bit int) {
+		if request > 0 {
+			f.needs = append(f.needs, need{Column: column, request: request, bit: bit})
+		}
+	}
+	add(&t.Pods, 1, podsBit)
+	add(&t.CPU, r.CPU, cpuBit)
+	add(&t.Memory, r.Memory, memoryBit)
+	add(&t.Ephemeral, r.Ephemeral, ephemeralBit)
 	for i, a := range r.Extended {
-		if name := a.Name.Value(); !f.ignores(name) {
-			f.needs = append(f.needs, need{t.Extended(a.Name), a.Value, min(extendedBit+i, unresolvableBit-1)})
+		if !f.ignores(a.Name.Value()) {
+			add(t.Extended(a.Name), a.Value, min(extendedBit+i, lastBit))
 		}
 	}
-}
-
-func (f *Fit) refusal(row nodetable.Row) int64 {
-	refusal := uint32(0)
-	for _, n := range f.needs {
-		if n.request == 0 {
-			continue
-		}
-		allocatable, requested := int64(0), int64(0)
-		if n.Column != nil {
-			allocatable, requested = n.Allocatable[row], n.Requested[row]
-		}
-		if n.request <= allocatable-requested {
-			continue
-		}
-		refusal |= 1 << n.bit
-		if n.request > allocatable && n.bit != podsBit {
-			refusal |= 1 << unresolvableBit
-		}
-	}
-	return int64(refusal)
 }
 
 // Measures says that sums tell whether the pod fits: where it requests nothing
@@ -169,7 +193,7 @@ func (*Fit) Reasons(pod *nodetable.Pod, refusal uint32) []string {
 // arguments, averaged over the resources by their weights.
 func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	f.columns = columns(f.columns[:0], f.table, f.measured, &c.Pod.Requests)
-	rated := of(f.scores, f.table, c.Pod.Requests.Shape, func(row nodetable.Row) int64 { return f.rate(f.columns, row) })
+	rated := f.scores.of(c.Pod.Requests.Shape, f.table, func(values []int64, from nodetable.Row) { f.rate(f.columns, values, from) })
 	nodetable.Gather(scores, rated, rows)
 	return framework.Status{}
 }

@@ -10,19 +10,16 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// rating of a node with the pod on it, 0 to framework.MaxScore.
-type rating func(columns []column, row nodetable.Row) int64
+// rating of nodes with the pod on them, 0 to framework.MaxScore: those of the rows
+// that begin with one.
+type rating func(columns []column, values []int64, from nodetable.Row)
 
 func newRating(s *config.ScoringStrategy) (rating, error) {
 	switch s.Type {
 	case config.LeastAllocated:
-		return average(func(capacity, used int64) int64 {
-			return (capacity - min(used, capacity)) * framework.MaxScore / capacity
-		}), nil
+		return allocated(true), nil
 	case config.MostAllocated:
-		return average(func(capacity, used int64) int64 {
-			return min(used, capacity) * framework.MaxScore / capacity
-		}), nil
+		return allocated(false), nil
 	case config.RequestedToCapacityRatio:
 		if s.RequestedToCapacityRatio == nil || len(s.RequestedToCapacityRatio.Shape) == 0 {
 			return nil, fmt.Errorf("strategy %s has no shape", s.Type)
@@ -32,22 +29,57 @@ func newRating(s *config.ScoringStrategy) (rating, error) {
 	return nil, fmt.Errorf("%q is no scoring strategy", s.Type)
 }
 
-// average rates the resources that a node has and weighs them, rounding down.
-func average(rate func(capacity, used int64) int64) rating {
-	return func(columns []column, row nodetable.Row) int64 {
-		sum, weights := int64(0), int64(0)
+// allocated rates the share of each resource that is free, or used, in percent
+// rounded down, and averages them by their weights, rounded down. A resource that
+// a node does not have does not count there.
+func allocated(free bool) rating {
+	var averages framework.Mapping
+	return func(columns []column, values []int64, from nodetable.Row) {
+		clear(values)
+		weights, everywhere := int64(0), true
 		for i := range columns {
-			c := &columns[i]
-			if capacity := c.allocatable[row]; capacity > 0 {
-				sum += c.weight * rate(capacity, c.requested[row]+c.request)
-				weights += c.weight
+			weights += columns[i].weight
+			everywhere = columns[i].addShare(values, from, free) && everywhere
+		}
+		if everywhere && weights > 0 && len(values) > 0 {
+			least, most := framework.Extremes(values)
+			averages.Apply(values, least, most, func(sum int64) int64 { return sum / weights })
+			return
+		}
+		for i, sum := range values {
+			if weights := weightsOn(columns, from+nodetable.Row(i)); weights > 0 {
+				values[i] = sum / weights
 			}
 		}
-		if weights == 0 {
-			return 0
-		}
-		return sum / weights
 	}
+}
+
+// addShare adds the weighted share of the column to each value, and says whether
+// all of the nodes have the resource.
+func (c *column) addShare(values []int64, from nodetable.Row, free bool) (everywhere bool) {
+	allocatable, requested := c.allocatable[from:][:len(values)], c.requested[from:][:len(values)]
+	everywhere = true
+	for i, capacity := range allocatable {
+		if capacity <= 0 {
+			everywhere = false
+			continue
+		}
+		part := min(requested[i]+c.request, capacity)
+		if free {
+			part = capacity - part
+		}
+		values[i] += c.weight * (part * framework.MaxScore / capacity)
+	}
+	return everywhere
+}
+
+func weightsOn(columns []column, row nodetable.Row) (weights int64) {
+	for i := range columns {
+		if columns[i].allocatable[row] > 0 {
+			weights += columns[i].weight
+		}
+	}
+	return weights
 }
 
 // alongShape rates by the line through the points of a shape, whose scores go up
@@ -68,22 +100,28 @@ func alongShape(shape []config.UtilizationShapePoint) rating {
 		}
 		return int64(shape[len(shape)-1].Score) * scale
 	}
-	return func(columns []column, row nodetable.Row) int64 {
-		sum, weights := int64(0), int64(0)
-		for i := range columns {
-			c := &columns[i]
-			capacity := c.allocatable[row]
-			if capacity == 0 {
-				continue
-			}
-			if score := line(min(c.requested[row]+c.request, capacity) * 100 / capacity); score > 0 {
-				sum += c.weight * score
-				weights += c.weight
-			}
+	return func(columns []column, values []int64, from nodetable.Row) {
+		for i := range values {
+			values[i] = rateAlong(line, columns, from+nodetable.Row(i))
 		}
-		if weights == 0 {
-			return 0
-		}
-		return int64(math.Round(float64(sum) / float64(weights)))
 	}
+}
+
+func rateAlong(line func(utilization int64) int64, columns []column, row nodetable.Row) int64 {
+	sum, weights := int64(0), int64(0)
+	for i := range columns {
+		c := &columns[i]
+		capacity := c.allocatable[row]
+		if capacity == 0 {
+			continue
+		}
+		if score := line(min(c.requested[row]+c.request, capacity) * 100 / capacity); score > 0 {
+			sum += c.weight * score
+			weights += c.weight
+		}
+	}
+	if weights == 0 {
+		return 0
+	}
+	return int64(math.Round(float64(sum) / float64(weights)))
 }

@@ -126,20 +126,18 @@ func round(x float64) int64 {
 
 // Normalize gives the nodes with the fewest pods around the most. Nodes without a
 // label they should have get 0.
-func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
-	least, most := int64(math.MaxInt64), int64(0)
-	for _, score := range scores {
-		if score != ignored {
-			least, most = min(least, score), max(most, score)
+func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	lowest, most := framework.Extremes(scores)
+	least := lowest
+	if lowest == ignored {
+		least = math.MaxInt64
+		for _, score := range scores {
+			if score != ignored {
+				least = min(least, score)
+			}
 		}
 	}
-	last, normalized := int64(ignored), int64(0)
-	for i, score := range scores {
-		if score != last {
-			last, normalized = score, normalize(score, least, most)
-		}
-		scores[i] = normalized
-	}
+	p.shares.Apply(scores, lowest, most, func(score int64) int64 { return normalize(score, least, max(most, 0)) })
 	return framework.Status{}
 }
 

@@ -37,6 +37,7 @@ type Plugin struct {
 	hard, soft rules          // of the pod at hand
 	scored     nodetable.Bits // nodes with the labels they should have
 	sums       []float64      // of scores, by scored row
+	shares     framework.Mapping
 	scratch    nodetable.Bits
 }
 

@@ -21,6 +21,9 @@ var reasons = []string{"node(s) had untolerated taint(s)"}
 type Plugin struct {
 	table  *nodetable.Table
 	scores *nodetable.Recent[nodetable.Symbol, repulsion]
+	// repelled says that the pod at hand does not tolerate some such taint.
+	repelled bool
+	shares   framework.Mapping
 }
 
 // repulsion is for pods with the same tolerations how many PreferNoSchedule
@@ -28,6 +31,7 @@ type Plugin struct {
 type repulsion struct {
 	version uint64
 	taints  []int64
+	any     bool
 }
 
 // Distinct tolerations whose scores are remembered, a number a node each.
@@ -35,7 +39,7 @@ const kept = 64
 
 // New makes the plugin; it takes no arguments.
 func New(_ any, env framework.Env) (framework.Plugin, error) {
-	return &Plugin{env.Table, nodetable.NewRecent[nodetable.Symbol, repulsion](kept)}, nil
+	return &Plugin{table: env.Table, scores: nodetable.NewRecent[nodetable.Symbol, repulsion](kept)}, nil
 }
 
 // Name of the plugin.
@@ -56,37 +60,44 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string { return reasons }
 
 // Score counts the PreferNoSchedule taints that are not tolerated.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
-	taints := p.repulsions(&c.Pod.Tolerations)
-	nodetable.Gather(scores, taints, rows)
+	r := p.repulsions(&c.Pod.Tolerations)
+	if p.repelled = r.any; r.any {
+		nodetable.Gather(scores, r.taints, rows)
+	}
 	return framework.Status{}
 }
 
-func (p *Plugin) repulsions(tolerations *nodetable.Tolerations) []int64 {
+func (p *Plugin) repulsions(tolerations *nodetable.Tolerations) *repulsion {
 	r, known := p.scores.At(tolerations.Key)
 	if known && r.version == p.table.Versions.Taints {
-		return r.taints
+		return r
 	}
-	r.version = p.table.Versions.Taints
+	r.version, r.any = p.table.Versions.Taints, false
 	r.taints = slices.Grow(r.taints[:0], p.table.Rows())[:p.table.Rows()]
 	clear(r.taints)
 	for taint, rows := range p.table.Taints {
 		if taint.Effect == v1.TaintEffectPreferNoSchedule && !tolerations.ToleratePreferring(taint) {
+			r.any = true
 			for _, row := range rows {
 				r.taints[row]++
 			}
 		}
 	}
-	return r.taints
+	return r
 }
 
 // Normalize gives the node with the most such taints 0, one without any 100.
-func (*Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
-	most := slices.Max(scores)
-	for i, taints := range scores {
-		if scores[i] = framework.MaxScore; most > 0 {
-			scores[i] -= framework.MaxScore * taints / most
+func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	if !p.repelled {
+		for i := range scores {
+			scores[i] = framework.MaxScore
 		}
+		return framework.Status{}
 	}
+	least, most := framework.Extremes(scores)
+	p.shares.Apply(scores, least, most, func(taints int64) int64 {
+		return framework.MaxScore - framework.MaxScore*taints/max(most, 1)
+	})
 	return framework.Status{}
 }
 

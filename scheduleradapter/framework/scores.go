@@ -1,0 +1,43 @@
+package framework
+
+import "slices"
+
+// Extremes are the lowest and the highest of some scores, of which there is one at
+// least.
+func Extremes(scores []int64) (least, most int64) {
+	// Two of each, so that a comparison does not wait for the one before.
+	least, most = scores[0], scores[0]
+	otherLeast, otherMost := least, most
+	for len(scores) >= 2 {
+		least, most = min(least, scores[0]), max(most, scores[0])
+		otherLeast, otherMost = min(otherLeast, scores[1]), max(otherMost, scores[1])
+		scores = scores[2:]
+	}
+	if len(scores) == 1 {
+		least, most = min(least, scores[0]), max(most, scores[0])
+	}
+	return min(least, otherLeast), max(most, otherMost)
+}
+
+// Mapping replaces scores by others. What few distinct scores become is computed
+// once for each of them and not for each node. It holds memory for the next cycle.
+type Mapping struct{ table []int64 }
+
+// Apply replaces each of the scores, which lie within least and most, by what the
+// function makes of it.
+func (m *Mapping) Apply(scores []int64, least, most int64, of func(score int64) int64) {
+	if span := most - least; span < 0 || span >= int64(len(scores)) {
+		for i, score := range scores {
+			scores[i] = of(score)
+		}
+		return
+	}
+	n := int(most-least) + 1
+	m.table = slices.Grow(m.table[:0], n)[:n]
+	for i := range m.table {
+		m.table[i] = of(least + int64(i))
+	}
+	for i, score := range scores {
+		scores[i] = m.table[score-least]
+	}
+}
