@@ -186,16 +186,9 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 }
 
 func (s *story) startScheduler(ctx, helping context.Context, server string) error {
-	socket, config := filepath.Join(s.dir, "scheduler.sock"), filepath.Join(s.dir, "scheduler.yaml")
-	data, err := shop.ReadFile("shop/scheduler.yaml")
-	if err == nil {
-		err = os.WriteFile(config, data, 0o644)
-	}
-	if err != nil {
-		return err
-	}
+	socket := filepath.Join(s.dir, "scheduler.sock")
 	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
-		"--config", config, "--server", server, "--status-address", "unix:"+socket)
+		"--server", server, "--status-address", "unix:"+socket, "--leader-elect=false")
 	if err != nil {
 		return err
 	}
@@ -203,7 +196,7 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 	if err := s.answers(ctx, scheduler, socket); err != nil {
 		return err
 	}
-	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d, with the plugin NodePressure", scheduler.PID())
+	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
 	return nil
 }
 

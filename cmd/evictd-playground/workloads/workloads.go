@@ -21,8 +21,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// retry passes before the API is asked again.
-const retry = 500 * time.Millisecond
+const (
+	// retry passes before the API is asked again.
+	retry = 500 * time.Millisecond
+	// settle passes between a change and what is done about it, so that changes
+	// that come together are looked at together.
+	settle = 50 * time.Millisecond
+)
 
 // Controller looks after all ReplicaSets.
 type Controller struct {
@@ -58,19 +63,23 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	for ctx.Err() == nil {
-		var again <-chan time.Time
-		if err := c.sync(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("workloads not as they should be", "error", err)
-			again = time.After(retry)
-		}
+	due, settling := time.After(0), true
+	for {
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-changed:
-		case <-again:
+			if !settling {
+				due, settling = time.After(settle), true
+			}
+		case <-due:
+			settling = false
+			if err := c.sync(ctx); err != nil && ctx.Err() == nil {
+				c.log.Warn("workloads not as they should be", "error", err)
+				due = time.After(retry)
+			}
 		}
 	}
-	return nil
 }
 
 // sync brings every set closer to what it should be. It lists what is, since what
