@@ -3,6 +3,7 @@
 #   TESTFLAGS   flags of go test in test and race          (-count=1)
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
+#   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -31,8 +32,8 @@ build: ## build every program into bin/, static, with the version in it
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
-run: build ## watch a small node on this host evict the right pod
-	@bin/evictd-playground
+run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
+	@bin/evictd-playground $(if $(KEEP),--keep)
 
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why

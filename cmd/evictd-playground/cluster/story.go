@@ -179,7 +179,7 @@ func (s *story) leak(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Tell(s.eviction.Gone.Time, stage.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
+	s.Tell(time.Now(), stage.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
 	s.More("Why him: %s", s.eviction.Because)
 	err = s.await(ctx, "the condition, the taint and the pod's end in the API", soon, func() bool {
 		return !s.pressed.raised.IsZero() && !s.pressed.tainted.IsZero() && !s.pod(s.leaker).failed.IsZero()

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cmd/evictd-playground/apitest"
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
 	"github.com/evictd/evictd/internal/manifest"
@@ -79,7 +80,7 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Skip("skipped: no cgroups to use:", err)
 	}
-	n := &node{t: t, client: api(t), cgroups: cgroups, name: fmt.Sprintf("evictd-runner-test-%d-%d", os.Getpid(), nodes.Add(1))}
+	n := &node{t: t, client: apitest.New(t), cgroups: cgroups, name: fmt.Sprintf("evictd-runner-test-%d-%d", os.Getpid(), nodes.Add(1))}
 	n.pods = cgroup.PodsAt("/" + n.name + "/kubepods")
 	if err := cgroups.Create("/"+n.name, cgroup.Limits{Memory: stats.Known(400 << 20), PIDs: stats.Known(128)}); err != nil {
 		_ = cgroups.Delete("/" + n.name)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evictd/evictd/cmd/evictd-playground/apitest"
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/manifest"
 )
@@ -28,7 +29,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, client: api(t), set: &appsv1.ReplicaSet{}}
+	s := &shop{t: t, client: apitest.New(t), set: &appsv1.ReplicaSet{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- workloads.New(s.client, slog.New(slog.DiscardHandler)).Run(ctx) }()
