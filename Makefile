@@ -4,6 +4,7 @@
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
+#   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -83,8 +84,9 @@ bench: ## run the benchmarks; the machine first
 	printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
 	printf 'kernel: %s\n' "$$(uname -r)"
 	printf 'go:     %s\n' "$$(go version)"
+	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $${packages:?there is no benchmark}
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.

@@ -6,22 +6,21 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 
+	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	podskube "github.com/evictd/evictd/eviction/pods/kube"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/wire"
@@ -31,43 +30,45 @@ import (
 // version is stamped by the linker.
 var version = "unknown"
 
-// Exit codes, as evictd's.
-const (
-	exitFault    = 1
-	exitBadInput = 2
-)
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, os.Args[1:], os.Stderr)
-	stop()
-	os.Exit(code)
+	root := cli.New("evictd-agent", "Speaks to the API server for evictd, which starts it", version, runCommand(), checkCommand())
+	os.Exit(cli.Execute(context.Background(), root, os.Args[1:]))
 }
 
-// execute runs one command line and returns its exit code.
-func execute(ctx context.Context, args []string, errs io.Writer) int {
-	flags := flag.NewFlagSet("evictd-agent", flag.ContinueOnError)
-	flags.SetOutput(errs)
-	kubeconfig := flags.String("kubeconfig", "", "kubeconfig `FILE` of the API server")
-	server := flags.String("server", "", "`URL` of the API server, or unix:PATH of the embedded one")
-	check := flags.Bool("check", false, "check the flags and end")
-	if err := flags.Parse(args); err != nil {
-		return exitBadInput
+// serverFlags adds the flags that name the API server.
+func serverFlags(c *cobra.Command) func() (*rest.Config, error) {
+	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server")
+	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one")
+	return func() (*rest.Config, error) {
+		cfg, err := kubeclient.Config(*kubeconfig, *server)
+		if err != nil {
+			return nil, cli.BadInput(err)
+		}
+		return cfg, nil
 	}
-	cfg, err := kubeclient.Config(*kubeconfig, *server)
-	if err != nil {
-		fmt.Fprintf(errs, "evictd-agent: %v\n", err)
-		return exitBadInput
+}
+
+func runCommand() *cobra.Command {
+	c := &cobra.Command{Use: "run", Short: "Serve evictd over the line that it gives", Args: cobra.NoArgs}
+	config := serverFlags(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := config()
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), cfg, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", "evictd-agent"))
 	}
-	if *check {
-		return 0
+	return c
+}
+
+func checkCommand() *cobra.Command {
+	c := &cobra.Command{Use: "check", Short: "Check the flags, and connect to nobody", Args: cobra.NoArgs}
+	config := serverFlags(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		_, err := config()
+		return err
 	}
-	log := slog.New(slog.NewTextHandler(errs, nil)).With("program", "evictd-agent")
-	if err := run(ctx, cfg, log); err != nil {
-		fmt.Fprintf(errs, "evictd-agent: %v\n", err)
-		return exitFault
-	}
-	return 0
+	return c
 }
 
 // run serves evictd until the line to it closes or ctx ends.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,8 +46,9 @@ type cluster struct {
 	agent   *agent.Agent
 	journal *journal.Journal
 	asker   *agent.Asker // nil where soft victims are killed directly
-	mode    nodestatus.Mode
 	log     *slog.Logger
+	// patience is how long a soft victim may wait for leave; zero asks nobody.
+	patience time.Duration
 	// resumed are the victims of before the start that were killed again.
 	resumed map[types.UID]bool
 }
@@ -57,10 +59,11 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", agentName, err)
 	}
+	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
 	cfg := agent.Config{
 		Program:   filepath.Join(filepath.Dir(self), agentName),
-		Arguments: []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server},
-		User:      agent.Unprivileged(),
+		Arguments: append([]string{"run"}, server...),
+		User:      agent.Unprivileged(capabilities()),
 		Node: wire.Node{
 			Name: d.node.name, Mode: d.node.mode, Publish: !d.dryRun,
 			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
@@ -68,23 +71,26 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
 		},
 	}
-	if err := checkAgent(&cfg); err != nil {
+	if err := checkAgent(cfg.Program, server); err != nil {
 		return nil, err
 	}
 	records, err := journal.Open(orElse(file.StateDir, defaultStateDir), log)
 	if err != nil {
 		return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
 	}
-	return &cluster{agent: agent.New(cfg, records, log), journal: records, mode: d.node.mode, log: log, resumed: map[types.UID]bool{}}, nil
+	return &cluster{
+		agent: agent.New(cfg, records, log), journal: records, log: log,
+		patience: softPatience(file, d.node.mode), resumed: map[types.UID]bool{},
+	}, nil
 }
 
 // checkAgent lets the agent judge its flags, so that what is wrong with them is
 // known at the start.
-func checkAgent(cfg *agent.Config) error {
-	if _, err := os.Stat(cfg.Program); err != nil {
+func checkAgent(program string, server []string) error {
+	if _, err := os.Stat(program); err != nil {
 		return fmt.Errorf("--kubeconfig, --server: expected the agent beside evictd: %w", err)
 	}
-	check := exec.Command(cfg.Program, append([]string{"--check"}, cfg.Arguments...)...)
+	check := exec.Command(program, append([]string{"check"}, server...)...)
 	var errs bytes.Buffer
 	check.Stderr = &errs
 	err := check.Run()
@@ -92,32 +98,28 @@ func checkAgent(cfg *agent.Config) error {
 		return cli.BadInput(errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), agentName+": ")))
 	}
 	if err != nil {
-		return fmt.Errorf("run %s: %w: %s", cfg.Program, err, strings.TrimSpace(errs.String()))
+		return fmt.Errorf("run %s: %w: %s", program, err, strings.TrimSpace(errs.String()))
 	}
 	return nil
 }
 
 // killer asks before soft victims are killed, where that is configured.
-func (c *cluster) killer(below *kill.Killer, file *config.EvictdConfiguration) control.Killer {
-	if !softThroughAPI(file, c.mode) {
+func (c *cluster) killer(below *kill.Killer) control.Killer {
+	if c.patience == 0 {
 		return below
 	}
-	c.asker = agent.NewAsker(below, c.agent, softDeadline(file), c.log)
+	c.asker = agent.NewAsker(below, c.agent, c.patience, c.log)
 	return c.asker
 }
 
-func softThroughAPI(file *config.EvictdConfiguration, mode nodestatus.Mode) bool {
-	if file.SoftEviction == "" {
-		return mode != nodestatus.Native
+// softPatience is how long the Eviction API may hold a soft victim back; zero
+// where it is not asked.
+func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.Duration {
+	way := orElse(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()])
+	if way == softDirect {
+		return 0
 	}
-	return file.SoftEviction == softAPI
-}
-
-func softDeadline(file *config.EvictdConfiguration) time.Duration {
-	if d := file.SoftEvictionDeadline.Duration; d > 0 {
-		return d
-	}
-	return defaultSoftDeadline
+	return cmp.Or(file.SoftEvictionDeadline.Duration, defaultSoftDeadline)
 }
 
 // run keeps the agent and the journal; the journal is written to the last.

@@ -1,18 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 // finding is one thing that this machine allows or not.
@@ -31,8 +37,12 @@ func doctorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
+	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		findings := examine()
+		if _, _, err := serve.Split(*address); err != nil {
+			return cli.BadInput(err)
+		}
+		findings := append(examine(), apiFindings(c.Context(), *address)...)
 		if output.String() == "json" {
 			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
 		}
@@ -99,6 +109,43 @@ func examine() []finding {
 	}
 	add("no other eviction manager", is, pid == 0, "native mode refuses to start; choose backstop, takeover or observe")
 	return findings
+}
+
+// apiFindings are what the running daemon has found of its API server: whether
+// it answers, and what it does not let evictd do.
+func apiFindings(ctx context.Context, address string) []finding {
+	const name = "API server"
+	lost := "the cluster does not learn of pressure and evictions, and pods come from manifests alone"
+	body, err := fetch(ctx, address, "/v1/status")
+	var status nodestatus.Status
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	switch {
+	case err != nil:
+		return []finding{{Name: name, Is: "no running evictd to ask: " + err.Error(), Lost: "whether it answers, and what it allows, cannot be told"}}
+	case status.API == nil:
+		return []finding{{Name: name, Is: "evictd was given none", Lost: lost}}
+	case !status.API.Connected:
+		return []finding{{Name: name, Is: status.API.Error, Lost: lost}}
+	}
+	findings := []finding{{Name: name, OK: true, Is: "answers since " + status.API.Since.Format(time.RFC3339)}}
+	for _, what := range slices.Sorted(maps.Keys(status.API.Refused)) {
+		findings = append(findings, finding{Name: "may write " + what, Is: status.API.Refused[what], Lost: orElse(withoutRight[what], "it is left out")})
+	}
+	if status.API.Conflict != "" {
+		findings = append(findings, finding{Name: "no other writer of the conditions", Is: status.API.Conflict, Lost: "conditions and taints are left to the other writer until evictd starts anew"})
+	}
+	return findings
+}
+
+// withoutRight says what is lost where the API server refuses something.
+var withoutRight = map[string]string{
+	"taints":       "conditions alone are written; the taint is left to whoever turns conditions into taints, as the node lifecycle controller does with the built-in ones",
+	"conditions":   "the cluster does not learn of pressure",
+	"pod status":   "evicted pods are not shown as such, and a kubelet may restart their containers",
+	"pod eviction": "disruption budgets cannot be asked for; soft victims go at their deadline",
+	"events":       "decisions are told in the log and the status document alone",
 }
 
 func cgroupFinding() finding {

@@ -215,7 +215,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
 	if d.cluster != nil {
-		ports.Killer = d.cluster.killer(d.killer, file)
+		ports.Killer = d.cluster.killer(d.killer)
 	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
@@ -240,8 +240,8 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 		HardGrace:            longestHardGrace,
 		DryRun:               d.dryRun,
 	}
-	if d.cluster != nil && softThroughAPI(file, d.node.mode) {
-		c.SoftPatience = softDeadline(file)
+	if d.cluster != nil {
+		c.SoftPatience = d.cluster.patience
 	}
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
@@ -272,15 +272,17 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		d.log.Info("evictd competes for the processor like everybody else", "error", err)
 	}
 	// What the loop decides must be carried out while it stops: the killer and
-	// the publisher end after it.
+	// the publisher end after it, and after them what they tell.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	var around, beside sync.WaitGroup
+	telling, hush := context.WithCancel(context.WithoutCancel(ctx))
+	defer hush()
+	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Untold())
-		beside.Go(func() { d.cluster.run(after) })
+		last.Go(func() { d.cluster.run(telling) })
 		around.Go(func() { d.press(ctx) })
 	}
 	around.Go(func() { d.survey.Run(ctx) })
@@ -292,6 +294,8 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	end()
 	around.Wait()
 	beside.Wait()
+	hush()
+	last.Wait()
 	d.log.Info("stopped")
 	return err
 }

@@ -106,6 +106,9 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, taint := range s.Taints {
 		fmt.Fprintf(w, "taint\t%s\n", taint)
 	}
+	if s.API != nil {
+		showAPI(w, s.API)
+	}
 	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
 		if len(s.Ranking[signal]) == 0 {
 			continue
@@ -128,4 +131,21 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
 	return w.Flush()
+}
+
+func showAPI(w io.Writer, api *nodestatus.API) {
+	state := "answers"
+	if !api.Connected {
+		state = api.Error
+	}
+	fmt.Fprintf(w, "API server\t%s\n", state)
+	if api.Untold > 0 {
+		fmt.Fprintf(w, "\t%d evictions are not told yet\n", api.Untold)
+	}
+	for _, what := range slices.Sorted(maps.Keys(api.Refused)) {
+		fmt.Fprintf(w, "\tdoes not let evictd write %s\n", what)
+	}
+	if api.Conflict != "" {
+		fmt.Fprintf(w, "\t%s\n", api.Conflict)
+	}
 }

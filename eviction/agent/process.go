@@ -15,10 +15,16 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
+// Bits of the capabilities that matter here (linux/capability.h).
 const (
 	// capDACReadSearch is the one capability of the agent: its credentials
-	// rotate on disk and belong to root (linux/capability.h).
+	// rotate on disk and belong to root.
 	capDACReadSearch = 2
+	capSetGID        = 6
+	capSetUID        = 7
+)
+
+const (
 	// endPatience is how long the agent may take to end when its line has closed.
 	endPatience = 2 * time.Second
 )
@@ -27,14 +33,19 @@ const (
 type User struct {
 	Name     string
 	UID, GID uint32
+	// ReadAll says that it may read every file.
+	ReadAll bool
 }
 
-// Unprivileged finds the user for the agent: evictd if there is one, else
-// nobody. It is nil where evictd is not root, and so cannot choose.
-func Unprivileged() *User {
-	if os.Geteuid() != 0 {
+// Unprivileged finds the user for the agent of a daemon with these effective
+// capabilities: evictd if there is one, else nobody. It is nil where the daemon
+// cannot choose.
+func Unprivileged(capabilities uint64) *User {
+	has := func(bit int) bool { return capabilities&(1<<bit) != 0 }
+	if !has(capSetUID) || !has(capSetGID) {
 		return nil
 	}
+	readAll := has(capDACReadSearch)
 	for _, name := range []string{"evictd", "nobody"} {
 		found, err := user.Lookup(name)
 		if err != nil {
@@ -43,11 +54,11 @@ func Unprivileged() *User {
 		uid, uidErr := strconv.ParseUint(found.Uid, 10, 32)
 		gid, gidErr := strconv.ParseUint(found.Gid, 10, 32)
 		if uidErr == nil && gidErr == nil {
-			return &User{name, uint32(uid), uint32(gid)}
+			return &User{name, uint32(uid), uint32(gid), readAll}
 		}
 	}
 	const overflow = 65534 // nobody, where no file says so
-	return &User{"65534", overflow, overflow}
+	return &User{"65534", overflow, overflow, readAll}
 }
 
 // String is the user's name.
@@ -77,7 +88,9 @@ func start(cfg *Config) (*process, error) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if cfg.User != nil {
 		command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID}
-		command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
+		if cfg.User.ReadAll {
+			command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
+		}
 	}
 	if err := confined(command.Start); err != nil {
 		ours.Close()

@@ -40,6 +40,7 @@ var arrows = []arrow{
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
+	{"internal/wire", []string{"nodestatus"}, "messages carry values"},
 	{"internal/localapi", []string{"internal/localapi/openapi", "internal/localapi/store", "internal/manifest", "scheduleradapter/admission"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/localapi/openapi", nil, "types in, documents out"},
@@ -48,6 +49,7 @@ var arrows = []arrow{
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
+	{"internal/benchsummary", nil, "a build tool stands outside the house"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},
 	{"eviction/config", []string{"eviction", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},

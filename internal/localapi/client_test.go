@@ -30,7 +30,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-var everything = labels.Everything()
+var (
+	everything    = labels.Everything()
+	createOptions = metav1.CreateOptions{}
+)
 
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {

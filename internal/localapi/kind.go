@@ -109,6 +109,8 @@ func newScheme() *runtime.Scheme {
 		utilruntime.Must(add(scheme))
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	// What kubectl before 1.22 calls the same thing, and kube-apiserver takes, too.
+	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}, &policyv1.Eviction{})
 	return scheme
 }
 

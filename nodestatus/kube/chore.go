@@ -15,6 +15,8 @@ const (
 	// after twice as long, up to lastRetry, or what the API server asks for.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
+	// forbiddenRetry is for what the API server does not let us do.
+	forbiddenRetry = 30 * time.Second
 )
 
 // chore is done when it is woken and at the latest after its period, zero
@@ -85,6 +87,9 @@ func (c *chore) wait(ctx context.Context, failed bool) bool {
 func retryAfter(err error, failures uint) time.Duration {
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked && seconds > 0 {
 		return time.Duration(seconds) * time.Second
+	}
+	if apierrors.IsForbidden(err) {
+		return forbiddenRetry
 	}
 	return min(firstRetry<<min(failures, 10), lastRetry)
 }

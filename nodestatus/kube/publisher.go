@@ -78,6 +78,7 @@ func (p *Publisher) Take(m wire.Down) {
 			p.conditions.due()
 			p.taints.due()
 			p.lease.due()
+			p.nodeLease.due()
 		}
 	case m.Headroom != nil:
 		p.headroom = *m.Headroom
@@ -102,7 +103,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 		chores := []*chore{p.conditions, p.taints, p.lease, p.victims, p.asked, p.events}
 		if p.node.Register {
 			chores = append(chores, p.nodeLease)
-			p.nodeLease.due()
 		}
 		for _, c := range chores {
 			running.Go(func() { c.run(ctx, p.log) })

@@ -23,8 +23,8 @@ func Extremes(scores []int64) (least, most int64) {
 // once for each of them and not for each node. It holds memory for the next cycle.
 type Mapping struct{ table []int64 }
 
-// Apply replaces each of the scores, which lie within least and most, by what the
-// function makes of it.
+// Apply replaces each of the scores by what the function makes of it. They lie
+// within least and most, or take longer.
 func (m *Mapping) Apply(scores []int64, least, most int64, of func(score int64) int64) {
 	if span := most - least; span < 0 || span >= int64(len(scores)) {
 		for i, score := range scores {
@@ -38,6 +38,10 @@ func (m *Mapping) Apply(scores []int64, least, most int64, of func(score int64) 
 		m.table[i] = of(least + int64(i))
 	}
 	for i, score := range scores {
-		scores[i] = m.table[score-least]
+		if at := uint64(score - least); at < uint64(len(m.table)) {
+			scores[i] = m.table[at]
+		} else {
+			scores[i] = of(score)
+		}
 	}
 }

@@ -39,7 +39,7 @@ func buildAndRun(m *testing.M) int {
 	if raceDetector {
 		build.Args = append(build.Args, "-race")
 	}
-	for _, name := range []string{"evictd", "evictd-agent"} {
+	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver"} {
 		build.Args = append(build.Args, "github.com/evictd/evictd/cmd/"+name)
 	}
 	if out, err := build.CombinedOutput(); err != nil {

@@ -41,9 +41,8 @@ func allocated(free bool) rating {
 			weights += columns[i].weight
 			everywhere = columns[i].addShare(values, from, free) && everywhere
 		}
-		if everywhere && weights > 0 && len(values) > 0 {
-			least, most := framework.Extremes(values)
-			averages.Apply(values, least, most, func(sum int64) int64 { return sum / weights })
+		if everywhere && weights > 0 {
+			averages.Apply(values, 0, weights*framework.MaxScore, func(sum int64) int64 { return sum / weights })
 			return
 		}
 		for i, sum := range values {

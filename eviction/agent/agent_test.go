@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// role makes this test binary an agent of the kind that its first argument says.
+const role = "EVICTD_AGENT_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(role) != "" {
+		play(os.Args[1])
+		return
+	}
+	os.Setenv(role, "1")
+	os.Exit(m.Run())
+}
+
+// play is an agent that needs no API server: it says what it hears.
+func play(kind string) {
+	line, err := net.FileConn(os.NewFile(wire.FD, "evictd"))
+	if err != nil {
+		os.Exit(1)
+	}
+	conn := wire.NewConn[wire.Up, wire.Down](line, 0)
+	if kind == "deaf" {
+		signal.Ignore(syscall.SIGTERM)
+		select {}
+	}
+	pod := func(name string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), ResourceVersion: "1"}}
+	}
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			return
+		}
+		switch {
+		case m.Node != nil:
+			_ = conn.Send(wire.Up{Pod: pod("b")})
+			_ = conn.Send(wire.Up{Pod: pod("a")})
+			_ = conn.Send(wire.Up{Synced: true})
+		case m.Standing != nil:
+			_ = conn.Send(wire.Up{API: &nodestatus.API{Connected: true, Error: m.Standing.Conditions[0].Message}})
+		case m.Intent != nil && m.Intent.Message == "done":
+			_ = conn.Send(wire.Up{Told: m.Intent.ID})
+		case m.Event != nil && m.Event.Reason == "end":
+			os.Exit(1)
+		}
+	}
+}
+
+const patience = 30 * time.Second
+
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
+
+// newAgent makes an Agent whose process is this test binary, and runs it until
+// the test ends.
+func newAgent(t *testing.T, kind, dir string) *Agent {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	records, err := journal.Open(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(Config{Program: "/proc/self/exe", Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, records, log)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if err := records.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func names(a *Agent) string {
+	var all []string
+	for _, p := range a.Pods() {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func standing(message string) wire.Standing {
+	return wire.Standing{At: time.Now(), Conditions: []v1.NodeCondition{{Message: message}}}
+}
+
+func TestAgentIsHeardAndTold(t *testing.T) {
+	a := newAgent(t, "good", t.TempDir())
+	await(t, "the pods", func() bool { return names(a) == "a b" })
+	<-a.Changed()
+	a.Stand(standing("first"))
+	a.Stand(standing("second"))
+	await(t, "the newest standing to be told", func() bool { return a.API().Error == "second" })
+	a.Evict(wire.Intent{ID: "1", UID: "a", Message: "done"})
+	a.Evict(wire.Intent{ID: "2", UID: "b"})
+	await(t, "one eviction to be done with", func() bool { return len(a.Untold()) == 1 && a.Untold()[0].ID == "2" && a.API().Untold == 1 })
+}
+
+func TestAgentThatEndsIsStartedAgainAndToldEverything(t *testing.T) {
+	a := newAgent(t, "good", t.TempDir())
+	a.Stand(standing("stands"))
+	await(t, "the agent", func() bool { return a.API().Connected })
+	pods := a.Pods()
+	a.Event(wire.Event{Reason: "end"})
+	await(t, "another agent that knows", func() bool { return a.API().Restarts == 1 && a.API().Error == "stands" })
+	await(t, "its pods", func() bool { return names(a) == "a b" })
+	if again := a.Pods(); again[0] != pods[0] {
+		t.Error("a pod that has not changed is another one")
+	}
+}
+
+func TestAgentThatIsNotThereCostsNothing(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	records, err := journal.Open(t.TempDir(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(Config{Program: "/does/not/exist", Node: wire.Node{Publish: true}}, records, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	for i := range 2 * maxIntents {
+		a.Stand(standing("x"))
+		a.Event(wire.Event{})
+		a.Evict(wire.Intent{ID: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
+	}
+	await(t, "the fault to be told", func() bool { return strings.Contains(a.API().Error, "no such file") })
+	if n := len(a.Untold()); n != maxIntents || len(a.out.events) > maxEvents {
+		t.Errorf("%d intents and %d events are kept", n, len(a.out.events))
+	}
+	if entries := records.Entries(intentKind); len(entries) != maxIntents {
+		t.Errorf("%d entries in the journal", len(entries))
+	}
+}
+
+func TestAgentThatDoesNotListenHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "deaf", t.TempDir())
+	large := strings.Repeat("x", 1<<20) // more than the line holds
+	for range 100 {
+		a.Stand(standing(large))
+	}
+	await(t, "the agent to be given up", func() bool { return a.API().Restarts > 0 })
+}
+
+func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {
+	dir := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	records, err := journal.Open(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(Config{Node: wire.Node{Publish: true}}, records, log)
+	a.Evict(wire.Intent{ID: "gone", UID: "a", Message: "done", Over: time.Now()})
+	a.ask(wire.Ask{UID: "b"})
+	a.Evict(wire.Intent{ID: "waits for leave", UID: "b"})
+	a.ask(wire.Ask{UID: "c"})
+	a.Evict(wire.Intent{ID: "without leave", UID: "c"})
+	a.settle("c", "its deadline has passed")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := records.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+	if records, err = journal.Open(dir, log); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, i := range New(Config{}, records, log).Untold() {
+		ids = append(ids, i.ID)
+	}
+	if !slices.Equal(ids, []string{"gone", "without leave"}) {
+		t.Errorf("after the crash: %v", ids)
+	}
+}
+
+func TestNewEvictionOfAPodTakesThePlaceOfItsLast(t *testing.T) {
+	o := outbox{asks: map[types.UID]*asking{}}
+	o.evict(wire.Intent{ID: "1", UID: "a", Override: "why"})
+	if replaced := o.evict(wire.Intent{ID: "1", UID: "a", Overdue: true}); replaced != nil || o.intents[0].Override != "why" {
+		t.Errorf("replaced %v, kept %+v", replaced, o.intents[0])
+	}
+	if replaced := o.evict(wire.Intent{ID: "2", UID: "a"}); !slices.Equal(replaced, []string{"1"}) || len(o.intents) != 1 {
+		t.Errorf("replaced %v, %d are kept", replaced, len(o.intents))
+	}
+}

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// recorder is a Killer that remembers when what was killed, after it has refused
+// so many.
+type recorder struct {
+	mu     sync.Mutex
+	start  time.Time
+	refuse int
+	killed map[types.UID]time.Duration
+}
+
+func (r *recorder) Kill(v kill.Victim) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse--; r.refuse >= 0 {
+		return errors.New("full")
+	}
+	r.killed[v.UID] = time.Since(r.start)
+	return nil
+}
+
+func (r *recorder) Hasten(types.UID, time.Duration) {}
+func (r *recorder) Results() <-chan kill.Result     { return nil }
+
+func (r *recorder) at(uid types.UID) (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, ok := r.killed[uid]
+	return d, ok
+}
+
+// asked runs an Asker with a patience of 30 s in a bubble.
+func asked(t *testing.T, do func(*Asker, *recorder)) {
+	log := slog.New(slog.DiscardHandler)
+	records, err := journal.Open(t.TempDir(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		below := &recorder{start: time.Now(), killed: map[types.UID]time.Duration{}}
+		k := NewAsker(below, New(Config{Node: wire.Node{Publish: true}}, records, log), 30*time.Second, log)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = k.Run(ctx) })
+		do(k, below)
+		cancel()
+		running.Wait()
+	})
+}
+
+func soft(uid types.UID) kill.Victim { return kill.Victim{UID: uid, Name: "default/p", Soft: true} }
+
+func TestHardVictimNeverWaits(t *testing.T) {
+	asked(t, func(k *Asker, below *recorder) {
+		if err := k.Kill(kill.Victim{UID: "a"}); err != nil {
+			t.Error(err)
+		}
+		if at, killed := below.at("a"); !killed || at != 0 {
+			t.Errorf("killed %t after %v", killed, at)
+		}
+	})
+}
+
+func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
+	asked(t, func(k *Asker, below *recorder) {
+		for _, uid := range []types.UID{"free", "held", "unanswered"} {
+			if err := k.Kill(soft(uid)); err != nil {
+				t.Error(err)
+			}
+			k.agent.Evict(wire.Intent{ID: string(uid), UID: uid})
+		}
+		time.Sleep(time.Second)
+		k.agent.answers <- wire.Answer{UID: "held", Refused: "a budget"}
+		k.agent.answers <- wire.Answer{UID: "free"}
+		time.Sleep(time.Second)
+		if at, killed := below.at("free"); !killed || at > 1100*time.Millisecond {
+			t.Errorf("with leave: killed %t after %v", killed, at)
+		}
+		if _, killed := below.at("held"); killed {
+			t.Error("the budget was not respected")
+		}
+		time.Sleep(30 * time.Second)
+		for _, uid := range []types.UID{"held", "unanswered"} {
+			if at, killed := below.at(uid); !killed || at < 30*time.Second {
+				t.Errorf("%s: killed %t after %v", uid, killed, at)
+			}
+		}
+		for _, i := range k.agent.Untold() {
+			if !i.Asked || (i.Override == "") != (i.UID == "free") {
+				t.Errorf("intent %+v", i)
+			}
+		}
+	})
+}
+
+func TestSoftVictimThatTheKillerRefusesIsTriedAgain(t *testing.T) {
+	asked(t, func(k *Asker, below *recorder) {
+		below.refuse = 3
+		if err := k.Kill(soft("a")); err != nil {
+			t.Error(err)
+		}
+		k.agent.answers <- wire.Answer{UID: "a"}
+		time.Sleep(time.Second)
+		if _, killed := below.at("a"); !killed {
+			t.Error("it was not killed")
+		}
+	})
+}
+
+func TestHardKillOfASoftVictimEndsTheWaiting(t *testing.T) {
+	asked(t, func(k *Asker, below *recorder) {
+		_ = k.Kill(soft("a"))
+		_ = k.Kill(kill.Victim{UID: "a"})
+		if at, killed := below.at("a"); !killed || at != 0 {
+			t.Errorf("killed %t after %v", killed, at)
+		}
+		time.Sleep(time.Minute)
+		if at, _ := below.at("a"); at != 0 {
+			t.Errorf("killed once more after %v", at)
+		}
+	})
+}

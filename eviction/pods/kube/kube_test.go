@@ -1,0 +1,179 @@
+package kube_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/eviction/pods/kube"
+	"github.com/evictd/evictd/internal/localapi"
+)
+
+const patience = 30 * time.Second
+
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
+
+// sink is the pods of the node as they were handed over.
+type sink struct {
+	mu     sync.Mutex
+	pods   map[types.UID]*v1.Pod
+	synced []string // names of the pods when all had been handed over
+	calls  int
+}
+
+func (s *sink) Pod(pod *v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods[pod.UID] = pod
+	s.calls++
+}
+
+func (s *sink) Gone(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, uid)
+}
+
+func (s *sink) Synced() {
+	names := s.names()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced = names
+}
+
+func (s *sink) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := []string{}
+	for _, p := range s.pods {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *sink) has(names ...string) func() bool {
+	return func() bool { return slices.Equal(s.names(), names) }
+}
+
+func serve(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	api, err := localapi.New(localapi.Config{Data: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	var ended error
+	running.Go(func() { ended = api.Run(ctx) })
+	server := httptest.NewServer(api)
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		server.Close()
+		if err := cmp.Or(ended, api.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL, QPS: -1})
+}
+
+func TestPodsOfTheNodeAreFollowed(t *testing.T) {
+	client := serve(t)
+	pods := client.CoreV1().Pods("default")
+	create := func(name, node string) *v1.Pod {
+		t.Helper()
+		pod, err := pods.Create(t.Context(), &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1.LastAppliedConfigAnnotation: "long"}},
+			Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "c", Image: "none"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	patch := func(name, body string, subresources ...string) {
+		t.Helper()
+		if _, err := pods.Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, subresources...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(name string) {
+		t.Helper()
+		zero := int64(0)
+		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("first", "n1")
+	create("elsewhere", "n2")
+	create("over", "n1")
+	patch("over", `{"status":{"phase":"Succeeded"}}`, "status")
+
+	s := &sink{pods: map[types.UID]*v1.Pod{}}
+	var kept atomic.Value
+	kept.Store(types.UID(""))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		cfg := kube.Config{Node: "n1", Keep: func(uid types.UID) bool { return uid == kept.Load() }}
+		kube.Follow(ctx, client, cfg, s, slog.New(slog.DiscardHandler))
+	})
+	defer running.Wait()
+	defer cancel()
+	await(t, "all pods there are", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Equal(s.synced, []string{"first"})
+	})
+	second := create("second", "n1")
+	await(t, "a pod that is new", s.has("first", "second"))
+	s.mu.Lock()
+	if p := s.pods[second.UID]; p.ManagedFields != nil || p.Annotations[v1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("metadata that nobody reads: %+v", p.ObjectMeta)
+	}
+	s.mu.Unlock()
+
+	patch("first", `{"status":{"phase":"Running","message":"x"}}`, "status")
+	patch("first", `{"metadata":{"annotations":{"evictd.io/x":"y"}}}`)
+	await(t, "a change", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.calls == 3 // the change of the status is none
+	})
+
+	kept.Store(second.UID)
+	patch("second", `{"status":{"phase":"Failed"}}`, "status")
+	patch("first", `{"status":{"phase":"Failed"}}`, "status")
+	await(t, "the end of a pod", s.has("second"))
+	remove("second")
+	again := create("second", "n1")
+	await(t, "another pod of the same name", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.pods) == 1 && s.pods[again.UID] != nil
+	})
+	remove("second")
+	await(t, "no pod", s.has())
+}

@@ -1,0 +1,197 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+func open(t *testing.T, dir string) *Store {
+	t.Helper()
+	decode := func(_ string, _ Key, text []byte) (Object, error) {
+		object := &v1.Node{}
+		return object, sigsyaml.UnmarshalStrict(text, object)
+	}
+	s, err := Open(Config{Data: dir, Decode: decode, Log: slog.New(slog.DiscardHandler)}, []string{"nodes"}, []string{"leases"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func object(name string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"}}
+}
+
+func put(t *testing.T, table *Table, old Object, o Object) {
+	t.Helper()
+	if err := table.Put(old, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChangeFromWhatIsNoLongerThereIsRefused(t *testing.T) {
+	nodes := open(t, t.TempDir()).Table("nodes")
+	first, second := object("a"), object("a")
+	put(t, nodes, nil, first)
+	put(t, nodes, first, second)
+	if err := nodes.Put(first, object("a")); !errors.Is(err, ErrChanged) {
+		t.Errorf("put: %v", err)
+	}
+	if err := nodes.Put(nil, object("a")); !errors.Is(err, ErrChanged) {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := nodes.Remove(first); !errors.Is(err, ErrChanged) {
+		t.Errorf("remove: %v", err)
+	}
+	if nodes.Get(Key{Name: "a"}) != Object(second) {
+		t.Error("the object is another one")
+	}
+}
+
+func TestRevisionsGrowAcrossTablesAndRestarts(t *testing.T) {
+	dir, last := t.TempDir(), uint64(0)
+	for range 3 {
+		s := open(t, dir)
+		for _, name := range []string{"nodes", "leases", "nodes"} {
+			table := s.Table(name)
+			put(t, table, table.Get(Key{Name: "a"}), object("a"))
+			revision, err := strconv.ParseUint(table.Get(Key{Name: "a"}).GetResourceVersion(), 10, 64)
+			if err != nil || revision <= last {
+				t.Errorf("after %d came %d, %v", last, revision, err)
+			}
+			last = revision
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCursorSeesEveryChangeOnceAndInOrder(t *testing.T) {
+	nodes := open(t, t.TempDir()).Table("nodes")
+	a := object("a")
+	put(t, nodes, nil, a)
+	objects, cursor, revision := nodes.From("")
+	if len(objects) != 1 || revision != nodes.Revision() {
+		t.Fatalf("from: %v %d", objects, revision)
+	}
+	since, err := nodes.Since(revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := object("b")
+	put(t, nodes, nil, b)
+	put(t, nodes, b, object("b"))
+	if _, err := nodes.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Cursor{cursor, since} {
+		changes, _, more, err := c.Next()
+		var seen []string
+		for _, change := range changes {
+			seen = append(seen, string(change.Type)+" "+change.New.GetName())
+		}
+		if got := strings.Join(seen, ", "); err != nil || got != "ADDED b, MODIFIED b, DELETED a" {
+			t.Errorf("saw %s, %v", got, err)
+		}
+		select {
+		case <-more:
+			t.Error("more is announced, and there is none")
+		default:
+		}
+	}
+}
+
+func TestCursorThatFellBackTooFarIsExpired(t *testing.T) {
+	s := open(t, t.TempDir())
+	leases := s.Table("leases")
+	start := leases.Revision()
+	_, slow, _ := leases.From("")
+	var last Object
+	for range depth + 1 {
+		next := object("a")
+		put(t, leases, last, next)
+		last = next
+	}
+	if _, _, _, err := slow.Next(); !errors.Is(err, ErrExpired) {
+		t.Errorf("next: %v", err)
+	}
+	if _, err := leases.Since(start); !errors.Is(err, ErrExpired) {
+		t.Errorf("since the start: %v", err)
+	}
+	if _, err := leases.Since(s.Revision() + 1); !errors.Is(err, ErrExpired) {
+		t.Errorf("since the future: %v", err)
+	}
+	c, err := leases.Since(s.Revision() - 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes, _, _, err := c.Next(); err != nil || len(changes) != 1 || changes[0].Type != watch.Modified {
+		t.Errorf("the last change: %v, %v", changes, err)
+	}
+}
+
+func TestDirectoryServesOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir)
+	if _, err := Open(Config{Data: dir}, nil, nil); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWriteThatFailsChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	nodes := open(t, dir).Table("nodes")
+	a := object("a")
+	put(t, nodes, nil, a)
+	if err := os.RemoveAll(filepath.Join(dir, scratch)); err != nil {
+		t.Fatal(err)
+	}
+	revision := nodes.Revision()
+	if err := nodes.Put(a, object("a")); err == nil {
+		t.Error("no error")
+	}
+	if nodes.Get(Key{Name: "a"}) != Object(a) || nodes.Revision() != revision {
+		t.Error("the object changed all the same")
+	}
+}
+
+func TestPathsOutsideTheTablesAreNobodys(t *testing.T) {
+	s := open(t, t.TempDir())
+	for _, path := range []string{".revision", ".tmp/x.yaml", "nodes", "nodes/a.txt", "nodes/.a.yaml.swp", "nodes/.a.yaml", "nodes/a/b/c.yaml", "leases/a.yaml", "other/a.yaml", "../x.yaml"} {
+		if table, key := s.place(filepath.Join(s.cfg.Data, path)); table != nil {
+			t.Errorf("%s is %s of %s", path, key, table.name)
+		}
+	}
+	if table, key := s.place(filepath.Join(s.cfg.Data, "nodes/a.b.yaml")); table != s.Table("nodes") || key != (Key{Name: "a.b"}) {
+		t.Errorf("nodes/a.b.yaml is %v", key)
+	}
+}
+
+func TestListIsInOrder(t *testing.T) {
+	leases := open(t, t.TempDir()).Table("leases")
+	for _, key := range []Key{{"b", "a"}, {"a", "b"}, {"a", "a"}} {
+		o := object(key.Name)
+		o.Namespace = key.Namespace
+		put(t, leases, nil, o)
+	}
+	all, _ := leases.List("")
+	if got := fmt.Sprint(KeyOf(all[0]), KeyOf(all[1]), KeyOf(all[2])); got != "a/a a/b b/a" {
+		t.Error(got)
+	}
+	if of, _ := leases.List("a"); len(of) != 2 || !leases.Holds("b") || leases.Holds("c") {
+		t.Errorf("in a: %v", of)
+	}
+}

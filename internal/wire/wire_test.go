@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pair is a line, and evictd's side of it as bytes.
+func pair(t testing.TB, silence time.Duration) (*Evictd, *Agent, net.Conn) {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() {
+		ours.Close()
+		theirs.Close()
+	})
+	return NewConn[Down, Up](ours, silence), NewConn[Up, Down](theirs, 0), theirs
+}
+
+func TestMessagesArriveAsTheyWereSent(t *testing.T) {
+	evictd, agent, _ := pair(t, 0)
+	sent := make(chan error, 2)
+	go func() {
+		sent <- agent.Send(Up{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"line": "one\ntwo"}}}})
+		sent <- agent.Send(Up{Told: "x"})
+		agent.Close()
+	}()
+	first, err := evictd.Receive()
+	if err != nil || first.Pod == nil || first.Pod.Annotations["line"] != "one\ntwo" {
+		t.Errorf("received %+v, %v", first, err)
+	}
+	if second, err := evictd.Receive(); err != nil || second.Told != "x" {
+		t.Errorf("received %+v, %v", second, err)
+	}
+	if _, err := evictd.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v", err)
+	}
+	if err := errors.Join(<-sent, <-sent); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLinesThatAreNoMessagesAreErrors(t *testing.T) {
+	for _, text := range []string{"hello\n", "[]\n", strings.Repeat("x", maxMessage+1)} {
+		evictd, _, raw := pair(t, 0)
+		go func() { _, _ = io.WriteString(raw, text) }()
+		if m, err := evictd.Receive(); err == nil || !strings.HasPrefix(err.Error(), "read message: ") {
+			t.Errorf("%.10q: received %+v, %v", text, m, err)
+		}
+	}
+}
+
+func TestMessageThatIsTooLongIsNotSent(t *testing.T) {
+	_, agent, _ := pair(t, 0)
+	if err := agent.Send(Up{Told: strings.Repeat("x", maxMessage)}); err == nil {
+		t.Error("it was sent")
+	}
+}
+
+func TestOtherSideThatIsSilentOrDeafIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		evictd, agent, _ := pair(t, Silence)
+		if _, err := evictd.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after silence: %v", err)
+		}
+		if err := agent.Send(Up{Synced: true}); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("nobody reads: %v", err)
+		}
+	})
+}

@@ -1,0 +1,401 @@
+package kube_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/nodestatus/kube"
+)
+
+const patience = 30 * time.Second
+
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
+
+// fault answers the requests that it is for in the API server's place.
+type fault struct {
+	method, path string // a part of the path
+	left         atomic.Int64
+	answer       func(*http.Request) (*http.Response, error) // nil, nil lets it pass
+}
+
+// faulty is a transport with faults.
+type faulty struct {
+	next http.RoundTripper
+	*world
+}
+
+func (f faulty) RoundTrip(request *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	faults := slices.Clone(f.faults)
+	f.mu.Unlock()
+	for _, fault := range faults {
+		if request.Method == fault.method && strings.Contains(request.URL.Path, fault.path) && fault.left.Add(-1) >= 0 {
+			if response, err := fault.answer(request); response != nil || err != nil {
+				return response, err
+			}
+		}
+	}
+	return f.next.RoundTrip(request)
+}
+
+// status answers with an API error.
+func status(code int, reason metav1.StatusReason) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"made up","reason":%q,"code":%d}`, reason, code)
+		return &http.Response{
+			StatusCode: code, Status: fmt.Sprint(code), Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(body)),
+		}, nil
+	}
+}
+
+func cut(*http.Request) (*http.Response, error) { return nil, errors.New("connection reset by peer") }
+
+// world is a Publisher, an API server, and what stands between them.
+type world struct {
+	t         *testing.T
+	api       kubernetes.Interface
+	publisher *kube.Publisher
+	node      string
+
+	mu     sync.Mutex
+	faults []*fault
+	told   []string
+	state  nodestatus.API
+	log    bytes.Buffer
+}
+
+var worlds atomic.Int64
+
+func newWorld(t *testing.T, mode nodestatus.Mode) *world {
+	t.Helper()
+	cfg := serve(t)
+	w := &world{t: t, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, worlds.Add(1))}
+	requests := kube.NewRequests()
+	faultyCfg := rest.CopyConfig(cfg)
+	faultyCfg.Wrap(requests.Wrap)
+	faultyCfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{next, w} })
+	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
+	node := wire.Node{
+		Name: w.node, Mode: mode, Publish: true, Register: mode == nodestatus.Native,
+		Capacity: memory, Allocatable: memory, StatusFrequency: 100 * time.Millisecond,
+	}
+	if !node.Register {
+		object := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}
+		if _, err := w.api.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, requests, w.hear, slog.New(slog.NewTextHandler(w, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.publisher.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if t.Failed() {
+			t.Logf("log:\n%s", w.log.String())
+		}
+	})
+	return w
+}
+
+// Write is the log's.
+func (w *world) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(text)
+}
+
+func (w *world) hear(m wire.Up) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.Told != "" {
+		w.told = append(w.told, m.Told)
+	}
+	if m.API != nil {
+		w.state = *m.API
+	}
+}
+
+func (w *world) heard(holds func(*nodestatus.API) bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return holds(&w.state)
+}
+
+func (w *world) hasTold(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.told, id)
+}
+
+// fail puts an answer in the way of so many requests.
+func (w *world) fail(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) {
+	f := &fault{method: method, path: path, answer: answer}
+	f.left.Store(times)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = append(w.faults, f)
+}
+
+// stand says how the node stands.
+func (w *world) stand(mode nodestatus.Mode, memory bool) {
+	raised := nodestatus.Raised{eviction.MemoryPressure: memory}
+	now := time.Now()
+	var messages [eviction.NumConditions]string
+	w.publisher.Take(wire.Down{Standing: &wire.Standing{At: now, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
+}
+
+func (w *world) seen() *v1.Node {
+	w.t.Helper()
+	node, err := w.api.CoreV1().Nodes().Get(w.t.Context(), w.node, metav1.GetOptions{})
+	if err != nil {
+		return &v1.Node{}
+	}
+	return node
+}
+
+func (w *world) patchNode(kind types.PatchType, body string, subresources ...string) {
+	w.t.Helper()
+	if _, err := w.api.CoreV1().Nodes().Patch(w.t.Context(), w.node, kind, []byte(body), metav1.PatchOptions{}, subresources...); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func statusOf(node *v1.Node, kind v1.NodeConditionType) v1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func tainted(node *v1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Key == key && t.Effect == v1.TaintEffectNoSchedule })
+}
+
+const (
+	ownMemory = v1.NodeConditionType("evictd.io/MemoryPressure")
+	ownTaint  = "evictd.io/memory-pressure"
+)
+
+func TestPressureIsToldWhateverFailsFirst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		answer func(*http.Request) (*http.Response, error)
+	}{
+		{"a storm of 429", status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)},
+		{"an error of the server", status(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
+		{"a conflict", status(http.StatusConflict, metav1.StatusReasonConflict)},
+		{"a cut connection", cut},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nodestatus.Backstop)
+			w.fail(3, http.MethodPatch, "/nodes/"+w.node, c.answer)
+			w.stand(nodestatus.Backstop, true)
+			await(t, "condition and taint", func() bool {
+				node := w.seen()
+				return statusOf(node, ownMemory) == v1.ConditionTrue && tainted(node, ownTaint)
+			})
+			w.stand(nodestatus.Backstop, false)
+			await(t, "neither", func() bool {
+				node := w.seen()
+				return statusOf(node, ownMemory) == v1.ConditionFalse && !tainted(node, ownTaint)
+			})
+		})
+	}
+}
+
+func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	w.stand(nodestatus.Backstop, false)
+	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
+	var before sync.Once
+	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
+		if !strings.HasSuffix(request.URL.Path, "/status") {
+			before.Do(func() {
+				w.patchNode(types.MergePatchType, `{"spec":{"taints":[{"key":"example.com/other","effect":"NoSchedule"}]}}`)
+			})
+		}
+		return nil, nil
+	})
+	w.stand(nodestatus.Backstop, true)
+	await(t, "both taints", func() bool { return tainted(w.seen(), ownTaint) && tainted(w.seen(), "example.com/other") })
+	w.patchNode(types.MergePatchType, `{"spec":{"taints":[{"key":"example.com/other","effect":"NoSchedule"}]}}`)
+	await(t, "the taint that was taken away", func() bool { return tainted(w.seen(), ownTaint) })
+	if node := w.seen(); !tainted(node, "example.com/other") {
+		t.Errorf("taints %v", node.Spec.Taints)
+	}
+}
+
+func TestIdentityThatMayNotTaintStillTellsConditions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(request.URL.Path, "/status") {
+			return nil, nil
+		}
+		return status(http.StatusForbidden, metav1.StatusReasonForbidden)(request)
+	})
+	w.stand(nodestatus.Backstop, true)
+	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionTrue })
+	await(t, "the refusal to be told", func() bool {
+		return w.heard(func(s *nodestatus.API) bool { return s.Refused["taints"] != "" && s.Connected })
+	})
+	if node := w.seen(); tainted(node, ownTaint) {
+		t.Error("the taint was written")
+	}
+}
+
+func TestRivalOfTheConditionsIsToldAndNotFought(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Native)
+	w.stand(nodestatus.Native, true)
+	for range 3 {
+		await(t, "the condition", func() bool { return statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionTrue })
+		await(t, "the publisher to see it", func() bool { return tainted(w.seen(), v1.TaintNodeMemoryPressure) })
+		w.patchNode(types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"MemoryPressure","status":"False","reason":"KubeletHasSufficientMemory"}]}}`, "status")
+	}
+	await(t, "the conflict to be told", func() bool {
+		return w.heard(func(s *nodestatus.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
+	})
+	version := w.seen().ResourceVersion
+	w.stand(nodestatus.Native, true)
+	w.stand(nodestatus.Native, false)
+	w.stand(nodestatus.Native, true)
+	<-time.After(500 * time.Millisecond) // five status periods
+	if now := w.seen(); now.ResourceVersion != version {
+		t.Errorf("the node was written again: %v", now.Status.Conditions)
+	}
+}
+
+// evicted makes a pod and the intent to end it.
+func (w *world) evicted(name string) (*v1.Pod, *wire.Intent) {
+	w.t.Helper()
+	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: w.node + name},
+		Spec:       v1.PodSpec{NodeName: w.node, Containers: []v1.Container{{Name: "c", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod, &wire.Intent{
+		ID: "intent-" + pod.Name, UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Decided: time.Now(),
+		Message: "The node was low on resource: memory. ", Annotations: map[string]string{"starved_resource": "memory"}, DisruptionTarget: true,
+	}
+}
+
+func (w *world) pod(name string) *v1.Pod {
+	w.t.Helper()
+	pod, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	told := func() bool {
+		s := w.pod(pod.Name).Status
+		return s.Phase == v1.PodFailed && s.Reason == "Evicted" && s.Message == intent.Message
+	}
+	w.publisher.Take(wire.Down{Intent: intent})
+	await(t, "the status", told)
+	blank := []byte(`{"status":{"reason":"","message":""}}`)
+	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	gone := *intent
+	gone.Over = time.Now()
+	w.publisher.Take(wire.Down{Intent: &gone})
+	await(t, "the status again", told)
+	w.publisher.Take(wire.Down{Intent: &gone})
+	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
+	if !told() {
+		t.Errorf("status %+v", w.pod(pod.Name).Status)
+	}
+	events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, e := range events.Items {
+		if e.Regarding.UID == pod.UID {
+			count++
+			if e.Reason != "Evicted" || e.Type != v1.EventTypeWarning || e.Note != strings.TrimSpace(intent.Message) && e.Note != intent.Message || e.Annotations["starved_resource"] != "memory" {
+				t.Errorf("event %+v", e)
+			}
+		}
+	}
+	if count != 1 {
+		t.Errorf("%d events", count)
+	}
+}
+
+func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	intent.UID = "11111111-2222-3333-4444-555555555555"
+	w.publisher.Take(wire.Down{Intent: intent})
+	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
+	if s := w.pod(pod.Name).Status; s.Phase == v1.PodFailed {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestLeaseOfANodeWhoseLoopStandsStillRunsOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	old := time.Now().Add(-time.Minute)
+	w.publisher.Take(wire.Down{Standing: &wire.Standing{At: old, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
+	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
+	leases := w.api.CoordinationV1().Leases("evictd-system")
+	if lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{}); err == nil {
+		t.Errorf("lease %+v", lease.Spec)
+	}
+	w.publisher.Take(wire.Down{Headroom: &wire.Headroom{Annotation: "{}"}})
+	w.stand(nodestatus.Backstop, true)
+	await(t, "the lease with its headroom", func() bool {
+		lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{})
+		return err == nil && *lease.Spec.LeaseDurationSeconds == 40 && lease.Annotations[nodestatus.HeadroomAnnotation] == "{}"
+	})
+}

@@ -1,0 +1,96 @@
+package node_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// TestCampaignFromCrossingToTheCluster reports how long it takes from the
+// crossing of a threshold, as evictd first saw it, until a watch shows the
+// condition, the taint, and the evicted pod.
+func TestCampaignFromCrossingToTheCluster(t *testing.T) {
+	campaign(t)
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
+	if err != nil {
+		t.Fatal("EVICTD_ROUNDS:", err)
+	}
+	n := newNode(t, nodeMemory, nodePIDs)
+	a := n.newAPI()
+	d := n.runWith(a, "--mode=native", hardMemory, "--eviction-pressure-transition-period=100ms")
+	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
+	nodes, err := a.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + a.node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Stop()
+	pods, err := a.CoreV1().Pods(a.namespace).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pods.Stop()
+	taken := map[string][]time.Duration{}
+	for round := range rounds {
+		leaker := n.createPod(a, fmt.Sprintf("leaker-%d", round), podSpec{request: "8Mi"}, nil)
+		d.awaitPods(memorySignal, leaker)
+		leaker.tell("leak 200 400")
+		seen := watchRound(t, nodes, pods, leaker.Name)
+		e := d.awaitEviction(leaker, func(e nodestatus.Eviction) bool { return !e.Gone.IsZero() })
+		for what, at := range seen {
+			taken[what] = append(taken[what], at.Sub(e.Crossed.Time))
+		}
+		leaker.mustDie()
+		a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
+	}
+	for _, what := range []string{"condition", "taint", "pod Failed"} {
+		slices.Sort(taken[what])
+		at := func(share float64) time.Duration {
+			return taken[what][int(share*float64(len(taken[what])-1))].Round(100 * time.Microsecond)
+		}
+		t.Logf("%-10s p50 %v, p99 %v, max %v over %d rounds", what, at(0.5), at(0.99), at(1), rounds)
+	}
+}
+
+// watchRound says when each thing was first seen.
+func watchRound(t *testing.T, nodes, pods watch.Interface, pod string) map[string]time.Time {
+	t.Helper()
+	seen := map[string]time.Time{}
+	note := func(what string, holds bool) {
+		if _, before := seen[what]; holds && !before {
+			seen[what] = time.Now()
+		}
+	}
+	timeout := time.After(patience)
+	for len(seen) < 3 {
+		select {
+		case event := <-nodes.ResultChan():
+			node, ok := event.Object.(*v1.Node)
+			if !ok {
+				t.Fatal("the watch of the node has ended")
+			}
+			note("condition", slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
+				return c.Type == v1.NodeMemoryPressure && c.Status == v1.ConditionTrue
+			}))
+			note("taint", slices.ContainsFunc(node.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == memoryTaint }))
+		case event := <-pods.ResultChan():
+			p, ok := event.Object.(*v1.Pod)
+			if !ok {
+				t.Fatal("the watch of the pods has ended")
+			}
+			note("pod Failed", p.Name == pod && p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted")
+		case <-timeout:
+			t.Fatalf("waited %v in vain, seen %v", patience, seen)
+		}
+	}
+	return seen
+}
