@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	podskube "github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/cli"
@@ -91,6 +92,7 @@ func run(ctx context.Context, cfg *rest.Config, log *slog.Logger) error {
 	if err != nil || first.Node == nil {
 		return fmt.Errorf("evictd has not said what node this is: %w", err)
 	}
+	klog.SetSlogLogger(log) // of client-go
 	requests := kube.NewRequests()
 	cfg.UserAgent = "evictd-agent/" + version
 	cfg.Wrap(requests.Wrap)

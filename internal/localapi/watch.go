@@ -49,6 +49,11 @@ func (r *request) watch() error {
 	}
 	s := &stream{request: r, filter: filter, bookmarks: r.query.Get("allowWatchBookmarks") == "true", control: http.NewResponseController(r.w)}
 	s.frames = info.Framer.NewFrameWriter(r.w)
+	// Past a read deadline net/http takes the client for gone, and with it every
+	// later request on the connection.
+	if err := s.control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
 	initial, given := r.query.Get("sendInitialEvents"), r.query.Has("sendInitialEvents")
 	if given && r.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan) {
 		return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", utilvalidation.ErrorList{

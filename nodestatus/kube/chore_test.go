@@ -56,8 +56,9 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 		return []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: status, Reason: "KubeletHasSufficientMemory"}}
 	}
 	turn := func(r *rival, to v1.ConditionStatus, at time.Time) string {
-		r.observe(of(v1.ConditionTrue), of(v1.ConditionTrue), at)
-		return r.observe(of(to), of(v1.ConditionTrue), at)
+		r.write(of(v1.ConditionTrue))
+		r.observe(of(v1.ConditionTrue), at)
+		return r.observe(of(to), at)
 	}
 	for _, c := range []struct {
 		name   string
@@ -73,10 +74,10 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 		{"by a node controller", v1.ConditionUnknown, time.Minute, 10, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &rival{shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
+			r := newRival()
 			told := 0
 			for i := range c.turns {
-				if turn(r, c.to, at.Add(time.Duration(i)*c.apart)) != "" {
+				if turn(&r, c.to, at.Add(time.Duration(i)*c.apart)) != "" {
 					told++
 				}
 			}
@@ -85,12 +86,14 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 			}
 		})
 	}
-	r := &rival{shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
-	for range 10 { // our own turn, seen late
-		r.observe(of(v1.ConditionTrue), of(v1.ConditionTrue), at)
-		r.observe(of(v1.ConditionTrue), of(v1.ConditionFalse), at)
-		r.observe(of(v1.ConditionFalse), of(v1.ConditionFalse), at)
-		r.observe(of(v1.ConditionFalse), of(v1.ConditionTrue), at)
+	r := newRival()
+	for range 10 { // our own turns, each seen when the next is under way
+		r.write(of(v1.ConditionTrue))
+		r.observe(of(v1.ConditionFalse), at)
+		r.observe(of(v1.ConditionTrue), at)
+		r.write(of(v1.ConditionFalse))
+		r.observe(of(v1.ConditionTrue), at)
+		r.observe(of(v1.ConditionFalse), at)
 	}
 	if len(r.flips) > 0 {
 		t.Errorf("our own turns count as %d of a rival", len(r.flips))

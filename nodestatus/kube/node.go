@@ -55,8 +55,8 @@ func (p *Publisher) observe(node *v1.Node) {
 		return
 	}
 	p.seen = node
-	if p.node.Mode.BuiltIn() && p.standing != nil {
-		if told := p.rival.observe(node.Status.Conditions, p.standing.Conditions, time.Now()); told != "" {
+	if p.node.Mode.BuiltIn() {
+		if told := p.rival.observe(node.Status.Conditions, time.Now()); told != "" {
 			p.log.Error("somebody else writes the conditions of the node, which are left to them until evictd starts anew", "conflict", told)
 			p.requests.conflict(told)
 			p.enqueue(p.conflictEvent(told))
@@ -93,13 +93,17 @@ func (p *Publisher) reportConditions(ctx context.Context) error {
 		return p.register(ctx)
 	}
 	now := time.Now()
-	status := object{"conditions": p.wanted(seen, now)}
+	wanted := p.wanted(seen, now)
+	if p.asWanted(seen, wanted, now) {
+		return nil
+	}
+	status := object{"conditions": wanted}
 	if p.node.Register {
 		status["capacity"], status["allocatable"] = p.node.Capacity, p.node.Allocatable
 	}
-	if p.asWanted(seen, now) {
-		return nil
-	}
+	p.mu.Lock()
+	p.rival.write(wanted)
+	p.mu.Unlock()
 	node, err := p.client.CoreV1().Nodes().Patch(ctx, p.node.Name, types.StrategicMergePatchType, patch(object{"status": status}), metav1.PatchOptions{}, "status")
 	p.requests.judge("conditions", err)
 	if err != nil {
@@ -114,14 +118,14 @@ func (p *Publisher) reportConditions(ctx context.Context) error {
 
 // asWanted says whether the Node shows what it should, and for how long it may
 // go on doing so.
-func (p *Publisher) asWanted(seen *v1.Node, now time.Time) bool {
+func (p *Publisher) asWanted(seen *v1.Node, wanted []v1.NodeCondition, now time.Time) bool {
 	p.mu.Lock()
 	fresh := now.Sub(p.reported) < heartbeat
 	p.mu.Unlock()
 	if seen == nil || !fresh {
 		return false
 	}
-	for _, c := range p.wanted(seen, now) {
+	for _, c := range wanted {
 		has := condition(seen.Status.Conditions, c.Type)
 		if has == nil || has.Status != c.Status || has.Reason != c.Reason {
 			return false

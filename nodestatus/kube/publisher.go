@@ -53,7 +53,7 @@ type Publisher struct {
 func New(client kubernetes.Interface, node wire.Node, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
 	p := &Publisher{
 		client: client, node: node, requests: requests, say: say, log: log,
-		rival: rival{shown: map[v1.NodeConditionType]v1.ConditionStatus{}}, intents: map[string]*victim{}, asks: map[types.UID]wire.Ask{},
+		rival: newRival(), intents: map[string]*victim{}, asks: map[types.UID]wire.Ask{},
 	}
 	p.conditions = newChore("conditions", node.StatusFrequency, p.reportConditions)
 	p.taints = newChore("taints", node.StatusFrequency, p.reportTaints)

@@ -16,33 +16,44 @@ const (
 
 // rival notices somebody else who writes our conditions.
 type rival struct {
-	// shown are the statuses that the Node has shown as we wanted them.
-	shown   map[v1.NodeConditionType]v1.ConditionStatus
-	flips   []time.Time
-	stopped bool
+	// written are the statuses that we wrote last, or are writing, and shown
+	// those that the Node has shown.
+	written, shown map[v1.NodeConditionType]v1.ConditionStatus
+	flips          []time.Time
+	stopped        bool
 }
 
-// observe compares the Node with what we want. It returns what to tell when the
-// conditions are to be left alone from now on, once. A node controller that
-// makes conditions Unknown because it has not heard of us is no rival.
-func (r *rival) observe(has, wanted []v1.NodeCondition, now time.Time) (told string) {
-	for _, want := range wanted {
-		is := condition(has, want.Type)
-		switch {
-		case is == nil:
-		case is.Status == want.Status:
-			r.shown[want.Type] = is.Status
-		case r.shown[want.Type] == want.Status && is.Status != v1.ConditionUnknown:
-			delete(r.shown, want.Type)
-			r.flips = append(r.flips, now)
-			for now.Sub(r.flips[0]) > flipWindow {
-				r.flips = r.flips[1:]
-			}
-			if len(r.flips) >= maxFlips && !r.stopped {
-				r.stopped = true
-				told = fmt.Sprintf("%s was turned to %s (%s) against evictd, the %dth turn within %v: another eviction manager runs here; choose mode backstop or takeover",
-					want.Type, is.Status, is.Reason, len(r.flips), flipWindow)
-			}
+func newRival() rival {
+	return rival{written: map[v1.NodeConditionType]v1.ConditionStatus{}, shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
+}
+
+// write says what we are about to write.
+func (r *rival) write(conditions []v1.NodeCondition) {
+	for _, c := range conditions {
+		r.written[c.Type] = c.Status
+	}
+}
+
+// observe compares the Node with what we wrote: a condition that has shown it and
+// shows something else was turned by somebody. It returns what to tell when the
+// conditions are to be left alone from now on, once. A node controller that makes
+// conditions Unknown because it has not heard of us is no rival.
+func (r *rival) observe(has []v1.NodeCondition, now time.Time) (told string) {
+	for _, is := range has {
+		wrote, ours := r.written[is.Type]
+		turned := ours && r.shown[is.Type] == wrote && is.Status != wrote && is.Status != v1.ConditionUnknown
+		r.shown[is.Type] = is.Status
+		if !turned || r.stopped {
+			continue
+		}
+		r.flips = append(r.flips, now)
+		for now.Sub(r.flips[0]) > flipWindow {
+			r.flips = r.flips[1:]
+		}
+		if len(r.flips) >= maxFlips {
+			r.stopped = true
+			told = fmt.Sprintf("%s was turned to %s (%s) against evictd, turn %d within %v: another eviction manager runs here; choose mode backstop or takeover",
+				is.Type, is.Status, is.Reason, len(r.flips), flipWindow)
 		}
 	}
 	return told

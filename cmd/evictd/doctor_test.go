@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+func TestDoctorTellsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		api  *nodestatus.API
+		want []string // a part of each finding
+	}{
+		{"none", nil, []string{"-- API server: evictd was given none"}},
+		{"away", &nodestatus.API{Error: "no answer from the API server: refused"}, []string{"-- API server: no answer from the API server: refused"}},
+		{"answers", &nodestatus.API{Connected: true}, []string{"ok API server: answers since"}},
+		{
+			"refuses", &nodestatus.API{Connected: true, Refused: map[string]string{"taints": "forbidden", "else": "forbidden too"}, Conflict: "a kubelet"},
+			[]string{"ok API server", "-- may write else: forbidden too", "-- may write taints: forbidden", "-- no other writer of the conditions: a kubelet"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if err := json.NewEncoder(w).Encode(nodestatus.Status{API: c.api}); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			findings := apiFindings(t.Context(), strings.TrimPrefix(server.URL, "http://"))
+			if len(findings) != len(c.want) {
+				t.Fatalf("%d findings, want %d: %+v", len(findings), len(c.want), findings)
+			}
+			for i, f := range findings {
+				text := map[bool]string{true: "ok ", false: "-- "}[f.OK] + f.Name + ": " + f.Is
+				if !strings.Contains(text, c.want[i]) || f.OK != (f.Lost == "") {
+					t.Errorf("%q, without it %q; want %q", text, f.Lost, c.want[i])
+				}
+			}
+		})
+	}
+	if findings := apiFindings(t.Context(), "127.0.0.1:1"); len(findings) != 1 || findings[0].OK || !strings.Contains(findings[0].Is, "no running evictd to ask") {
+		t.Errorf("no daemon: %+v", findings)
+	}
+}
