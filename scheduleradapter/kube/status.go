@@ -47,19 +47,8 @@ func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.
 func (s *statuses) add(pod *v1.Pod, status loop.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[pod.UID] = said{pod, merged(s.pending[pod.UID].status, status)}
+	s.pending[pod.UID] = said{pod, s.pending[pod.UID].status.With(status)}
 	s.queue.Add(pod.UID)
-}
-
-// merged is what two statuses say together, the later one's word counting.
-func merged(s, later loop.Status) loop.Status {
-	if later.Reason != "" {
-		s.Reason, s.Message = later.Reason, later.Message
-	}
-	if later.Nominated != nil {
-		s.Nominated = later.Nominated
-	}
-	return s
 }
 
 func (s *statuses) run(ctx context.Context) {
@@ -96,7 +85,7 @@ func (s *statuses) next(ctx context.Context) bool {
 		s.log.Error("a pod's status could not be written", "pod", what.pod.Namespace+"/"+what.pod.Name, "error", err)
 	default:
 		s.mu.Lock()
-		what.status = merged(what.status, s.pending[uid].status)
+		what.status = what.status.With(s.pending[uid].status)
 		s.pending[uid] = what
 		s.mu.Unlock()
 		s.queue.AddRateLimited(uid)

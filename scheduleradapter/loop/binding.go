@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
@@ -23,6 +24,8 @@ type flight struct {
 	// node is where the API server says the pod is; gone, that it is no more.
 	node string
 	gone bool
+	// preemptor made it be withdrawn; nil where nobody did.
+	preemptor *nodetable.Pod
 }
 
 // Stages of a binding: it can be withdrawn until it is committed.
@@ -96,6 +99,10 @@ func (l *Loop) land(f *flight, status framework.Status) {
 	default:
 		delete(l.assumed, f.Pod.UID)
 		l.Unbound(now, f.Attempt, status)
+		l.metrics.ended(f.Attempt, time.Since(f.begin))
+	}
+	if f.preemptor != nil {
+		l.prepared(f.preemptor, nil)
 	}
 }
 

@@ -37,6 +37,17 @@ type Status struct {
 	Nominated *string
 }
 
+// With is what s and a later status say together.
+func (s Status) With(later Status) Status {
+	if later.Reason != "" {
+		s.Reason, s.Message = later.Reason, later.Message
+	}
+	if later.Nominated != nil {
+		s.Nominated = later.Nominated
+	}
+	return s
+}
+
 // Event is one of events.k8s.io.
 type Event struct {
 	Regarding, Related         *v1.Pod // Related may be nil
@@ -76,7 +87,7 @@ type Loop struct {
 
 	assumed   map[types.UID]*flight
 	bindings  int                     // under way, of pods without volumes
-	preparing map[types.UID]bool      // preemptors whose victims are being told to go
+	preparing map[types.UID]int       // what preemptors wait for before they are tried again
 	wrote     map[types.UID]string    // nominations that the API server has not confirmed
 	permits   map[types.UID]time.Time // since when pods wait for permission
 	patches   []patch                 // to be written when the present step is over
@@ -102,10 +113,10 @@ func New(cfg Config) (*Loop, error) {
 		cfg.Clock = steady()
 	}
 	l := &Loop{
-		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]bool{},
+		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]int{},
 		wrote: map[types.UID]string{}, permits: map[types.UID]time.Time{},
 	}
-	cfg.Parts.Env.Preparing = func(uid types.UID) bool { return l.preparing[uid] }
+	cfg.Parts.Env.Preparing = func(uid types.UID) bool { return l.preparing[uid] > 0 }
 	core, err := NewCore(l.latest, cfg.Parts, l)
 	if err != nil {
 		return nil, err
@@ -227,16 +238,11 @@ func (l *Loop) drain() {
 // later writes a status when the present step is over, so that what is said of
 // one pod goes out at once.
 func (l *Loop) later(pod *nodetable.Pod, s Status) {
-	if n := len(l.patches); n > 0 && l.patches[n-1].pod.UID == pod.UID {
-		last := &l.patches[n-1]
-		last.pod = pod
-		if s.Reason != "" {
-			last.status.Reason, last.status.Message = s.Reason, s.Message
+	for i := range l.patches {
+		if p := &l.patches[i]; p.pod.UID == pod.UID {
+			*p = patch{pod, p.status.With(s)}
+			return
 		}
-		if s.Nominated != nil {
-			last.status.Nominated = s.Nominated
-		}
-		return
 	}
 	l.patches = append(l.patches, patch{pod, s})
 }
@@ -272,7 +278,7 @@ func (l *Loop) Attempted(a *Attempt) {
 		l.tell(a.Pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", a.Message)
 	}
 	if len(a.Victims) > 0 {
-		l.preparing[a.Pod.UID] = true // before the queue asks the gate
+		l.preparing[a.Pod.UID]++ // before the queue asks the gate, until Preempt has said what there is to wait for
 	}
 }
 

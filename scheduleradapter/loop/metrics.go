@@ -61,19 +61,20 @@ func (m *metrics) attempted(a *Attempt, took time.Duration) {
 		m.preemptions.WithLabelValues().Inc()
 		m.victims.Observe(float64(len(a.Victims)))
 	}
-	if result := results[a.Outcome]; result != "" && a.Outcome != Scheduled {
-		m.ended(result, a.Pod, took)
+	if a.Outcome != Scheduled && a.Outcome != Waiting {
+		m.ended(a, took)
 	}
 }
 
-func (m *metrics) ended(result string, pod *nodetable.Pod, took time.Duration) {
-	profile := pod.Object.Spec.SchedulerName
+// ended counts an attempt that is over.
+func (m *metrics) ended(a *Attempt, took time.Duration) {
+	result, profile := results[a.Outcome], a.Pod.Object.Spec.SchedulerName
 	m.attempts.WithLabelValues(result, profile).Inc()
 	m.duration.WithLabelValues(result, profile).Observe(took.Seconds())
 }
 
 func (m *metrics) scheduled(f *flight, now time.Time) {
-	m.ended(results[Scheduled], f.Pod, time.Since(f.begin))
+	m.ended(f.Attempt, time.Since(f.begin))
 	m.tries.Observe(float64(f.Number))
 	attempts := strconv.Itoa(f.Number)
 	if f.Number >= 15 {
@@ -82,8 +83,11 @@ func (m *metrics) scheduled(f *flight, now time.Time) {
 	m.sli.WithLabelValues(attempts).Observe(now.Sub(f.Added).Seconds())
 }
 
+// pointNames are the labels of the extension points that are measured.
+var pointNames = map[framework.Point]string{framework.PreBind: "PreBind", framework.Bind: "Bind"}
+
 func (m *metrics) point(p framework.Point, pod *nodetable.Pod, s framework.Status, took time.Duration) {
-	m.points.WithLabelValues(p.String(), s.Code.String(), pod.Object.Spec.SchedulerName).Observe(took.Seconds())
+	m.points.WithLabelValues(pointNames[p], s.Code.String(), pod.Object.Spec.SchedulerName).Observe(took.Seconds())
 }
 
 func (m *metrics) permit(result string, took time.Duration) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Preempt makes victims go: those that the API server does not know to be on a
-// node at once, the others beside the loop. Until all have been told, the
+// node by itself, the others beside the loop. Until all have been told, the
 // preemptor is not tried again.
 func (l *Loop) Preempt(a *Attempt) {
 	var told []*nodetable.Pod
@@ -25,6 +25,8 @@ func (l *Loop) Preempt(a *Attempt) {
 			note += " (in kube-scheduler memory)."
 		case f != nil && f.withdraw():
 			f.cancel()
+			f.preemptor = a.Pod
+			l.preparing[a.Pod.UID]++
 			note += " (in kube-scheduler memory)."
 		case victim.Terminating:
 			continue
@@ -34,14 +36,14 @@ func (l *Loop) Preempt(a *Attempt) {
 		l.cfg.Log.Info("pod is preempted", "pod", victim, "by", a.Pod, "node", a.Nominated)
 		l.tell(victim, a.Pod, v1.EventTypeNormal, "Preempted", "Preempting", note)
 	}
-	if len(told) == 0 {
-		l.prepared(a.Pod, nil)
-		return
+	if len(told) > 0 {
+		l.preparing[a.Pod.UID]++
+		l.beside.Go(func() {
+			err := l.evict(l.work, told, a.Pod)
+			l.Do(func() { l.prepared(a.Pod, err) })
+		})
 	}
-	l.beside.Go(func() {
-		err := l.evict(l.work, told, a.Pod)
-		l.Do(func() { l.prepared(a.Pod, err) })
-	})
+	l.prepared(a.Pod, nil)
 }
 
 // evict tells the victims to go, the last one when all others have been told: as
@@ -63,10 +65,13 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 	return errors.Join(errs...)
 }
 
-// prepared opens the gate of a preemptor. Where something meanwhile would have had
-// it tried again, or a victim stays, it is.
+// prepared ends one of the things that a preemptor waits for; the last one opens
+// its gate. Where something meanwhile would have had it tried again, or a victim
+// stays, it is.
 func (l *Loop) prepared(pod *nodetable.Pod, err error) {
-	delete(l.preparing, pod.UID)
+	if l.preparing[pod.UID]--; l.preparing[pod.UID] == 0 {
+		delete(l.preparing, pod.UID)
+	}
 	if err != nil {
 		l.cfg.Log.Warn("a victim of preemption stays", "preemptor", pod, "error", err)
 	}

@@ -1,0 +1,143 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+)
+
+// full is a node with two running pods, of which the second matters less.
+func (w *world) full() {
+	w.node("a")
+	w.set("one", on("a"), prioritized(2))
+	w.set("two", on("a"), prioritized(1))
+}
+
+func TestAPreemptorWaitsUntilItsVictimsHaveBeenTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan error)
+		w.evict = func(_ context.Context, victim string) error {
+			if victim == "two" {
+				return <-release
+			}
+			return nil
+		}
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: Unschedulable nominated to \"a\"",
+			"event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 2 victims",
+			"event Preempted of one: Preempted by pod high on node a", "event Preempted of two: Preempted by pod high on node a",
+			"evict one for high", "evict two for high")
+		w.remove("one", on("a"))
+		w.after()
+		w.queued("high", "gated")
+		release <- nil
+		w.remove("two", on("a"))
+		w.after("bind high to a", "event Scheduled of high: *")
+	})
+}
+
+func TestTheLastVictimIsToldWhenAllOthersHaveBeen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan error)
+		w.evict = func(context.Context, string) error { return <-release }
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high")
+		release <- nil
+		w.after("evict two for high")
+		release <- nil
+		w.after()
+	})
+}
+
+func TestAPreemptorIsTriedAgainWhereAVictimCannotBeTold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		failures := 1
+		w.evict = func(context.Context, string) error {
+			if failures--; failures >= 0 {
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		w.full()
+		w.set("high", prioritized(10))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high",
+			"status of high: Unschedulable", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+	})
+}
+
+func TestAPodThatMattersLessLosesItsPromise(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *",
+			"evict one for high", "evict two for high")
+		w.set("high", prioritized(10), cpu("2")) // from before the promise was written: it stands
+		w.after()
+		if got := w.promised("high"); got != "a" {
+			t.Errorf("high is promised %q", got)
+		}
+		w.set("high", prioritized(10), cpu("2"), nominatedTo("a"))
+		w.set("higher", prioritized(20), cpu("2"))
+		w.after("status of higher: Unschedulable nominated to \"a\"", "status of high: nominated to \"\"", "event FailedScheduling of higher: *",
+			"event Preempted of one: *", "event Preempted of two: *", "evict one for higher", "evict two for higher")
+		w.set("high", prioritized(10), cpu("2"), nominatedTo("a")) // old news again
+		w.after()
+		if got := w.promised("high"); got != "" {
+			t.Errorf("high is promised %q", got)
+		}
+		w.remove("higher")
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *",
+			"evict one for high", "evict two for high") // the room is there again
+	})
+}
+
+func (w *world) promised(pod string) (node string) {
+	w.do(func() {
+		for p, name := range w.Promises.All() {
+			if p.Object.Name == pod {
+				node = name.Value()
+			}
+		}
+	})
+	return node
+}
+
+func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.plugin.permit = func(pod string) (framework.Status, time.Duration) {
+			if pod == "waits" {
+				return framework.Status{Code: framework.Wait}, time.Minute
+			}
+			return framework.Status{}, 0
+		}
+		w.plugin.preBind = func(ctx context.Context, pod string) framework.Status {
+			if pod == "prepares" {
+				<-ctx.Done()
+				return framework.Failed(ctx.Err())
+			}
+			return framework.Status{}
+		}
+		w.node("a")
+		w.set("waits")
+		w.set("prepares", func(p *v1.Pod) { withVolume(p) })
+		w.after()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *",
+			"event Preempted of waits: Preempted by pod high on node a (in kube-scheduler memory).",
+			"event Preempted of prepares: Preempted by pod high on node a (in kube-scheduler memory).",
+			"event FailedScheduling of waits: 0/1 nodes are available: 1 preempted.", "status of waits: Unschedulable",
+			"event FailedScheduling of prepares: preempted", "status of prepares: Unschedulable",
+			"bind high to a", "event Scheduled of high: *",
+			// One left the node, so the other is tried, in vain.
+			"event FailedScheduling of waits: *", "status of waits: Unschedulable",
+			"event FailedScheduling of prepares: *", "status of prepares: Unschedulable")
+		w.holds("a", "high")
+	})
+}
