@@ -289,19 +289,40 @@ func TestAMissingProgramOrABadFlagIsNamed(t *testing.T) {
 }
 
 func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
-	t.Parallel()
-	s := play(t, false, "--procfs")
-	s.until(t, "leak  ")
-	if err := s.Process.Kill(); err != nil {
-		t.Fatal(err)
+	for name, args := range map[string][]string{"of a cluster": nil, "of a virtual node": {"--procfs"}} {
+		t.Run(name, func(t *testing.T) {
+			if args == nil {
+				needCgroups(t)
+			}
+			s := play(t, false, args...)
+			s.until(t, "leak  ")
+			if err := s.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			s.end(t, -1)
+			const patience = 10 * time.Second
+			for late := time.Now().Add(patience); len(s.children(t)) > 0; {
+				if time.Now().After(late) {
+					t.Fatalf("processes are left after %v: %v", patience, s.children(t))
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if args == nil {
+				s.removeCgroups(t)
+			}
+		})
 	}
-	s.end(t, -1)
-	const patience = 10 * time.Second
-	for late := time.Now().Add(patience); len(s.children(t)) > 0; {
-		if time.Now().After(late) {
-			t.Fatalf("processes are left after %v: %v", patience, s.children(t))
-		}
-		time.Sleep(10 * time.Millisecond)
+}
+
+// removeCgroups removes those of a playground that could not.
+func (s *started) removeCgroups(t *testing.T) {
+	t.Helper()
+	cgroups, err := cgroup.Discover("")
+	if err == nil {
+		err = cgroups.Delete("/evictd-playground-" + strconv.Itoa(s.Process.Pid))
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

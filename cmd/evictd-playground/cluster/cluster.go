@@ -45,6 +45,7 @@ type story struct {
 	*stage.Teller
 	programs Programs
 	log      *slog.Logger
+	logFile  *os.File // of the helpers
 	launcher *stage.Launcher
 	cgroups  *cgroup.System
 	root     string // path of the cluster's cgroup
@@ -69,7 +70,8 @@ type story struct {
 	biggest   string              // the pod that uses most there
 	eviction  nodestatus.Eviction // as evictd tells of it
 	placed    bool                // every pod where its workload asks for it
-	kept      bool                // the newcomer was, when the tolerant pod had been let in
+	waited    bool                // the newcomer did, when the tolerant pod had been let in
+	kept      bool                // the story has been told, and the cluster goes on
 
 	newcomer, tolerant, urgent types.UID
 	victims                    []types.UID
@@ -126,11 +128,11 @@ func (s *story) comeUp(ctx context.Context) error {
 	s.Tell(time.Now(), stage.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), stage.Size(clusterMemory), stage.Size(nodeMemory))
 	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
 	s.dismiss = dismiss
-	log, err := os.Create(s.helpersLog())
-	if err != nil {
+	var err error
+	if s.logFile, err = os.Create(filepath.Join(s.dir, "helpers.log")); err != nil {
 		return err
 	}
-	s.log = slog.New(slog.NewTextHandler(log, nil))
+	s.log = slog.New(slog.NewTextHandler(s.logFile, nil))
 	klog.SetSlogLogger(s.log) // what client-go has to say
 	server, err := s.startAPI(ctx, helping)
 	if err != nil {
@@ -229,8 +231,6 @@ func (s *story) help(ctx context.Context, run func(context.Context) error) {
 	})
 }
 
-func (s *story) helpersLog() string { return filepath.Join(s.dir, "helpers.log") }
-
 // cleanUp ends everything, the last that was started first, removes everything
 // that was made, and returns what the programs wrote.
 func (s *story) cleanUp() (logs string, err error) {
@@ -245,8 +245,13 @@ func (s *story) cleanUp() (logs string, err error) {
 	for _, service := range s.services {
 		fmt.Fprintf(&text, "\n%s:\n%s", service.Name, service.Log())
 	}
-	if helpers, err := os.ReadFile(s.helpersLog()); err == nil && len(helpers) > 0 {
+	if s.logFile != nil {
+		klog.ClearLogger()
+		helpers, err := os.ReadFile(s.logFile.Name())
 		fmt.Fprintf(&text, "\nrunners and workloads:\n%s", helpers)
+		if err := errors.Join(err, s.logFile.Close()); err != nil {
+			fmt.Fprintln(&text, err)
+		}
 	}
 	return text.String(), s.remove()
 }

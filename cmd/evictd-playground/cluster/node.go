@@ -104,6 +104,11 @@ func (n *node) document(ctx context.Context) (*nodestatus.Status, error) {
 	return &s, stage.Get(ctx, n.status, "/v1/status", &s)
 }
 
+// forget has what the API shows told anew.
+func (n *node) forget() {
+	n.raised, n.tainted, n.cleared, n.untainted = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+}
+
 func (n *node) ready() bool {
 	return n.seen != nil && slices.ContainsFunc(n.seen.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue

@@ -273,7 +273,7 @@ func (s *story) letIn(ctx context.Context) (err error) {
 		return err
 	}
 	err = s.await(ctx, "the tolerant pod to run", soon, func() bool { return !s.pod(s.tolerant).running.IsZero() })
-	s.kept = s.pod(s.newcomer).bound.IsZero() && s.pressed.untainted.IsZero()
+	s.waited = s.pod(s.newcomer).bound.IsZero() && s.pressed.untainted.IsZero()
 	return err
 }
 
@@ -305,7 +305,11 @@ func (s *story) keep(ctx context.Context) {
 	s.More("kubectl --server http://127.0.0.1:%d get nodes,pods -A -o wide", s.port)
 	s.More("kubectl --server http://127.0.0.1:%d -n %s run more --image=%s -- --hold 20Mi --leak 10Mi --cap 100Mi", s.port, namespace, image)
 	s.More("a pod's containerID names its process: kill -USR1 PID starts its leak")
-	s.More("evictd status --status-address unix:%s", s.pressed.socket())
+	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.socket())
+	s.kept, s.crossed, s.back = true, time.Time{}, time.Time{}
+	for _, n := range s.nodes {
+		n.forget()
+	}
 	for {
 		select {
 		case happened := <-s.seen:

@@ -94,7 +94,7 @@ func (s *story) claims() []stage.Claim {
 		{Text: fmt.Sprintf("condition and taint were in the API within %v", visible), Held: within(n.raised) && within(n.tainted)},
 		{Text: "nobody else died, and no container was restarted", Held: s.nobodyElse()},
 		{Text: "the replacement runs on another node", Held: replacement != nil && !replacement.running.IsZero() && replacement.Spec.NodeName != n.name},
-		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.kept && strings.Contains(newcomer.refused, "untolerated taint")},
+		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.waited && strings.Contains(newcomer.refused, "untolerated taint")},
 		{Text: "the tolerant one was let in", Held: tolerant.Spec.NodeName == n.name && !tolerant.running.IsZero()},
 		{Text: "the urgent one took the room of one less important, which ended in order", Held: s.preempted(urgent)},
 		{Text: "the node healed, and the newcomer runs there", Held: !n.cleared.IsZero() && !n.untainted.IsZero() && newcomer.Spec.NodeName == n.name && !newcomer.running.IsZero()},

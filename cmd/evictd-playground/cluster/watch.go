@@ -98,26 +98,31 @@ func (s *story) nodeTurned(at time.Time, seen *v1.Node) {
 	n.seen = seen
 	const taint = v1.TaintNodeMemoryPressure
 	if once(at, &n.raised, pressed(seen)) {
-		s.Tell(at, stage.Yellow, n.name, "MemoryPressure=True in the API%s", s.after(at))
+		s.Tell(at, stage.Yellow, n.name, "MemoryPressure=True in the API%s", s.afterCrossing(at))
 	}
 	if once(at, &n.tainted, tainted(seen, taint)) {
-		s.Tell(at, stage.Yellow, n.name, "taint %s:NoSchedule in the API%s", taint, s.after(at))
+		s.Tell(at, stage.Yellow, n.name, "taint %s:NoSchedule in the API%s", taint, s.afterCrossing(at))
 	}
 	if once(at, &n.cleared, !n.raised.IsZero() && !pressed(seen)) {
-		s.Tell(at, stage.Green, n.name, "MemoryPressure=False, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
+		s.Tell(at, stage.Green, n.name, "MemoryPressure=False in the API%s", after(at, s.back, "the threshold was kept again"))
 	}
 	if once(at, &n.untainted, !n.tainted.IsZero() && !tainted(seen, taint)) {
 		s.Tell(at, stage.Green, n.name, "the taint is gone")
 	}
+	if s.kept && !n.cleared.IsZero() && !n.untainted.IsZero() {
+		n.forget()
+	}
 }
 
-// after says how long after the crossing something was, once there is one.
-func (s *story) after(at time.Time) string {
-	if s.crossed.IsZero() {
+// after says how long after something else it was, once there is that.
+func after(at, from time.Time, what string) string {
+	if from.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(", %s after the crossing", stage.Milliseconds(at.Sub(s.crossed)))
+	return fmt.Sprintf(", %s after %s", stage.Milliseconds(at.Sub(from)), what)
 }
+
+func (s *story) afterCrossing(at time.Time) string { return after(at, s.crossed, "the crossing") }
 
 func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	p := s.pods[seen.UID]
@@ -143,7 +148,7 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 		s.Tell(at, stage.Green, seen.Spec.NodeName, "%v runs, %s after it was bound", p, stage.Milliseconds(at.Sub(p.bound)))
 	}
 	if once(at, &p.failed, seen.Status.Phase == v1.PodFailed) {
-		s.Tell(at, stage.Red, "pod", "%v is %s/%s in the API%s", p, seen.Status.Phase, seen.Status.Reason, s.after(at))
+		s.Tell(at, stage.Red, "pod", "%v is %s/%s in the API%s", p, seen.Status.Phase, seen.Status.Reason, s.afterCrossing(at))
 	}
 	if once(at, &p.doomed, seen.DeletionTimestamp != nil && p.disrupted() != "") {
 		s.Tell(at, stage.Red, "pod", "%v has to go (%s) and is given %ds", p, p.disrupted(), *seen.DeletionGracePeriodSeconds)
@@ -220,7 +225,7 @@ func (s *story) memoryTurned(at time.Time, available int64) {
 		return
 	}
 	s.back = at
-	s.Tell(at, stage.Green, "memory", "%s %s left: the threshold is kept again%s", s.Bar(available, nodeMemory, threshold), stage.Size(available), s.after(at))
+	s.Tell(at, stage.Green, "memory", "%s %s left: the threshold is kept again%s", s.Bar(available, nodeMemory, threshold), stage.Size(available), s.afterCrossing(at))
 }
 
 // podsOf are the pods of a workload that are or shall be running.
