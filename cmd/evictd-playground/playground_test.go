@@ -185,9 +185,9 @@ func needCgroups(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	probe := "/evictd-playground-test-" + strconv.Itoa(os.Getpid()) + "/" + t.Name()
-	err = cgroups.Create(probe, cgroup.Limits{Memory: stats.Known(16 * stage.MiB), PIDs: stats.Known(16)})
-	if deleted := cgroups.Delete(filepath.Dir(probe)); deleted != nil {
+	probe := "/evictd-playground-test-" + strconv.Itoa(os.Getpid())
+	err = cgroups.Create(probe+"/below", cgroup.Limits{Memory: stats.Known(16 * stage.MiB), PIDs: stats.Known(16)})
+	if deleted := cgroups.Delete(probe); deleted != nil {
 		t.Error(deleted)
 	}
 	if err != nil {

@@ -147,16 +147,27 @@ func (s *story) asAsked() bool {
 	for _, p := range s.podsOf("web") {
 		on[p.Spec.NodeName] = true
 	}
-	with := s.podsOf("database")[0].Spec.NodeName
-	return len(on) == len(s.nodes) && s.podsOf("worker")[0].Spec.NodeName == with && s.podsOf("crawler")[0].Spec.NodeName == with
+	with := s.one("database").Spec.NodeName
+	return len(on) == len(s.nodes) && s.one("worker").Spec.NodeName == with && s.one("crawler").Spec.NodeName == with
+}
+
+// one is the first pod of a workload; without any, one that is nowhere.
+func (s *story) one(workload string) *pod {
+	if found := s.podsOf(workload); len(found) > 0 {
+		return found[0]
+	}
+	return &pod{Pod: &v1.Pod{}}
 }
 
 // leak has the worker leak, until its node is out of danger and somebody else
 // does the work.
 func (s *story) leak(ctx context.Context) error {
-	worker := s.podsOf("worker")[0]
-	s.leaker, s.replacing = worker.UID, "worker"
-	s.pressed = s.nodes[slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == worker.Spec.NodeName })]
+	worker := s.one("worker")
+	i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == worker.Spec.NodeName })
+	if i < 0 {
+		return errors.New("the worker is gone before it could leak")
+	}
+	s.leaker, s.replacing, s.pressed = worker.UID, "worker", s.nodes[i]
 	if err := s.showRanking(ctx); err != nil {
 		return err
 	}
@@ -303,7 +314,7 @@ func (s *story) heal(ctx context.Context) error {
 func (s *story) keep(ctx context.Context) {
 	s.Tell(time.Now(), stage.Bold, "keep", "the cluster goes on until ^C:")
 	s.More("kubectl --server http://127.0.0.1:%d get nodes,pods -A -o wide", s.port)
-	s.More("kubectl --server http://127.0.0.1:%d -n %s run more --image=%s -- --hold 20Mi --leak 10Mi --cap 100Mi", s.port, namespace, image)
+	s.More("kubectl --server http://127.0.0.1:%d -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.port, namespace, image)
 	s.More("a pod's containerID names its process: kill -USR1 PID starts its leak")
 	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.socket())
 	s.kept, s.crossed, s.back = true, time.Time{}, time.Time{}
