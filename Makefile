@@ -25,6 +25,15 @@ installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
 # Lines "package name" of the tests whose name matches $(1), in $(PKGS).
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
+# Modules of their own below test/ that `make test` runs, cheap to build.
+nested := foreignplugin
+
+# The events of the tests of $(PKGS), where these are all packages those of the
+# nested modules too; $(1) are flags. It fails where any of them does.
+tests = failed=0; go test -json $(1) $(TESTFLAGS) $(PKGS) || failed=1; \
+	$(if $(filter ./...,$(PKGS)),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
+	exit $$failed
+
 # The files named $(1), those of nested modules too, each ended by a zero byte.
 files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
@@ -38,11 +47,12 @@ run: build ## watch a small cluster on this host: a leak, an eviction, everythin
 
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
-	@go test -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+	@($(call tests)) | go run ./internal/testsummary
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler)
-	@CGO_ENABLED=1 go test -race -json $(TESTFLAGS) $(PKGS) | go run ./internal/testsummary
+	@export CGO_ENABLED=1
+	($(call tests,-race)) | go run ./internal/testsummary
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -53,6 +63,11 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go fix -diff ./...
 	go mod tidy -diff
 	go -C internal/tools mod tidy -diff
+	for module in $(nested); do
+		go -C test/$$module mod tidy -diff
+		go -C test/$$module vet ./...
+		go -C test/$$module fix -diff ./...
+	done
 	quiet() { out=$$("$$@" 2>&1) || { printf '%s\n' "$$out"; exit 1; }; }
 	quiet go test -count=1 -run '^TestBehaviourTable' ./eviction/simulate
 	quiet go test -count=1 ./internal/deps

@@ -43,6 +43,10 @@ func TestFaultyCommandLinesAreTheCallersFault(t *testing.T) {
 		{[]string{"simulate", filepath.Join(dir, "none.yaml")}, "no such file"},
 		{[]string{"simulate", "--config", filepath.Join(dir, "none.yaml"), manifest}, "no such file"},
 		{[]string{"simulate", "--config", manifest, manifest}, `kind "Node"`},
+		{[]string{"run", "--server", "nowhere"}, "expected unix:PATH or a URL"},
+		{[]string{"run", "--server", "http://127.0.0.1:1", "--config", manifest}, `kind "Node"`},
+		{[]string{"run", "--server", "http://127.0.0.1:1", "--percentage-of-nodes-to-score", "101"}, "expected 0 to 100"},
+		{[]string{"run", "--server", "http://127.0.0.1:1", "--status-address", "here"}, "expected unix:PATH, IP:PORT or none"},
 	} {
 		code, out, errs := execute(t.Context(), c.args...)
 		if code != 2 || out != "" || !strings.HasPrefix(errs, "evictd-scheduler: ") || !strings.Contains(errs, c.want) {
@@ -71,5 +75,16 @@ func TestAnInterruptedSimulationIsAFault(t *testing.T) {
 	cancel()
 	if code, out, errs := execute(ctx, "simulate", manifest); code != 1 || out != "" || errs != "evictd-scheduler: context canceled\n" {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestPluginCannotTakeAnothersName(t *testing.T) {
+	for _, name := range []string{"NodeName", "twice"} {
+		var errs bytes.Buffer
+		root := NewCommand("v1", WithPlugin("twice", nil), WithPlugin(name, nil))
+		root.SetErr(&errs)
+		if code := Execute(t.Context(), root, []string{"version"}); code != 1 || errs.String() != "evictd-scheduler: a plugin named "+name+" already exists\n" {
+			t.Errorf("exit %d, %q", code, errs.String())
+		}
 	}
 }

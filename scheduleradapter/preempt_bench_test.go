@@ -2,6 +2,7 @@ package scheduleradapter
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func newCrowd(b *testing.B, nodes int, running int32) *crowd {
 		b.Fatal(err)
 	}
 	env, storage := environment()
-	profiles, err := Profiles(&cfg, env, storage)
+	profiles, err := Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

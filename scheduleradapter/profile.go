@@ -3,9 +3,17 @@ package scheduleradapter
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/extender"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
@@ -52,18 +60,37 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 	}
 }
 
-// Profiles makes the plugins of a configuration and puts them in their places.
-// The error joins everything that keeps a profile from running.
-func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
+// Profiles makes the plugins of a configuration and puts them in their places; the
+// host, nil for none, runs the foreign ones. Extenders take part in every profile;
+// log is told of their faults that no attempt fails for. The error joins everything
+// that keeps a profile from running.
+func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *foreign.Host, log *slog.Logger) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
+	extenders, err := extender.NewAll(cfg.Extenders, log)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	for _, e := range extenders {
+		if e.Preempts() {
+			env.Preemptors = append(env.Preemptors, e)
+		}
+	}
+	var sorter config.Instance // of the first profile
 	factories := registry(storage)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
-		runner, err := assemble(p, factories, env)
+		maps.Copy(factories, host.Factories(p.Name))
+		runner, err := assemble(p, factories, env, extenders)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("profile %s: %w", p.Name, err))
 			continue
+		}
+		own := p.Plugins[slices.IndexFunc(p.Plugins, func(i config.Instance) bool { return i.Name == runner.Sorter() })]
+		if len(profiles) == 0 {
+			sorter = own
+		} else if !reflect.DeepEqual(own, sorter) {
+			faults = append(faults, field.Invalid(field.NewPath("profiles").Index(i).Child("plugins", framework.QueueSort.String()), own.Name, "must be the same for all profiles"))
 		}
 		profiles = append(profiles, cycle.Profile{Runner: runner, Enough: func(nodes int) int {
 			return config.NumFeasibleNodesToFind(nodes, p.PercentageOfNodesToScore)
@@ -73,8 +100,9 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage) (
 }
 
 // assemble makes the plugins of a profile. Where kube-scheduler's plugin extends a
-// point that ours has no need of, it is left out there.
-func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env) (*framework.Runner, error) {
+// point that ours has no need of, it is left out there; a foreign one must not be
+// named at a point that it does not extend.
+func assemble(p *config.Profile, factories map[string]framework.Factory, env framework.Env, extenders []*extender.Extender) (*framework.Runner, error) {
 	plugins := map[string]framework.Plugin{}
 	var faults []error
 	for _, instance := range p.Plugins {
@@ -90,16 +118,26 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 		}
 		plugins[instance.Name] = plugin
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
 	var plan framework.Plan
 	for point, enabled := range p.Points {
+		at := framework.Point(point)
 		for _, e := range enabled {
-			if plugin := plugins[e.Name]; framework.Extends(plugin, framework.Point(point)) {
-				plan[point] = append(plan[point], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			plugin := plugins[e.Name]
+			_, isForeign := plugin.(framework.Guest)
+			switch {
+			case plugin == nil:
+			case framework.Extends(plugin, at):
+				plan[at] = append(plan[at], framework.Enabled{Plugin: plugin, Weight: e.Weight})
+			case isForeign:
+				faults = append(faults, e.Misplaced(at))
 			}
 		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	for _, e := range extenders {
+		e.Add(&plan)
 	}
 	return framework.New(p.Name, &plan)
 }

@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	env, storage := environment()
-	_, err = Profiles(&cfg, env, storage)
+	_, err = Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 	const want = "profile default-scheduler: plugin One is not part of this program\nplugin Two is not part of this program"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -30,17 +31,19 @@ import (
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/extender"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
+	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
-	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
 const defaultStatusAddress = "unix:/run/evictd-scheduler/status.sock"
 
-func runCommand() *cobra.Command {
+func (p *program) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Schedule the pods of a cluster",
@@ -55,9 +58,11 @@ cluster around this pod.`,
 	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
 	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")
 	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT or none")
+	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
+	extending := flags.String("extender-address", "none", "IP:PORT, where another scheduler asks what is known of pressure")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, faulty := loadConfig(*file)
+		cfg, faulty := loadConfig(*file, p.known())
 		if *kubeconfig == "" && *server == "" {
 			*kubeconfig = cfg.ClientConnection.Kubeconfig
 		}
@@ -70,7 +75,11 @@ cluster around this pod.`,
 				cfg.Profiles[i].PercentageOfNodesToScore = *percentage
 			}
 		}
-		if err := errors.Join(faulty, unreachable); err != nil {
+		if !flags.Changed("controllers") && strings.HasPrefix(*server, "unix:") {
+			*controllers = []string{"taint-eviction", "node-lifecycle"}
+		}
+		running, unknown := controllersOf(*controllers)
+		if err := errors.Join(faulty, unreachable, unknown); err != nil {
 			return cli.BadInput(err)
 		}
 		if flags.Changed("leader-elect") {
@@ -83,7 +92,7 @@ cluster around this pod.`,
 		for _, warning := range cfg.Warnings {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := newDaemon(&cfg, client, *address, log)
+		d, err := p.newDaemon(c.Context(), &cfg, client, *address, roles{running, *extending}, log)
 		if err != nil {
 			return err
 		}
@@ -98,15 +107,21 @@ type daemon struct {
 	log       *slog.Logger
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
-	leases    informers.SharedInformerFactory // of evictds; nil where no profile looks at them
+	leases    informers.SharedInformerFactory // of evictds; nil where nobody looks at them
 	loop      *loop.Loop
+	plugins   *plugins // foreign ones; nil without any
 	writer    *kube.Writer
 	watch     *kube.Watch
 	server    *serve.Server
+	extender  *serve.Server // for another scheduler
+
+	controllers *lifecycle.Controllers // nil for none
+	events      events.EventBroadcaster
+	leads       chan struct{} // closed when this process comes to lead
 }
 
 // newDaemon puts the parts together. An error that says so is the caller's.
-func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.Logger) (*daemon, error) {
+func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, address string, roles roles, log *slog.Logger) (*daemon, error) {
 	how.UserAgent = "evictd-scheduler"
 	how.ContentType = cfg.ClientConnection.ContentType
 	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
@@ -117,7 +132,7 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client)}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{})}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
@@ -125,10 +140,15 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), func() bool { return d.loop.Bindings() > 0 }, log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
+		return nil, err
+	}
 	d.loop, err = loop.New(loop.Config{
 		Parts: loop.Parts{
-			Table:    table,
-			Profiles: func(env framework.Env) ([]cycle.Profile, error) { return Profiles(cfg, env, storage) },
+			Table: table,
+			Profiles: func(env framework.Env) ([]cycle.Profile, error) {
+				return Profiles(cfg, env, storage, d.plugins.host(), log)
+			},
 			Env: framework.Env{
 				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			},
@@ -140,24 +160,30 @@ func newDaemon(cfg *config.Config, how *rest.Config, address string, log *slog.L
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
+	d.plugins.host().Attach(foreign.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) {
+	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) || roles.extenderAddress != "none" {
 		d.leases = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(nodetable.HeadroomNamespace))
 		if err := d.watch.Headroom(d.leases); err != nil {
 			return nil, err
 		}
 	}
-	if d.server, err = serve.Listen(address); err != nil {
+	if d.server, err = serve.Listen("--status-address", address); err != nil {
 		return nil, err
 	}
 	d.server.Handler = d.handler(registry)
+	if d.extender, err = serve.Listen("--extender-address", roles.extenderAddress); err != nil {
+		return nil, err
+	}
+	judge, err := d.pressureJudge(table)
+	if err != nil {
+		return nil, err
+	}
+	d.extender.Handler = extender.NewHandler(judge)
+	d.control(roles.controllers)
 	return d, nil
-}
-
-func looksAtPressure(p config.Profile) bool {
-	return slices.ContainsFunc(p.Plugins, func(i config.Instance) bool { return i.Name == pressure.Name })
 }
 
 // handler sets the routes of the status address.
@@ -180,6 +206,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer beside.Wait()
 	defer d.informers.Shutdown()
 	beside.Go(func() { d.server.Serve(around, d.log) })
+	beside.Go(func() { d.extender.Serve(around, d.log) })
 	beside.Go(func() { _ = d.writer.Run(around) })
 	d.informers.StartWithContext(around)
 	if d.leases != nil {
@@ -189,8 +216,9 @@ func (d *daemon) run(ctx context.Context) error {
 	defer stop()
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
+	defer d.plugins.run(ctx, d.log)()
 	beside.Go(func() {
-		if !d.watch.Synced(ctx) {
+		if !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
 			return
 		}
 		d.log.Info("the cluster is known")
@@ -198,6 +226,7 @@ func (d *daemon) run(ctx context.Context) error {
 			depose(err)
 		}
 	})
+	beside.Go(func() { d.runControllers(ctx) })
 	if err := d.loop.Run(ctx); err != nil {
 		return err
 	}
@@ -249,5 +278,6 @@ func (d *daemon) lead(ctx, around context.Context) error {
 // begin is where this process comes to lead.
 func (d *daemon) begin(context.Context) {
 	d.log.Info("scheduling begins")
+	close(d.leads)
 	d.loop.Lead()
 }

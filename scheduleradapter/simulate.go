@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -15,12 +15,14 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
-func simulateCommand() *cobra.Command {
+func (p *program) simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate MANIFEST...",
 		Short: "Schedule the pods of a cluster given as manifests, and say why they go where",
@@ -35,7 +37,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
 	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		cfg, faulty := loadConfig(*file)
+		cfg, faulty := loadConfig(*file, p.known())
 		objects, warnings, err := simulate.Load(paths...)
 		if err = errors.Join(faulty, err); err != nil {
 			return cli.BadInput(err)
@@ -50,20 +52,29 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return play(c.Context(), c.OutOrStdout(), objects, &cfg, output.String(), *seed, until)
+		return p.play(c, objects, &cfg, output.String(), *seed, until)
 	}
 	return c
 }
 
-func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
-	var report simulate.Reporter = simulate.NewText(out)
+func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+	var report simulate.Reporter = simulate.NewText(c.OutOrStdout())
 	if format == "json" {
-		report = simulate.NewJSON(out)
+		report = simulate.NewJSON(c.OutOrStdout())
 	}
+	for i := range cfg.Extenders {
+		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
+	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+	var host *foreign.Host
 	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, storage *volumes.Storage) ([]cycle.Profile, error) {
-			return Profiles(cfg, env, storage)
+		Assemble: func(env framework.Env, storage *volumes.Storage) (profiles []cycle.Profile, err error) {
+			if host, err = p.host(c.Context(), cfg, env.Table, foreign.API{Missing: "there is no API server in simulate"}, log); err != nil {
+				return nil, err
+			}
+			return Profiles(cfg, env, storage, host, log)
 		},
+		Assembled:      func(owner foreign.Owner) { host.Attach(owner) },
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
 		For:            until,
@@ -72,12 +83,20 @@ func play(ctx context.Context, out io.Writer, objects *simulate.Objects, cfg *co
 	if err != nil {
 		return cli.BadInput(err)
 	}
-	return s.Run(ctx)
+	return s.Run(c.Context())
 }
 
-// loadConfig reads and completes a configuration file; no file stands for the
-// default profile. Every fault of a file has its name before it.
-func loadConfig(name string) (config.Config, error) {
+// host runs the plugins that were compiled in; nil without any.
+func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable.Table, api foreign.API, log *slog.Logger) (*foreign.Host, error) {
+	if len(p.plugins) == 0 {
+		return nil, nil
+	}
+	return foreign.New(ctx, foreign.Config{Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism, API: api, Log: log})
+}
+
+// loadConfig reads and completes a configuration file, which may name the plugins;
+// no file stands for the default profile. Every fault of a file has its name before it.
+func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
 	var file configv1.KubeSchedulerConfiguration
 	var loading error
 	if name != "" {
@@ -87,6 +106,6 @@ func loadConfig(name string) (config.Config, error) {
 		}
 		file, loading = config.Load(data)
 	}
-	cfg, compiling := config.Compile(&file, config.BuiltIn())
+	cfg, compiling := config.Compile(&file, plugins)
 	return cfg, cli.InFile(name, errors.Join(loading, compiling))
 }

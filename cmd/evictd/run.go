@@ -192,7 +192,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, err
 		}
 	}
-	d.server, err = serve.Listen(orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
 		return nil, err
 	}

@@ -159,10 +159,7 @@ func (s *summary) end() {
 	for _, n := range sizes {
 		head = append(head, grouped(n)+" nodes")
 	}
-	head = append(head, "allocs")
-	for _, of := range factors {
-		head = append(head, of)
-	}
+	head = append(append(head, "allocs"), factors...)
 	rows := [][]string{head}
 	for _, name := range names {
 		rows = append(rows, s.row(name, sizes, factors))

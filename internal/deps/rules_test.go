@@ -10,7 +10,7 @@ var pure = []string{
 	"eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
 	"internal/manifest", "internal/proc", "stats", "oom", "nodestatus",
 	"scheduleradapter/admission", "scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
-	"scheduleradapter/framework", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
+	"scheduleradapter/framework", "scheduleradapter/lifecycle", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
 
 // arrow says which of the project's packages one may import itself.
@@ -85,10 +85,11 @@ var arrows = []arrow{
 		"one attempt knows ports, not who implements them"},
 	{"scheduleradapter/loop", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
 		"the loop drives attempts and tells ports what follows"},
-	{"scheduleradapter/foreign", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
-	{"scheduleradapter/extender", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements ports of cycle and framework"},
+	{"scheduleradapter/foreign", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/queue"}, "it implements ports of framework, and hands to the owner of cycle and queue what plugins ask"},
+	{"scheduleradapter/extender", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
 	{"scheduleradapter/kube", []string{"scheduleradapter/framework", "scheduleradapter/loop", "scheduleradapter/nodetable", "scheduleradapter/plugins/volumes"}, "it implements ports of framework, loop and volumes"},
-	{"scheduleradapter/lifecycle", []string{"scheduleradapter/nodetable"}, "taints follow from conditions and time"},
+	{"scheduleradapter/lifecycle", []string{"scheduleradapter/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
+	{"scheduleradapter/lifecycle/kube", []string{"scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
 	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
 

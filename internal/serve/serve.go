@@ -20,50 +20,54 @@ import (
 // Timeout is how long a request, or the end of one, may take.
 const Timeout = 5 * time.Second
 
-// Server serves the status address. Its listener is nil where there is none.
+// Server serves an address. Its listener is nil where there is none.
 type Server struct {
 	Handler  http.Handler // to be set before Serve
 	listener net.Listener
 	http     http.Server
 }
 
-// Split reads unix:PATH or IP:PORT as net.Dial has it.
+// Split reads the unix:PATH or IP:PORT of --status-address as net.Dial has it.
 func Split(address string) (network, at string, err error) {
+	return split("--status-address", address)
+}
+
+func split(flag, address string) (network, at string, err error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if path == "" {
-			return "", "", fmt.Errorf("--status-address %q: expected unix:PATH, IP:PORT or none", address)
+			return "", "", fmt.Errorf("%s %q: expected unix:PATH, IP:PORT or none", flag, address)
 		}
 		return "unix", path, nil
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) == nil {
-		return "", "", fmt.Errorf("--status-address %q: expected unix:PATH, IP:PORT or none", address)
+		return "", "", fmt.Errorf("%s %q: expected unix:PATH, IP:PORT or none", flag, address)
 	}
 	return "tcp", address, nil
 }
 
-// Listen takes the status address, so that a busy one is known at the start; none
-// is taken for "none". Errors name the flag.
-func Listen(address string) (*Server, error) {
+// Listen takes the address of a flag, so that a busy one is known at the start;
+// none is taken for "none". Errors name the flag.
+func Listen(flag, address string) (*Server, error) {
 	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, IdleTimeout: time.Minute}}
 	if address == "none" {
 		return s, nil
 	}
-	network, at, err := Split(address)
+	network, at, err := split(flag, address)
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
 	if network == "unix" {
 		if err := clearSocket(at); err != nil {
-			return nil, cli.BadInput(fmt.Errorf("--status-address: %w", err))
+			return nil, cli.BadInput(fmt.Errorf("%s: %w", flag, err))
 		}
 	}
 	if s.listener, err = net.Listen(network, at); err != nil {
-		return nil, cli.BadInput(fmt.Errorf("--status-address: %w", err))
+		return nil, cli.BadInput(fmt.Errorf("%s: %w", flag, err))
 	}
 	if network == "unix" {
 		if err := os.Chmod(at, 0o660); err != nil {
-			return nil, fmt.Errorf("status address: %w", err)
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 	}
 	return s, nil
@@ -104,7 +108,7 @@ func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
 	})
 	defer stop()
 	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		log.Error("the status address is lost", "error", err)
+		log.Error("an address is lost", "address", s.listener.Addr().String(), "error", err)
 	}
 }
 

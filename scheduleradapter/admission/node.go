@@ -29,16 +29,36 @@ func CompleteNode(node *v1.Node) (faults field.ErrorList) {
 	if node.Status.Allocatable == nil {
 		node.Status.Allocatable = node.Status.Capacity.DeepCopy()
 	}
-	for _, row := range conditionTaints {
-		if slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == row.condition && c.Status == row.status }) {
-			repel(node, row.taint)
-		}
-	}
-	if node.Spec.Unschedulable {
-		repel(node, v1.TaintNodeUnschedulable)
+	for _, key := range ImpliedTaints(node) {
+		repel(node, key)
 	}
 	faults = checkAmounts(field.NewPath("status", "capacity"), node.Status.Capacity)
 	return append(faults, checkAmounts(field.NewPath("status", "allocatable"), node.Status.Allocatable)...)
+}
+
+// ImpliedTaints are the keys of the NoSchedule taints that follow from a node's
+// conditions and from spec.unschedulable.
+func ImpliedTaints(node *v1.Node) (keys []string) {
+	for _, row := range conditionTaints {
+		if slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == row.condition && c.Status == row.status }) {
+			keys = append(keys, row.taint)
+		}
+	}
+	if node.Spec.Unschedulable {
+		keys = append(keys, v1.TaintNodeUnschedulable)
+	}
+	return keys
+}
+
+// ImpliesTaint says whether a key is one that ImpliedTaints knows: such a taint
+// of the effect NoSchedule is there if it follows, and only then.
+func ImpliesTaint(key string) bool {
+	for _, row := range conditionTaints {
+		if row.taint == key {
+			return true
+		}
+	}
+	return key == v1.TaintNodeUnschedulable
 }
 
 func repel(node *v1.Node, key string) {

@@ -179,11 +179,13 @@ func (c *compiler) profiles(path *field.Path, file *configv1.KubeSchedulerConfig
 }
 
 // checkEnds holds the last profile to having one plugin that sorts the queue, the
-// same as in the first profile as they share the queue, and one that binds.
+// same as in the first profile as they share the queue, and one that binds. Where
+// a plugin may or may not sort, who makes it finds out.
 func (c *compiler) checkEnds(path *field.Path, profiles []Profile) {
 	first, last := profiles[0], profiles[len(profiles)-1]
 	sorting := last.Points[framework.QueueSort]
 	switch {
+	case slices.ContainsFunc(slices.Concat(first.Points[framework.QueueSort], sorting), c.isUnsure):
 	case len(sorting) != 1:
 		c.invalid(path.Child("queueSort"), len(sorting), "exactly one queue sort plugin is required")
 	case len(first.Points[framework.QueueSort]) == 1 && !reflect.DeepEqual(first.instance(first.Points[framework.QueueSort][0].Name), last.instance(sorting[0].Name)):
@@ -192,6 +194,13 @@ func (c *compiler) checkEnds(path *field.Path, profiles []Profile) {
 	if len(last.Points[framework.Bind]) == 0 {
 		c.faults = append(c.faults, field.Required(path.Child("bind"), "at least one bind plugin is needed"))
 	}
+}
+
+// isUnsure says whether a plugin is at a point by multiPoint, and may not extend
+// it.
+func (c *compiler) isUnsure(e Enabled) bool {
+	p, _ := c.plugin(e.Name)
+	return p.Points == nil && e.path == nil
 }
 
 // instance returns the plugin of a name that the profile has.

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/internal/manifest"
@@ -65,6 +66,20 @@ type Enabled struct {
 	Name string
 	// Weight multiplies the plugin's scores; zero at every point but Score.
 	Weight int64
+	path   *field.Path // where it is enabled at this point; nil where multiPoint does
+}
+
+// Misplaced is the fault of a plugin that turns out not to implement the point it
+// is enabled at; nil where it is not enabled there by name.
+func (e Enabled) Misplaced(point framework.Point) error {
+	if e.path == nil {
+		return nil
+	}
+	return doesNotExtend(e.path, e.Name, point)
+}
+
+func doesNotExtend(path *field.Path, name string, point framework.Point) *field.Error {
+	return field.Invalid(path, name, "the plugin does not extend "+point.String())
 }
 
 // LeaderElection says how one of several schedulers is chosen to act, by a Lease.

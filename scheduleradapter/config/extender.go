@@ -21,9 +21,8 @@ type Extender struct {
 	FilterVerb, PreemptVerb, PrioritizeVerb, BindVerb string
 	// Weight multiplies the scores of PrioritizeVerb.
 	Weight int64
-	// EnableHTTPS uses TLS; without a CA the server is not verified.
-	EnableHTTPS bool
-	TLS         ExtenderTLS
+	// TLS is for a URLPrefix of https.
+	TLS ExtenderTLS
 	// HTTPTimeout bounds each call.
 	HTTPTimeout time.Duration
 	// NodeCacheCapable sends names of nodes instead of nodes.
@@ -35,7 +34,8 @@ type Extender struct {
 	Ignorable bool
 }
 
-// ExtenderTLS are the certificates of a connection; data wins over files.
+// ExtenderTLS are the certificates of a connection; data wins over files. Without
+// a CA the system's are trusted.
 type ExtenderTLS struct {
 	// Insecure does not verify the server.
 	Insecure bool
@@ -54,11 +54,13 @@ func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (e
 		if e.BindVerb != "" {
 			binders++
 		}
+		if e.EnableHTTPS && e.TLSConfig == nil {
+			c.warn(at.Child("enableHTTPS"), "the server is verified by the system's certificates: kube-scheduler verifies it only by a tlsConfig with a CA")
+		}
 		extender := Extender{
 			URLPrefix:  e.URLPrefix,
 			FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,
 			Weight:           e.Weight,
-			EnableHTTPS:      e.EnableHTTPS,
 			HTTPTimeout:      orDefault(e.HTTPTimeout, defaultExtenderTimeout),
 			NodeCacheCapable: e.NodeCacheCapable,
 			Ignorable:        e.Ignorable,

@@ -13,7 +13,8 @@ import (
 // Plugin is what a configuration has to know of a plugin that it may name.
 type Plugin struct {
 	Name string
-	// Points are those that the plugin implements.
+	// Points are those that the plugin implements; nil where only its maker can
+	// tell, once it is made.
 	Points []framework.Point
 	// Default says that every profile has the plugin unless it is disabled, after
 	// the default plugins before it.
@@ -27,7 +28,9 @@ type Plugin struct {
 // argsReader completes and checks arguments, which may be none at all.
 type argsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
 
-func (p Plugin) implements(point framework.Point) bool { return slices.Contains(p.Points, point) }
+func (p Plugin) implements(point framework.Point) bool {
+	return p.Points == nil || slices.Contains(p.Points, point)
+}
 
 // BuiltIn returns the plugins of kube-scheduler 1.37, in the order of its default
 // profile and with that profile's weights, but for DynamicResources and those of
@@ -122,6 +125,9 @@ func (c *compiler) arrange(point framework.Point, here []Enabled, disabled []con
 			only = append(only, e)
 		}
 	}
+	for i := range expanded {
+		expanded[i].path = nil
+	}
 	order := slices.Concat(overriding, expanded, only)
 	for i := range order {
 		switch {
@@ -163,7 +169,7 @@ func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point frame
 		case !known:
 			c.invalid(at, e.Name, "there is no such plugin")
 		case point < framework.Points && !p.implements(point):
-			c.invalid(at, e.Name, "the plugin does not extend "+point.String())
+			c.faults = append(c.faults, doesNotExtend(at, e.Name, point))
 		case slices.ContainsFunc(enabled, named(e.Name)):
 			c.faults = append(c.faults, field.Duplicate(at, e.Name))
 		default:
@@ -171,7 +177,7 @@ func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point frame
 			if e.Weight != nil {
 				weight = int64(*e.Weight)
 			}
-			enabled = append(enabled, Enabled{Name: e.Name, Weight: weight})
+			enabled = append(enabled, Enabled{Name: e.Name, Weight: weight, path: at})
 		}
 	}
 	for i, d := range set.Disabled {

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // Binding is what is left to do for a pod that has its node.
@@ -76,16 +78,29 @@ func (s *Scheduler) Allow(uid types.UID, plugin string) (b Binding, permitted bo
 	return w.Binding, true
 }
 
-// Reject ends the wait of a pod and takes it off its node; false where it did
-// not wait.
-func (s *Scheduler) Reject(uid types.UID, plugin, reason string) (Result, bool) {
+// WaitingPods are the pods that wait for permission, by uid, with the plugins that
+// hold each back, sorted.
+func (s *Scheduler) WaitingPods() iter.Seq2[*nodetable.Pod, []string] {
+	return func(yield func(*nodetable.Pod, []string) bool) {
+		for _, uid := range slices.Sorted(maps.Keys(s.waiting)) {
+			w := s.waiting[uid]
+			if !yield(w.Pod, slices.Sorted(maps.Keys(w.deadlines))) {
+				return
+			}
+		}
+	}
+}
+
+// Reject ends the wait of a pod with a plugin's status and takes it off its node;
+// false where it did not wait.
+func (s *Scheduler) Reject(uid types.UID, status framework.Status) (Result, bool) {
 	w := s.waiting[uid]
 	if w == nil {
 		return Result{}, false
 	}
 	delete(s.waiting, uid)
 	s.Forget(w.Binding)
-	return refused(framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: reason}), true
+	return Refused(status), true
 }
 
 // Deadline is when the next waiting pod is to be rejected, with the pod and the

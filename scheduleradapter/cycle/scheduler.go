@@ -59,9 +59,8 @@ type Result struct {
 	// Binding is to be run after success.
 	Binding Binding
 	// Rejectors are the plugins to be asked which events may help a pod that was
-	// rejected; Pending is set where the one rejector waits for something outside.
-	Rejectors []string
-	Pending   bool
+	// rejected; those in Pending wait for something outside.
+	Rejectors, Pending []string
 	// Message is the text for a pod that was rejected or could not be tried.
 	Message string
 	// Nomination is what making room decided.
@@ -86,7 +85,7 @@ func (s *Scheduler) Attempt(pod *nodetable.Pod, now time.Time) Result {
 	row, status := s.find(p, pod)
 	switch {
 	case row != nodetable.NoRow:
-		r := s.assume(p, framework.Assignment{Pod: pod, Node: s.table.Node(row)}, row, now)
+		r := s.assume(p, framework.Assignment{Pod: pod, Node: s.table.Node(row), State: c.State}, row, now)
 		r.Cycle = c
 		return r
 	case status.Code == framework.Error:
@@ -98,8 +97,9 @@ func (s *Scheduler) Attempt(pod *nodetable.Pod, now time.Time) Result {
 	if made.Code == framework.Error {
 		return Result{Status: made, Message: made.Message(), Cycle: c}
 	}
+	rejectors, pending := c.Rejectors()
 	return Result{
-		Status: status, Rejectors: c.Rejectors(), Pending: status.Code == framework.Pending,
+		Status: status, Rejectors: rejectors, Pending: pending,
 		Message: c.Message(made), Nomination: nomination, Cycle: c,
 	}
 }
@@ -182,7 +182,7 @@ func (s *Scheduler) assume(p Profile, a framework.Assignment, row nodetable.Row,
 	status := p.Reserve(a)
 	if !status.OK() {
 		s.table.Displace(a.Pod.UID)
-		return refused(status)
+		return Refused(status)
 	}
 	waits, status := p.Permit(a)
 	switch {
@@ -190,20 +190,23 @@ func (s *Scheduler) assume(p Profile, a framework.Assignment, row nodetable.Row,
 		s.wait(b, waits, now)
 	case !status.OK():
 		s.Forget(b)
-		return refused(status)
+		return Refused(status)
 	}
 	return Result{Status: status, Binding: b}
 }
 
-// refused is the result for a pod that a plugin did not let have its node.
-func refused(status framework.Status) Result {
+// Refused is the result for a pod that a plugin did not let have its node.
+func Refused(status framework.Status) Result {
 	if !status.Code.Rejected() {
 		return Result{Status: status, Message: status.Message()}
 	}
-	return Result{
-		Status: status, Rejectors: []string{status.Plugin}, Pending: status.Code == framework.Pending,
-		Message: framework.Histogram{status.Message(): 1}.Message(1),
+	r := Result{Status: status, Message: framework.Histogram{status.Message(): 1}.Message(1)}
+	if status.Code == framework.Pending {
+		r.Pending = []string{status.Plugin}
+	} else {
+		r.Rejectors = []string{status.Plugin}
 	}
+	return r
 }
 
 // Forget takes back what an attempt has assumed: its binding failed, or the pod

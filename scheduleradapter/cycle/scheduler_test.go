@@ -247,7 +247,7 @@ func TestPodWaitsUntilEveryPluginAllowsIt(t *testing.T) {
 	if !any || at != start.Add(time.Minute) || uid != q.UID || plugin != "one" {
 		t.Fatalf("next deadline %v of %s by %s", at, uid, plugin)
 	}
-	r, waited := c.Reject(uid, plugin, "rejected by timeout")
+	r, waited := c.Reject(uid, framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: "rejected by timeout"})
 	if want := "0/1 nodes are available: 1 rejected by timeout."; !waited || r.Message != want || c.table.PodCount() != 1 {
 		t.Errorf("%q with %d pods left, want %q and 1", r.Message, c.table.PodCount(), want)
 	}

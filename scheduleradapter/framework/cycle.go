@@ -23,6 +23,8 @@ type Cycle struct {
 	// Rows are the feasible nodes to be scored, Totals their scores.
 	Rows   []nodetable.Row
 	Totals []int64
+	// State is what the profile's Host keeps for this attempt; nil without one.
+	State any
 
 	runner     *Runner
 	rejections []Rejection        // by row; holds where evaluated and not feasible
@@ -45,6 +47,7 @@ type Cycle struct {
 type Rejection struct {
 	filter       int16
 	Unresolvable bool
+	Pending      bool // it waits for something outside
 	reasons      uint32
 }
 
@@ -57,7 +60,14 @@ type nominee struct {
 // Unresolvable: preempting pods there would not help.
 func (c *Cycle) Reject(row nodetable.Row, reasons uint32, unresolvable bool) {
 	c.Feasible.Clear(row)
-	c.rejections[row] = Rejection{c.running, unresolvable, reasons}
+	c.rejections[row] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
+}
+
+// Await takes a row out, like Reject, where the pod waits for something outside
+// the scheduler.
+func (c *Cycle) Await(row nodetable.Row, reasons uint32) {
+	c.Feasible.Clear(row)
+	c.rejections[row] = Rejection{filter: c.running, Unresolvable: true, Pending: true, reasons: reasons}
 }
 
 // RejectAll takes out those of the rows that are still in.
@@ -72,7 +82,7 @@ func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable b
 	rows &= c.Feasible[word]
 	c.Feasible[word] &^= rows
 	for ; rows != 0; rows &= rows - 1 {
-		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{c.running, unresolvable, reasons}
+		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
 	}
 }
 
@@ -113,18 +123,31 @@ func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
 	return into
 }
 
+// Refusal is why PreFilter rejected the pod for all nodes; success where it did
+// not.
+func (c *Cycle) Refusal() Status { return c.refusal }
+
+// Narrowing are the plugins that limited the nodes to look at, sorted.
+func (c *Cycle) Narrowing() []string { return c.narrowing }
+
 // Rejectors are the plugins that kept the pod off nodes, each once: those to be
-// asked which events may help.
-func (c *Cycle) Rejectors() []string {
+// asked which events may help. The pending ones wait for something outside; a
+// plugin may be both.
+func (c *Cycle) Rejectors() (names, pending []string) {
 	if c.refusal.Code.Rejected() {
-		return []string{c.refusal.Plugin}
+		return []string{c.refusal.Plugin}, nil
 	}
-	names := slices.Clone(c.narrowing)
+	names = slices.Clone(c.narrowing)
 	for _, k := range c.kinds() {
-		names = append(names, c.runner.filters[k.filter].name)
+		if name := c.runner.filters[k.filter].name; k.Pending {
+			pending = append(pending, name)
+		} else {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(pending)
+	return slices.Compact(names), slices.Compact(pending)
 }
 
 // rejectionKind is a rejection that so many nodes share.
@@ -199,14 +222,31 @@ func (c *Cycle) fitsAmongNominated(row nodetable.Row) (bool, Rejection, Status) 
 	return fits, rejection, status
 }
 
+// FitsAlone says whether the pod fits a node as the table is now, whoever is
+// nominated to it.
+func (c *Cycle) FitsAlone(row nodetable.Row) (fits bool, why Rejection, s Status) {
+	why, fits, s = c.probe(row)
+	return fits, why, s
+}
+
+// Beside is a cycle for the same pod over other nodes, which have passed the
+// filters. What becomes of them does not show in c; but plugins remember the
+// latest nodes they were asked about.
+func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
+	b := *c
+	b.Feasible, b.Rows, b.Totals, b.scores, b.single = feasible, nil, nil, nil, nil
+	b.skipScore = make([]bool, len(c.skipScore))
+	return &b
+}
+
 // probe runs the filters for one node and leaves no trace in the cycle.
 func (c *Cycle) probe(row nodetable.Row) (Rejection, bool, Status) {
-	feasible, was := c.Feasible, c.rejections[row]
-	c.single = c.single.Emptied(c.Table.Rows())
-	c.single.Set(row)
-	c.Feasible = c.single
+	feasible, was, running := c.Feasible, c.rejections[row], c.running
+	single := c.single.Emptied(c.Table.Rows())
+	single.Set(row)
+	c.Feasible, c.single = single, nil // a filter may probe
 	status := c.runner.filter(c)
-	rejection, fits := c.rejections[row], status.OK() && c.single.Has(row)
-	c.Feasible, c.rejections[row] = feasible, was
+	rejection, fits := c.rejections[row], status.OK() && single.Has(row)
+	c.Feasible, c.rejections[row], c.running, c.single = feasible, was, running, single
 	return rejection, fits, status
 }

@@ -26,7 +26,7 @@ type PodBlind interface{ IgnoresPods() }
 // and those that run do so before it. It is -1 where there is none.
 func (c *Cycle) findMeasurer() int {
 	found := -1
-	for i := range c.runner.filters {
+	for i := range c.runner.late {
 		if c.skipFilter[i] {
 			continue
 		}

@@ -54,6 +54,8 @@ type Env struct {
 	// Preparing says whether victims of a pod are still being told to go, so that
 	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
 	Preparing func(types.UID) bool
+	// Preemptors are asked in order before a candidate is picked.
+	Preemptors []Preemptor
 	// Random is where a choice among equals comes from.
 	Random Random
 }
@@ -75,6 +77,19 @@ type Queued struct {
 	Pod *nodetable.Pod
 	// Timestamp is when it was queued, or tried last.
 	Timestamp time.Time
+	*History
+}
+
+// History is what the queue knows of a pod's attempts. It is for reading.
+type History struct {
+	FirstAttempt time.Time // when it was first popped; zero before
+	Attempts     int       // times popped
+	Unsuccessful int       // attempts that plugins rejected; backoff grows with them
+	Errors       int       // attempts that failed with nobody rejecting the pod, since the last that somebody did
+
+	Backoff                time.Time // end of the backoff, a whole second; zero without
+	Unschedulable, Pending []string  // who rejected it; nil after a pop or an error
+	Gate                   Status    // why it is gated, while it is
 }
 
 // PreEnqueuer keeps pods out of the active queue.
@@ -99,9 +114,31 @@ type Filterer interface {
 	Reasons(pod *nodetable.Pod, reasons uint32) []string
 }
 
+// LateFilterer is a Filterer that is asked about the sampled nodes only, after all
+// others, and never what if: whoever asks a service outside.
+type LateFilterer interface {
+	Filterer
+	FiltersLate()
+}
+
 // PostFilterer makes room where the pod fits nowhere.
 type PostFilterer interface {
 	PostFilter(c *Cycle) (Nomination, Status)
+}
+
+// Candidate is a node where a pod fits once the victims are gone.
+type Candidate struct {
+	Row nodetable.Row
+	// Victims are one or more, the most important first.
+	Victims []*nodetable.Pod
+	// Violations are the victims that a disruption budget protects.
+	Violations int
+}
+
+// Preemptor has a say in who is preempted: it takes out candidates and may name
+// other victims on those that stay.
+type Preemptor interface {
+	Preempt(c *Cycle, candidates []Candidate) ([]Candidate, error)
 }
 
 // Nomination is the node that PostFilter chose for a pod, empty for none; it
@@ -130,6 +167,8 @@ type Normalizer interface {
 type Assignment struct {
 	Pod  *nodetable.Pod
 	Node *nodetable.Node
+	// State is the cycle's.
+	State any
 }
 
 // Reserver is told that a pod has a node, and that it has not after all.
@@ -162,8 +201,31 @@ type PostBinder interface {
 // Hinter says which events may let the pods fit that it has rejected.
 type Hinter interface{ Events() []EventHint }
 
+// Guest is a plugin that was written against another framework: its Host stands
+// between. It extends fewer points than it has methods for.
+type Guest interface {
+	Plugin
+	Extends(point Point) bool
+	Host() Host
+}
+
+// Host is what the guests of a profile share.
+type Host interface {
+	// Begin comes before a cycle's first PreFilter.
+	Begin(c *Cycle)
+	// BeforePreBind comes before the first PreBind of a binding; the context is for
+	// all of them.
+	BeforePreBind(ctx context.Context, a Assignment) (context.Context, Status)
+	// AfterPreBind comes after the last one, with how they ended, and has the last
+	// word on that.
+	AfterPreBind(ctx context.Context, a Assignment, s Status) Status
+}
+
 // Extends says whether a plugin implements an extension point.
 func Extends(p Plugin, point Point) bool {
+	if g, ok := p.(Guest); ok && !g.Extends(point) {
+		return false
+	}
 	return [Points]func(Plugin) bool{
 		PreEnqueue: is[PreEnqueuer],
 		QueueSort:  is[Sorter],

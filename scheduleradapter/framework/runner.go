@@ -25,9 +25,10 @@ type Plan [Points][]Enabled
 type Runner struct {
 	profile     string
 	preEnqueue  []named[PreEnqueuer]
-	sorter      Sorter
+	sorter      named[Sorter]
 	preFilters  []named[PreFilterer]
 	filters     []named[Filterer]
+	late        int // index of the first LateFilterer, which come last
 	postFilters []named[PostFilterer]
 	preScorers  []named[PreScorer]
 	scorers     []named[Scorer]
@@ -37,6 +38,7 @@ type Runner struct {
 	binders     []named[BindPlugin]
 	postBinders []named[PostBinder]
 	hints       map[string][]EventHint
+	host        Host // of guests; nil without any
 }
 
 type named[T any] struct {
@@ -68,13 +70,24 @@ func New(profile string, plan *Plan) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.sorter = sorters[0].plugin
+	r.sorter = sorters[0]
+	slices.SortStableFunc(r.filters, func(a, b named[Filterer]) int { return rank(a.plugin) - rank(b.plugin) })
+	r.late = slices.IndexFunc(r.filters, func(f named[Filterer]) bool { return rank(f.plugin) > 0 })
+	if r.late < 0 {
+		r.late = len(r.filters)
+	}
 	pair(r.preFilters, r.filters)
 	pair(r.preScorers, r.scorers)
 	for _, enabled := range plan {
 		for _, e := range enabled {
+			if _, known := r.hints[e.Plugin.Name()]; known {
+				continue
+			}
 			if h, ok := e.Plugin.(Hinter); ok {
 				r.hints[e.Plugin.Name()] = h.Events()
+			}
+			if g, ok := e.Plugin.(Guest); ok {
+				r.host = g.Host()
 			}
 		}
 	}
@@ -85,13 +98,21 @@ func fill[T any](into *[]named[T], plan *Plan, point Point) error {
 	var faults []error
 	for _, e := range plan[point] {
 		p, ok := e.Plugin.(T)
-		if !ok {
+		if !ok || !Extends(e.Plugin, point) {
 			faults = append(faults, fmt.Errorf("plugin %s does not implement %s", e.Plugin.Name(), point))
 			continue
 		}
 		*into = append(*into, named[T]{name: e.Plugin.Name(), plugin: p, weight: cmp.Or(e.Weight, 1)})
 	}
 	return errors.Join(faults...)
+}
+
+// rank is 1 for the filters that come last.
+func rank(f Filterer) int {
+	if _, late := f.(LateFilterer); late {
+		return 1
+	}
+	return 0
 }
 
 func pair[T, U any](list []named[T], partners []named[U]) {
@@ -106,8 +127,11 @@ func (r *Runner) Profile() string { return r.profile }
 // Hints are the events each plugin asked for, by plugin.
 func (r *Runner) Hints() map[string][]EventHint { return r.hints }
 
+// Sorter is the name of the plugin that orders the queue.
+func (r *Runner) Sorter() string { return r.sorter.name }
+
 // Less orders the queue.
-func (r *Runner) Less(a, b Queued) bool { return r.sorter.Less(a, b) }
+func (r *Runner) Less(a, b Queued) bool { return r.sorter.plugin.Less(a, b) }
 
 // ScorePlugins are the names of the score plugins, in the order of
 // Cycle.ScoreOf.
@@ -147,9 +171,9 @@ func (p *named[T]) sign(s Status) Status {
 	return s
 }
 
-// Scores says whether any plugin scores: without one the first feasible node
-// will do.
-func (r *Runner) Scores() bool { return len(r.scorers) > 0 }
+// Scores says whether it matters which nodes are feasible: where no plugin scores
+// and none objects later the first one will do.
+func (r *Runner) Scores() bool { return len(r.scorers) > 0 || r.late < len(r.filters) }
 
 // Reserve tells the plugins that a pod has a node. Where one fails, all are told
 // that it has not.
@@ -196,6 +220,17 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 
 // PreBind does what has to be done before binding, in order.
 func (r *Runner) PreBind(ctx context.Context, a Assignment) Status {
+	if r.host == nil {
+		return r.preBind(ctx, a)
+	}
+	ctx, s := r.host.BeforePreBind(ctx, a)
+	if s.OK() {
+		s = r.preBind(ctx, a)
+	}
+	return r.host.AfterPreBind(ctx, a, s)
+}
+
+func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.preBinders {
 		if s := p.plugin.PreBind(ctx, a); !s.OK() {
 			return p.sign(s)

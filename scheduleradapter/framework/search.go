@@ -26,6 +26,9 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	c.skipFilter = sized(c.skipFilter, len(r.filters))
 	c.skipScore = sized(c.skipScore, len(r.scorers))
 	c.nominate(nominated)
+	if c.State = nil; r.host != nil {
+		r.host.Begin(c)
+	}
 	c.refusal = r.preFilter(c)
 	c.measurer = c.findMeasurer()
 	return c.refusal
@@ -52,7 +55,10 @@ func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) 
 	slices.SortStableFunc(c.nominated, func(a, b nominee) int { return cmp.Compare(a.row, b.row) })
 }
 
-func (r *Runner) preFilter(c *Cycle) Status {
+// preFilter goes on after a plugin that says Unschedulable, since trying what
+// preemption would do needs what every plugin has computed; the last such status
+// counts. Source: kube-scheduler's RunPreFilterPlugins.
+func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 	for i := range r.preFilters {
 		p := &r.preFilters[i]
 		c.narrows = false
@@ -62,6 +68,9 @@ func (r *Runner) preFilter(c *Cycle) Status {
 			if p.partner >= 0 {
 				c.skipFilter[p.partner] = true
 			}
+		case s.Code == Unschedulable:
+			refusal = p.sign(s)
+			continue
 		case !s.OK():
 			return p.sign(s)
 		}
@@ -81,7 +90,7 @@ func (r *Runner) preFilter(c *Cycle) Status {
 			}
 		}
 	}
-	return Status{}
+	return refusal
 }
 
 // emptied is why no node is left to look at.
@@ -98,11 +107,17 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	if row == nodetable.NoRow || !c.candidates.Has(row) {
 		return false, Status{}
 	}
-	if fits, _, s = c.Fits(row); fits {
-		c.Feasible.Set(row)
-		c.Evaluated.Set(row)
+	if fits, _, s = c.Fits(row); !fits {
+		return false, s
 	}
-	return fits, s
+	c.Feasible.Set(row)
+	c.Evaluated.Set(row)
+	if s = r.filterLate(c); !s.OK() || !c.Feasible.Has(row) {
+		c.Feasible.Clear(row)
+		c.Evaluated.Clear(row)
+		return false, s
+	}
+	return true, s
 }
 
 // Filter finds the feasible nodes: it looks at all, then walks in the table's
@@ -116,20 +131,23 @@ func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
 	if s := r.filterNominated(c); !s.OK() {
 		return 0, s
 	}
-	return c.sample(start, enough), Status{}
+	visited = c.sample(start, enough)
+	return visited, r.filterLate(c)
 }
 
-func (r *Runner) filter(c *Cycle) Status {
-	for i := range r.filters {
+// filter asks the filters that can be asked what if.
+func (r *Runner) filter(c *Cycle) Status { return r.filterBy(c, 0, r.late) }
+
+func (r *Runner) filterLate(c *Cycle) Status { return r.filterBy(c, r.late, len(r.filters)) }
+
+func (r *Runner) filterBy(c *Cycle, first, end int) Status {
+	for i := first; i < end && !c.Feasible.Empty(); i++ {
 		if c.skipFilter[i] {
 			continue
 		}
 		c.running = int16(i)
 		if s := r.filters[i].plugin.Filter(c); s.Code == Error {
 			return r.filters[i].sign(s)
-		}
-		if c.Feasible.Empty() {
-			break
 		}
 	}
 	return Status{}
@@ -200,6 +218,14 @@ func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
 
 // Score gives every feasible node its total, into Cycle.Rows and Cycle.Totals.
 func (r *Runner) Score(c *Cycle) Status {
+	if s := r.PreScore(c); !s.OK() {
+		return s
+	}
+	return r.ScoreRows(c)
+}
+
+// PreScore is the first half of Score: it fills Cycle.Rows.
+func (r *Runner) PreScore(c *Cycle) Status {
 	c.Rows = c.Feasible.Append(c.Rows[:0])
 	for i := range r.preScorers {
 		p := &r.preScorers[i]
@@ -213,6 +239,11 @@ func (r *Runner) Score(c *Cycle) Status {
 			return p.sign(s)
 		}
 	}
+	return Status{}
+}
+
+// ScoreRows is the second half.
+func (r *Runner) ScoreRows(c *Cycle) Status {
 	n := len(c.Rows)
 	c.Totals = sized(c.Totals, n)
 	for len(c.scores) < len(r.scorers) {

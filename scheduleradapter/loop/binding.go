@@ -122,9 +122,17 @@ func (l *Loop) landed(now time.Time, f *flight) {
 
 // forget frees the node of a pod that is no more.
 func (l *Loop) forget(now time.Time, f *flight) {
-	l.scheduler.Forget(f.Binding)
+	l.Scheduler.Forget(f.Binding)
 	l.left(now, f.Pod)
 }
+
+// Activate makes pods active, whatever they wait for. It is for the loop's
+// goroutine.
+func (l *Loop) Activate(pods ...types.UID) { l.Queue.Activate(l.now(), pods...) }
+
+// Reject ends the wait of a pod with a plugin's status. It is for the loop's
+// goroutine.
+func (l *Loop) Reject(pod types.UID, status framework.Status) { l.Deny(l.now(), pod, status) }
 
 // Allow is a plugin's permission for a pod that waits; the last one binds it. It
 // is for the loop's goroutine, as Deny is.

@@ -119,7 +119,7 @@ func (l *Loop) settle(uid types.UID, say func(*flight)) {
 // release takes a pod out of everything that is for pods without a node.
 func (l *Loop) release(uid types.UID) {
 	l.Bound(uid)
-	l.Deny(l.now(), uid, "", "the pod is gone") // out of the queue, it is not told of
+	l.Deny(l.now(), uid, framework.Status{Code: framework.Unschedulable, Reason: "the pod is gone"}) // out of the queue, it is not told of
 	delete(l.wrote, uid)
 	delete(l.permits, uid)
 }

@@ -73,14 +73,14 @@ type Parts struct {
 	Moved func(e *queue.Entry, from queue.Place, why framework.Event)
 }
 
-// Core is a scheduler's table, queue and promises, and what has to happen to them
+// Core is a scheduler with its table, queue and promises, and what has to happen to them
 // after an attempt. It has no clock and starts nothing: a simulation and the live
 // loop drive it alike, each from one goroutine.
 type Core struct {
 	Table     *nodetable.Table
 	Queue     *queue.Queue
 	Promises  *queue.Nominator
-	scheduler *cycle.Scheduler
+	Scheduler *cycle.Scheduler
 	outside   Outside
 	waiting   map[types.UID]*queue.Entry // for permission
 }
@@ -94,7 +94,7 @@ func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.scheduler = cycle.New(c.Table, profiles, c.Promises, parts.Env.Random)
+	c.Scheduler = cycle.New(c.Table, profiles, c.Promises, parts.Env.Random)
 	cfg := queue.Config{
 		Less: profiles[0].Less, Profiles: map[string]queue.Profile{}, InitialBackoff: parts.InitialBackoff, MaxBackoff: parts.MaxBackoff, Moved: parts.Moved,
 	}
@@ -107,7 +107,7 @@ func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
 
 // Ours says whether a pod asks for one of the profiles.
 func (c *Core) Ours(pod *nodetable.Pod) bool {
-	_, ours := c.scheduler.Profile(pod)
+	_, ours := c.Scheduler.Profile(pod)
 	return ours
 }
 
@@ -116,7 +116,7 @@ func (c *Core) Ours(pod *nodetable.Pod) bool {
 // with.
 func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 	a := &Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts}
-	r := c.scheduler.Attempt(e.Pod, now)
+	r := c.Scheduler.Attempt(e.Pod, now)
 	a.Cycle, a.Message = r.Cycle, r.Message
 	switch {
 	case r.Status.OK():
@@ -144,13 +144,9 @@ func (c *Core) Bound(uid types.UID) {
 
 // Unbound sends a pod back whose binding failed, and frees its node.
 func (c *Core) Unbound(now time.Time, a *Attempt, status framework.Status) {
-	c.scheduler.Forget(a.Binding)
+	c.Scheduler.Forget(a.Binding)
 	a.Message = status.Message()
-	r := cycle.Result{Status: status}
-	if status.Code.Rejected() {
-		r.Rejectors = []string{status.Plugin}
-	}
-	c.fail(now, a, r)
+	c.fail(now, a, cycle.Refused(status))
 	c.left(now, a.Pod)
 }
 
@@ -162,21 +158,15 @@ func (c *Core) left(now time.Time, pod *nodetable.Pod) {
 // fail sends a pod back into the queue, with a promise where victims make room
 // for it.
 func (c *Core) fail(now time.Time, a *Attempt, r cycle.Result) {
-	var by queue.Rejection
-	a.Node = ""
-	switch {
-	case r.Status.Code == framework.Error:
+	a.Node, a.Outcome = "", Unschedulable
+	if r.Status.Code == framework.Error {
 		a.Outcome = Failed
-	case r.Pending:
-		a.Outcome, by.Pending = Unschedulable, r.Rejectors
-	default:
-		a.Outcome, by.Unschedulable = Unschedulable, r.Rejectors
 	}
 	if r.Nomination.Node != nil {
 		a.Outcome, a.Nominated, a.Victims = Nominated, r.Nomination.Node.Name.Value(), r.Nomination.Victims
 	}
 	c.outside.Attempted(a)
-	c.Queue.Fail(now, a.Entry, by)
+	c.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
 	if r.Nomination.Decided {
 		c.nominate(now, a.Pod, a.Nominated)
 	}
@@ -222,7 +212,7 @@ func (c *Core) Waiting() int { return len(c.waiting) }
 // Allow is a plugin's permission for a pod that waits. The last one returns the
 // attempt, whose binding is to be run; otherwise it is nil.
 func (c *Core) Allow(uid types.UID, plugin string) *Attempt {
-	b, permitted := c.scheduler.Allow(uid, plugin)
+	b, permitted := c.Scheduler.Allow(uid, plugin)
 	if !permitted {
 		return nil
 	}
@@ -235,8 +225,8 @@ func (c *Core) Allow(uid types.UID, plugin string) *Attempt {
 
 // Deny ends a pod's wait for permission, and frees its node; of a pod that does
 // not wait nothing becomes.
-func (c *Core) Deny(now time.Time, uid types.UID, plugin, reason string) {
-	r, waited := c.scheduler.Reject(uid, plugin, reason)
+func (c *Core) Deny(now time.Time, uid types.UID, status framework.Status) {
+	r, waited := c.Scheduler.Reject(uid, status)
 	if !waited {
 		return
 	}
@@ -249,17 +239,17 @@ func (c *Core) Deny(now time.Time, uid types.UID, plugin, reason string) {
 // Expire denies the pods that have waited as long as they may.
 func (c *Core) Expire(now time.Time) {
 	for {
-		at, uid, plugin, any := c.scheduler.Deadline()
+		at, uid, plugin, any := c.Scheduler.Deadline()
 		if !any || at.After(now) {
 			return
 		}
-		c.Deny(now, uid, plugin, "timeout")
+		c.Deny(now, uid, framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: "timeout"})
 	}
 }
 
 // Deadline is when Expire has something to do; false where never.
 func (c *Core) Deadline() (time.Time, bool) {
-	at, _, _, any := c.scheduler.Deadline()
+	at, _, _, any := c.Scheduler.Deadline()
 	return at, any
 }
 

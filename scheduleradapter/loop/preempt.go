@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
@@ -21,7 +22,7 @@ func (l *Loop) Preempt(a *Attempt) {
 		note := fmt.Sprintf("Preempted by pod %s on node %s", a.Pod.UID, a.Nominated)
 		switch f := l.assumed[victim.UID]; {
 		case l.Waits(victim.UID):
-			l.Deny(l.now(), victim.UID, preempt.Name, "preempted")
+			l.Deny(l.now(), victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
 			note += " (in kube-scheduler memory)."
 		case f != nil && f.withdraw():
 			f.cancel()
@@ -75,7 +76,7 @@ func (l *Loop) prepared(pod *nodetable.Pod, err error) {
 	if err != nil {
 		l.cfg.Log.Warn("a victim of preemption stays", "preemptor", pod, "error", err)
 	}
-	if e := l.Queue.Get(pod.UID); e != nil && (err != nil || !e.Gate().OK()) {
+	if e := l.Queue.Get(pod.UID); e != nil && (err != nil || !e.Gate.OK()) {
 		l.Queue.Activate(l.now(), pod.UID)
 	}
 }

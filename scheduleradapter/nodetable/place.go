@@ -88,7 +88,7 @@ func (t *Table) adopt(node Symbol, row Row) {
 func (t *Table) put(p *Pod, row Row) {
 	t.where[p.UID] = spot{row, int32(len(t.pods[row]))}
 	t.pods[row] = append(t.pods[row], p)
-	t.tries.note(move{p, row, int32(len(t.pods[row]) - 1), true})
+	t.tries.note(Move{p, row, int32(len(t.pods[row]) - 1), true})
 	t.count(p, row, 1)
 }
 
@@ -101,7 +101,7 @@ func (t *Table) take(s spot) *Pod {
 	pods[last] = nil
 	t.pods[s.row] = pods[:last]
 	delete(t.where, p.UID)
-	t.tries.note(move{p, s.row, s.index, false})
+	t.tries.note(Move{p, s.row, s.index, false})
 	t.count(p, s.row, -1)
 	return p
 }

@@ -131,6 +131,15 @@ type ImageUse struct {
 	Rows []Row
 }
 
+// Images yields every image by its name with a tag, in no particular order.
+func (t *Table) Images(yield func(Symbol, *ImageUse) bool) {
+	for name, use := range t.images {
+		if !yield(name, use) {
+			return
+		}
+	}
+}
+
 // Image finds an image by its name with a tag; nil where no node has it.
 func (t *Table) Image(name Symbol) *ImageUse { return t.images[name] }
 

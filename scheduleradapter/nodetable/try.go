@@ -2,17 +2,24 @@ package nodetable
 
 // tries is the journal of moves that can be undone.
 type tries struct {
-	moves   []move
-	starts  []int // where each open try begins
+	moves   []Move
+	started []try
+	serial  uint64
 	emptied []emptiedTerm
 }
 
-// move of a pod onto a row or off it, with its index among the row's pods.
-type move struct {
-	pod    *Pod
-	row    Row
-	index  int32
-	placed bool
+// try is where an open one begins.
+type try struct {
+	serial uint64
+	start  int
+}
+
+// Move of a pod onto a row or off it.
+type Move struct {
+	Pod    *Pod
+	Row    Row
+	index  int32 // among the row's pods
+	Placed bool
 }
 
 type emptiedTerm struct {
@@ -22,25 +29,43 @@ type emptiedTerm struct {
 
 // Try begins to ask what if: pods placed and displaced from here on are put back
 // by Undo. Tries nest. Nodes and namespaces do not change inside one.
-func (t *Table) Try() { t.tries.starts = append(t.tries.starts, len(t.tries.moves)) }
+func (t *Table) Try() {
+	t.tries.serial++
+	t.tries.started = append(t.tries.started, try{t.tries.serial, len(t.tries.moves)})
+}
+
+// Tries is how many are open.
+func (t *Table) Tries() int { return len(t.tries.started) }
+
+// Tried is what has been moved in the open try of that depth, from 0 for the
+// outermost, before the next one began. No two tries have the same serial. The
+// list is good until the next change.
+func (t *Table) Tried(depth int) (serial uint64, moves []Move) {
+	end := len(t.tries.moves)
+	if depth+1 < len(t.tries.started) {
+		end = t.tries.started[depth+1].start
+	}
+	own := t.tries.started[depth]
+	return own.serial, t.tries.moves[own.start:end]
+}
 
 // Undo ends the innermost try: every column, counter and list is again what it
 // was at its beginning, in the same order. Marks go on.
 func (t *Table) Undo() {
-	last := len(t.tries.starts) - 1
-	start := t.tries.starts[last]
+	last := len(t.tries.started) - 1
+	start := t.tries.started[last].start
 	for len(t.tries.moves) > start {
 		n := len(t.tries.moves) - 1
 		m := t.tries.moves[n]
-		if m.placed {
-			t.take(spot{m.row, m.index})
+		if m.Placed {
+			t.take(spot{m.Row, m.index})
 		} else {
 			t.restore(m)
 		}
 		clear(t.tries.moves[n:])
 		t.tries.moves = t.tries.moves[:n]
 	}
-	t.tries.starts = t.tries.starts[:last]
+	t.tries.started = t.tries.started[:last]
 	if last > 0 {
 		return
 	}
@@ -54,18 +79,18 @@ func (t *Table) Undo() {
 }
 
 // restore puts a pod back to the index it was taken from.
-func (t *Table) restore(m move) {
-	t.put(m.pod, m.row)
-	pods := t.pods[m.row]
+func (t *Table) restore(m Move) {
+	t.put(m.Pod, m.Row)
+	pods := t.pods[m.Row]
 	last := int32(len(pods) - 1)
 	pods[m.index], pods[last] = pods[last], pods[m.index]
-	t.where[pods[last].UID] = spot{m.row, last}
-	t.where[pods[m.index].UID] = spot{m.row, m.index}
+	t.where[pods[last].UID] = spot{m.Row, last}
+	t.where[pods[m.index].UID] = spot{m.Row, m.index}
 }
 
-func (s *tries) open() bool { return len(s.starts) > 0 }
+func (s *tries) open() bool { return len(s.started) > 0 }
 
-func (s *tries) note(m move) {
+func (s *tries) note(m Move) {
 	if s.open() {
 		s.moves = append(s.moves, m)
 	}

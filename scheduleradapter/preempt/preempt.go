@@ -79,6 +79,11 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 		return framework.Nomination{}, framework.Status{Code: framework.Unschedulable, Reason: "preemption: " + why}
 	}
 	candidates, why, err := p.search(c)
+	if len(candidates) > 0 && len(p.env.Preemptors) > 0 {
+		if candidates, err = p.consult(c, candidates); err == nil && len(candidates) == 0 {
+			return framework.Nomination{}, framework.Status{Code: framework.Unschedulable, Reason: "preemption: no candidate node for preemption"}
+		}
+	}
 	switch {
 	case len(candidates) > 0:
 		best := pick(candidates)
@@ -92,6 +97,26 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	return framework.Nomination{Decided: true}, framework.Status{
 		Code: framework.Unschedulable, Reason: "preemption: " + why.Message(c.Table.Len()),
 	}
+}
+
+// consult lets others have their say about candidates, one after the other.
+func (p *Plugin) consult(c *framework.Cycle, found []candidate) ([]candidate, error) {
+	candidates := make([]framework.Candidate, len(found))
+	for i, f := range found {
+		candidates[i] = framework.Candidate{Row: f.row, Victims: f.victims, Violations: f.violations}
+	}
+	for _, other := range p.env.Preemptors {
+		var err error
+		if candidates, err = other.Preempt(c, candidates); err != nil {
+			return nil, err
+		}
+	}
+	found = found[:0]
+	for _, f := range candidates {
+		sortByImportance(f.Victims)
+		found = append(found, candidate{f.Row, f.Victims, f.Violations})
+	}
+	return found, nil
 }
 
 // ineligible is why a pod may not preempt, empty where it may. A pod that was

@@ -39,7 +39,7 @@ func (q *Queue) expiry(e *Entry, now time.Time) time.Time {
 // backsOff says whether the pod still waits: through the whole window in which
 // its backoff ends.
 func (e *Entry) backsOff(now time.Time) bool {
-	return !e.expiry.IsZero() && !e.expiry.Before(now.Truncate(window))
+	return !e.Backoff.IsZero() && !e.Backoff.Before(now.Truncate(window))
 }
 
 // lastFlush is the latest instant, up to now, at which pods that have waited

@@ -33,24 +33,18 @@ type Entry struct {
 	// attempt goes on with the version it started with.
 	framework.Queued
 
-	Added        time.Time // when the pod came
-	FirstAttempt time.Time // when it was first popped; zero before
-	Attempts     int       // times popped
-	Unsuccessful int       // attempts that plugins rejected; backoff grows with them
-	Errors       int       // attempts that failed with nobody rejecting the pod, since the last that somebody did
-	Flushed      bool      // since the last failure it was retried for having waited long
+	Added   time.Time // when the pod came
+	Flushed bool      // since the last failure it was retried for having waited long
 
 	profile *profile
 	place   Place
-	arrival uint64           // breaks every tie
-	expiry  time.Time        // end of the backoff, a whole second; zero without
-	by      *rejection       // who rejected it; nil after a pop or an error
-	gate    framework.Status // why it is gated, while it is
-	heap    *heap            // the heap that holds it while active or in backoff
-	at      [slots]int       // where in the heap of that slot, -1 for none
-	member  int              // where in by.members, while unschedulable or gated
-	from    uint64           // number of the first event since it was popped
-	older   *Entry           // neighbours in flight, in order of popping
+	arrival uint64     // breaks every tie
+	by      *rejection // who rejected it; nil after a pop or an error
+	heap    *heap      // the heap that holds it while active or in backoff
+	at      [slots]int // where in the heap of that slot, -1 for none
+	member  int        // where in by.members, while unschedulable or gated
+	from    uint64     // number of the first event since it was popped
+	older   *Entry     // neighbours in flight, in order of popping
 	younger *Entry
 }
 
@@ -71,7 +65,3 @@ func (e *Entry) Rejection() Rejection {
 	}
 	return Rejection{Unschedulable: e.by.unschedulable, Pending: e.by.pending}
 }
-
-// Gate is what the PreEnqueue plugin said that holds the pod back; success where
-// none does.
-func (e *Entry) Gate() framework.Status { return e.gate }

@@ -20,7 +20,8 @@ type woken struct {
 // hints of the plugins that rejected it decide whether it is tried again. Changes
 // of a waiting pod itself go to Update; other pods' wait for UnscheduledPod here.
 // It returns how many pods became active or went to backoff. The occurrence may
-// be kept for the pods in flight and must not change any more.
+// be kept for the pods in flight and must not change any more. A pod that leaves
+// its node, where it was only assumed to be, does not wake itself.
 func (q *Queue) Move(now time.Time, o *framework.Occurrence) int {
 	if !q.interested(o.Event) {
 		return 0
@@ -32,6 +33,9 @@ func (q *Queue) Move(now time.Time, o *framework.Occurrence) int {
 			continue
 		}
 		for _, e := range r.members {
+			if o.Resource == framework.AssignedPod && o.OldPod != nil && o.OldPod.UID == e.Pod.UID {
+				continue
+			}
 			if outcome := call.judge(e.Pod, o); outcome != rest {
 				q.woken = append(q.woken, woken{e, outcome})
 			}
@@ -129,7 +133,7 @@ func (q *Queue) Next(now time.Time) (time.Time, bool) {
 	}
 	var next time.Time
 	if e := q.errors.first(); e != nil {
-		next = e.expiry.Add(window)
+		next = e.Backoff.Add(window)
 	}
 	if e := q.waiting.first(); e != nil {
 		if at := q.nextFlush(e); next.IsZero() || at.Before(next) {
@@ -152,12 +156,12 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o outcome, by *rejection, why f
 	if o == retry && e.backsOff(now) {
 		to = Backoff
 	}
-	if e.gate = e.profile.preEnqueue(e.Pod); !e.gate.OK() {
+	if e.Gate = e.profile.preEnqueue(e.Pod); !e.Gate.OK() {
 		var last Rejection
 		if by != nil {
 			last = Rejection{by.unschedulable, by.pending}
 		}
-		to, by = Gated, q.rejection(e.profile, last, e.gate.Plugin)
+		to, by = Gated, q.rejection(e.profile, last, e.Gate.Plugin)
 	}
 	q.put(e, to, by, why)
 	return to
@@ -184,6 +188,10 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 		by.carried++
 	}
 	e.place, e.by = to, by
+	e.Unschedulable, e.Pending = nil, nil
+	if by != nil {
+		e.Unschedulable, e.Pending = by.unschedulable, by.pending
+	}
 	switch to {
 	case Active:
 		e.heap = &q.active

@@ -104,7 +104,7 @@ func New(start time.Time, cfg Config) *Queue {
 			return tie(a, b)
 		}
 	}
-	expiry := func(e *Entry) time.Time { return e.expiry }
+	expiry := func(e *Entry) time.Time { return e.Backoff }
 	since := func(e *Entry) time.Time { return e.Timestamp }
 	q.active = heap{slot: bySchedule, less: ranked}
 	q.backoff = heap{slot: bySchedule, less: by(expiry, ranked)}
@@ -129,7 +129,7 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 	if e == nil {
 		q.arrivals++
 		e = &Entry{
-			Queued:  framework.Queued{Pod: pod, Timestamp: now},
+			Queued:  framework.Queued{Pod: pod, Timestamp: now, History: &framework.History{}},
 			Added:   now,
 			profile: q.profile(pod.Object.Spec.SchedulerName),
 			arrival: q.arrivals,
@@ -165,7 +165,7 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 func (q *Queue) Delete(uid types.UID) {
 	if e := q.entries[uid]; e != nil {
 		delete(q.entries, uid)
-		e.gate = framework.Status{}
+		e.Gate = framework.Status{}
 		q.put(e, Nowhere, nil, framework.Event{})
 	}
 }
@@ -209,12 +209,12 @@ func (q *Queue) Fail(now time.Time, e *Entry, by Rejection) Place {
 	e.Flushed = false
 	if len(by.Unschedulable)+len(by.Pending) == 0 {
 		e.Errors++
-		e.expiry = q.expiry(e, now)
+		e.Backoff = q.expiry(e, now)
 		return q.enqueue(e, now, retry, nil, attemptFailed)
 	}
 	e.Errors = 0
 	e.Unsuccessful++
-	e.expiry = q.expiry(e, now)
+	e.Backoff = q.expiry(e, now)
 	r := q.rejection(e.profile, by, "")
 	o := retry
 	if e.place == InFlight {

@@ -74,7 +74,7 @@ func newScript() *script {
 		Less:           byPriority,
 		Moved: func(e *Entry, from Place, why framework.Event) {
 			s.printf("%s: %v -> %v", e.Pod.UID, from, e.Place())
-			if gate := e.Gate(); !gate.OK() {
+			if gate := e.Gate; !gate.OK() {
 				s.printf(" by %s", gate.Plugin)
 			}
 			if why != (framework.Event{}) {
@@ -357,7 +357,7 @@ func (s *script) show() {
 		}) {
 			s.printf(" %s", e.Pod.UID)
 			if e.place == Backoff {
-				s.printf("(%v)", e.expiry.Sub(s.start))
+				s.printf("(%v)", e.Backoff.Sub(s.start))
 			}
 		}
 		s.printf("\n")

@@ -331,7 +331,7 @@ func (t *twin) differs(q *Queue, now time.Time) error {
 		if e.place != p.place {
 			return fmt.Errorf("%s is %v, to the twin %v", e.Pod.UID, e.place, p.place)
 		}
-		if e.Pod != p.pod || !e.Timestamp.Equal(p.timestamp) || e.Unsuccessful != p.unsuccessful || e.Errors != p.errors || !e.expiry.Equal(p.expiry) {
+		if e.Pod != p.pod || !e.Timestamp.Equal(p.timestamp) || e.Unsuccessful != p.unsuccessful || e.Errors != p.errors || !e.Backoff.Equal(p.expiry) {
 			return fmt.Errorf("%s has another history to the twin: %+v, %+v", e.Pod.UID, e, p)
 		}
 		by := e.Rejection()

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/lifecycle"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
@@ -196,7 +197,7 @@ func (s *Simulation) Preempt(a *loop.Attempt) {
 	for _, victim := range a.Victims {
 		if s.Waits(victim.UID) {
 			s.summary.Preempted++
-			s.Deny(s.now, victim.UID, preempt.Name, "preempted")
+			s.Deny(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
 		} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
 			s.summary.Preempted++
 		}
@@ -227,62 +228,27 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	return true
 }
 
-// departure is when a pod has to leave a node for a taint.
-type departure struct {
-	at    time.Time
-	taint *v1.Taint
-}
-
 // watch sets the timer for the taint that drives a pod off its node first, if any
-// does. It has been there since the given instant, zero for ever.
+// does. A taint has been there since its timeAdded, else from the beginning, and
+// the pod since the given instant, zero for ever.
 func (s *Simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.Time) {
-	if leave := s.departure(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, since); leave.taint != nil {
-		s.timers.add(leave.at, func() { s.evict(pod, node.Name.Value(), leave.taint) })
-	}
-}
-
-// departure follows the taint eviction controller: a taint that no toleration
-// matches ends the stay at once, else the first that does says after how many
-// seconds, or never.
-func (s *Simulation) departure(tolerations []v1.Toleration, taints []v1.Taint, since time.Time) (first departure) {
-	for i := range taints {
-		taint := &taints[i]
-		if taint.Effect != v1.TaintEffectNoExecute {
-			continue
-		}
+	at, taint := lifecycle.Depart(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, func(taint *v1.Taint) time.Time {
 		begin := s.start
 		if taint.TimeAdded != nil {
 			begin = taint.TimeAdded.Time
 		}
 		if since.After(begin) {
-			begin = since
+			return since
 		}
-		stay, bounded := patience(tolerations, taint)
-		if leave := begin.Add(stay); bounded && (first.taint == nil || leave.Before(first.at)) {
-			first = departure{leave, taint}
-		}
+		return begin
+	})
+	if taint == nil {
+		return
 	}
-	if first.taint != nil && first.at.Before(s.now) {
-		first.at = s.now
+	if at.Before(s.now) {
+		at = s.now
 	}
-	return first
-}
-
-// patience is how long a pod bears a taint.
-func patience(tolerations []v1.Toleration, taint *v1.Taint) (stay time.Duration, bounded bool) {
-	digest := nodetable.NewTaint(taint)
-	for i := range tolerations {
-		one := nodetable.NewTolerations(tolerations[i : i+1])
-		if !one.Tolerate(digest) {
-			continue
-		}
-		seconds := tolerations[i].TolerationSeconds
-		if seconds == nil {
-			return 0, false
-		}
-		return time.Duration(max(*seconds, 0)) * time.Second, true
-	}
-	return 0, true
+	s.timers.add(at, func() { s.evict(pod, node.Name.Value(), taint) })
 }
 
 func (s *Simulation) evict(pod *nodetable.Pod, node string, taint *v1.Taint) {

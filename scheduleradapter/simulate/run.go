@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -19,6 +20,9 @@ type Config struct {
 	// Assemble makes the scheduler's profiles, at least one, over the storage that
 	// the manifests describe.
 	Assemble func(framework.Env, *volumes.Storage) ([]cycle.Profile, error)
+	// Assembled is told of the goroutine that owns the cluster, before any pod is
+	// queued; nil for nobody.
+	Assembled func(foreign.Owner)
 	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// For is how long to run; nil until nothing is left that time could change,
@@ -27,7 +31,8 @@ type Config struct {
 	Random framework.Random
 }
 
-// maxErrors is after how many attempts that ended in an error a pod is given up.
+// maxErrors is after how many attempts that ended in an error, or failed to bind, a
+// pod is given up.
 const maxErrors = 5
 
 // Simulation is a cluster in which time passes when nothing is left to do.
@@ -42,12 +47,15 @@ type Simulation struct {
 	start   time.Time
 	now     time.Time
 	errors  map[types.UID]int
+
+	inbox     *inbox
+	permitted []*loop.Attempt
 }
 
 // New prepares a cluster, whose objects are not to be used again. The error joins
 // what is wrong with them and with the configuration.
 func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
-	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}}
+	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, inbox: newInbox()}
 	s.now = s.start
 	table := nodetable.New()
 	s.storage = volumes.NewSimulatedStorage(table)
@@ -63,6 +71,9 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 		return nil, err
 	}
 	s.Core = core
+	if cfg.Assembled != nil {
+		cfg.Assembled(foreign.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Nominations: s.Promises, Loop: &plugins{s}})
+	}
 	return s, s.populate()
 }
 
@@ -70,10 +81,10 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 // happens. It ends early with the context's error.
 func (s *Simulation) Run(ctx context.Context) error {
 	for any := true; any; {
-		s.settle()
+		s.settle(ctx)
 		for e := s.Queue.Pop(s.now); e != nil && ctx.Err() == nil; e = s.Queue.Pop(s.now) {
 			s.attempt(ctx, e)
-			s.settle()
+			s.settle(ctx)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -86,10 +97,17 @@ func (s *Simulation) Run(ctx context.Context) error {
 	return s.report.End(s.total())
 }
 
-// settle does what time has brought.
-func (s *Simulation) settle() {
+// settle does what time has brought, and what plugins have asked for.
+func (s *Simulation) settle(ctx context.Context) {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
+	}
+	s.inbox.drain()
+	for len(s.permitted) > 0 {
+		a := s.permitted[0]
+		s.permitted = s.permitted[1:]
+		s.bind(ctx, a)
+		s.inbox.drain()
 	}
 	s.Expire(s.now)
 }
@@ -112,14 +130,16 @@ func (s *Simulation) next() (next time.Time, any bool) {
 	return next, any && (s.For == nil || next.Sub(s.start) <= *s.For)
 }
 
-// attempt looks for a node for a pod, and ends its way through the scheduler
-// unless binding fails.
+// attempt looks for a node for a pod.
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
-	a := s.Attempt(s.now, e)
-	if a.Outcome != loop.Scheduled {
-		return
+	if a := s.Attempt(s.now, e); a.Outcome == loop.Scheduled {
+		s.bind(ctx, a)
 	}
-	if status := a.Binding.Run(ctx); !status.OK() {
+}
+
+// bind ends a pod's way through the scheduler, unless binding fails.
+func (s *Simulation) bind(ctx context.Context, a *loop.Attempt) {
+	if status := s.inbox.await(func() framework.Status { return a.Binding.Run(ctx) }); !status.OK() {
 		s.Unbound(s.now, a, status)
 		return
 	}
@@ -140,7 +160,7 @@ func (s *Simulation) tell(a *loop.Attempt) {
 // Attempted reports, and gives up a pod whose attempts end in errors.
 func (s *Simulation) Attempted(a *loop.Attempt) {
 	s.tell(a)
-	if a.Outcome != loop.Failed {
+	if a.Outcome != loop.Failed && a.Place() != queue.Binding { // those are tried again whatever happens
 		return
 	}
 	if s.errors[a.Pod.UID]++; s.errors[a.Pod.UID] == maxErrors {
@@ -155,7 +175,7 @@ func (*Simulation) Promised(*nodetable.Pod, string) {}
 // moved tells of a pod that a gate holds back.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
-		s.tell(&loop.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: loop.Gated, Message: e.Gate().Message()})
+		s.tell(&loop.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: loop.Gated, Message: e.Gate.Message()})
 	}
 }
 

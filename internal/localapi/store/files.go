@@ -31,48 +31,47 @@ func (t *Table) write(key Key, object Object) (os.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := ToYAML(document)
+	text, err := toYAML(document)
 	if err != nil {
 		return nil, err
 	}
-	return replace(t.store.cfg.Data, t.path(key), text, t.store.cfg.Sync)
+	return replace(t.store.cfg.Data, t.name, t.path(key), text, t.store.cfg.Sync)
 }
 
 // replace writes a file at once or not at all. Where sync is set it is on the
 // disk when replace returns; else it is with the kernel, and outlives the process.
-func replace(data, path string, text []byte, sync bool) (os.FileInfo, error) {
-	f, err := os.CreateTemp(filepath.Join(data, scratch), "*")
+// Writes under one name in scratch come one at a time.
+func replace(data, name, path string, text []byte, sync bool) (os.FileInfo, error) {
+	whole := filepath.Join(data, scratch, name)
+	info, err := fill(whole, text, sync)
 	if err != nil {
 		return nil, err
 	}
-	info, err := fill(f, text, sync)
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
+	err = os.Rename(whole, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(path), 0o750); err == nil {
-			err = os.Rename(f.Name(), path)
+			err = os.Rename(whole, path)
 		}
 	}
 	if err == nil && sync {
 		err = syncDir(filepath.Dir(path))
 	}
-	if err != nil {
-		return nil, errors.Join(err, ignoreGone(os.Remove(f.Name())))
-	}
-	return info, nil
+	return info, err
 }
 
-func fill(f *os.File, text []byte, sync bool) (os.FileInfo, error) {
-	_, err := f.Write(text)
+func fill(path string, text []byte, sync bool) (info os.FileInfo, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(text)
 	if err == nil && sync {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = f.Chmod(0o640)
+		info, err = f.Stat()
 	}
-	info, statErr := f.Stat()
-	return info, errors.Join(err, statErr, f.Close())
+	return info, errors.Join(err, f.Close())
 }
 
 func (t *Table) unlink(key Key) error {
@@ -146,11 +145,11 @@ func (t *Table) load() (highest uint64, err error) {
 		_, key := t.store.place(path)
 		text, info, err := read(path)
 		if err != nil {
-			return 0, err
+			continue // told of by Follow, as the next ones
 		}
 		object, err := t.store.cfg.Decode(t.name, key, text)
 		if err != nil || object.GetUID() == "" {
-			continue // told of, or admitted, by Follow
+			continue
 		}
 		revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 		if err != nil || KeyOf(object) != key {

@@ -102,9 +102,11 @@ func (f *Follower) watch(dir string) error {
 }
 
 func (f *Follower) noticed(event fsnotify.Event) {
-	info, err := os.Lstat(event.Name)
-	if err != nil || !info.IsDir() {
+	if t, _ := f.store.place(event.Name); t != nil {
 		f.touched[event.Name] = time.Now()
+		return
+	}
+	if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
 		return
 	}
 	if err := f.watch(event.Name); err != nil {

@@ -54,7 +54,7 @@ func (r *revisions) next() (uint64, error) {
 	if r.last >= r.reserved {
 		reserved := r.last + block
 		text := strconv.AppendUint(nil, reserved, 10)
-		if _, err := replace(r.data, filepath.Join(r.data, revisionFile), append(text, '\n'), true); err != nil {
+		if _, err := replace(r.data, revisionFile, filepath.Join(r.data, revisionFile), append(text, '\n'), true); err != nil {
 			return 0, fmt.Errorf("reserve revisions: %w", err)
 		}
 		r.reserved = reserved

@@ -1,0 +1,101 @@
+package extender
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+)
+
+// maxAnswer bounds what is read of an answer, in bytes: 5,000 nodes are 50 MB.
+const maxAnswer = 256 << 20
+
+// call posts a request and reads the answer, within the configured time.
+func (e *Extender) call(ctx context.Context, verb string, args, result any) error {
+	body, err := json.Marshal(args)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", verb, err)
+	}
+	url := strings.TrimRight(e.cfg.URLPrefix, "/") + "/" + verb
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := e.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("post %s: status %s; expected 200", url, response.Status)
+	}
+	answer := io.LimitReader(response.Body, maxAnswer)
+	if err := json.NewDecoder(answer).Decode(result); err != nil {
+		return fmt.Errorf("read the answer of %s: %w", url, err)
+	}
+	_, err = io.Copy(io.Discard, answer) // so that the connection is used again
+	return err
+}
+
+// newClient makes the client of an extender. A server is verified unless the
+// configuration says otherwise: kube-scheduler does not verify without a CA.
+func newClient(cfg *config.Extender) (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 128 // bindings run beside each other
+	var err error
+	if transport.TLSClientConfig, err = tlsConfig(&cfg.TLS); err != nil {
+		return nil, err
+	}
+	return &http.Client{
+		Transport:     transport,
+		Timeout:       cfg.HTTPTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+func tlsConfig(cfg *config.ExtenderTLS) (*tls.Config, error) {
+	ca, errCA := content(cfg.CAData, cfg.CAFile)
+	cert, errCert := content(cfg.CertData, cfg.CertFile)
+	key, errKey := content(cfg.KeyData, cfg.KeyFile)
+	if err := errors.Join(errCA, errCert, errKey); err != nil {
+		return nil, err
+	}
+	own := &tls.Config{ServerName: cfg.ServerName, InsecureSkipVerify: cfg.Insecure}
+	if ca != nil {
+		own.RootCAs = x509.NewCertPool()
+		if !own.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, fmt.Errorf("tlsConfig: no certificate in %s", cmp.Or(cfg.CAFile, "caData"))
+		}
+	}
+	if cert != nil || key != nil {
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("tlsConfig: client certificate: %w", err)
+		}
+		own.Certificates = []tls.Certificate{pair}
+	}
+	return own, nil
+}
+
+// content is data, else that of a file, nil where neither is given.
+func content(data []byte, file string) ([]byte, error) {
+	if len(data) > 0 || file == "" {
+		return data, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("tlsConfig: %w", err)
+	}
+	return data, nil
+}

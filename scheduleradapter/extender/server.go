@@ -1,0 +1,151 @@
+package extender
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	wire "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+)
+
+// Judge says what is known of nodes for a pod. Any goroutine may ask.
+type Judge func(ctx context.Context, pod *v1.Pod, nodes []string) (Verdict, error)
+
+// NewHandler offers a judge to another scheduler, under /filter, /prioritize and
+// /preempt. A node of which nothing is known passes, with the highest score.
+func NewHandler(judge Judge) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /filter", answer(judge.filter))
+	mux.Handle("POST /prioritize", answer(judge.prioritize))
+	mux.Handle("POST /preempt", answer(judge.preempt))
+	return mux
+}
+
+// answer decodes a request and encodes what is made of it.
+func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var question Q
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&question); err != nil {
+			http.Error(w, fmt.Sprintf("read the request: %v", err), http.StatusBadRequest)
+			return
+		}
+		result, err := handle(r.Context(), &question)
+		switch {
+		case errors.Is(err, errNoPod):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(result) // who has asked is gone: nobody is left to tell
+		}
+	}
+}
+
+var errNoPod = errors.New("the request has no pod")
+
+// ask judges the nodes of a request.
+func (j Judge) ask(ctx context.Context, pod *v1.Pod, names []string) (Verdict, error) {
+	if pod == nil {
+		return Verdict{}, errNoPod
+	}
+	return j(ctx, pod, names)
+}
+
+func nodeNames(args *wire.ExtenderArgs) (names []string) {
+	if args.NodeNames != nil {
+		return *args.NodeNames
+	}
+	if args.Nodes != nil {
+		for i := range args.Nodes.Items {
+			names = append(names, args.Nodes.Items[i].Name)
+		}
+	}
+	return names
+}
+
+func (j Judge) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.ExtenderFilterResult, error) {
+	names := nodeNames(args)
+	verdict, err := j.ask(ctx, args.Pod, names)
+	if err != nil {
+		return nil, err
+	}
+	result := &wire.ExtenderFilterResult{FailedNodes: wire.FailedNodesMap{}, FailedAndUnresolvableNodes: wire.FailedNodesMap{}}
+	for name, why := range verdict.Refused {
+		if why.Unresolvable {
+			result.FailedAndUnresolvableNodes[name] = why.Reason
+		} else {
+			result.FailedNodes[name] = why.Reason
+		}
+	}
+	refused := func(name string) bool { _, is := verdict.Refused[name]; return is }
+	if args.NodeNames != nil {
+		passed := slices.DeleteFunc(slices.Clone(names), refused)
+		result.NodeNames = &passed
+	} else if args.Nodes != nil {
+		result.Nodes = &v1.NodeList{Items: slices.DeleteFunc(args.Nodes.Items, func(n v1.Node) bool { return refused(n.Name) })}
+	}
+	return result, nil
+}
+
+func (j Judge) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire.HostPriorityList, error) {
+	names := nodeNames(args)
+	verdict, err := j.ask(ctx, args.Pod, names)
+	if err != nil {
+		return nil, err
+	}
+	list := make(wire.HostPriorityList, len(names))
+	for i, name := range names {
+		score, known := verdict.Scores[name]
+		if !known {
+			score = framework.MaxScore
+		}
+		list[i] = wire.HostPriority{Host: name, Score: score * wire.MaxExtenderPriority / framework.MaxScore}
+	}
+	return list, nil
+}
+
+// preempt drops the nodes where the pod should not go, whoever makes room there.
+func (j Judge) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (*wire.ExtenderPreemptionResult, error) {
+	victims := args.NodeNameToMetaVictims
+	if victims == nil {
+		victims = make(map[string]*wire.MetaVictims, len(args.NodeNameToVictims))
+		for name, full := range args.NodeNameToVictims {
+			victims[name] = withoutObjects(full)
+		}
+	}
+	names := make([]string, 0, len(victims))
+	for name := range victims {
+		names = append(names, name)
+	}
+	verdict, err := j.ask(ctx, args.Pod, names)
+	if err != nil {
+		return nil, err
+	}
+	for name, why := range verdict.Refused {
+		if why.Unresolvable {
+			delete(victims, name)
+		}
+	}
+	return &wire.ExtenderPreemptionResult{NodeNameToMetaVictims: victims}, nil
+}
+
+func withoutObjects(full *wire.Victims) *wire.MetaVictims {
+	if full == nil {
+		return &wire.MetaVictims{}
+	}
+	meta := &wire.MetaVictims{NumPDBViolations: full.NumPDBViolations}
+	for _, pod := range full.Pods {
+		if pod != nil {
+			meta.Pods = append(meta.Pods, &wire.MetaPod{UID: string(pod.UID)})
+		}
+	}
+	return meta
+}

@@ -1,0 +1,193 @@
+package extender_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	wire "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/extender"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
+)
+
+// opinion refuses nodes "bad" for good and "full" as long as others are there.
+func opinion(_ context.Context, pod *v1.Pod, nodes []string) (extender.Verdict, error) {
+	if pod.Name == "poison" {
+		return extender.Verdict{}, errors.New("cannot be judged")
+	}
+	v := extender.Verdict{Refused: map[string]extender.Refusal{}, Scores: map[string]int64{}}
+	for _, name := range nodes {
+		switch name {
+		case "bad":
+			v.Refused[name] = extender.Refusal{Reason: "short of memory", Unresolvable: true}
+		case "full":
+			v.Refused[name] = extender.Refusal{Reason: "full"}
+		case "good":
+			v.Scores[name] = 79
+		}
+	}
+	return v, nil
+}
+
+// ask posts a request to the server of opinion.
+func ask(t *testing.T, verb string, request, answer any) {
+	t.Helper()
+	body, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	extender.NewHandler(opinion).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/"+verb, bytes.NewReader(body)))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%s: status %d: %s", verb, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), answer); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rule: S8.9
+func TestTheServerFilters(t *testing.T) {
+	all := []string{"good", "bad", "full", "unknown"}
+	byName := wire.ExtenderArgs{Pod: pod("p"), NodeNames: &all}
+	byObject := wire.ExtenderArgs{Pod: pod("p"), Nodes: &v1.NodeList{}}
+	for _, name := range all {
+		byObject.Nodes.Items = append(byObject.Nodes.Items, *node(name))
+	}
+	for _, args := range []wire.ExtenderArgs{byName, byObject} {
+		var result wire.ExtenderFilterResult
+		ask(t, "filter", args, &result)
+		var passed []string
+		if result.NodeNames != nil {
+			passed = *result.NodeNames
+		} else {
+			for _, n := range result.Nodes.Items {
+				passed = append(passed, n.Name)
+			}
+		}
+		if !slices.Equal(passed, []string{"good", "unknown"}) || !maps.Equal(result.FailedNodes, wire.FailedNodesMap{"full": "full"}) ||
+			!maps.Equal(result.FailedAndUnresolvableNodes, wire.FailedNodesMap{"bad": "short of memory"}) {
+			t.Errorf("passed %v, failed %v, for good %v", passed, result.FailedNodes, result.FailedAndUnresolvableNodes)
+		}
+	}
+}
+
+// rule: S8.9
+func TestTheServerScores(t *testing.T) {
+	var list wire.HostPriorityList
+	ask(t, "prioritize", wire.ExtenderArgs{Pod: pod("p"), NodeNames: &[]string{"good", "unknown"}}, &list)
+	if want := (wire.HostPriorityList{{Host: "good", Score: 7}, {Host: "unknown", Score: 10}}); !slices.Equal(list, want) {
+		t.Errorf("scores %v, expected %v", list, want)
+	}
+}
+
+func TestTheServerKeepsPreemptionOffNodesWhereItDoesNotHelp(t *testing.T) {
+	meta := map[string]*wire.MetaVictims{}
+	full := map[string]*wire.Victims{}
+	for _, name := range []string{"good", "bad", "full"} {
+		meta[name] = &wire.MetaVictims{Pods: []*wire.MetaPod{{UID: "v"}}, NumPDBViolations: 1}
+		full[name] = &wire.Victims{Pods: []*v1.Pod{pod("v")}, NumPDBViolations: 1}
+	}
+	for _, args := range []wire.ExtenderPreemptionArgs{{Pod: pod("p"), NodeNameToMetaVictims: meta}, {Pod: pod("p"), NodeNameToVictims: full}} {
+		var result wire.ExtenderPreemptionResult
+		ask(t, "preempt", args, &result)
+		left := slices.Sorted(maps.Keys(result.NodeNameToMetaVictims))
+		if good := result.NodeNameToMetaVictims["good"]; !slices.Equal(left, []string{"full", "good"}) || len(good.Pods) != 1 || good.Pods[0].UID != "v" || good.NumPDBViolations != 1 {
+			t.Errorf("left %v, %+v", left, good)
+		}
+	}
+}
+
+func TestTheServerRefusesWhatItCannotRead(t *testing.T) {
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"GET", "/filter", "", 405},
+		{"POST", "/bind", "{}", 404},
+		{"POST", "/filter", "nonsense", 400},
+		{"POST", "/filter", "{}", 400},
+		{"POST", "/prioritize", `{"NodeNames":["a"]}`, 400},
+		{"POST", "/preempt", `{"NodeNameToVictims":{"a":null}}`, 400},
+		{"POST", "/filter", `{"Pod":{"metadata":{"name":"poison"}}}`, 500},
+	} {
+		w := httptest.NewRecorder()
+		extender.NewHandler(opinion).ServeHTTP(w, httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
+		if w.Code != test.status {
+			t.Errorf("%s %s %s: status %d, expected %d", test.method, test.path, test.body, w.Code, test.status)
+		}
+	}
+}
+
+// picky is a profile that refuses nodes by their label and scores all others 40.
+type picky struct{ framework.Plugin }
+
+func (picky) Name() string { return "picky" }
+
+func (picky) Filter(c *framework.Cycle) framework.Status {
+	for _, row := range c.Feasible.Append(nil) {
+		if strings.HasPrefix(c.Table.Node(row).Name.Value(), "bad") {
+			c.Reject(row, 1, true)
+		}
+	}
+	return framework.Status{}
+}
+
+func (picky) Reasons(*nodetable.Pod, uint32) []string { return []string{"this", "that"} }
+
+func (picky) Score(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+	for i := range scores {
+		scores[i] = 40
+	}
+	return framework.Status{}
+}
+
+func (picky) Less(framework.Queued, framework.Queued) bool { return false }
+
+func (picky) Bind(context.Context, framework.Assignment) framework.Status { return framework.Status{} }
+
+func TestAJuryJudgesByAProfile(t *testing.T) {
+	cluster := plugintest.New(t, node("a"), node("bad"), node("b"))
+	var plan framework.Plan
+	for _, point := range []framework.Point{framework.QueueSort, framework.Filter, framework.Score, framework.Bind} {
+		plan[point] = []framework.Enabled{{Plugin: picky{}}}
+	}
+	runner, err := framework.New("", &plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jury := extender.NewJury(cluster.Table, runner)
+	v, err := jury.Judge(time.Time{}, pod("p"), []string{"a", "bad", "unknown"})
+	if got := fmt.Sprint(v, err); got != "{map[bad:{this, that true}] map[a:40]} <nil>" {
+		t.Errorf("verdict %s", got)
+	}
+}
+
+func TestOurServerAndOurClientUnderstandEachOther(t *testing.T) {
+	for _, cached := range []bool{true, false} {
+		server := httptest.NewServer(extender.NewHandler(opinion))
+		e := client(t, server.URL, func(cfg *config.Extender) {
+			cfg.URLPrefix, cfg.NodeCacheCapable = server.URL, cached
+		})
+		cluster := plugintest.New(t, node("good"), node("bad"), node("full"), node("unknown"))
+		v := cluster.Judge(e, cluster.Digest(pod("p")))
+		if !v.Status.OK() || !maps.Equal(v.Rejected, map[string]string{"bad": "never: short of memory", "full": "full"}) || !maps.Equal(v.Scores, map[string]int64{"good": 70, "unknown": 100}) {
+			t.Errorf("status %s, rejected %v, scores %v", v.Status.Message(), v.Rejected, v.Scores)
+		}
+		server.Close()
+	}
+}

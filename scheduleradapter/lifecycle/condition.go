@@ -1,0 +1,134 @@
+package lifecycle
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/admission"
+)
+
+// kubeletConditions turn Unknown when a node falls silent.
+var kubeletConditions = []v1.NodeConditionType{v1.NodeReady, v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
+
+// ownTaints are the NoSchedule taints of the conditions that evictd posts under
+// its own names, where it leaves the built-in ones to a kubelet.
+var ownTaints = map[v1.NodeConditionType]string{
+	"evictd.io/MemoryPressure": "evictd.io/memory-pressure",
+	"evictd.io/DiskPressure":   "evictd.io/disk-pressure",
+	"evictd.io/PIDPressure":    "evictd.io/pid-pressure",
+}
+
+// doubt turns a silent kubelet's conditions Unknown, with the node lifecycle
+// controller's words. It returns those that changed.
+func doubt(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
+	for _, kind := range kubeletConditions {
+		i := indexOf(node.Status.Conditions, kind)
+		switch {
+		case i < 0:
+			changed = append(changed, v1.NodeCondition{
+				Type: kind, Status: v1.ConditionUnknown, Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
+				LastHeartbeatTime: node.CreationTimestamp, LastTransitionTime: metav1.Time{Time: now},
+			})
+		case node.Status.Conditions[i].Status != v1.ConditionUnknown:
+			changed = append(changed, unknown(node.Status.Conditions[i], "Kubelet stopped posting node status.", now))
+		}
+	}
+	return changed
+}
+
+// doubtOwn does so with the conditions of a silent evictd.
+func doubtOwn(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
+	for _, c := range node.Status.Conditions {
+		if _, own := ownTaints[c.Type]; own && c.Status != v1.ConditionUnknown {
+			changed = append(changed, unknown(c, "evictd stopped posting node status.", now))
+		}
+	}
+	return changed
+}
+
+func unknown(c v1.NodeCondition, message string, now time.Time) v1.NodeCondition {
+	c.Status, c.Reason, c.Message, c.LastTransitionTime = v1.ConditionUnknown, "NodeStatusUnknown", message, metav1.Time{Time: now}
+	return c
+}
+
+// with is a node with conditions changed.
+func with(node *v1.Node, changed []v1.NodeCondition) *v1.Node {
+	if len(changed) == 0 {
+		return node
+	}
+	copied := *node
+	copied.Status.Conditions = slices.Clone(node.Status.Conditions)
+	for _, c := range changed {
+		if i := indexOf(copied.Status.Conditions, c.Type); i >= 0 {
+			copied.Status.Conditions[i] = c
+		} else {
+			copied.Status.Conditions = append(copied.Status.Conditions, c)
+		}
+	}
+	return &copied
+}
+
+func indexOf(conditions []v1.NodeCondition, kind v1.NodeConditionType) int {
+	return slices.IndexFunc(conditions, func(c v1.NodeCondition) bool { return c.Type == kind })
+}
+
+// readiness is the status of the condition Ready, empty where there is none.
+func readiness(node *v1.Node) v1.ConditionStatus {
+	if i := indexOf(node.Status.Conditions, v1.NodeReady); i >= 0 {
+		return node.Status.Conditions[i].Status
+	}
+	return ""
+}
+
+// retaint is the taints that a node should have: of the effect NoSchedule those
+// that follow from conditions and from spec.unschedulable, of not-ready and
+// unreachable with the effect NoExecute the one named or none, and of all others
+// those that it has. Changed is false where it has just these.
+func retaint(node *v1.Node, noExecute string, now time.Time) (taints []v1.Taint, changed bool) {
+	var wanted []v1.Taint
+	for _, key := range admission.ImpliedTaints(node) {
+		wanted = append(wanted, v1.Taint{Key: key, Effect: v1.TaintEffectNoSchedule})
+	}
+	for _, c := range node.Status.Conditions {
+		if key, own := ownTaints[c.Type]; own && c.Status == v1.ConditionTrue {
+			wanted = append(wanted, v1.Taint{Key: key, Effect: v1.TaintEffectNoSchedule})
+		}
+	}
+	if noExecute != "" {
+		wanted = append(wanted, v1.Taint{Key: noExecute, Effect: v1.TaintEffectNoExecute})
+	}
+	for _, taint := range node.Spec.Taints {
+		if isOurs(&taint) && !has(wanted, &taint) {
+			changed = true
+			continue
+		}
+		taints = append(taints, taint)
+	}
+	for _, taint := range wanted {
+		if !has(taints, &taint) {
+			changed = true
+			taint.TimeAdded = &metav1.Time{Time: now}
+			taints = append(taints, taint)
+		}
+	}
+	return taints, changed
+}
+
+// isOurs says whether a taint is there only if it follows from something.
+func isOurs(taint *v1.Taint) bool {
+	switch taint.Effect {
+	case v1.TaintEffectNoSchedule:
+		return admission.ImpliesTaint(taint.Key) || slices.Contains(slices.Collect(maps.Values(ownTaints)), taint.Key)
+	case v1.TaintEffectNoExecute:
+		return taint.Key == v1.TaintNodeNotReady || taint.Key == v1.TaintNodeUnreachable
+	}
+	return false
+}
+
+func has(taints []v1.Taint, taint *v1.Taint) bool {
+	return slices.ContainsFunc(taints, func(t v1.Taint) bool { return t.MatchTaint(taint) })
+}

@@ -1,0 +1,176 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/scheduleradapter/lifecycle"
+)
+
+// write lets a node say what follows. After a conflict the node comes again by its
+// informer; after another fault the next pass tries anew.
+func (o *owner) write(u lifecycle.Update) {
+	name := u.Node.Name
+	o.writes[name] = write{based: u.Node.ResourceVersion}
+	request := func(ctx context.Context) error { return o.patchNode(ctx, u) }
+	o.jobs = append(o.jobs, job{request, func(err error) {
+		if _, there := o.writes[name]; !there {
+			return // the node is gone
+		}
+		o.writes[name] = write{based: u.Node.ResourceVersion, ended: true}
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		case err != nil:
+			delete(o.writes, name)
+			o.log.Warn("node could not be written", "node", name, "error", err)
+			return
+		default:
+			o.tellWritten(u)
+		}
+		if node := o.seen[name]; node != nil {
+			o.look(time.Now(), node)
+		}
+	}})
+}
+
+// patchNode writes conditions, then taints, each only to the node that was judged.
+func (o *owner) patchNode(ctx context.Context, u lifecycle.Update) error {
+	version := u.Node.ResourceVersion
+	if len(u.Conditions) > 0 {
+		patch := about{Metadata: identity{ResourceVersion: version}, Status: map[string]any{"conditions": u.Conditions}}
+		node, err := o.client.CoreV1().Nodes().Patch(ctx, u.Node.Name, types.StrategicMergePatchType, patch.encode(), metav1.PatchOptions{}, "status")
+		if err != nil {
+			return fmt.Errorf("patch conditions of node %s: %w", u.Node.Name, err)
+		}
+		version = node.ResourceVersion
+	}
+	if u.Retaint {
+		patch := about{Metadata: identity{ResourceVersion: version}, Spec: map[string]any{"taints": u.Taints}}
+		_, err := o.client.CoreV1().Nodes().Patch(ctx, u.Node.Name, types.MergePatchType, patch.encode(), metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("patch taints of node %s: %w", u.Node.Name, err)
+		}
+	}
+	return nil
+}
+
+func (o *owner) tellWritten(u lifecycle.Update) {
+	if u.Retaint {
+		o.log.Info("node has other taints", "node", u.Node.Name, "taints", keys(u.Taints), "were", keys(u.Node.Spec.Taints))
+	}
+	if len(u.Conditions) > 0 {
+		o.log.Info("node is silent", "node", u.Node.Name)
+	}
+	if u.Lost {
+		o.recorder.Eventf(u.Node, nil, v1.EventTypeNormal, "NodeNotReady", "Monitoring", "Node %s status is now: NodeNotReady", u.Node.Name)
+		o.unready(u.Node.Name)
+	}
+}
+
+func keys(taints []v1.Taint) (texts []string) {
+	for i := range taints {
+		texts = append(texts, taints[i].ToString())
+	}
+	return texts
+}
+
+// unready says of the pods on a node that is lost that they are not ready, so that
+// neither services nor disruption budgets count on them.
+func (o *owner) unready(node string) {
+	for _, object := range o.pods.GetStore().List() {
+		pod, ok := object.(*v1.Pod)
+		if !ok || pod.Spec.NodeName != node || !slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+		}) {
+			continue
+		}
+		request := func(ctx context.Context) error {
+			return o.patchPod(ctx, pod, v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionFalse, LastTransitionTime: metav1.Now()})
+		}
+		o.jobs = append(o.jobs, job{request, func(err error) {
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				o.log.Warn("pod on a lost node still counts as ready", "pod", pod.Namespace+"/"+pod.Name, "node", node, "error", err)
+			}
+		}})
+	}
+}
+
+// evict deletes the pods that have to leave by now. The disruption budgets are
+// not asked, as Kubernetes does not ask them here.
+func (o *owner) evict() {
+	for _, d := range o.departures.Due(time.Now()) {
+		pod := d.Pod
+		request := func(ctx context.Context) error { return o.deletePod(ctx, pod) }
+		o.jobs = append(o.jobs, job{request, func(err error) {
+			name := pod.Namespace + "/" + pod.Name
+			switch {
+			case apierrors.IsNotFound(err):
+			case err != nil: // where another pod has the name now, putting this one back does nothing
+				o.log.Warn("pod could not be evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString(), "error", err)
+				o.departures.PutBack(pod.UID, time.Now().Add(retryAfter))
+			default:
+				o.log.Info("pod was evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString())
+				o.recorder.Eventf(pod, nil, v1.EventTypeNormal, "TaintManagerEviction", "Evicting", "Marking for deletion Pod %s", name)
+			}
+		}})
+	}
+}
+
+func (o *owner) deletePod(ctx context.Context, pod *v1.Pod) error {
+	err := o.patchPod(ctx, pod, v1.PodCondition{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "DeletionByTaintManager",
+		Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.Now(),
+	})
+	if err != nil {
+		return err
+	}
+	err = o.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	if err != nil {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// patchPod sets a condition of this very pod, not of another one of its name.
+func (o *owner) patchPod(ctx context.Context, pod *v1.Pod, condition v1.PodCondition) error {
+	patch := about{Metadata: identity{UID: pod.UID}, Status: map[string]any{"conditions": []v1.PodCondition{condition}}}
+	_, err := o.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch.encode(), metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("patch condition %s of pod %s/%s: %w", condition.Type, pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+func (o *owner) tellCancelled(pod *v1.Pod) {
+	o.log.Info("pod may stay after all", "pod", pod.Namespace+"/"+pod.Name, "node", pod.Spec.NodeName)
+	o.recorder.Eventf(pod, nil, v1.EventTypeNormal, "TaintManagerEviction", "Cancelling", "Cancelling deletion of Pod %s/%s", pod.Namespace, pod.Name)
+}
+
+// about is a patch: what it changes, and of which object.
+type about struct {
+	Metadata identity       `json:"metadata"`
+	Spec     map[string]any `json:"spec,omitempty"`
+	Status   map[string]any `json:"status,omitempty"`
+}
+
+type identity struct {
+	UID             types.UID `json:"uid,omitempty"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+}
+
+// encode makes JSON, which values of API types never fail to become.
+func (a about) encode() []byte {
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic("lifecycle: " + err.Error())
+	}
+	return data
+}

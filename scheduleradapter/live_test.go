@@ -1,0 +1,400 @@
+package scheduleradapter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/internal/localapi"
+)
+
+// liveCluster is the embedded API, whose answers a test may refuse.
+type liveCluster struct {
+	*testing.T
+	kubernetes.Interface
+	url    string
+	refuse atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
+}
+
+func newLiveCluster(t *testing.T) *liveCluster {
+	t.Helper()
+	api, err := localapi.New(localapi.Config{Data: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &liveCluster{T: t}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse := c.refuse.Load(); refuse != nil && (*refuse)(w, r) {
+			return
+		}
+		api.ServeHTTP(w, r)
+	}))
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := api.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		server.Close()
+		if err := api.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.url = server.URL
+	if c.Interface, err = kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// runs starts a scheduler, and ends it with the test at the latest; end says what
+// became of it.
+func (c *liveCluster) runs(args ...string) (socket string, end func() (code int, errs string)) {
+	c.Helper()
+	socket = filepath.Join(c.TempDir(), "status.sock")
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var code int
+	var errs string
+	go func() {
+		defer close(done)
+		code, _, errs = execute(ctx, append([]string{"run", "--server", c.url, "--status-address", "unix:" + socket}, args...)...)
+	}()
+	end = func() (int, string) {
+		stop()
+		<-done
+		return code, errs
+	}
+	c.Cleanup(func() {
+		if end(); c.Failed() {
+			c.Logf("the scheduler said\n%s", errs)
+		}
+	})
+	return socket, end
+}
+
+// until asks for something until it is so.
+func (c *liveCluster) until(what string, is func() bool) {
+	c.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.Fatalf("not so after 30 s: %s", what)
+		}
+	}
+}
+
+func must[T any](object T, err error) func(*liveCluster) T {
+	return func(c *liveCluster) T {
+		c.Helper()
+		if err != nil {
+			c.Fatal(err)
+		}
+		return object
+	}
+}
+
+func (c *liveCluster) node(name string) {
+	c.Helper()
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
+	n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("4Gi"), v1.ResourcePods: resource.MustParse("10")}
+	n.Status.Capacity = n.Status.Allocatable
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+	made := must(c.CoreV1().Nodes().Create(c.Context(), n, metav1.CreateOptions{}))(c)
+	made.Status, made.Spec.Taints = n.Status, nil
+	must(c.CoreV1().Nodes().Update(c.Context(), made, metav1.UpdateOptions{}))(c)
+}
+
+func (c *liveCluster) pod(name string, changes ...func(*v1.Pod)) {
+	c.Helper()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	p.Spec.Containers = []v1.Container{{Name: "main", Image: "app", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
+	for _, change := range changes {
+		change(p)
+	}
+	must(c.CoreV1().Pods("default").Create(c.Context(), p, metav1.CreateOptions{}))(c)
+}
+
+func (c *liveCluster) get(name string) *v1.Pod {
+	c.Helper()
+	return must(c.CoreV1().Pods("default").Get(c.Context(), name, metav1.GetOptions{}))(c)
+}
+
+func (c *liveCluster) bound(name string) {
+	c.Helper()
+	c.until("pod "+name+" is bound", func() bool { return c.get(name).Spec.NodeName != "" })
+}
+
+// told waits for an event of a pod.
+func (c *liveCluster) told(pod, reason, note string) {
+	c.Helper()
+	c.until("event "+reason+" of "+pod, func() bool {
+		for _, e := range must(c.EventsV1().Events("default").List(c.Context(), metav1.ListOptions{}))(c).Items {
+			if e.Regarding.Name == pod && e.Reason == reason && strings.Contains(e.Note, note) && e.ReportingController == v1.DefaultSchedulerName {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func condition(pod *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
+	if i := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind }); i >= 0 {
+		return pod.Status.Conditions[i]
+	}
+	return v1.PodCondition{}
+}
+
+func TestPodsOfOurProfilesAreBoundAndOthersAreLeftAlone(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	c.pod("early")
+	c.pod("other", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
+	_, end := c.runs("--leader-elect=false")
+	c.bound("early")
+	c.pod("late")
+	c.bound("late")
+	c.told("late", "Scheduled", "Successfully assigned default/late to a")
+	if node := c.get("other").Spec.NodeName; node != "" {
+		t.Errorf("another scheduler's pod was bound to %s", node)
+	}
+	if code, errs := end(); code != 0 {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+func TestAPodIsToldWhyItHasNoNodeAndGetsTheOneThatComes(t *testing.T) {
+	c := newLiveCluster(t)
+	c.runs("--leader-elect=false")
+	c.node("a")
+	c.pod("p", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "b"} })
+	const why = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+	c.until("the condition says why", func() bool {
+		scheduled := condition(c.get("p"), v1.PodScheduled)
+		return scheduled.Status == v1.ConditionFalse && scheduled.Reason == v1.PodReasonUnschedulable && strings.HasPrefix(scheduled.Message, why)
+	})
+	c.told("p", "FailedScheduling", why)
+	c.node("b")
+	c.bound("p")
+}
+
+func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	c.runs("--leader-elect=false")
+	c.pod("low-1")
+	c.pod("low-2")
+	c.bound("low-1")
+	c.bound("low-2")
+	c.pod("high", func(p *v1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" })
+	var victim *v1.Pod
+	c.until("a victim is on its way out", func() bool {
+		for _, name := range []string{"low-1", "low-2"} {
+			if pod := c.get(name); pod.DeletionTimestamp != nil {
+				victim = pod
+			}
+		}
+		return victim != nil
+	})
+	if mark := condition(victim, v1.DisruptionTarget); mark.Status != v1.ConditionTrue || mark.Reason != v1.PodReasonPreemptionByScheduler ||
+		mark.Message != "default-scheduler: preempting to accommodate a higher priority pod" {
+		t.Errorf("the victim is marked %+v", mark)
+	}
+	c.until("the node is promised", func() bool { return c.get("high").Status.NominatedNodeName == "a" })
+	c.told(victim.Name, "Preempted", fmt.Sprintf("Preempted by pod %s on node a", c.get("high").UID))
+	if err := c.CoreV1().Pods("default").Delete(t.Context(), victim.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil { // as the kubelet does
+		t.Fatal(err)
+	}
+	c.bound("high")
+}
+
+func TestAServerThatAsksToBeSparedIsAndNothingIsLost(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	var refused atomic.Int32
+	storm := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet || refused.Add(1) > 5 {
+			return false
+		}
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests", http.StatusTooManyRequests)
+		return true
+	}
+	c.runs("--leader-elect=false")
+	c.pod("before")
+	c.bound("before")
+	c.pod("after", func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} })
+	c.refuse.Store(&storm)
+	c.until("the server refuses", func() bool {
+		pod := c.get("after")
+		pod.Spec.SchedulingGates = nil
+		_, err := c.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
+		return err == nil
+	})
+	c.bound("after")
+}
+
+func TestABindingThatTheServerRefusesIsTriedAgain(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	var refused atomic.Int32
+	refuse := func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/binding") || refused.Add(1) > 1 {
+			return false
+		}
+		http.Error(w, "no", http.StatusForbidden)
+		return true
+	}
+	c.refuse.Store(&refuse)
+	c.runs("--leader-elect=false")
+	c.pod("p")
+	c.told("p", "FailedScheduling", "")
+	c.bound("p")
+}
+
+func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	must(c.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+	}, metav1.CreateOptions{}))(c)
+	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+	once := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+	volume := must(c.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{
+		Capacity: size, AccessModes: once, StorageClassName: "local",
+		PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/v"}},
+	}}, metav1.CreateOptions{}))(c)
+	volume.Status.Phase = v1.VolumeAvailable // what the volume controller does, here and below
+	must(c.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}))(c)
+	must(c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1.PersistentVolumeClaimSpec{
+		AccessModes: once, StorageClassName: new("local"), Resources: v1.VolumeResourceRequirements{Requests: size},
+	}}, metav1.CreateOptions{}))(c)
+	c.runs("--leader-elect=false")
+	c.pod("p", func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+	})
+	c.until("the volume is for the claim", func() bool {
+		ref := must(c.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{}))(c).Spec.ClaimRef
+		return ref != nil && ref.Name == "c"
+	})
+	if node := c.get("p").Spec.NodeName; node != "" {
+		t.Errorf("the pod is on %s before its claim is bound", node)
+	}
+	claim := must(c.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "c", metav1.GetOptions{}))(c)
+	claim.Spec.VolumeName, claim.Annotations = "v", map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+	must(c.CoreV1().PersistentVolumeClaims("default").Update(t.Context(), claim, metav1.UpdateOptions{}))(c)
+	c.bound("p")
+}
+
+// election is a configuration whose leader is followed soon.
+func (c *liveCluster) election() string {
+	c.Helper()
+	file := filepath.Join(c.TempDir(), "config.yaml")
+	err := os.WriteFile(file, []byte(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms, resourceNamespace: default, resourceName: scheduler}
+`), 0o644)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return file
+}
+
+func (c *liveCluster) leader() (identity string) {
+	if lease, err := c.CoordinationV1().Leases("default").Get(c.Context(), "scheduler", metav1.GetOptions{}); err == nil && lease.Spec.HolderIdentity != nil {
+		identity = *lease.Spec.HolderIdentity
+	}
+	return identity
+}
+
+func TestTheNextSchedulerFollowsALeaderThatEnds(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	_, endFirst := c.runs("--config", c.election())
+	c.until("there is a leader", func() bool { return c.leader() != "" })
+	first := c.leader()
+	c.runs("--config", c.election())
+	c.pod("p")
+	c.bound("p")
+	if code, errs := endFirst(); code != 0 {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	c.until("there is another leader", func() bool { return c.leader() != "" && c.leader() != first })
+	c.pod("q")
+	c.bound("q")
+}
+
+func TestASchedulerThatLostItsLeaseEnds(t *testing.T) {
+	c := newLiveCluster(t)
+	_, end := c.runs("--config", c.election())
+	c.until("there is a leader", func() bool { return c.leader() != "" })
+	c.until("the Lease is taken away", func() bool {
+		lease := must(c.CoordinationV1().Leases("default").Get(t.Context(), "scheduler", metav1.GetOptions{}))(c)
+		lease.Spec.HolderIdentity = new("thief")
+		lease.Spec.LeaseDurationSeconds = new(int32(3600))
+		_, err := c.CoordinationV1().Leases("default").Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err == nil
+	})
+	time.Sleep(3 * time.Second) // the renew deadline
+	if code, errs := end(); code != 1 || !strings.Contains(errs, "another scheduler has the lease") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+func TestTheStatusAddressTellsWhenTheClusterIsKnown(t *testing.T) {
+	c := newLiveCluster(t)
+	closed := func(w http.ResponseWriter, r *http.Request) bool {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return true
+	}
+	c.refuse.Store(&closed)
+	socket, _ := c.runs("--leader-elect=false")
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	get := func(path string) string {
+		answer, err := client.Get("http://scheduler" + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(answer.StatusCode, " ", string(body))
+	}
+	c.until("it is alive", func() bool { return get("/livez") == "200 ok\n" && get("/healthz") == "200 ok\n" })
+	if got := get("/readyz"); got != "503 not yet\n" {
+		t.Errorf("readyz says %s", got)
+	}
+	c.refuse.Store(nil)
+	c.until("it is ready", func() bool { return get("/readyz") == "200 ok\n" })
+	if got := get("/metrics"); !strings.Contains(got, "scheduler_pending_pods{queue=\"active\"} 0\n") {
+		t.Errorf("metrics are %s", got)
+	}
+}
