@@ -353,11 +353,12 @@ func preempt(t *testing.T, e *extender.Extender) string {
 	}
 	var texts []string
 	for _, candidate := range left {
-		text := cluster.Table.Node(candidate.Row).Name.Value() + ":"
+		var text strings.Builder
+		text.WriteString(cluster.Table.Node(candidate.Row).Name.Value() + ":")
 		for _, victim := range candidate.Victims {
-			text += " " + victim.Object.Name
+			text.WriteString(" " + victim.Object.Name)
 		}
-		texts = append(texts, fmt.Sprintf("%s (%d)", text, candidate.Violations))
+		texts = append(texts, fmt.Sprintf("%s (%d)", text.String(), candidate.Violations))
 	}
 	return strings.Join(texts, ", ")
 }
