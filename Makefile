@@ -4,6 +4,7 @@
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
 #   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
+#   BENCHFLAGS  flags of bench-cluster, such as -nodes=5000
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -53,7 +54,7 @@ test: ## run all tests; time of each suite, what was skipped and why
 	{
 		failed=0
 		($(call tests)) || failed=1
-		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./... || failed=1)
+		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
 	} | go run ./internal/testsummary
 
@@ -110,6 +111,10 @@ bench: ## run the benchmarks; the machine first
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
+
+.PHONY: bench-cluster
+bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
+	@go -C test/controlplane run -ldflags=-w ./cmd/bench $(BENCHFLAGS)
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
