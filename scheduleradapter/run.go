@@ -214,6 +214,7 @@ func (d *daemon) run(ctx context.Context) error {
 		defer d.leases.Shutdown()
 	}
 	defer stop()
+	asked := ctx
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
 	defer d.plugins.run(ctx, d.log)()
@@ -222,7 +223,7 @@ func (d *daemon) run(ctx context.Context) error {
 			return
 		}
 		d.log.Info("the cluster is known")
-		if err := d.lead(ctx, around); err != nil {
+		if err := d.lead(around); err != nil {
 			depose(err)
 		}
 	})
@@ -230,18 +231,18 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := d.loop.Run(ctx); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, loop.ErrDeposed) {
-		return cause
+	if asked.Err() == nil { // nobody asked for the end
+		return context.Cause(ctx)
 	}
 	return nil
 }
 
 // lead lets the loop schedule from when this process leads. It returns when the
 // process has stopped to, or around ends, which releases the Lease.
-func (d *daemon) lead(ctx, around context.Context) error {
+func (d *daemon) lead(around context.Context) error {
 	election := &d.cfg.LeaderElection
 	if !election.Enabled {
-		d.begin(ctx)
+		d.begin()
 		return nil
 	}
 	host, err := os.Hostname()
@@ -260,7 +261,7 @@ func (d *daemon) lead(ctx, around context.Context) error {
 		ReleaseOnCancel: true,
 		Name:            election.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { d.begin(ctx) },
+			OnStartedLeading: func(context.Context) { d.begin() },
 			OnStoppedLeading: func() {},
 			OnNewLeader:      func(who string) { d.log.Info("a scheduler leads", "identity", who) },
 		},
@@ -276,7 +277,7 @@ func (d *daemon) lead(ctx, around context.Context) error {
 }
 
 // begin is where this process comes to lead.
-func (d *daemon) begin(context.Context) {
+func (d *daemon) begin() {
 	d.log.Info("scheduling begins")
 	close(d.leads)
 	d.loop.Lead()

@@ -168,15 +168,13 @@ func checkLacking(t *testing.T, c *Column, row Row) {
 	allocatable, free := c.Allocatable[row], c.Allocatable[row]-c.Requested[row]
 	for _, request := range []int64{1, free, free + 1, allocatable, allocatable + 1} {
 		lacking, never := c.Lacking(request, int(row>>6))
-		got := [2]uint64{lacking >> (row & 63) & 1, lacking & never >> (row & 63) & 1}
-		want := [2]uint64{}
-		if request > free {
-			want[0] = 1
+		bit := uint64(1) << (row & 63)
+		if got, want := lacking&bit != 0, request > free; got != want {
+			t.Fatalf("%d of %d free is lacking: %t", request, free, got)
 		}
-		if request > free && request > allocatable {
-			want[1] = 1
+		if got, want := lacking&never&bit != 0, request > free && request > allocatable; got != want {
+			t.Fatalf("%d of %d is never there: %t", request, allocatable, got)
 		}
-		equal(t, fmt.Sprint("lacking ", request, " of ", free, " of ", allocatable), got, want)
 	}
 }
 
