@@ -29,8 +29,8 @@ const (
 	// maxEvents bounds the events that wait for the agent.
 	maxEvents = 256
 	// An agent that ended is started again after firstRestart, and then each
-	// time after twice as long, up to lastRestart; one that lived longer than
-	// that counts as healthy.
+	// time after twice as long, up to lastRestart, unless it has told of all pods:
+	// without an agent new pods are not known, and known ones go in their place.
 	firstRestart = 100 * time.Millisecond
 	lastRestart  = 30 * time.Second
 )
@@ -74,7 +74,7 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.Answer, 64),
 		api: nodestatus.API{Error: "the agent has not started yet"},
 	}
-	a.out.asks = map[types.UID]*asking{}
+	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
 	for _, e := range journal.Entries(intentKind) {
 		var intent wire.Intent
 		if err := json.Unmarshal(e.Data, &intent); err != nil || intent.ID == "" {
@@ -195,18 +195,16 @@ func (a *Agent) API() nodestatus.API {
 func (a *Agent) Run(ctx context.Context) error {
 	failures := 0
 	for {
-		started := time.Now()
 		err := a.serve(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if time.Since(started) > lastRestart {
+		if a.lost(err) {
 			failures = 0
 		}
 		wait := min(firstRestart<<min(failures, 10), lastRestart)
 		failures++
 		a.log.Warn("the agent has ended and is started again; meanwhile the API server is not told", "error", err, "after", wait)
-		a.lost(err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -215,11 +213,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// lost remembers why there is no agent. The pods stay as they were.
-func (a *Agent) lost(err error) {
+// lost remembers why there is no agent, and says whether that had told of all
+// pods. The pods stay as they were.
+func (a *Agent) lost(err error) (useful bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.restarts++
-	a.incoming = nil
+	useful, a.incoming = a.incoming == nil, map[types.UID]*v1.Pod{}
 	a.api = nodestatus.API{Error: "the agent has ended: " + err.Error(), Since: nodestatus.Time{Time: time.Now()}}
+	return useful
 }

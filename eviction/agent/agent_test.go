@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -86,7 +87,12 @@ func await(t testing.TB, what string, holds func() bool) {
 // the test ends.
 func newAgent(t *testing.T, kind, dir string) *Agent {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	return newAgentThatLogs(t, kind, dir, io.Discard)
+}
+
+func newAgentThatLogs(t *testing.T, kind, dir string, to io.Writer) *Agent {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(to, nil))
 	records, err := journal.Open(dir, log)
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +145,22 @@ func TestAgentThatEndsIsStartedAgainAndToldEverything(t *testing.T) {
 	await(t, "its pods", func() bool { return names(a) == "a b" })
 	if again := a.Pods(); again[0] != pods[0] {
 		t.Error("a pod that has not changed is another one")
+	}
+}
+
+func TestAgentThatHasToldOfAllPodsIsStartedAgainAtOnceHoweverOften(t *testing.T) {
+	var log strings.Builder
+	t.Run("agent", func(t *testing.T) { // which writes no more when it is over
+		a := newAgentThatLogs(t, "", t.TempDir(), &log)
+		for ends := range uint64(5) {
+			a.Stand(standing("stands"))
+			await(t, "an agent that knows", func() bool { return a.API().Restarts == ends && a.API().Connected })
+			a.Event(wire.Event{Reason: "end"})
+		}
+		await(t, "the last agent", func() bool { return a.API().Restarts == 5 && a.API().Connected })
+	})
+	if ended, atOnce := strings.Count(log.String(), "after="), strings.Count(log.String(), "after=100ms"); ended != 5 || atOnce != 5 {
+		t.Errorf("%d agents ended, %d were started again at once:\n%s", ended, atOnce, &log)
 	}
 }
 

@@ -58,9 +58,6 @@ func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
 }
 
 func (a *Agent) receive(conn *wire.Evictd) error {
-	a.mu.Lock()
-	a.incoming = map[types.UID]*v1.Pod{}
-	a.mu.Unlock()
 	for {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
