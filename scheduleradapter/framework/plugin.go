@@ -54,6 +54,8 @@ type Env struct {
 	// Preparing says whether victims of a pod are still being told to go, so that
 	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
 	Preparing func(types.UID) bool
+	// Paused are the nodes where a pod is not to preempt now; nil for none ever.
+	Paused func(pod *nodetable.Pod) []nodetable.Symbol
 	// Preemptors are asked in order before a candidate is picked.
 	Preemptors []Preemptor
 	// Random is where a choice among equals comes from.

@@ -89,12 +89,12 @@ func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
 	now := l.now()
 	l.settle(pod.UID, func(f *flight) { f.node = node })
 	l.release(pod.UID)
-	switch {
-	case !l.leaving[pod.UID]:
+	switch gone, left := l.leaving[pod.UID]; {
+	case !left:
 	case pod.Terminating:
 		delete(l.leaving, pod.UID)
 	default: // from before it was deleted
-		pod = Leaving(pod, now, v1.PodReasonPreemptionByScheduler)
+		pod = Leaving(pod, gone, v1.PodReasonPreemptionByScheduler)
 	}
 	was, _ := l.Table.Find(pod.UID)
 	l.Table.PlaceOn(pod, nodetable.Intern(node))
@@ -144,14 +144,17 @@ func (l *Loop) update(pod *nodetable.Pod) {
 	e := l.Queue.Get(pod.UID)
 	if e == nil {
 		l.Queue.Add(now, pod)
-		l.Promises.Nominate(pod, pod.Object.Status.NominatedNodeName)
+		l.Adopt(now, pod)
 		return
 	}
 	was, promised := e.Pod, l.Promises.Node(pod.UID)
 	l.Queue.Update(now, pod, framework.PodEvents(was, pod))
 	l.Promises.Update(was, pod)
-	if promised != "" && l.Promises.Node(pod.UID) != promised {
-		l.left(now, was)
+	if node := l.Promises.Node(pod.UID); node != promised {
+		l.awaitVictims(now, pod.UID, node, nil)
+		if promised != "" {
+			l.left(now, was)
+		}
 	}
 }
 

@@ -59,6 +59,8 @@ type Outside interface {
 	// Preempt makes the victims of an attempt go. One that waits for permission is
 	// to be denied it.
 	Preempt(a *Attempt)
+	// Warn is told of a pod that preempts in vain.
+	Warn(pod *nodetable.Pod, w Warning)
 }
 
 // Parts are what a Core is made of.
@@ -84,13 +86,17 @@ type Core struct {
 	Scheduler *cycle.Scheduler
 	outside   Outside
 	waiting   map[types.UID]*queue.Entry // for permission
+
+	nominations nominations
+	recurrence  recurrence
 }
 
 // NewCore makes a core whose time begins at an instant. The error is about
 // profiles that cannot be made.
 func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
 	c := &Core{Table: parts.Table, Promises: queue.NewNominator(), outside: outside, waiting: map[types.UID]*queue.Entry{}}
-	parts.Env.Table = parts.Table
+	c.recurrence = recurrence{rounds: map[types.UID][]round{}, swept: start}
+	parts.Env.Table, parts.Env.Paused = parts.Table, c.recurrence.paused
 	profiles, err := parts.Profiles(parts.Env)
 	if err != nil {
 		return nil, err
@@ -135,6 +141,7 @@ func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 func (c *Core) permit(a *Attempt, b cycle.Binding) {
 	a.Outcome, a.Node, a.Binding = Scheduled, b.Node.Name.Value(), b
 	c.Queue.Permit(a.Entry)
+	c.recurrence.placed(a.Pod, a.Node)
 }
 
 // Bound lets go of a pod that has its node.
@@ -172,6 +179,8 @@ func (c *Core) fail(now time.Time, a *Attempt, r cycle.Result) {
 		c.nominate(now, a.Pod, a.Nominated)
 	}
 	if len(a.Victims) > 0 {
+		c.awaitVictims(now, a.Pod.UID, a.Nominated, a.Victims)
+		c.preempted(now, a)
 		c.outside.Preempt(a)
 	}
 }
@@ -237,20 +246,37 @@ func (c *Core) Deny(now time.Time, uid types.UID, status framework.Status) {
 	c.left(now, e.Pod)
 }
 
-// Expire denies the pods that have waited as long as they may.
+// Expire ends what has lasted as long as it may: waits for permission, promises
+// whose victims do not go, pauses.
 func (c *Core) Expire(now time.Time) {
 	for {
 		at, uid, plugin, any := c.Scheduler.Deadline()
 		if !any || at.After(now) {
-			return
+			break
 		}
 		c.Deny(now, uid, framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: "timeout"})
 	}
+	c.expireNominations(now)
+	c.endPauses(now)
 }
 
 // Deadline is when Expire has something to do; false where never.
 func (c *Core) Deadline() (time.Time, bool) {
 	at, _, _, any := c.Scheduler.Deadline()
+	earlier := func(end time.Time) {
+		if !any || end.Before(at) {
+			at, any = end, true
+		}
+	}
+	for len(c.nominations) > 0 && !c.holds(c.nominations[0]) {
+		c.nominations = slices.Delete(c.nominations, 0, 1)
+	}
+	if len(c.nominations) > 0 {
+		earlier(c.nominations[0].until)
+	}
+	for _, p := range c.recurrence.pauses {
+		earlier(p.until)
+	}
 	return at, any
 }
 

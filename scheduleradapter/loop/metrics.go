@@ -18,6 +18,7 @@ type metrics struct {
 	permits, sli          *prometheus.HistogramVec
 	algorithm, tries      prometheus.Histogram
 	victims               prometheus.Histogram
+	loops                 prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer, l *Loop) *metrics {
@@ -48,7 +49,10 @@ func newMetrics(registerer prometheus.Registerer, l *Loop) *metrics {
 		preemptions: counter("preemption_attempts_total", "Attempts that found victims."),
 		victims:     single("preemption_victims", "Victims of an attempt.", prometheus.ExponentialBuckets(1, 2, 7)),
 	}
-	registerer.MustRegister(collector{l})
+	m.loops = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "evictd_scheduler", Name: "preemption_loops_total", Help: "Preemptions by pods that had preempted on the same node before, while others took the room.",
+	})
+	registerer.MustRegister(m.loops, collector{l})
 	return m
 }
 

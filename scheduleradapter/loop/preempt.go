@@ -73,8 +73,8 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 // so yet: whoever is tried before would take it for one that can be made to go.
 func (l *Loop) leaves(uid types.UID) {
 	if pod, row := l.Table.Find(uid); pod != nil && !pod.Terminating {
-		l.leaving[uid] = true
-		l.Table.Place(Leaving(pod, l.now(), v1.PodReasonPreemptionByScheduler), row)
+		l.leaving[uid] = preempt.Due(pod, l.now())
+		l.Table.Place(Leaving(pod, l.leaving[uid], v1.PodReasonPreemptionByScheduler), row)
 	}
 }
 
