@@ -150,6 +150,8 @@ type Nomination struct {
 	Decided bool
 	// Victims that have to go, most important first.
 	Victims []*nodetable.Pod
+	// Violations are the victims that a disruption budget protects.
+	Violations int
 }
 
 // PreScorer prepares scoring the nodes of Cycle.Rows, or skips it.

@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -64,7 +66,11 @@ func (l *Loop) Changed(resource framework.Resource, was, is any) {
 	l.happened(framework.Occurrence{Event: framework.Event{Resource: resource, Action: action}, OldObject: was, Object: is})
 }
 
-func (l *Loop) happened(o framework.Occurrence) { l.Queue.Move(l.now(), &o) }
+func (l *Loop) happened(o framework.Occurrence) {
+	begin := time.Now()
+	l.Queue.Move(l.now(), &o)
+	l.metrics.handled(o.Event, time.Since(begin))
+}
 
 // SetPod takes over a pod that has not ended. The API server's word counts more
 // than what was decided here.
@@ -86,7 +92,6 @@ func (l *Loop) SetPod(pod *nodetable.Pod) {
 
 // setAssigned takes over a pod that has a node, from here or from elsewhere.
 func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
-	now := l.now()
 	l.settle(pod.UID, func(f *flight) { f.node = node })
 	l.release(pod.UID)
 	switch gone, left := l.leaving[pod.UID]; {
@@ -100,13 +105,13 @@ func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
 	l.Table.PlaceOn(pod, nodetable.Intern(node))
 	o := framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, OldPod: nil, Pod: pod}
 	if was == nil || was.Object.Spec.NodeName == "" {
-		l.Queue.Move(now, &o)
+		l.happened(o)
 		return
 	}
 	for changed := framework.PodEvents(was, pod); changed != 0; changed &= changed - 1 {
 		updated := o
 		updated.Action, updated.OldPod = changed&-changed, was
-		l.Queue.Move(now, &updated)
+		l.happened(updated)
 	}
 }
 

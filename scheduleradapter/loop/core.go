@@ -42,7 +42,9 @@ type Attempt struct {
 	Cycle     *framework.Cycle
 	Nominated string
 	Victims   []*nodetable.Pod
-	Message   string
+	// Violations are the victims that a disruption budget protects.
+	Violations int
+	Message    string
 	// Binding is to be run where the pod was scheduled.
 	Binding cycle.Binding
 }
@@ -70,6 +72,8 @@ type Parts struct {
 	Profiles func(framework.Env) ([]cycle.Profile, error)
 	// Env is what plugins get; the table is added.
 	Env framework.Env
+	// Measure may put something between the queue and a profile; nil does not.
+	Measure func(queue.Profile) queue.Profile
 	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// Moved is told of every pod that changes its place in the queue; nil for nobody.
@@ -107,6 +111,9 @@ func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
 	}
 	for _, p := range profiles {
 		cfg.Profiles[p.Profile()] = p
+		if parts.Measure != nil {
+			cfg.Profiles[p.Profile()] = parts.Measure(p)
+		}
 	}
 	c.Queue = queue.New(start, cfg)
 	return c, nil
@@ -171,7 +178,8 @@ func (c *Core) fail(now time.Time, a *Attempt, r cycle.Result) {
 		a.Outcome = Failed
 	}
 	if r.Nomination.Node != nil {
-		a.Outcome, a.Nominated, a.Victims = Nominated, r.Nomination.Node.Name.Value(), r.Nomination.Victims
+		a.Outcome, a.Nominated = Nominated, r.Nomination.Node.Name.Value()
+		a.Victims, a.Violations = r.Nomination.Victims, r.Nomination.Violations
 	}
 	c.outside.Attempted(a)
 	c.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})

@@ -118,12 +118,15 @@ func New(cfg Config) (*Loop, error) {
 		wrote: map[types.UID]string{}, leaving: map[types.UID]time.Time{}, permits: map[types.UID]time.Time{},
 	}
 	cfg.Parts.Env.Preparing = func(uid types.UID) bool { return l.preparing[uid] > 0 }
+	l.metrics = newMetrics(cfg.Metrics, l)
+	cfg.Parts.Measure = l.metrics.measure
 	core, err := NewCore(l.latest, cfg.Parts, l)
 	if err != nil {
 		return nil, err
 	}
 	l.Core = core
-	l.metrics = newMetrics(cfg.Metrics, l)
+	start := time.Now()
+	l.Scheduler.Measure(func() time.Duration { return time.Since(start) })
 	return l, nil
 }
 

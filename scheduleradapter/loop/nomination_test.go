@@ -127,7 +127,7 @@ func TestAPreemptorWhoseRoomOthersTakeAgainAndAgainPausesThere(t *testing.T) {
 		w.set("high", high...)
 		preempts := func(n int, more ...string) {
 			t.Helper()
-			w.after(append(more, "status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: found*",
+			w.after(append(more, "status of high: Unschedulable*", "event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: found*",
 				fmt.Sprintf("event Preempted of filler-%d: *", n), fmt.Sprintf("evict filler-%d for high", n))...)
 		}
 		preempts(0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +42,9 @@ func (l *Loop) Preempt(a *Attempt) {
 	if len(told) > 0 {
 		l.preparing[a.Pod.UID]++
 		l.beside.Go(func() {
+			begin := time.Now()
 			err := l.evict(l.work, told, a.Pod)
+			l.metrics.executed(err, time.Since(begin))
 			l.Do(func() { l.prepared(a.Pod, err) })
 		})
 	}

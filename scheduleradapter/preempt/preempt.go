@@ -88,7 +88,7 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	case len(candidates) > 0:
 		best := pick(candidates)
 		node := c.Table.Node(best.row)
-		return framework.Nomination{Node: node, Decided: true, Victims: slices.Clone(best.victims)}, framework.Status{
+		return framework.Nomination{Node: node, Decided: true, Victims: slices.Clone(best.victims), Violations: best.violations}, framework.Status{
 			Reason: fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", node.Name.Value(), len(best.victims)),
 		}
 	case err != nil:
