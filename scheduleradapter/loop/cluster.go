@@ -154,6 +154,9 @@ func (l *Loop) update(pod *nodetable.Pod) {
 	}
 	was, promised := e.Pod, l.Promises.Node(pod.UID)
 	l.Queue.Update(now, pod, framework.PodEvents(was, pod))
+	if l.assumed[pod.UID] != nil || l.Waits(pod.UID) {
+		return // it has a node, for now
+	}
 	l.Promises.Update(was, pod)
 	if node := l.Promises.Node(pod.UID); node != promised {
 		l.awaitVictims(now, pod.UID, node, nil)

@@ -138,6 +138,7 @@ func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 	case r.Status.Code == framework.Wait:
 		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
 		c.waiting[a.Pod.UID] = e
+		c.hasNode(a)
 		c.outside.Attempted(a)
 	default:
 		c.fail(now, a, r)
@@ -148,6 +149,12 @@ func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 func (c *Core) permit(a *Attempt, b cycle.Binding) {
 	a.Outcome, a.Node, a.Binding = Scheduled, b.Node.Name.Value(), b
 	c.Queue.Permit(a.Entry)
+	c.hasNode(a)
+}
+
+// hasNode ends the promise to a pod that counts on its node from now on.
+func (c *Core) hasNode(a *Attempt) {
+	c.Promises.Clear(a.Pod.UID)
 	c.recurrence.placed(a.Pod, a.Node)
 }
 
@@ -183,8 +190,11 @@ func (c *Core) fail(now time.Time, a *Attempt, r cycle.Result) {
 	}
 	c.outside.Attempted(a)
 	c.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
-	if r.Nomination.Decided {
+	switch {
+	case r.Nomination.Decided:
 		c.nominate(now, a.Pod, a.Nominated)
+	case a.Entry.Pod.Object.Status.NominatedNodeName != "" && c.Promises.Node(a.Pod.UID) == "" && a.Place() != queue.Nowhere:
+		c.Adopt(now, a.Entry.Pod) // it has lost its node again
 	}
 	if len(a.Victims) > 0 {
 		c.awaitVictims(now, a.Pod.UID, a.Nominated, a.Victims)

@@ -58,7 +58,9 @@ func (c *Core) awaitVictims(now time.Time, pod types.UID, node string, victims [
 // Adopt takes over the promise that the status of a pod names, if any.
 func (c *Core) Adopt(now time.Time, pod *nodetable.Pod) {
 	c.Promises.Nominate(pod, pod.Object.Status.NominatedNodeName)
-	c.awaitVictims(now, pod.UID, pod.Object.Status.NominatedNodeName, nil)
+	if c.Ours(pod) {
+		c.awaitVictims(now, pod.UID, pod.Object.Status.NominatedNodeName, nil)
+	}
 }
 
 // holds says whether a promise is still the pod's.
@@ -76,9 +78,6 @@ func (c *Core) expireNominations(now time.Time) {
 		}
 		late, last := c.leavers(n.node, e.Pod.Priority, now)
 		switch {
-		case e.Place() == queue.InFlight || e.Place() == queue.Binding: // it has a node, for now
-			n.until = now.Add(preempt.Patience)
-			c.nominations.add(n)
 		case late != nil:
 			c.giveUp(now, e, n.node, late)
 		case last.After(now.Add(-preempt.Patience)):

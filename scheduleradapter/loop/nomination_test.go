@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -199,5 +200,24 @@ func TestAControllersPodThatReplacesAnotherGoesOnWithItsLoop(t *testing.T) {
 				t.Errorf("remembers %v", w.recurrence.rounds)
 			}
 		})
+	})
+}
+
+func TestAPodThatIsBeingBoundCountsOnceOnTheNodeItWasPromised(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := w.slow("high")
+		w.full()
+		w.set("high", prioritized(10))
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+		w.remove("two", on("a"))
+		w.after("bind high to a")
+		w.remove("one", on("a"))
+		w.set("next", prioritized(5))
+		w.after("bind next to a", "event Scheduled of next: *")
+		answer <- errors.New("no answer")
+		w.after("status of high: SchedulerError", "event FailedScheduling of high: no answer")
+		if got := w.promised("high"); got != "a" {
+			t.Errorf("high is promised %q after its binding failed", got)
+		}
 	})
 }

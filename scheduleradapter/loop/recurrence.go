@@ -17,7 +17,7 @@ const (
 	loopRounds = 3
 	loopWindow = 10 * time.Minute
 	firstPause = time.Minute
-	longest    = 32 * time.Minute
+	lastPause  = 32 * time.Minute
 )
 
 // round is a preemption that has not brought its pod onto a node.
@@ -71,7 +71,7 @@ func (c *Core) preempted(now time.Time, a *Attempt) {
 	if vain+1 < loopRounds {
 		return
 	}
-	length := min(firstPause<<(vain+1-loopRounds), longest)
+	length := min(firstPause<<(vain+1-loopRounds), lastPause)
 	for i := range r.rounds[who] {
 		r.rounds[who][i].at = r.rounds[who][i].at.Add(length)
 	}
