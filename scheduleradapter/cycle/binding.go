@@ -38,6 +38,9 @@ func (b Binding) Prepare(ctx context.Context) framework.Status {
 	return b.runner.PreBind(ctx, b.Assignment)
 }
 
+// Prepares says whether Prepare is known to have something to do.
+func (b Binding) Prepares() bool { return b.runner.Prepares(b.Assignment) }
+
 // Commit is the second part of Run: it binds.
 func (b Binding) Commit(ctx context.Context) framework.Status {
 	return b.runner.Bind(ctx, b.Assignment)

@@ -192,6 +192,12 @@ type PreBinder interface {
 	PreBind(ctx context.Context, a Assignment) Status
 }
 
+// Preparer is a PreBinder that knows beforehand whether it has anything to do.
+type Preparer interface {
+	PreBinder
+	Prepares(a Assignment) bool
+}
+
 // BindPlugin binds, or skips so that the next one does.
 type BindPlugin interface {
 	Bind(ctx context.Context, a Assignment) Status

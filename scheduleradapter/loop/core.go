@@ -11,6 +11,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
@@ -92,13 +93,14 @@ type Core struct {
 	waiting   map[types.UID]*queue.Entry // for permission
 
 	nominations nominations
+	held        map[types.UID]string // what pods that have a node were promised before
 	recurrence  recurrence
 }
 
 // NewCore makes a core whose time begins at an instant. The error is about
 // profiles that cannot be made.
 func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
-	c := &Core{Table: parts.Table, Promises: queue.NewNominator(), outside: outside, waiting: map[types.UID]*queue.Entry{}}
+	c := &Core{Table: parts.Table, Promises: queue.NewNominator(), outside: outside, waiting: map[types.UID]*queue.Entry{}, held: map[types.UID]string{}}
 	c.recurrence = recurrence{rounds: map[types.UID][]round{}, swept: start}
 	parts.Env.Table, parts.Env.Paused = parts.Table, c.recurrence.paused
 	profiles, err := parts.Profiles(parts.Env)
@@ -135,10 +137,11 @@ func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 	switch {
 	case r.Status.OK():
 		c.permit(a, r.Binding)
+		c.hasNode(now, a, r.Binding.Prepares())
 	case r.Status.Code == framework.Wait:
 		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
 		c.waiting[a.Pod.UID] = e
-		c.hasNode(a)
+		c.hasNode(now, a, true)
 		c.outside.Attempted(a)
 	default:
 		c.fail(now, a, r)
@@ -149,19 +152,38 @@ func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 func (c *Core) permit(a *Attempt, b cycle.Binding) {
 	a.Outcome, a.Node, a.Binding = Scheduled, b.Node.Name.Value(), b
 	c.Queue.Permit(a.Entry)
-	c.hasNode(a)
 }
 
-// hasNode ends the promise to a pod that counts on its node from now on.
-func (c *Core) hasNode(a *Attempt) {
-	c.Promises.Clear(a.Pod.UID)
+// hasNode ends the promise to a pod that counts on its node from now on. Where its
+// binding will take time others are told of the node: who adds or removes nodes
+// looks at nominations.
+func (c *Core) hasNode(now time.Time, a *Attempt, slow bool) {
+	if slow {
+		c.announce(now, a.Pod, a.Node)
+	}
+	if promised := c.Promises.Node(a.Pod.UID); promised != "" {
+		c.held[a.Pod.UID] = promised
+		c.Promises.Clear(a.Pod.UID)
+	}
 	c.recurrence.placed(a.Pod, a.Node)
+}
+
+// lostNode gives a pod that has no node after all the promise back that it had
+// before, unless it made room itself.
+func (c *Core) lostNode(now time.Time, pod *nodetable.Pod, preempted bool) {
+	node := c.held[pod.UID]
+	if preempted {
+		node = ""
+	}
+	c.promise(now, pod, node)
+	c.awaitVictims(now, pod.UID, node, nil)
 }
 
 // Bound lets go of a pod that has its node.
 func (c *Core) Bound(uid types.UID) {
 	c.Queue.Delete(uid)
 	c.Promises.Clear(uid)
+	delete(c.held, uid)
 }
 
 // Unbound sends a pod back whose binding failed, and frees its node.
@@ -193,9 +215,10 @@ func (c *Core) fail(now time.Time, a *Attempt, r cycle.Result) {
 	switch {
 	case r.Nomination.Decided:
 		c.nominate(now, a.Pod, a.Nominated)
-	case a.Entry.Pod.Object.Status.NominatedNodeName != "" && c.Promises.Node(a.Pod.UID) == "" && a.Place() != queue.Nowhere:
-		c.Adopt(now, a.Entry.Pod) // it has lost its node again
+	case a.Place() != queue.Nowhere && c.Promises.Node(a.Pod.UID) == "" && a.Entry.Pod.Object.Status.NominatedNodeName != "":
+		c.lostNode(now, a.Entry.Pod, r.Status.Plugin == preempt.Name)
 	}
+	delete(c.held, a.Pod.UID)
 	if len(a.Victims) > 0 {
 		c.awaitVictims(now, a.Pod.UID, a.Nominated, a.Victims)
 		c.preempted(now, a)
@@ -221,14 +244,20 @@ func (c *Core) nominate(now time.Time, pod *nodetable.Pod, node string) {
 }
 
 func (c *Core) promise(now time.Time, pod *nodetable.Pod, node string) {
-	if pod.Object.Status.NominatedNodeName != node {
-		pod = Changed(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
-		if c.Queue.Get(pod.UID) != nil {
-			c.Queue.Update(now, pod, 0)
-		}
-		c.outside.Promised(pod, node)
+	c.Promises.Nominate(c.announce(now, pod, node), node)
+}
+
+// announce has the status of a pod name a node, and returns that version.
+func (c *Core) announce(now time.Time, pod *nodetable.Pod, node string) *nodetable.Pod {
+	if pod.Object.Status.NominatedNodeName == node {
+		return pod
 	}
-	c.Promises.Nominate(pod, node)
+	pod = Changed(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
+	if c.Queue.Get(pod.UID) != nil {
+		c.Queue.Update(now, pod, 0)
+	}
+	c.outside.Promised(pod, node)
+	return pod
 }
 
 // Waits says whether a pod waits for permission.
