@@ -3,7 +3,9 @@
 #   TESTFLAGS   flags of go test in test and race          (-count=1)
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
+#   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
+#   BENCHFLAGS  flags of bench-cluster, such as -nodes=5000
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -44,8 +46,8 @@ build: ## build every program into bin/, static, with the version in it
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
-run: build ## watch a small node on this host evict the right pod
-	@bin/evictd-playground
+run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
+	@bin/evictd-playground $(if $(KEEP),--keep)
 
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
@@ -53,7 +55,7 @@ test: ## run all tests; time of each suite, what was skipped and why
 	{
 		failed=0
 		($(call tests)) || failed=1
-		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./... || failed=1)
+		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
 	} | go run ./internal/testsummary
 
@@ -111,6 +113,10 @@ bench: ## run the benchmarks; the machine first
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
 
+.PHONY: bench-cluster
+bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
+	@go -C test/controlplane run -ldflags=-w ./cmd/bench $(BENCHFLAGS)
+
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
 .PHONY: campaign
@@ -165,4 +171,4 @@ clean: ## remove what build made
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16

@@ -107,7 +107,7 @@ type daemon struct {
 	log       *slog.Logger
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
-	leases    informers.SharedInformerFactory // of evictds; nil where nobody looks at them
+	pressure  informers.SharedInformerFactory // nil where nobody looks at it
 	loop      *loop.Loop
 	plugins   *plugins // foreign ones; nil without any
 	writer    *kube.Writer
@@ -165,8 +165,8 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 		return nil, err
 	}
 	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) || roles.extenderAddress != "none" {
-		d.leases = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(nodetable.HeadroomNamespace))
-		if err := d.watch.Headroom(d.leases); err != nil {
+		d.pressure = kube.NewPressureInformers(client)
+		if err := d.watch.Pressure(d.pressure); err != nil {
 			return nil, err
 		}
 	}
@@ -209,9 +209,9 @@ func (d *daemon) run(ctx context.Context) error {
 	beside.Go(func() { d.extender.Serve(around, d.log) })
 	beside.Go(func() { _ = d.writer.Run(around) })
 	d.informers.StartWithContext(around)
-	if d.leases != nil {
-		d.leases.StartWithContext(around)
-		defer d.leases.Shutdown()
+	if d.pressure != nil {
+		d.pressure.StartWithContext(around)
+		defer d.pressure.Shutdown()
 	}
 	defer stop()
 	asked := ctx
