@@ -25,23 +25,29 @@ func (b Binding) Run(ctx context.Context) framework.Status {
 	if s := b.Prepare(ctx); !s.OK() {
 		return s
 	}
-	return b.Commit(ctx)
+	if s := b.Commit(ctx); !s.OK() {
+		return s
+	}
+	b.Finish(ctx)
+	return framework.Status{}
 }
 
-// Prepare is the first half of Run, after which the pod can still be kept from
+// Prepare is the first part of Run, after which the pod can still be kept from
 // its node.
 func (b Binding) Prepare(ctx context.Context) framework.Status {
 	return b.runner.PreBind(ctx, b.Assignment)
 }
 
-// Commit is the second half of Run.
+// Prepares says whether Prepare is known to have something to do.
+func (b Binding) Prepares() bool { return b.runner.Prepares(b.Assignment) }
+
+// Commit is the second part of Run: it binds.
 func (b Binding) Commit(ctx context.Context) framework.Status {
-	if s := b.runner.Bind(ctx, b.Assignment); !s.OK() {
-		return s
-	}
-	b.runner.PostBind(ctx, b.Assignment)
-	return framework.Status{}
+	return b.runner.Bind(ctx, b.Assignment)
 }
+
+// Finish is the last part of Run, where Commit went well.
+func (b Binding) Finish(ctx context.Context) { b.runner.PostBind(ctx, b.Assignment) }
 
 // Unreserve takes back what plugins have reserved for a pod that is on another
 // node, or on this one through somebody else.

@@ -25,6 +25,8 @@ type Cycle struct {
 	Totals []int64
 	// State is what the profile's Host keeps for this attempt; nil without one.
 	State any
+	// Timing of the attempt.
+	Timing Timing
 
 	runner     *Runner
 	rejections []Rejection        // by row; holds where evaluated and not feasible
@@ -235,18 +237,21 @@ func (c *Cycle) FitsAlone(row nodetable.Row) (fits bool, why Rejection, s Status
 func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
 	b := *c
 	b.Feasible, b.Rows, b.Totals, b.scores, b.single = feasible, nil, nil, nil, nil
+	b.Timing = Timing{}
 	b.skipScore = make([]bool, len(c.skipScore))
 	return &b
 }
 
 // probe runs the filters for one node and leaves no trace in the cycle.
 func (c *Cycle) probe(row nodetable.Row) (Rejection, bool, Status) {
-	feasible, was, running := c.Feasible, c.rejections[row], c.running
+	feasible, was, running, measured := c.Feasible, c.rejections[row], c.running, c.Timing.Plugins
+	c.Timing.Plugins = false
 	single := c.single.Emptied(c.Table.Rows())
 	single.Set(row)
 	c.Feasible, c.single = single, nil // a filter may probe
 	status := c.runner.filter(c)
 	rejection, fits := c.rejections[row], status.OK() && single.Has(row)
 	c.Feasible, c.rejections[row], c.running, c.single = feasible, was, running, single
+	c.Timing.Plugins = measured
 	return rejection, fits, status
 }

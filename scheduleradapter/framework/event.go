@@ -129,6 +129,9 @@ const (
 	Queue
 )
 
+// String is Kubernetes' name of a hint.
+func (h Hint) String() string { return [...]string{"QueueSkip", "Queue"}[h] }
+
 // EventHint asks to be told of an event. Without a function every such event
 // queues the pod; an error does too.
 type EventHint struct {

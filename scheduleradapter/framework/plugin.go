@@ -54,6 +54,8 @@ type Env struct {
 	// Preparing says whether victims of a pod are still being told to go, so that
 	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
 	Preparing func(types.UID) bool
+	// Paused are the nodes where a pod is not to preempt now; nil for none ever.
+	Paused func(pod *nodetable.Pod) []nodetable.Symbol
 	// Preemptors are asked in order before a candidate is picked.
 	Preemptors []Preemptor
 	// Random is where a choice among equals comes from.
@@ -148,6 +150,8 @@ type Nomination struct {
 	Decided bool
 	// Victims that have to go, most important first.
 	Victims []*nodetable.Pod
+	// Violations are the victims that a disruption budget protects.
+	Violations int
 }
 
 // PreScorer prepares scoring the nodes of Cycle.Rows, or skips it.
@@ -186,6 +190,12 @@ type Permitter interface {
 // PreBinder does what has to be done before binding.
 type PreBinder interface {
 	PreBind(ctx context.Context, a Assignment) Status
+}
+
+// Preparer is a PreBinder that knows beforehand whether it has anything to do.
+type Preparer interface {
+	PreBinder
+	Prepares(a Assignment) bool
 }
 
 // BindPlugin binds, or skips so that the next one does.

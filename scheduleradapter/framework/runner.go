@@ -218,6 +218,14 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 	return nil, Status{}
 }
 
+// Prepares says whether a plugin knows that it has something to do at PreBind.
+func (r *Runner) Prepares(a Assignment) bool {
+	return slices.ContainsFunc(r.preBinders, func(p named[PreBinder]) bool {
+		preparer, knows := p.plugin.(Preparer)
+		return knows && preparer.Prepares(a)
+	})
+}
+
 // PreBind does what has to be done before binding, in order.
 func (r *Runner) PreBind(ctx context.Context, a Assignment) Status {
 	if r.host == nil {

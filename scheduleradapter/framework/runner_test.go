@@ -215,11 +215,11 @@ func TestPostFilterEndsWithTheFirstThatKnows(t *testing.T) {
 	node := nodetable.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})
 	cannot := &actor{name: "cannot", postFilter: Status{Code: Unschedulable, Reason: "cannot"}}
 	can := &actor{name: "can", nominates: Nomination{Node: node, Decided: true}}
-	if n, status := newStage(t, []Point{PostFilter}, cannot, can).PostFilter(nil); n.Node != node || !status.OK() {
+	if n, status := newStage(t, []Point{PostFilter}, cannot, can).PostFilter(&Cycle{}); n.Node != node || !status.OK() {
 		t.Errorf("nomination %v: %v", n, status)
 	}
 	neither := &actor{name: "neither", postFilter: Status{Code: Unschedulable, Reason: "neither"}, nominates: Nomination{Decided: true}}
-	n, status := newStage(t, []Point{PostFilter}, cannot, neither).PostFilter(nil)
+	n, status := newStage(t, []Point{PostFilter}, cannot, neither).PostFilter(&Cycle{})
 	if status.Code != Unschedulable || status.Reason != "cannot, neither" || n.Node != nil || !n.Decided {
 		t.Errorf("nomination %v: %v", n, status)
 	}

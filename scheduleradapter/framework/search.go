@@ -19,6 +19,7 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	c.Evaluated = c.Evaluated.Emptied(table.Rows())
 	c.Feasible = c.Feasible.Emptied(table.Rows())
 	c.Rows, c.Totals = c.Rows[:0], c.Totals[:0]
+	c.Timing.Spans = c.Timing.Spans[:0]
 	c.isNarrowed, c.narrowing, c.refusal = false, c.narrowing[:0], Status{}
 	if n := table.Rows(); len(c.rejections) < n {
 		c.rejections = make([]Rejection, n)
@@ -29,7 +30,9 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	if c.State = nil; r.host != nil {
 		r.host.Begin(c)
 	}
+	begin := c.Timing.Begin()
 	c.refusal = r.preFilter(c)
+	c.Timing.End(PreFilter, c.refusal.Code, begin)
 	c.measurer = c.findMeasurer()
 	return c.refusal
 }
@@ -62,7 +65,9 @@ func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 	for i := range r.preFilters {
 		p := &r.preFilters[i]
 		c.narrows = false
+		begin := c.Timing.beginPlugin()
 		s := p.plugin.PreFilter(c)
+		c.Timing.endPlugin(PreFilter, p.name, s.Code, begin)
 		switch {
 		case s.Code == Skip:
 			if p.partner >= 0 {
@@ -107,7 +112,10 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	if row == nodetable.NoRow || !c.candidates.Has(row) {
 		return false, Status{}
 	}
-	if fits, _, s = c.Fits(row); !fits {
+	begin := c.Timing.Begin()
+	fits, _, s = c.Fits(row)
+	c.Timing.End(Filter, s.Code, begin)
+	if !fits {
 		return false, s
 	}
 	c.Feasible.Set(row)
@@ -124,6 +132,13 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 // order from start on until enough are found, and forgets the rest. Visited says
 // how many nodes that walk has seen.
 func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
+	begin := c.Timing.Begin()
+	visited, s = r.filterAll(c, start, enough)
+	c.Timing.End(Filter, s.Code, begin)
+	return visited, s
+}
+
+func (r *Runner) filterAll(c *Cycle, start, enough int) (visited int, s Status) {
 	c.Feasible = c.Feasible.Copied(c.candidates)
 	if s := r.filter(c); !s.OK() {
 		return 0, s
@@ -146,7 +161,10 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 			continue
 		}
 		c.running = int16(i)
-		if s := r.filters[i].plugin.Filter(c); s.Code == Error {
+		begin := c.Timing.beginPlugin()
+		s := r.filters[i].plugin.Filter(c)
+		c.Timing.endPlugin(Filter, r.filters[i].name, s.Code, begin)
+		if s.Code == Error {
 			return r.filters[i].sign(s)
 		}
 	}
@@ -198,11 +216,20 @@ func (c *Cycle) sample(start, enough int) (visited int) {
 // knows that nothing helps, has the last word; else what all of them said is the
 // reason.
 func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
+	begin := c.Timing.Begin()
+	n, s := r.postFilter(c)
+	c.Timing.End(PostFilter, s.Code, begin)
+	return n, s
+}
+
+func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 	var nomination Nomination
 	var reasons []string
 	final := Status{Code: Unschedulable}
 	for _, p := range r.postFilters {
+		begin := c.Timing.beginPlugin()
 		n, s := p.plugin.PostFilter(c)
+		c.Timing.endPlugin(PostFilter, p.name, s.Code, begin)
 		if s.Code == Success || s.Code == UnschedulableAndUnresolvable || s.Code == Error {
 			return n, p.sign(s)
 		}
@@ -226,10 +253,19 @@ func (r *Runner) Score(c *Cycle) Status {
 
 // PreScore is the first half of Score: it fills Cycle.Rows.
 func (r *Runner) PreScore(c *Cycle) Status {
+	begin := c.Timing.Begin()
+	s := r.preScore(c)
+	c.Timing.End(PreScore, s.Code, begin)
+	return s
+}
+
+func (r *Runner) preScore(c *Cycle) Status {
 	c.Rows = c.Feasible.Append(c.Rows[:0])
 	for i := range r.preScorers {
 		p := &r.preScorers[i]
+		begin := c.Timing.beginPlugin()
 		s := p.plugin.PreScore(c)
+		c.Timing.endPlugin(PreScore, p.name, s.Code, begin)
 		switch {
 		case s.Code == Skip:
 			if p.partner >= 0 {
@@ -244,6 +280,13 @@ func (r *Runner) PreScore(c *Cycle) Status {
 
 // ScoreRows is the second half.
 func (r *Runner) ScoreRows(c *Cycle) Status {
+	begin := c.Timing.Begin()
+	s := r.scoreRows(c)
+	c.Timing.End(Score, s.Code, begin)
+	return s
+}
+
+func (r *Runner) scoreRows(c *Cycle) Status {
 	n := len(c.Rows)
 	c.Totals = sized(c.Totals, n)
 	for len(c.scores) < len(r.scorers) {
@@ -254,7 +297,10 @@ func (r *Runner) ScoreRows(c *Cycle) Status {
 			continue
 		}
 		c.scores[i] = slices.Grow(c.scores[i][:0], n)[:n]
-		if s := score(c, &r.scorers[i], c.scores[i]); !s.OK() {
+		begin := c.Timing.beginPlugin()
+		s := score(c, &r.scorers[i], c.scores[i])
+		c.Timing.endPlugin(Score, r.scorers[i].name, s.Code, begin)
+		if !s.OK() {
 			return r.scorers[i].sign(s)
 		}
 	}

@@ -65,7 +65,7 @@ func (l *Loop) bind(a *Attempt, begin time.Time) {
 func (l *Loop) carryOut(ctx context.Context, f *flight) framework.Status {
 	begin := time.Now()
 	status := f.Binding.Prepare(ctx)
-	l.metrics.point(framework.PreBind, f.Pod, status, time.Since(begin))
+	l.metrics.point(framework.PreBind, status, f.Pod.Object.Spec.SchedulerName, time.Since(begin))
 	if !f.commit() {
 		return framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"}
 	}
@@ -74,7 +74,12 @@ func (l *Loop) carryOut(ctx context.Context, f *flight) framework.Status {
 	}
 	begin = time.Now()
 	status = f.Binding.Commit(ctx)
-	l.metrics.point(framework.Bind, f.Pod, status, time.Since(begin))
+	l.metrics.point(framework.Bind, status, f.Pod.Object.Spec.SchedulerName, time.Since(begin))
+	if status.OK() {
+		begin = time.Now()
+		f.Binding.Finish(ctx)
+		l.metrics.point(framework.PostBind, status, f.Pod.Object.Spec.SchedulerName, time.Since(begin))
+	}
 	return status
 }
 

@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -64,7 +66,11 @@ func (l *Loop) Changed(resource framework.Resource, was, is any) {
 	l.happened(framework.Occurrence{Event: framework.Event{Resource: resource, Action: action}, OldObject: was, Object: is})
 }
 
-func (l *Loop) happened(o framework.Occurrence) { l.Queue.Move(l.now(), &o) }
+func (l *Loop) happened(o framework.Occurrence) {
+	begin := time.Now()
+	l.Queue.Move(l.now(), &o)
+	l.metrics.handled(o.Event, time.Since(begin))
+}
 
 // SetPod takes over a pod that has not ended. The API server's word counts more
 // than what was decided here.
@@ -86,27 +92,26 @@ func (l *Loop) SetPod(pod *nodetable.Pod) {
 
 // setAssigned takes over a pod that has a node, from here or from elsewhere.
 func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
-	now := l.now()
 	l.settle(pod.UID, func(f *flight) { f.node = node })
 	l.release(pod.UID)
-	switch {
-	case !l.leaving[pod.UID]:
+	switch gone, left := l.leaving[pod.UID]; {
+	case !left:
 	case pod.Terminating:
 		delete(l.leaving, pod.UID)
 	default: // from before it was deleted
-		pod = Leaving(pod, now, v1.PodReasonPreemptionByScheduler)
+		pod = Leaving(pod, gone, v1.PodReasonPreemptionByScheduler)
 	}
 	was, _ := l.Table.Find(pod.UID)
 	l.Table.PlaceOn(pod, nodetable.Intern(node))
 	o := framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, OldPod: nil, Pod: pod}
 	if was == nil || was.Object.Spec.NodeName == "" {
-		l.Queue.Move(now, &o)
+		l.happened(o)
 		return
 	}
 	for changed := framework.PodEvents(was, pod); changed != 0; changed &= changed - 1 {
 		updated := o
 		updated.Action, updated.OldPod = changed&-changed, was
-		l.Queue.Move(now, &updated)
+		l.happened(updated)
 	}
 }
 
@@ -144,14 +149,20 @@ func (l *Loop) update(pod *nodetable.Pod) {
 	e := l.Queue.Get(pod.UID)
 	if e == nil {
 		l.Queue.Add(now, pod)
-		l.Promises.Nominate(pod, pod.Object.Status.NominatedNodeName)
+		l.Adopt(now, pod)
 		return
 	}
 	was, promised := e.Pod, l.Promises.Node(pod.UID)
 	l.Queue.Update(now, pod, framework.PodEvents(was, pod))
+	if l.assumed[pod.UID] != nil || l.Waits(pod.UID) {
+		return // it has a node, for now
+	}
 	l.Promises.Update(was, pod)
-	if promised != "" && l.Promises.Node(pod.UID) != promised {
-		l.left(now, was)
+	if node := l.Promises.Node(pod.UID); node != promised {
+		l.awaitVictims(now, pod.UID, node, nil)
+		if promised != "" {
+			l.left(now, was)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
@@ -42,7 +43,9 @@ type Attempt struct {
 	Cycle     *framework.Cycle
 	Nominated string
 	Victims   []*nodetable.Pod
-	Message   string
+	// Violations are the victims that a disruption budget protects.
+	Violations int
+	Message    string
 	// Binding is to be run where the pod was scheduled.
 	Binding cycle.Binding
 }
@@ -59,6 +62,8 @@ type Outside interface {
 	// Preempt makes the victims of an attempt go. One that waits for permission is
 	// to be denied it.
 	Preempt(a *Attempt)
+	// Warn is told of a pod that preempts in vain.
+	Warn(pod *nodetable.Pod, w Warning)
 }
 
 // Parts are what a Core is made of.
@@ -68,6 +73,8 @@ type Parts struct {
 	Profiles func(framework.Env) ([]cycle.Profile, error)
 	// Env is what plugins get; the table is added.
 	Env framework.Env
+	// Measure may put something between the queue and a profile; nil does not.
+	Measure func(queue.Profile) queue.Profile
 	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// Moved is told of every pod that changes its place in the queue; nil for nobody.
@@ -84,13 +91,18 @@ type Core struct {
 	Scheduler *cycle.Scheduler
 	outside   Outside
 	waiting   map[types.UID]*queue.Entry // for permission
+
+	nominations nominations
+	held        map[types.UID]string // what pods that have a node were promised before
+	recurrence  recurrence
 }
 
 // NewCore makes a core whose time begins at an instant. The error is about
 // profiles that cannot be made.
 func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
-	c := &Core{Table: parts.Table, Promises: queue.NewNominator(), outside: outside, waiting: map[types.UID]*queue.Entry{}}
-	parts.Env.Table = parts.Table
+	c := &Core{Table: parts.Table, Promises: queue.NewNominator(), outside: outside, waiting: map[types.UID]*queue.Entry{}, held: map[types.UID]string{}}
+	c.recurrence = recurrence{rounds: map[types.UID][]round{}, swept: start}
+	parts.Env.Table, parts.Env.Paused = parts.Table, c.recurrence.paused
 	profiles, err := parts.Profiles(parts.Env)
 	if err != nil {
 		return nil, err
@@ -101,6 +113,9 @@ func NewCore(start time.Time, parts Parts, outside Outside) (*Core, error) {
 	}
 	for _, p := range profiles {
 		cfg.Profiles[p.Profile()] = p
+		if parts.Measure != nil {
+			cfg.Profiles[p.Profile()] = parts.Measure(p)
+		}
 	}
 	c.Queue = queue.New(start, cfg)
 	return c, nil
@@ -122,9 +137,11 @@ func (c *Core) Attempt(now time.Time, e *queue.Entry) *Attempt {
 	switch {
 	case r.Status.OK():
 		c.permit(a, r.Binding)
+		c.hasNode(now, a, r.Binding.Prepares())
 	case r.Status.Code == framework.Wait:
 		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
 		c.waiting[a.Pod.UID] = e
+		c.hasNode(now, a, true)
 		c.outside.Attempted(a)
 	default:
 		c.fail(now, a, r)
@@ -137,10 +154,36 @@ func (c *Core) permit(a *Attempt, b cycle.Binding) {
 	c.Queue.Permit(a.Entry)
 }
 
+// hasNode ends the promise to a pod that counts on its node from now on. Where its
+// binding will take time others are told of the node: who adds or removes nodes
+// looks at nominations.
+func (c *Core) hasNode(now time.Time, a *Attempt, slow bool) {
+	if slow {
+		c.announce(now, a.Pod, a.Node)
+	}
+	if promised := c.Promises.Node(a.Pod.UID); promised != "" {
+		c.held[a.Pod.UID] = promised
+		c.Promises.Clear(a.Pod.UID)
+	}
+	c.recurrence.placed(a.Pod, a.Node)
+}
+
+// lostNode gives a pod that has no node after all the promise back that it had
+// before, unless it made room itself.
+func (c *Core) lostNode(now time.Time, pod *nodetable.Pod, preempted bool) {
+	node := c.held[pod.UID]
+	if preempted {
+		node = ""
+	}
+	c.promise(now, pod, node)
+	c.awaitVictims(now, pod.UID, node, nil)
+}
+
 // Bound lets go of a pod that has its node.
 func (c *Core) Bound(uid types.UID) {
 	c.Queue.Delete(uid)
 	c.Promises.Clear(uid)
+	delete(c.held, uid)
 }
 
 // Unbound sends a pod back whose binding failed, and frees its node.
@@ -164,14 +207,21 @@ func (c *Core) fail(now time.Time, a *Attempt, r cycle.Result) {
 		a.Outcome = Failed
 	}
 	if r.Nomination.Node != nil {
-		a.Outcome, a.Nominated, a.Victims = Nominated, r.Nomination.Node.Name.Value(), r.Nomination.Victims
+		a.Outcome, a.Nominated = Nominated, r.Nomination.Node.Name.Value()
+		a.Victims, a.Violations = r.Nomination.Victims, r.Nomination.Violations
 	}
 	c.outside.Attempted(a)
 	c.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
-	if r.Nomination.Decided {
+	switch {
+	case r.Nomination.Decided:
 		c.nominate(now, a.Pod, a.Nominated)
+	case a.Place() != queue.Nowhere && c.Promises.Node(a.Pod.UID) == "" && a.Entry.Pod.Object.Status.NominatedNodeName != "":
+		c.lostNode(now, a.Entry.Pod, r.Status.Plugin == preempt.Name)
 	}
+	delete(c.held, a.Pod.UID)
 	if len(a.Victims) > 0 {
+		c.awaitVictims(now, a.Pod.UID, a.Nominated, a.Victims)
+		c.preempted(now, a)
 		c.outside.Preempt(a)
 	}
 }
@@ -194,14 +244,20 @@ func (c *Core) nominate(now time.Time, pod *nodetable.Pod, node string) {
 }
 
 func (c *Core) promise(now time.Time, pod *nodetable.Pod, node string) {
-	if pod.Object.Status.NominatedNodeName != node {
-		pod = Changed(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
-		if c.Queue.Get(pod.UID) != nil {
-			c.Queue.Update(now, pod, 0)
-		}
-		c.outside.Promised(pod, node)
+	c.Promises.Nominate(c.announce(now, pod, node), node)
+}
+
+// announce has the status of a pod name a node, and returns that version.
+func (c *Core) announce(now time.Time, pod *nodetable.Pod, node string) *nodetable.Pod {
+	if pod.Object.Status.NominatedNodeName == node {
+		return pod
 	}
-	c.Promises.Nominate(pod, node)
+	pod = Changed(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
+	if c.Queue.Get(pod.UID) != nil {
+		c.Queue.Update(now, pod, 0)
+	}
+	c.outside.Promised(pod, node)
+	return pod
 }
 
 // Waits says whether a pod waits for permission.
@@ -237,20 +293,37 @@ func (c *Core) Deny(now time.Time, uid types.UID, status framework.Status) {
 	c.left(now, e.Pod)
 }
 
-// Expire denies the pods that have waited as long as they may.
+// Expire ends what has lasted as long as it may: waits for permission, promises
+// whose victims do not go, pauses.
 func (c *Core) Expire(now time.Time) {
 	for {
 		at, uid, plugin, any := c.Scheduler.Deadline()
 		if !any || at.After(now) {
-			return
+			break
 		}
 		c.Deny(now, uid, framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: "timeout"})
 	}
+	c.expireNominations(now)
+	c.endPauses(now)
 }
 
 // Deadline is when Expire has something to do; false where never.
 func (c *Core) Deadline() (time.Time, bool) {
 	at, _, _, any := c.Scheduler.Deadline()
+	earlier := func(end time.Time) {
+		if !any || end.Before(at) {
+			at, any = end, true
+		}
+	}
+	for len(c.nominations) > 0 && !c.holds(c.nominations[0]) {
+		c.nominations = slices.Delete(c.nominations, 0, 1)
+	}
+	if len(c.nominations) > 0 {
+		earlier(c.nominations[0].until)
+	}
+	for _, p := range c.recurrence.pauses {
+		earlier(p.until)
+	}
 	return at, any
 }
 

@@ -89,7 +89,7 @@ type Loop struct {
 	bindings  int                     // under way, of pods without volumes
 	preparing map[types.UID]int       // what preemptors wait for before they are tried again
 	wrote     map[types.UID]string    // nominations that the API server has not confirmed
-	leaving   map[types.UID]bool      // victims that were deleted, of which the API server has not told
+	leaving   map[types.UID]time.Time // victims that were deleted, of which the API server has not told, and when they are to be gone
 	permits   map[types.UID]time.Time // since when pods wait for permission
 	patches   []patch                 // to be written when the present step is over
 	work      context.Context         // of what runs beside the loop
@@ -115,15 +115,18 @@ func New(cfg Config) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]int{},
-		wrote: map[types.UID]string{}, leaving: map[types.UID]bool{}, permits: map[types.UID]time.Time{},
+		wrote: map[types.UID]string{}, leaving: map[types.UID]time.Time{}, permits: map[types.UID]time.Time{},
 	}
 	cfg.Parts.Env.Preparing = func(uid types.UID) bool { return l.preparing[uid] > 0 }
+	l.metrics = newMetrics(cfg.Metrics, l)
+	cfg.Parts.Measure = l.metrics.measure
 	core, err := NewCore(l.latest, cfg.Parts, l)
 	if err != nil {
 		return nil, err
 	}
 	l.Core = core
-	l.metrics = newMetrics(cfg.Metrics, l)
+	start := time.Now()
+	l.Scheduler.Measure(func() time.Duration { return time.Since(start) })
 	return l, nil
 }
 
@@ -167,7 +170,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		l.mailbox.empty()
 		now := l.now()
-		l.Expire(now)
+		if l.leads {
+			l.Expire(now)
+		}
 		tried := l.try(now)
 		l.flush()
 		if tried {
@@ -212,6 +217,7 @@ func (l *Loop) try(now time.Time) bool {
 // idle is how long there is nothing to do unless something is posted.
 func (l *Loop) idle(now time.Time) (time.Duration, bool) {
 	next, any := l.Deadline()
+	any = any && l.leads
 	if l.leads && l.bindings < l.cfg.MaxBindings {
 		if at, some := l.Queue.Next(now); some && (!any || at.Before(next)) {
 			next, any = at, true
@@ -288,6 +294,15 @@ func (l *Loop) Attempted(a *Attempt) {
 func (l *Loop) Promised(pod *nodetable.Pod, node string) {
 	l.wrote[pod.UID] = node
 	l.later(pod, Status{Nominated: &node})
+}
+
+// Warn tells of a pod that preempts in vain.
+func (l *Loop) Warn(pod *nodetable.Pod, w Warning) {
+	if w.Reason == ReasonPreemptionLoop {
+		l.metrics.loops.Inc()
+	}
+	l.cfg.Log.Warn("pod preempts in vain", "pod", pod, "reason", w.Reason, "why", w.Note)
+	l.tell(pod, nil, v1.EventTypeWarning, w.Reason, "Preempting", w.Note)
 }
 
 func (l *Loop) tell(pod, related *nodetable.Pod, kind, reason, action, note string) {

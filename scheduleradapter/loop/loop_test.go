@@ -223,13 +223,13 @@ func TestPodsWaitForPermission(t *testing.T) {
 		for _, name := range []string{"allowed", "late"} {
 			w.set(name)
 		}
-		w.after()
+		w.after("status of allowed: nominated to \"a\"", "status of late: nominated to \"a\"")
 		w.holds("a", "allowed", "late")
 		w.Do(func() { w.Allow("allowed", "Holding") })
 		w.after("bind allowed to a", "event Scheduled of allowed: *")
 		w.do(func() { w.Allow("allowed", "Holding") }) // again: nothing
 		time.Sleep(time.Minute)
-		w.after("status of late: Unschedulable", "event FailedScheduling of late: 0/1 nodes are available: 1 timeout.")
+		w.after("status of late: Unschedulable nominated to \"\"", "event FailedScheduling of late: 0/1 nodes are available: 1 timeout.")
 		w.holds("a", "allowed")
 	})
 }
@@ -245,7 +245,7 @@ func TestAPodThatGoesWhileItWaitsForPermissionMakesRoom(t *testing.T) {
 		w.node("a")
 		w.set("p", cpu("2"))
 		w.set("q")
-		w.after("status of q: Unschedulable", "event FailedScheduling of q: *")
+		w.after("status of p: nominated to \"a\"", "status of q: Unschedulable", "event FailedScheduling of q: *")
 		w.remove("p", cpu("2"))
 		w.after("bind q to a", "event Scheduled of q: *")
 		w.holds("a", "q")
@@ -327,7 +327,7 @@ func TestPodsThatWaitForVolumesHoldUpNobody(t *testing.T) {
 		w.node("a")
 		w.set("p", withVolume)
 		w.set("q")
-		w.after("bind q to a", "event Scheduled of q: *")
+		w.after("status of p: nominated to \"a\"", "bind q to a", "event Scheduled of q: *")
 		w.remove("p", withVolume)
 		w.after()
 		w.holds("a", "q")

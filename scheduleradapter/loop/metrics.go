@@ -6,18 +6,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
 // metrics are kube-scheduler's, by its names and with its buckets.
 type metrics struct {
 	attempts, preemptions *prometheus.CounterVec
-	duration, points      *prometheus.HistogramVec
+	duration              *prometheus.HistogramVec
 	permits, sli          *prometheus.HistogramVec
-	algorithm, tries      prometheus.Histogram
-	victims               prometheus.Histogram
+	violations            *prometheus.CounterVec
+	timings
+	algorithm, tries prometheus.Histogram
+	victims          prometheus.Histogram
+	loops            prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer, l *Loop) *metrics {
@@ -43,12 +44,16 @@ func newMetrics(registerer prometheus.Registerer, l *Loop) *metrics {
 		algorithm:   single("scheduling_algorithm_duration_seconds", "Duration of finding a node.", milliseconds),
 		sli:         histogram("pod_scheduling_sli_duration_seconds", "From a pod's coming into the queue to its being bound, by attempts.", prometheus.ExponentialBuckets(0.01, 2, 20), "attempts"),
 		tries:       single("pod_scheduling_attempts", "Attempts it took to schedule a pod.", prometheus.ExponentialBuckets(1, 2, 5)),
-		points:      histogram("framework_extension_point_duration_seconds", "Duration of all plugins of an extension point.", prometheus.ExponentialBuckets(0.0001, 2, 12), "extension_point", "status", "profile"),
 		permits:     histogram("permit_wait_duration_seconds", "How long pods waited for permission.", milliseconds, "result"),
 		preemptions: counter("preemption_attempts_total", "Attempts that found victims."),
+		violations:  counter("preemption_pdb_violations_total", "Victims that a disruption budget protects.", "preemptor"),
+		timings:     newTimings(histogram),
 		victims:     single("preemption_victims", "Victims of an attempt.", prometheus.ExponentialBuckets(1, 2, 7)),
 	}
-	registerer.MustRegister(collector{l})
+	m.loops = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "evictd_scheduler", Name: "preemption_loops_total", Help: "Preemptions by pods that had preempted on the same node before, while others took the room.",
+	})
+	registerer.MustRegister(m.loops, collector{l})
 	return m
 }
 
@@ -60,7 +65,9 @@ func (m *metrics) attempted(a *Attempt, took time.Duration) {
 	if len(a.Victims) > 0 {
 		m.preemptions.WithLabelValues().Inc()
 		m.victims.Observe(float64(len(a.Victims)))
+		m.violations.WithLabelValues(preemptor).Add(float64(a.Violations))
 	}
+	m.timings.attempted(a.Cycle.Timing.Spans, a.Pod.Object.Spec.SchedulerName)
 	if a.Outcome != Scheduled && a.Outcome != Waiting {
 		m.ended(a, took)
 	}
@@ -83,13 +90,6 @@ func (m *metrics) scheduled(f *flight, now time.Time) {
 	m.sli.WithLabelValues(attempts).Observe(now.Sub(f.Added).Seconds())
 }
 
-// pointNames are the labels of the extension points that are measured.
-var pointNames = map[framework.Point]string{framework.PreBind: "PreBind", framework.Bind: "Bind"}
-
-func (m *metrics) point(p framework.Point, pod *nodetable.Pod, s framework.Status, took time.Duration) {
-	m.points.WithLabelValues(pointNames[p], s.Code.String(), pod.Object.Spec.SchedulerName).Observe(took.Seconds())
-}
-
 func (m *metrics) permit(result string, took time.Duration) {
 	m.permits.WithLabelValues(result).Observe(took.Seconds())
 }
@@ -105,12 +105,13 @@ var (
 	incomingPods = prometheus.NewDesc("scheduler_queue_incoming_pods_total", "Pods that came into a part of the queue, by what brought them.", []string{"event", "queue"}, nil)
 	blamedPods   = prometheus.NewDesc("scheduler_unschedulable_pods", "Pods that a plugin keeps from having a node.", []string{"plugin", "profile"}, nil)
 	cacheSize    = prometheus.NewDesc("scheduler_cache_size", "Nodes, pods and assumed pods that the scheduler counts with.", []string{"type"}, nil)
+	inFlight     = prometheus.NewDesc("scheduler_inflight_events", "Events kept for the pods that are being tried.", []string{"event"}, nil)
 	goroutines   = prometheus.NewDesc("scheduler_goroutines", "Goroutines by what they do.", []string{"operation"}, nil)
 )
 
 // Describe names the metrics of Collect.
 func (collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{pendingPods, incomingPods, blamedPods, cacheSize, goroutines} {
+	for _, d := range []*prometheus.Desc{pendingPods, incomingPods, blamedPods, cacheSize, inFlight, goroutines} {
 		descs <- d
 	}
 }
@@ -146,6 +147,9 @@ func (c collector) snapshot() (all []prometheus.Metric) {
 	add(cacheSize, prometheus.GaugeValue, c.Table.Len(), "nodes")
 	add(cacheSize, prometheus.GaugeValue, c.Table.PodCount(), "pods")
 	add(cacheSize, prometheus.GaugeValue, len(c.assumed), "assumed_pods")
+	for event, n := range c.Queue.InFlightEvents() {
+		add(inFlight, prometheus.GaugeValue, n, event.String())
+	}
 	add(goroutines, prometheus.GaugeValue, c.Bindings(), "binding")
 	return all
 }

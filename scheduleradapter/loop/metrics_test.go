@@ -26,6 +26,8 @@ func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 		synctest.Wait()
 		w.set("high", prioritized(10), cpu("2"))
 		synctest.Wait()
+		w.remove("one", on("a"))
+		synctest.Wait()
 		page := httptest.NewRecorder()
 		promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 		measured := regexp.MustCompile(`(?m)^(scheduler_\w+_duration_seconds_(?:bucket|sum)\S*) .*$`)

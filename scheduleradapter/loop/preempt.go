@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +42,9 @@ func (l *Loop) Preempt(a *Attempt) {
 	if len(told) > 0 {
 		l.preparing[a.Pod.UID]++
 		l.beside.Go(func() {
+			begin := time.Now()
 			err := l.evict(l.work, told, a.Pod)
+			l.metrics.executed(err, time.Since(begin))
 			l.Do(func() { l.prepared(a.Pod, err) })
 		})
 	}
@@ -73,8 +76,8 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 // so yet: whoever is tried before would take it for one that can be made to go.
 func (l *Loop) leaves(uid types.UID) {
 	if pod, row := l.Table.Find(uid); pod != nil && !pod.Terminating {
-		l.leaving[uid] = true
-		l.Table.Place(Leaving(pod, l.now(), v1.PodReasonPreemptionByScheduler), row)
+		l.leaving[uid] = preempt.Due(pod, l.now())
+		l.Table.Place(Leaving(pod, l.leaving[uid], v1.PodReasonPreemptionByScheduler), row)
 	}
 }
 

@@ -142,13 +142,13 @@ func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
 		w.node("a")
 		w.set("waits")
 		w.set("prepares", func(p *v1.Pod) { withVolume(p) })
-		w.after()
+		w.after("status of waits: nominated to \"a\"", "status of prepares: nominated to \"a\"")
 		w.set("high", prioritized(10), cpu("2"))
 		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *",
 			"event Preempted of waits: Preempted by pod high on node a (in kube-scheduler memory).",
 			"event Preempted of prepares: Preempted by pod high on node a (in kube-scheduler memory).",
-			"event FailedScheduling of waits: 0/1 nodes are available: 1 preempted.", "status of waits: Unschedulable",
-			"event FailedScheduling of prepares: preempted", "status of prepares: Unschedulable",
+			"event FailedScheduling of waits: 0/1 nodes are available: 1 preempted.", "status of waits: Unschedulable nominated to \"\"",
+			"event FailedScheduling of prepares: preempted", "status of prepares: Unschedulable nominated to \"\"",
 			"bind high to a", "event Scheduled of high: *",
 			// One left the node, so the other is tried, in vain.
 			"event FailedScheduling of waits: *", "status of waits: Unschedulable",

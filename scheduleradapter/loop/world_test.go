@@ -56,6 +56,9 @@ func (h *holding) Permit(a framework.Assignment) (framework.Status, time.Duratio
 	return h.permit(a.Pod.Object.Name)
 }
 
+// Prepares says that pods with volumes take time.
+func (*holding) Prepares(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
+
 func (h *holding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	return h.preBind(ctx, a.Pod.Object.Name)
 }

@@ -88,7 +88,7 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	case len(candidates) > 0:
 		best := pick(candidates)
 		node := c.Table.Node(best.row)
-		return framework.Nomination{Node: node, Decided: true, Victims: slices.Clone(best.victims)}, framework.Status{
+		return framework.Nomination{Node: node, Decided: true, Victims: slices.Clone(best.victims), Violations: best.violations}, framework.Status{
 			Reason: fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", node.Name.Value(), len(best.victims)),
 		}
 	case err != nil:
@@ -149,18 +149,33 @@ func wasPreempted(pod *v1.Pod) bool {
 	return false
 }
 
+// pause takes out the nodes where the pod is not to preempt now, and counts them.
+func (p *Plugin) pause(c *framework.Cycle) (n int) {
+	if p.env.Paused == nil {
+		return 0
+	}
+	for _, name := range p.env.Paused(c.Pod) {
+		if row := c.Table.Row(name); row != nodetable.NoRow && p.resolvable.Has(row) {
+			p.resolvable.Clear(row)
+			n++
+		}
+	}
+	return n
+}
+
 // search tries nodes from a random one on until there are enough candidates, one
 // of which violates no budget. Where there is none, why counts the reasons. The
 // candidates are good until the next search.
 func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framework.Histogram, err error) {
 	p.rows = p.rows[:0]
+	s := search{Cycle: c, plugin: p, refused: map[framework.Rejection]int{}}
+	s.paused = p.pause(c)
 	for _, row := range c.Table.Order() {
 		if p.resolvable.Has(row) {
 			p.rows = append(p.rows, row)
 		}
 	}
-	s := search{Cycle: c, plugin: p, refused: map[framework.Rejection]int{}}
-	s.hopeless = c.Table.Len() - len(p.rows)
+	s.hopeless = c.Table.Len() - len(p.rows) - s.paused
 	if len(p.rows) == 0 {
 		return nil, s.why(), nil
 	}
@@ -178,6 +193,10 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 			continue
 		}
 		if len(found.victims) == 0 {
+			continue
+		}
+		if slices.ContainsFunc(found.victims, func(v *nodetable.Pod) bool { return Overdue(v, c.Now) }) {
+			s.late++
 			continue
 		}
 		p.candidates = append(p.candidates, found)

@@ -14,6 +14,8 @@ type search struct {
 	budgets  []budget
 	hopeless int // nodes on which nobody's going helps
 	nobody   int // nodes without a pod of lower priority
+	paused   int // nodes where the pod is not to preempt now
+	late     int // nodes with a victim that should be gone by now
 	refused  map[framework.Rejection]int
 }
 
@@ -25,6 +27,12 @@ func (s *search) why() framework.Histogram {
 	}
 	if s.nobody > 0 {
 		why["No preemption victims found for incoming pod"] = s.nobody
+	}
+	if s.paused > 0 {
+		why["node(s) filled up again after earlier preemptions"] = s.paused
+	}
+	if s.late > 0 {
+		why["node(s) had a terminating pod that does not go"] = s.late
 	}
 	for rejection, n := range s.refused {
 		_, reasons := s.Explain(rejection)

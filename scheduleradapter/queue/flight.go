@@ -67,6 +67,3 @@ func (f *flights) record(o *framework.Occurrence, only *Entry) {
 
 // since is what happened after e was popped, what was meant for others included.
 func (f *flights) since(e *Entry) []flightEvent { return f.events[e.from-f.base:] }
-
-// kept is the number of events that pods in flight wait for.
-func (f *flights) kept() int { return len(f.events) - f.dead }

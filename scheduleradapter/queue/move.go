@@ -249,8 +249,14 @@ func (q *Queue) Entries() []*Entry {
 // Depth is how many pods are in a place of the queue.
 func (q *Queue) Depth(p Place) int { return q.depths[p] }
 
-// Recorded is how many events are kept for the pods in flight.
-func (q *Queue) Recorded() int { return q.flights.kept() }
+// InFlightEvents counts the events that are kept for the pods in flight.
+func (q *Queue) InFlightEvents() map[framework.Event]int {
+	counts := map[framework.Event]int{}
+	for _, happened := range q.flights.events[q.flights.dead:] {
+		counts[happened.occurrence.Event]++
+	}
+	return counts
+}
 
 // Arrival is a way into a place.
 type Arrival struct {

@@ -370,7 +370,7 @@ func (s *script) show() {
 		}
 		list(place.String(), there, s.q.errors.less)
 	}
-	if n := s.q.Recorded(); n > 0 {
+	if n := kept(s.q); n > 0 {
 		s.printf("recorded: %d\n", n)
 	}
 	for _, b := range s.q.Blames() {

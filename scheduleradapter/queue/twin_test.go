@@ -339,8 +339,8 @@ func (t *twin) differs(q *Queue, now time.Time) error {
 			recorded = max(recorded, len(p.seen))
 		}
 	}
-	if q.Recorded() != recorded {
-		return fmt.Errorf("%d events recorded, the twin needs %d", q.Recorded(), recorded)
+	if kept(q) != recorded {
+		return fmt.Errorf("%d events recorded, the twin needs %d", kept(q), recorded)
 	}
 	return nil
 }
@@ -351,4 +351,12 @@ func set(names []string) map[string]bool {
 		m[name] = true
 	}
 	return m
+}
+
+// kept is how many events are kept for the pods in flight.
+func kept(q *Queue) (n int) {
+	for _, events := range q.InFlightEvents() {
+		n += events
+	}
+	return n
 }

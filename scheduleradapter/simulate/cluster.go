@@ -45,6 +45,13 @@ func newest(objects *Objects) time.Time {
 		if pod.Status.StartTime != nil {
 			happened(*pod.Status.StartTime)
 		}
+		if gone := pod.DeletionTimestamp; gone != nil {
+			grace := int64(0)
+			if pod.DeletionGracePeriodSeconds != nil {
+				grace = *pod.DeletionGracePeriodSeconds
+			}
+			happened(metav1.Time{Time: gone.Add(-time.Duration(grace) * time.Second)})
+		}
 	}
 	return latest
 }
@@ -144,9 +151,7 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 		case object.Spec.NodeName != "":
 			s.populateRunning(pod)
 		default:
-			if node := object.Status.NominatedNodeName; node != "" {
-				s.Promises.Nominate(pod, node)
-			}
+			s.Adopt(s.now, pod)
 			if s.Ours(pod) && !pod.Terminating {
 				pending = append(pending, pod)
 			}

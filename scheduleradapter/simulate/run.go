@@ -169,6 +169,9 @@ func (s *Simulation) Attempted(a *loop.Attempt) {
 	}
 }
 
+// Warn has nobody to tell.
+func (*Simulation) Warn(*nodetable.Pod, loop.Warning) {}
+
 // Promised has nobody to tell.
 func (*Simulation) Promised(*nodetable.Pod, string) {}
 

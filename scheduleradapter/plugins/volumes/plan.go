@@ -112,6 +112,13 @@ func (b *Binding) withdraw(a framework.Assignment) *plan {
 	return p
 }
 
+// Prepares says whether claims are to be bound for a pod.
+func (b *Binding) Prepares(a framework.Assignment) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.plans[a.Pod.UID] != nil
+}
+
 // PreBind writes what was reserved and waits until every claim is bound.
 func (b *Binding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	p := b.withdraw(a)

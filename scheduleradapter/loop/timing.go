@@ -1,0 +1,152 @@
+package loop
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/queue"
+)
+
+// timings are the metrics of what parts of the work take. They keep the observers
+// they have used, so that an attempt allocates nothing; but for points, which any
+// goroutine may use, they belong to the loop's.
+type timings struct {
+	points, plugins, events, hints *prometheus.HistogramVec
+	evaluations, executions        *prometheus.HistogramVec
+
+	ofSpan  map[profileSpan]prometheus.Observer
+	ofEvent map[framework.Event]prometheus.Observer
+}
+
+// profileSpan is a kind of span; Took is zero.
+type profileSpan struct {
+	framework.Span
+	profile string
+}
+
+func newTimings(histogram func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec) timings {
+	tenths := prometheus.ExponentialBuckets(0.0001, 2, 12)
+	fine := prometheus.ExponentialBuckets(0.00001, 1.5, 20)
+	long := prometheus.ExponentialBuckets(0.001, 2, 16)
+	return timings{
+		points:      histogram("framework_extension_point_duration_seconds", "Duration of all plugins of an extension point.", tenths, "extension_point", "status", "profile"),
+		plugins:     histogram("plugin_execution_duration_seconds", "Duration of a plugin at an extension point, in every tenth attempt.", fine, "plugin", "extension_point", "status"),
+		events:      histogram("event_handling_duration_seconds", "Duration of telling waiting pods of an event.", tenths, "event"),
+		hints:       histogram("queueing_hint_execution_duration_seconds", "Duration of a plugin's judging whether an event helps a pod.", fine, "plugin", "event", "hint"),
+		evaluations: histogram("preemption_evaluation_duration_seconds", "Duration of choosing victims.", long, "preemptor", "result"),
+		executions:  histogram("preemption_execution_duration_seconds", "Duration of telling victims to go.", long, "preemptor", "result"),
+		ofSpan:      map[profileSpan]prometheus.Observer{},
+		ofEvent:     map[framework.Event]prometheus.Observer{},
+	}
+}
+
+// preemptor is the label of preemptions for one pod; kube-scheduler preempts for
+// groups too.
+const preemptor = "pod"
+
+// label is kube-scheduler's name of an extension point.
+func label(p framework.Point) string {
+	name := p.String()
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// attempted takes up what the parts of an attempt took.
+func (t *timings) attempted(spans []framework.Span, profile string) {
+	for _, s := range spans {
+		kind := profileSpan{s, profile}
+		kind.Took = 0
+		o := t.ofSpan[kind]
+		if o == nil {
+			o = t.observer(kind)
+			t.ofSpan[kind] = o
+		}
+		o.Observe(s.Took.Seconds())
+		if s.Point == framework.PostFilter && s.Plugin == "" {
+			t.evaluations.WithLabelValues(preemptor, s.Code.String()).Observe(s.Took.Seconds())
+		}
+	}
+}
+
+func (t *timings) observer(kind profileSpan) prometheus.Observer {
+	if kind.Plugin != "" {
+		return t.plugins.WithLabelValues(kind.Plugin, label(kind.Point), kind.Code.String())
+	}
+	return t.points.WithLabelValues(label(kind.Point), kind.Code.String(), kind.profile)
+}
+
+func (t *timings) point(p framework.Point, s framework.Status, profile string, took time.Duration) {
+	t.points.WithLabelValues(label(p), s.Code.String(), profile).Observe(took.Seconds())
+}
+
+// handled takes up how long an event took.
+func (t *timings) handled(event framework.Event, took time.Duration) {
+	o := t.ofEvent[event]
+	if o == nil {
+		o = t.events.WithLabelValues(event.String())
+		t.ofEvent[event] = o
+	}
+	o.Observe(took.Seconds())
+}
+
+// executed takes up how long the telling of victims took.
+func (t *timings) executed(err error, took time.Duration) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	t.executions.WithLabelValues(preemptor, result).Observe(took.Seconds())
+}
+
+// measured is a profile whose hints are measured.
+type measured struct {
+	queue.Profile
+	hints map[string][]framework.EventHint
+}
+
+func (m measured) Hints() map[string][]framework.EventHint { return m.hints }
+
+// measure has the hints of a profile measured.
+func (t *timings) measure(p queue.Profile) queue.Profile {
+	m := measured{p, map[string][]framework.EventHint{}}
+	for plugin, hints := range p.Hints() {
+		own := make([]framework.EventHint, len(hints))
+		for i, h := range hints {
+			if own[i] = h; h.Hint != nil {
+				own[i].Hint = t.measureHint(plugin, h.Hint)
+			}
+		}
+		m.hints[plugin] = own
+	}
+	return m
+}
+
+type verdict struct {
+	event framework.Event
+	label string
+}
+
+func (t *timings) measureHint(plugin string, ask hintFunc) hintFunc {
+	observers := map[verdict]prometheus.Observer{}
+	return func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+		begin := time.Now()
+		hint, err := ask(o, pod)
+		took := time.Since(begin)
+		v := verdict{o.Event, hint.String()}
+		if err != nil {
+			v.label = "Error"
+		}
+		observer := observers[v]
+		if observer == nil {
+			observer = t.hints.WithLabelValues(plugin, o.Event.String(), v.label)
+			observers[v] = observer
+		}
+		observer.Observe(took.Seconds())
+		return hint, err
+	}
+}
+
+type hintFunc = func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error)
