@@ -154,7 +154,7 @@ func (t *translation) enable(name string) {
 // the weight of the first.
 func (t *translation) weigh(path *field.Path, name string, weight int64) {
 	if weight > math.MaxInt32 {
-		t.invalid(path.Child("weight"), weight, "is too large")
+		t.invalid(path.Child("weight"), weight, "is too large together with those that share it")
 		return
 	}
 	i := slices.IndexFunc(t.scores, func(p configv1.Plugin) bool { return p.Name == name })

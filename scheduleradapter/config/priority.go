@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -46,8 +47,8 @@ func (t *translation) score(path *field.Path, named []priority) {
 		p, here := &named[i], path.Index(i)
 		before, twice := at[p.Name]
 		switch {
-		case p.Weight <= 0:
-			t.invalid(here.Child("weight"), p.Weight, "must be greater than 0")
+		case p.Weight < 1 || p.Weight > math.MaxInt32:
+			t.invalid(here.Child("weight"), p.Weight, fmt.Sprintf("not in valid range [1, %d]", math.MaxInt32))
 		case p.Argument != nil:
 			t.argument(here, p)
 		case p.Name == equalPriority:
