@@ -3,7 +3,9 @@
 #   TESTFLAGS   flags of go test in test and race          (-count=1)
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
+#   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
+#   BENCHFLAGS  flags of bench-cluster, such as -nodes=5000
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -27,10 +29,13 @@ list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print 
 # Modules of their own below test/ that `make test` runs, cheap to build.
 nested := foreignplugin
 
+# Not empty where $(PKGS) are all packages.
+all = $(filter ./...,$(PKGS))
+
 # The events of the tests of $(PKGS), where these are all packages those of the
 # nested modules too; $(1) are flags. It fails where any of them does.
 tests = failed=0; go test -json $(1) $(TESTFLAGS) $(PKGS) || failed=1; \
-	$(if $(filter ./...,$(PKGS)),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
+	$(if $(all),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
 	exit $$failed
 
 # The files named $(1), those of nested modules too, each ended by a zero byte.
@@ -41,12 +46,18 @@ build: ## build every program into bin/, static, with the version in it
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
-run: build ## watch a small node on this host evict the right pod
-	@bin/evictd-playground
+run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
+	@bin/evictd-playground $(if $(KEEP),--keep)
 
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
-	@($(call tests)) | go run ./internal/testsummary
+	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible)
+	{
+		failed=0
+		($(call tests)) || failed=1
+		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
+		exit $$failed
+	} | go run ./internal/testsummary
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler)
@@ -61,7 +72,7 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
-	go -C internal/tools mod tidy -diff
+	for module in internal/tools test/controlplane; do go -C $$module mod tidy -diff; done
 	for module in $(nested); do
 		go -C test/$$module mod tidy -diff
 		go -C test/$$module vet ./...
@@ -102,12 +113,52 @@ bench: ## run the benchmarks; the machine first
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
 
+.PHONY: bench-cluster
+bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
+	@go -C test/controlplane run -ldflags=-w ./cmd/bench $(BENCHFLAGS)
+
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
 .PHONY: campaign
 campaign: ## memory bombs by the hundred and other long tests
 	@packages=$$($(call list,^TestCampaign) | cut -d ' ' -f 1 | sort -u)
 	EVICTD_CAMPAIGN=1 go test -count=1 -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
+
+# Kubernetes itself, of which test/controlplane/go.mod says the version. The
+# module is not vetted: that would analyse all of Kubernetes first.
+kubernetes := $(shell sed -n 's|^.k8s.io/kubernetes v||p' test/controlplane/go.mod)
+stamp      := -X k8s.io/component-base/version.gitVersion=v$(kubernetes) \
+	-X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(kubernetes))) \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(kubernetes)))
+foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kubectl)
+
+.PHONY: controlplane
+controlplane: $(foreign) ## build the kube-apiserver, kube-scheduler and kubectl of tests; the first time takes minutes
+
+test/controlplane/bin/%: test/controlplane/go.mod test/controlplane/go.sum $(wildcard test/controlplane/cmd/controlplane/*.go)
+	@printf 'building %s of Kubernetes %s\n' '$*' '$(kubernetes)'
+	package=k8s.io/kubernetes/cmd/$*
+	[ ! -d test/controlplane/cmd/$* ] || package=./cmd/$*
+	CGO_ENABLED=0 nice go -C test/controlplane build -trimpath -ldflags '-s -w $(stamp)' -o bin/ $$package
+	touch $@
+
+# Where its sources cannot be had or the disk is too small for it, the tests that
+# need it skip, and say what is written here.
+.PHONY: controlplane-if-possible
+controlplane-if-possible:
+	@unavailable=test/controlplane/bin/unavailable
+	mkdir -p $${unavailable%/*}
+	rm -f $$unavailable
+	if $(MAKE) --no-print-directory -q controlplane; then exit; fi
+	free=$$(df --output=avail -B 1G "$$(go env GOCACHE)/.." | tail -n 1)
+	if [ "$$free" -lt 6 ]; then
+		echo "building it takes 6 GiB of the disk, $$free are free" >$$unavailable
+	elif ! go -C test/controlplane list -deps ./... tool >/dev/null 2>$$unavailable.log; then
+		tail -n 1 $$unavailable.log >$$unavailable
+	else
+		$(MAKE) --no-print-directory controlplane
+	fi
+	rm -f $$unavailable.log
 
 .PHONY: install
 install: build ## install the programs under $(DESTDIR)$(PREFIX)/bin
@@ -120,4 +171,4 @@ clean: ## remove what build made
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16

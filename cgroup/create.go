@@ -15,9 +15,13 @@ import (
 
 // Limits bounds a group that is created. An unknown amount is no limit.
 type Limits struct {
-	Memory stats.Amount // bytes
-	PIDs   stats.Amount // tasks
+	Memory    stats.Amount // bytes
+	PIDs      stats.Amount // tasks
+	CPUShares stats.Amount // weight among its siblings, 2 to 262144; v2 gets the cpu.weight that stands for it
+	CPUQuota  stats.Amount // microseconds in every 100 ms
 }
+
+const cpuPeriod = 100_000 // microseconds: the kernel's default, and the kubelet's
 
 // Create makes a group and every group above it that is missing, in the
 // hierarchies of memory, pids, cpu and freezer, and in v2, and sets its limits. It
@@ -152,6 +156,13 @@ func (l Limits) v1() *specs.LinuxResources {
 	if n, limited := l.PIDs.Get(); limited {
 		r.Pids = &specs.LinuxPids{Limit: &n}
 	}
+	r.CPU = &specs.LinuxCPU{}
+	if n, weighted := l.CPUShares.Get(); weighted {
+		r.CPU.Shares = new(uint64(n))
+	}
+	if n, limited := l.CPUQuota.Get(); limited {
+		r.CPU.Quota, r.CPU.Period = &n, new(uint64(cpuPeriod))
+	}
 	return &r
 }
 
@@ -159,6 +170,12 @@ func (l Limits) v2() *cgroup2.Resources {
 	r := &cgroup2.Resources{CPU: &cgroup2.CPU{}, Memory: &cgroup2.Memory{}, Pids: &cgroup2.Pids{Max: l.PIDs.Or(0)}}
 	if n, limited := l.Memory.Get(); limited {
 		r.Memory.Max = &n
+	}
+	if n, weighted := l.CPUShares.Get(); weighted {
+		r.CPU.Weight = new(cgroup2.ConvertCPUSharesToCgroupV2Value(uint64(n)))
+	}
+	if n, limited := l.CPUQuota.Get(); limited {
+		r.CPU.Max = cgroup2.NewCPUMax(&n, new(uint64(cpuPeriod)))
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -367,5 +368,31 @@ func BenchmarkProcessesOfAPodOfTwoContainers(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.Processes()
+	}
+}
+
+func TestAGroupGetsItsShareOfTheCPUAndNoMoreThanItsQuota(t *testing.T) {
+	l := bounded()
+	l.CPUShares, l.CPUQuota = stats.Known(2304), stats.Known(225_000)
+	s, group := realGroup(t, l)
+	want := map[string]string{"cpu.shares": "2304", "cpu.cfs_quota_us": "225000", "cpu.cfs_period_us": "100000"}
+	at := s.Mount("cpu")
+	if s.Version() == V2 {
+		at, want = s.Mount(""), map[string]string{"cpu.weight": "191", "cpu.max": "225000 100000"}
+	} else if at == "" {
+		t.Skip("skipped: no cpu controller here")
+	}
+	for name, value := range want {
+		if text, err := os.ReadFile(filepath.Join(at, group, name)); err != nil || strings.TrimSpace(string(text)) != value {
+			t.Errorf("%s: got %q, %v, want %s", name, text, err, value)
+		}
+	}
+}
+
+func TestV2GetsTheWeightThatStandsForTheShares(t *testing.T) {
+	for shares, weight := range map[int64]uint64{2: 1, 1024: 100, 262144: 10000} {
+		if got := (Limits{CPUShares: stats.Known(shares)}).v2().CPU.Weight; got == nil || *got != weight {
+			t.Errorf("%d shares: got %v, want %d", shares, got, weight)
+		}
 	}
 }

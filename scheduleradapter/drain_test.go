@@ -22,7 +22,7 @@ func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 		Spec:       v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c", Image: "i"}}},
 	}
 	if kind != "" {
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
 	}
 	if change != nil {
 		change(pod)
@@ -80,81 +80,83 @@ func (c *liveCluster) names() (names []string) {
 	return names
 }
 
+// rule: S6.9
 func TestANodeIsDrained(t *testing.T) {
-	e := newLiveCluster(t)
-	e.addNode("n")
-	e.owned("ReplicaSet", "a", nil)
-	e.owned("ReplicaSet", "b", nil)
-	e.owned("DaemonSet", "daemon", nil)
-	e.owned("", "static", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} })
-	e.endPods()
+	c := newLiveCluster(t)
+	c.addNode("n")
+	c.owned("ReplicaSet", "a", nil)
+	c.owned("ReplicaSet", "b", nil)
+	c.owned("DaemonSet", "daemon", nil)
+	c.owned("", "static", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} })
+	c.endPods()
 
-	code, out, errs := execute(t.Context(), "drain", "n", "--server", e.url, "--dry-run")
+	code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url, "--dry-run")
 	const would = "pod default/daemon stays: its daemon set would put it here again\npod default/static stays: the kubelet runs it from a file\n" +
 		"node n would be cordoned\npod default/a would be evicted\npod default/b would be evicted\n"
-	if code != 0 || out != would || len(e.names()) != 4 {
+	if code != 0 || out != would || len(c.names()) != 4 {
 		t.Fatalf("dry run: exit %d, %s%s; expected %s", code, out, errs, would)
 	}
 
-	code, out, errs = execute(t.Context(), "drain", "n", "--server", e.url, "--timeout", "1m")
+	code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1m")
 	if code != 0 || !strings.HasSuffix(out, "node n is drained\n") || !strings.Contains(out, "[2/2] pod default/") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
-	if left := strings.Join(e.names(), " "); left != "daemon static" {
+	if left := strings.Join(c.names(), " "); left != "daemon static" {
 		t.Errorf("left: %s", left)
 	}
-	node, err := e.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+	node, err := c.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 	if err != nil || !node.Spec.Unschedulable {
 		t.Errorf("node %+v, %v; expected it cordoned", node.Spec, err)
 	}
 }
 
+// rule: S6.9
 func TestADrainWaitsForABudget(t *testing.T) {
-	e := newLiveCluster(t)
-	e.addNode("n")
-	e.owned("ReplicaSet", "a", nil)
-	e.endPods()
+	c := newLiveCluster(t)
+	c.addNode("n")
+	c.owned("ReplicaSet", "a", nil)
+	c.endPods()
 	one := intstr.FromInt32(1)
-	budget, err := e.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+	budget, err := c.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := execute(t.Context(), "drain", "n", "--server", e.url, "--timeout", "1500ms")
+	code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1500ms")
 	if code != 1 || !strings.Contains(out, "pod default/a waits: ") || !strings.Contains(errs, "not done within 1.5s: 1 pods are left") || !strings.Contains(errs, "disruption budget") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
-	if len(e.names()) != 1 {
+	if len(c.names()) != 1 {
 		t.Error("evicted although the budget forbids it")
 	}
-	if err := e.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), budget.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), budget.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs = execute(t.Context(), "drain", "n", "--server", e.url, "--timeout", "1m"); code != 0 || !strings.HasPrefix(out, "node n is cordoned already\n") {
+	if code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1m"); code != 0 || !strings.HasPrefix(out, "node n is cordoned already\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 }
 
 func TestAPodThatNobodyMakesAnewStopsADrainUnlessForced(t *testing.T) {
-	e := newLiveCluster(t)
-	e.addNode("n")
-	e.owned("", "alone", nil)
-	e.owned("ReplicaSet", "a", nil)
-	e.endPods()
-	code, out, errs := execute(t.Context(), "drain", "n", "--server", e.url)
-	if code != 1 || !strings.Contains(errs, "no controller would make default/alone anew; expected --force") || len(e.names()) != 2 || out != "" {
+	c := newLiveCluster(t)
+	c.addNode("n")
+	c.owned("", "alone", nil)
+	c.owned("ReplicaSet", "a", nil)
+	c.endPods()
+	code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url)
+	if code != 1 || !strings.Contains(errs, "no controller would make default/alone anew; expected --force") || len(c.names()) != 2 || out != "" {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
-	if code, out, errs = execute(t.Context(), "drain", "n", "--server", e.url, "--force", "--grace-period", "0"); code != 0 || len(e.names()) != 0 {
+	if code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url, "--force", "--grace-period", "0"); code != 0 || len(c.names()) != 0 {
 		t.Errorf("forced: exit %d, %s%s", code, out, errs)
 	}
 }
 
 func TestADrainOfAnUnknownNodeIsAFault(t *testing.T) {
-	e := newLiveCluster(t)
-	if code, _, errs := execute(t.Context(), "drain", "n", "--server", e.url); code != 1 || !strings.Contains(errs, `"n" not found`) {
+	c := newLiveCluster(t)
+	if code, _, errs := execute(t.Context(), "drain", "n", "--server", c.url); code != 1 || !strings.Contains(errs, `"n" not found`) {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }

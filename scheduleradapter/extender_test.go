@@ -49,7 +49,7 @@ extenders:
   nodeCacheCapable: true
 `
 
-// rule: S5.30
+// rule: S8.1
 func TestAnExtenderTakesPartInASimulation(t *testing.T) {
 	bound := false
 	mux := http.NewServeMux()
@@ -80,7 +80,7 @@ func TestAnExtenderTakesPartInASimulation(t *testing.T) {
 	}
 }
 
-// rule: S5.31
+// rule: S8.7
 func TestAnExtenderChoosesVictimsInASimulation(t *testing.T) {
 	answer := ""
 	mux := http.NewServeMux()

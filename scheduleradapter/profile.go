@@ -70,13 +70,12 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 }
 
 // Profiles makes the plugins of a configuration and puts them in their places; the
-// host, nil for none, runs the foreign ones. Extenders take part in every profile
-// and tell log of faults that nothing fails for. The error joins everything that
-// keeps a profile from running.
+// host, nil for none, runs the foreign ones. Extenders take part in every profile;
+// log is told of their faults that no attempt fails for. The error joins everything
+// that keeps a profile from running.
 func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *foreign.Host, log *slog.Logger) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
-	var sorter config.Instance // of the first profile
 	extenders, err := extender.NewAll(cfg.Extenders, log)
 	if err != nil {
 		faults = append(faults, err)
@@ -86,6 +85,7 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, h
 			env.Preemptors = append(env.Preemptors, e)
 		}
 	}
+	var sorter config.Instance // of the first profile
 	factories := registry(storage)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]

@@ -107,7 +107,7 @@ type daemon struct {
 	log       *slog.Logger
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
-	leases    informers.SharedInformerFactory // of evictds; nil where nobody looks at them
+	pressure  informers.SharedInformerFactory // nil where nobody looks at it
 	loop      *loop.Loop
 	plugins   *plugins // foreign ones; nil without any
 	writer    *kube.Writer
@@ -165,8 +165,8 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 		return nil, err
 	}
 	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) || roles.extenderAddress != "none" {
-		d.leases = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(nodetable.HeadroomNamespace))
-		if err := d.watch.Headroom(d.leases); err != nil {
+		d.pressure = kube.NewPressureInformers(client)
+		if err := d.watch.Pressure(d.pressure); err != nil {
 			return nil, err
 		}
 	}
@@ -209,11 +209,12 @@ func (d *daemon) run(ctx context.Context) error {
 	beside.Go(func() { d.extender.Serve(around, d.log) })
 	beside.Go(func() { _ = d.writer.Run(around) })
 	d.informers.StartWithContext(around)
-	if d.leases != nil {
-		d.leases.StartWithContext(around)
-		defer d.leases.Shutdown()
+	if d.pressure != nil {
+		d.pressure.StartWithContext(around)
+		defer d.pressure.Shutdown()
 	}
 	defer stop()
+	asked := ctx
 	ctx, depose := context.WithCancelCause(ctx)
 	defer depose(nil)
 	defer d.plugins.run(ctx, d.log)()
@@ -222,7 +223,7 @@ func (d *daemon) run(ctx context.Context) error {
 			return
 		}
 		d.log.Info("the cluster is known")
-		if err := d.lead(ctx, around); err != nil {
+		if err := d.lead(around); err != nil {
 			depose(err)
 		}
 	})
@@ -230,18 +231,18 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := d.loop.Run(ctx); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, loop.ErrDeposed) {
-		return cause
+	if asked.Err() == nil { // nobody asked for the end
+		return context.Cause(ctx)
 	}
 	return nil
 }
 
 // lead lets the loop schedule from when this process leads. It returns when the
 // process has stopped to, or around ends, which releases the Lease.
-func (d *daemon) lead(ctx, around context.Context) error {
+func (d *daemon) lead(around context.Context) error {
 	election := &d.cfg.LeaderElection
 	if !election.Enabled {
-		d.begin(ctx)
+		d.begin()
 		return nil
 	}
 	host, err := os.Hostname()
@@ -260,7 +261,7 @@ func (d *daemon) lead(ctx, around context.Context) error {
 		ReleaseOnCancel: true,
 		Name:            election.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { d.begin(ctx) },
+			OnStartedLeading: func(context.Context) { d.begin() },
 			OnStoppedLeading: func() {},
 			OnNewLeader:      func(who string) { d.log.Info("a scheduler leads", "identity", who) },
 		},
@@ -276,7 +277,7 @@ func (d *daemon) lead(ctx, around context.Context) error {
 }
 
 // begin is where this process comes to lead.
-func (d *daemon) begin(context.Context) {
+func (d *daemon) begin() {
 	d.log.Info("scheduling begins")
 	close(d.leads)
 	d.loop.Lead()

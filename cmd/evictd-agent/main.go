@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -30,6 +31,9 @@ import (
 
 // version is stamped by the linker.
 var version = "unknown"
+
+// lastWords is how long the agent outlives evictd, at most.
+const lastWords = 1500 * time.Millisecond
 
 func main() {
 	root := cli.New("evictd-agent", "Speaks to the API server for evictd, which starts it", version, runCommand(), checkCommand())
@@ -112,12 +116,29 @@ func run(ctx context.Context, cfg *rest.Config, log *slog.Logger) error {
 	for {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
-			return nil // evictd has ended
+			linger(ctx, publisher)
+			return nil
 		}
 		if err != nil {
 			return err
 		}
 		publisher.Take(m)
+	}
+}
+
+// linger tells the API server what evictd said before it ended: nobody else may
+// know of it.
+func linger(ctx context.Context, publisher *kube.Publisher) {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !publisher.Idle() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }
 
@@ -132,7 +153,7 @@ type mouth struct {
 func (m *mouth) say(up wire.Up) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.conn.Send(up) != nil {
+	if err := m.conn.Send(up); errors.Is(err, os.ErrDeadlineExceeded) {
 		m.fail()
 	}
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
 )
 
@@ -62,6 +63,15 @@ func start(t *testing.T, dir string) (*exec.Cmd, *kubernetes.Clientset) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// execute runs a command line in this process and returns its exit code.
+func execute(t *testing.T, errs *bytes.Buffer, args ...string) int {
+	t.Helper()
+	c := newCommand()
+	c.SetErr(errs)
+	c.SetOut(errs)
+	return cli.Execute(t.Context(), c, args)
 }
 
 func shortDir(t *testing.T) string {
@@ -131,9 +141,18 @@ func TestTermEndsItInOrderAlthoughSomebodyWatches(t *testing.T) {
 func TestAddressesOfOtherHostsAreRefused(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:8080", ":8080", "10.0.0.1:8080", "localhost:8080", "[::]:8080", "unix:api.sock", "api.sock"} {
 		var errs bytes.Buffer
-		code := execute(t.Context(), []string{"--data", t.TempDir(), "--listen", address}, &errs, &errs)
-		if text := errs.String(); code != exitBadInput || !strings.Contains(text, "--listen "+address) || !strings.Contains(text, "expected unix:") {
+		code := execute(t, &errs, "--data", t.TempDir(), "--listen", address)
+		if text := errs.String(); code != cli.ExitBadInput || !strings.Contains(text, "--listen "+address) || !strings.Contains(text, "expected unix:") {
 			t.Errorf("%s: exit %d with %q", address, code, text)
+		}
+	}
+}
+
+func TestBadFlagsAreTheCallersFault(t *testing.T) {
+	for _, args := range [][]string{{"--listn", "x"}, {"extra"}} {
+		var errs bytes.Buffer
+		if code := execute(t, &errs, args...); code != cli.ExitBadInput {
+			t.Errorf("%v: exit %d with %q", args, code, errs.String())
 		}
 	}
 }
@@ -142,13 +161,13 @@ func TestSocketInUseIsLeftToItsOwner(t *testing.T) {
 	dir := shortDir(t)
 	start(t, dir)
 	var errs bytes.Buffer
-	code := execute(t.Context(), []string{"--data", t.TempDir(), "--listen", "unix:" + filepath.Join(dir, "api.sock")}, &errs, &errs)
-	if code != exitBadInput || !strings.Contains(errs.String(), "in use by another process") {
+	code := execute(t, &errs, "--data", t.TempDir(), "--listen", "unix:"+filepath.Join(dir, "api.sock"))
+	if code != cli.ExitBadInput || !strings.Contains(errs.String(), "in use by another process") {
 		t.Errorf("exit %d with %q", code, errs.String())
 	}
 	errs.Reset()
-	code = execute(t.Context(), []string{"--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0"}, &errs, &errs)
-	if code != exitFault || !strings.Contains(errs.String(), "in use by another process") {
+	code = execute(t, &errs, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0")
+	if code != cli.ExitFault || !strings.Contains(errs.String(), "in use by another process") {
 		t.Errorf("the same data: exit %d with %q", code, errs.String())
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/localapi"
+	"github.com/evictd/evictd/internal/serve"
 )
 
 const (
@@ -70,7 +71,7 @@ func listenAll(addresses []string) (listeners []net.Listener, err error) {
 	for _, address := range addresses {
 		l, err := listen(address)
 		if err != nil {
-			faults = append(faults, badInput{fmt.Errorf("--listen %s: %w", address, err)})
+			faults = append(faults, cli.BadInput(fmt.Errorf("--listen %s: %w", address, err)))
 			continue
 		}
 		listeners = append(listeners, l)
@@ -86,44 +87,14 @@ func listenAll(addresses []string) (listeners []net.Listener, err error) {
 
 func listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return listenSocket(path)
+		if !filepath.IsAbs(path) {
+			return nil, errors.New("expected unix: and an absolute path")
+		}
+		return serve.Socket(path)
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() {
 		return nil, errors.New("the embedded API is for one host and asks nobody who they are; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT")
 	}
 	return net.Listen("tcp", address)
-}
-
-// listenSocket makes a socket for its owner and group in the place of one that
-// nobody listens on any more.
-func listenSocket(path string) (net.Listener, error) {
-	if !filepath.IsAbs(path) {
-		return nil, errors.New("expected unix: and an absolute path")
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil: // not there: listening will tell of anything else
-	case info.Mode().Type() != os.ModeSocket:
-		return nil, fmt.Errorf("%s is in the way and is no socket", path)
-	default:
-		if c, err := net.Dial("unix", path); err == nil {
-			c.Close()
-			return nil, fmt.Errorf("%s is in use by another process", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }

@@ -1,6 +1,7 @@
-// Command evictd-playground shows evictd at work: it sets up a small node on this
-// host, bounded and with four real pods, lets one of them leak memory, tells what
-// happens, checks it, and leaves nothing behind. It is no part of an installation.
+// Command evictd-playground shows evictd at work: a small cluster on this host,
+// with real processes in real cgroups, in which one pod leaks memory; or, where no
+// cgroups can be made, a single virtual node. It tells what happens, checks it, and
+// leaves nothing behind. It is no part of an installation.
 package main
 
 import (
@@ -10,10 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/cmd/evictd-playground/cluster"
+	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/virtual"
 )
 
 // Exit codes beside 0; that of an interruption is the shell's for SIGINT.
@@ -23,32 +28,27 @@ const (
 	exitInterrupted = 130
 )
 
-var (
-	errInterrupted = errors.New("interrupted")
-	errNotHeld     = errors.New("not everything held")
-	errBadFlag     = errors.New("bad command line")
-)
+var errBadFlag = errors.New("bad command line")
 
 // options are the flags.
 type options struct {
-	evictd string // path of the daemon; "" is beside this program
-	procfs bool
+	programs string // directory; "" is this program's
+	procfs   bool
+	keep     bool
 }
 
 func main() {
-	// Children die with the thread that started them: all are started on this
-	// one, which lasts as long as the program.
-	runtime.LockOSThread()
 	var o options
 	root := &cobra.Command{
 		Use:           "evictd-playground",
-		Short:         "Watch evictd evict the right pod from a small node on this host",
+		Short:         "Watch evictd and evictd-scheduler at work in a small cluster on this host",
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.Flags().StringVar(&o.evictd, "evictd", "", "the daemon to watch (default evictd beside this program)")
-	root.Flags().BoolVar(&o.procfs, "procfs", false, "use no cgroups: a virtual node, its pods measured through procfs")
+	root.Flags().StringVar(&o.programs, "programs", "", "directory of the programs to watch (default that of this one)")
+	root.Flags().BoolVar(&o.procfs, "procfs", false, "use no cgroups: one virtual node, its pods measured through procfs")
+	root.Flags().BoolVar(&o.keep, "keep", false, "leave the cluster running for kubectl, until ^C")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errBadFlag, err) })
 	root.RunE = func(*cobra.Command, []string) error { return watch(o) }
 	root.AddCommand(podCommand())
@@ -63,7 +63,7 @@ func exitCode(err error) int {
 	for _, e := range []struct {
 		is   error
 		code int
-	}{{nil, 0}, {errInterrupted, exitInterrupted}, {errBadFlag, exitBadInput}} {
+	}{{nil, 0}, {stage.ErrInterrupted, exitInterrupted}, {errBadFlag, exitBadInput}} {
 		if errors.Is(err, e.is) {
 			return e.code
 		}
@@ -71,7 +71,7 @@ func exitCode(err error) int {
 	return exitFault
 }
 
-// watch plays the story on the terminal.
+// watch plays a story on the terminal.
 func watch(o options) error {
 	// Who reads no further is no reason to leave cgroups behind.
 	signal.Ignore(syscall.SIGPIPE)
@@ -81,12 +81,23 @@ func watch(o options) error {
 	if err != nil {
 		return fmt.Errorf("find own program: %w", err)
 	}
-	if o.evictd == "" {
-		o.evictd = filepath.Join(filepath.Dir(self), "evictd")
+	if o.programs == "" {
+		o.programs = filepath.Dir(self)
 	}
-	if _, err := os.Stat(o.evictd); err != nil {
-		return fmt.Errorf("find the daemon (make build makes it): %w", err)
+	paths := map[string]string{}
+	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"} {
+		paths[name] = filepath.Join(o.programs, name)
+		if _, err := os.Stat(paths[name]); err != nil {
+			return fmt.Errorf("find the programs (make build makes them): %w", err)
+		}
 	}
-	s := newStory(newTeller(os.Stdout), self, o)
-	return s.run(ctx)
+	t := stage.NewTeller(os.Stdout)
+	if !o.procfs {
+		c, err := cluster.New(t, cluster.Programs{Evictd: paths["evictd"], Scheduler: paths["evictd-scheduler"], APIServer: paths["evictd-apiserver"], Pod: self})
+		if err == nil {
+			return c.Play(ctx, o.keep)
+		}
+		t.Tell(time.Now(), stage.Yellow, "playground", "no cgroups can be made here (%v), so this is the story of one virtual node", err)
+	}
+	return virtual.Play(ctx, t, virtual.Programs{Evictd: paths["evictd"], Pod: self})
 }

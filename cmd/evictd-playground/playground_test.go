@@ -3,26 +3,32 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cmd/evictd-playground/stage"
 	"github.com/evictd/evictd/stats"
 )
 
 // nobody owns nothing.
 const nobody = 65534
 
-// built is the directory of both programs.
+// built is the directory of all programs.
 var built string
 
 func TestMain(m *testing.M) {
@@ -32,7 +38,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(built)
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", built, ".", "../evictd")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", built, ".", "../evictd", "../evictd-agent", "../evictd-apiserver", "../evictd-scheduler")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("build: %v\n%s", err, out))
@@ -41,8 +47,10 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// programs links both programs into a directory that everybody may read, beside
-// an empty one for temporary files.
+var programNames = []string{"evictd-playground", "evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"}
+
+// programs links all programs into a directory that everybody may read, beside an
+// empty one for temporary files.
 func programs(t *testing.T) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg-") // short: a socket's path has 108 bytes
@@ -50,7 +58,7 @@ func programs(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for _, name := range []string{"evictd-playground", "evictd"} {
+	for _, name := range programNames {
 		if err := os.Link(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +81,13 @@ type started struct {
 
 func play(t *testing.T, asNobody bool, args ...string) *started {
 	t.Helper()
-	s := &started{dir: programs(t)}
+	return playIn(t, programs(t), asNobody, args...)
+}
+
+// playIn plays with the programs of a directory.
+func playIn(t *testing.T, dir string, asNobody bool, args ...string) *started {
+	t.Helper()
+	s := &started{dir: dir}
 	s.Cmd = exec.Command(filepath.Join(s.dir, "evictd-playground"), args...)
 	s.Env = append(os.Environ(), "TMPDIR="+filepath.Join(s.dir, "tmp"))
 	s.Dir = s.dir
@@ -146,7 +160,7 @@ func (s *started) leavesNothing(t *testing.T) {
 	}
 }
 
-// children are the processes that run one of the two programs.
+// children are the processes that run one of the programs.
 func (s *started) children(t *testing.T) (left []string) {
 	t.Helper()
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")
@@ -171,9 +185,9 @@ func needCgroups(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	probe := "/evictd-playground-test-" + strconv.Itoa(os.Getpid()) + "/" + t.Name()
-	err = cgroups.Create(probe, cgroup.Limits{Memory: stats.Known(16 * mib), PIDs: stats.Known(16)})
-	if deleted := cgroups.Delete(filepath.Dir(probe)); deleted != nil {
+	probe := "/evictd-playground-test-" + strconv.Itoa(os.Getpid())
+	err = cgroups.Create(probe+"/below", cgroup.Limits{Memory: stats.Known(16 * stage.MiB), PIDs: stats.Known(16)})
+	if deleted := cgroups.Delete(probe); deleted != nil {
 		t.Error(deleted)
 	}
 	if err != nil {
@@ -181,59 +195,92 @@ func needCgroups(t *testing.T) {
 	}
 }
 
-func TestTheRightPodIsEvictedFromABoundedCgroup(t *testing.T) {
+func TestTheWholeLoopIsClosedInASmallCluster(t *testing.T) {
 	needCgroups(t)
-	t.Parallel()
 	s := play(t, false)
 	s.end(t, 0)
-	s.says(t, "cgroup /evictd-playground-", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
-		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died",
-		"yes  the kernel killed nobody")
+	s.says(t, "cgroup /evictd-playground-", "placed 8 pods", "MemoryPressure=True in the API", "is Failed/Evicted in the API",
+		"is created in its place", "shop/newcomer has to wait", "untolerated taint", "shop/tolerant goes to", "has to go (PreemptionByScheduler)",
+		"finished what it was doing", "MemoryPressure=False", "shop/newcomer runs", "yes  the replacement runs on another node",
+		"yes  nothing is left behind")
 	s.leavesNothing(t)
 }
 
-func TestWithoutPrivilegesTheSameStoryGoesThroughProcfs(t *testing.T) {
+func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
+	needCgroups(t)
+	s := play(t, false, "--keep")
+	s.until(t, "kubectl --server http://127.0.0.1:")
+	server := regexp.MustCompile(`http://[0-9.:]+`).FindString(s.told.String())
+	response, err := http.Get(server + "/api/v1/nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var nodes v1.NodeList
+	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil || len(nodes.Items) != 3 {
+		t.Errorf("it has nodes %+v, %v", nodes.Items, err)
+	}
+	if err := s.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t, 0)
+	s.says(t, "yes  every program stopped in order", "yes  nothing is left behind")
+	s.leavesNothing(t)
+}
+
+func TestWithoutPrivilegesASingleNodeGoesThroughProcfs(t *testing.T) {
 	t.Parallel()
 	s := play(t, true)
 	s.end(t, 0)
-	s.says(t, "no cgroup can be made here (not root)", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
+	s.says(t, "no cgroups can be made here (not root)", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
 		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died")
 	s.leavesNothing(t)
 }
 
 func TestAnInterruptedPlaygroundSaysSoAndCleansUp(t *testing.T) {
-	for name, signal := range map[string]os.Signal{"SIGINT": os.Interrupt, "SIGTERM": syscall.SIGTERM} {
-		for moment, text := range map[string]string{"while it sets up": "node  ", "while a pod leaks": "leak  "} {
-			t.Run(name+" "+moment, func(t *testing.T) {
-				t.Parallel()
-				s := play(t, false)
-				s.until(t, text)
-				if err := s.Process.Signal(signal); err != nil {
-					t.Fatal(err)
-				}
-				s.end(t, exitInterrupted)
-				s.says(t, "interrupted: cleaning up")
-				s.leavesNothing(t)
-			})
-		}
+	needCgroups(t)
+	for moment, c := range map[string]struct {
+		text   string
+		signal os.Signal
+		args   []string
+	}{
+		"while the cluster comes up":  {"api  ", syscall.SIGTERM, nil},
+		"while a pod leaks":           {"leak  ", os.Interrupt, nil},
+		"while the virtual node does": {"leak  ", syscall.SIGTERM, []string{"--procfs"}},
+	} {
+		t.Run(moment, func(t *testing.T) {
+			s := play(t, false, c.args...)
+			s.until(t, c.text)
+			if err := s.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			s.end(t, exitInterrupted)
+			s.says(t, "interrupted: cleaning up")
+			s.leavesNothing(t)
+		})
 	}
 }
 
-func TestADaemonThatDoesNotStartIsShownWithItsLog(t *testing.T) {
-	t.Parallel()
-	broken := filepath.Join(t.TempDir(), "evictd")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho no luck today >&2\nexit 3\n"), 0o755); err != nil {
-		t.Fatal(err)
+func TestAProgramThatDoesNotStartIsShownWithItsLog(t *testing.T) {
+	needCgroups(t)
+	for _, name := range []string{"evictd", "evictd-apiserver", "evictd-scheduler"} {
+		t.Run(name, func(t *testing.T) {
+			dir := programs(t)
+			broken := filepath.Join(dir, name)
+			if err := errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\necho no luck today >&2\nexit 3\n"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			s := playIn(t, dir, false)
+			s.end(t, exitFault)
+			s.says(t, name, ": exit status 3", "no luck today")
+			s.leavesNothing(t)
+		})
 	}
-	s := play(t, false, "--evictd", broken)
-	s.end(t, exitFault)
-	s.says(t, "evictd did not start: exit status 3", "no luck today")
-	s.leavesNothing(t)
 }
 
-func TestAMissingDaemonOrABadFlagIsNamed(t *testing.T) {
+func TestAMissingProgramOrABadFlagIsNamed(t *testing.T) {
 	t.Parallel()
-	s := play(t, false, "--evictd", "/nonexistent/evictd")
+	s := play(t, false, "--programs", "/nonexistent")
 	s.end(t, exitFault)
 	s.says(t, "/nonexistent/evictd")
 	s = play(t, false, "--evict")
@@ -242,19 +289,40 @@ func TestAMissingDaemonOrABadFlagIsNamed(t *testing.T) {
 }
 
 func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
-	t.Parallel()
-	s := play(t, false, "--procfs")
-	s.until(t, "leak  ")
-	if err := s.Process.Kill(); err != nil {
-		t.Fatal(err)
+	for name, args := range map[string][]string{"of a cluster": nil, "of a virtual node": {"--procfs"}} {
+		t.Run(name, func(t *testing.T) {
+			if args == nil {
+				needCgroups(t)
+			}
+			s := play(t, false, args...)
+			s.until(t, "leak  ")
+			if err := s.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			s.end(t, -1)
+			const patience = 10 * time.Second
+			for late := time.Now().Add(patience); len(s.children(t)) > 0; {
+				if time.Now().After(late) {
+					t.Fatalf("processes are left after %v: %v", patience, s.children(t))
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if args == nil {
+				s.removeCgroups(t)
+			}
+		})
 	}
-	s.end(t, -1)
-	const patience = 10 * time.Second
-	for late := time.Now().Add(patience); len(s.children(t)) > 0; {
-		if time.Now().After(late) {
-			t.Fatalf("processes are left after %v: %v", patience, s.children(t))
-		}
-		time.Sleep(10 * time.Millisecond)
+}
+
+// removeCgroups removes those of a playground that could not.
+func (s *started) removeCgroups(t *testing.T) {
+	t.Helper()
+	cgroups, err := cgroup.Discover("")
+	if err == nil {
+		err = cgroups.Delete("/evictd-playground-" + strconv.Itoa(s.Process.Pid))
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -267,26 +335,60 @@ func TestALeakEndsByItselfAtItsCap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cmd.Process.Kill()
-	n := &node{}
-	p := &pod{process: &process{pid: cmd.Process.Pid}, commands: commands, replies: replies}
-	if err := errors.Join(n.place(p), p.fill()); err != nil {
-		t.Fatal(err)
-	}
-	defer n.remove()
-	held := n.unused()
-	if err := p.next(); err != nil {
+	_, err1 = commands.Write([]byte{'\n'})
+	_, err2 = io.ReadFull(replies, make([]byte, 1))
+	held, err3 := resident(cmd.Process.Pid)
+	if err := errors.Join(err1, err2, err3, cmd.Process.Signal(syscall.SIGUSR1)); err != nil {
 		t.Fatal(err)
 	}
 	taken := int64(0)
-	for late := time.Now().Add(10 * time.Second); n.unused() < nodeMemory && time.Now().Before(late); {
-		if taken = max(taken, held-n.unused()); taken >= 7*mib {
-			commands.Close() // then it ends as soon as the leak has
+	for late := time.Now().Add(10 * time.Second); taken < 7*stage.MiB && time.Now().Before(late); time.Sleep(time.Millisecond) {
+		now, err := resident(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = max(taken, now-held)
+	}
+	// As long again as the whole leak takes, and it takes no more.
+	for end := time.Now().Add(80 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if now, err := resident(cmd.Process.Pid); err == nil {
+			taken = max(taken, now-held)
 		}
 	}
+	commands.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if taken < 7*mib || taken > 10*mib {
-		t.Errorf("it took %s, want 8Mi", size(taken))
+	if taken < 7*stage.MiB || taken > 10*stage.MiB {
+		t.Errorf("it took %s, want 8Mi", stage.Size(taken))
+	}
+}
+
+// resident is what a process has for itself, bytes (proc_pid_statm(5), pages).
+func resident(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident, shared int64
+	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
+		return 0, err
+	}
+	return (resident - shared) * int64(os.Getpagesize()), nil
+}
+
+func TestATerminatedPodFinishesWhatItDoes(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(filepath.Join(built, "evictd-playground"), "pod", "--farewell", "50ms")
+	commands, err1 := cmd.StdinPipe()
+	replies, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer commands.Close()
+	_, err1 = commands.Write([]byte{'\n'})
+	_, err2 = io.ReadFull(replies, make([]byte, 1))
+	if err := errors.Join(err1, err2, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		t.Error(err)
 	}
 }

@@ -122,7 +122,6 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "dry-run").Inc()
 		return
 	}
-	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "because", e.Because, "message", e.Message, "source", r.Source)
 	p.evictions = append(p.evictions, &record{
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
@@ -132,7 +131,8 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		intent: intentOf(e, r.At),
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
-	p.evict(p.evictions[len(p.evictions)-1])
+	p.evict(p.evictions[len(p.evictions)-1]) // first: a crash must not lose it
+	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "because", e.Because, "message", e.Message, "source", r.Source)
 }
 
 // ended takes up what became of a kill.

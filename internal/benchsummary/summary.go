@@ -217,10 +217,11 @@ func write(out io.Writer, rows [][]string) {
 		}
 	}
 	for _, row := range rows {
-		line := fmt.Sprintf("  %-*s", widths[0], row[0])
+		var line strings.Builder
+		line.WriteString(fmt.Sprintf("  %-*s", widths[0], row[0]))
 		for i, cell := range row[1:] {
-			line += fmt.Sprintf("  %*s", widths[i+1], cell)
+			line.WriteString(fmt.Sprintf("  %*s", widths[i+1], cell))
 		}
-		fmt.Fprintln(out, strings.TrimRight(line, " "))
+		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
 	}
 }

@@ -94,10 +94,11 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	return ExitFault
 }
 
-// known says whether the command line names a command there is.
+// known says whether the command line names a command there is; a program without
+// commands is one itself.
 func known(root *cobra.Command, args []string) bool {
 	c, _, err := root.Find(args)
-	return err == nil && c != root
+	return err == nil && (c != root || root.Runnable())
 }
 
 // Choice is the value of a flag that takes one of several words.

@@ -23,6 +23,10 @@ type arrow struct {
 // arrows has a row for every package: whoever starts one says where it stands.
 // A row of the package's own goes before one of a pattern.
 var arrows = []arrow{
+	{"cmd/evictd-playground/stage", nil, "children and a terminal know nothing of pods"},
+	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
+	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/stage", "eviction", "stats"}, "the playground's kubelet is no part of evictd"},
+	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus", "stats"}, "the playground drives the built programs"},
 	{"cmd/...", []string{"cgroup", "cri", "eviction/...", "internal/...", "nodestatus/...", "oom/...", "scheduleradapter/...", "stats/..."},
 		"programs assemble everything and nothing imports a program"},
 
@@ -32,6 +36,7 @@ var arrows = []arrow{
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
+	{"internal/wire", []string{"nodestatus"}, "messages carry values"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
@@ -104,7 +109,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground", "cmd/evictd-scheduler"},
+		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler"},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

@@ -129,7 +129,7 @@ func (a *API) Close() error { return a.store.Close() }
 func (a *API) expire(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
-	written := map[*kind]map[string]time.Time{} // by uid and resource version
+	written := map[*kind]map[string]time.Time{} // by resource version
 	for {
 		select {
 		case <-ctx.Done():

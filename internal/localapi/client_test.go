@@ -219,7 +219,7 @@ func TestEvictionHonoursTheDisruptionBudget(t *testing.T) {
 	owned(t, client, set, "b")
 	budgets := client.PolicyV1().PodDisruptionBudgets("default")
 	must[*policyv1.PodDisruptionBudget](t)(budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, metav1.CreateOptions{}))
+		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, metav1.CreateOptions{}))
 	budget := func() policyv1.PodDisruptionBudgetStatus {
 		return must[*policyv1.PodDisruptionBudget](t)(budgets.Get(t.Context(), "web", metav1.GetOptions{})).Status
 	}

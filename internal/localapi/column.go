@@ -217,7 +217,7 @@ func modes(list []v1.PersistentVolumeAccessMode) string {
 }
 
 var volumeColumns = []column{nameColumn,
-	col("Capacity", func(p *v1.PersistentVolume) any { return ptr.To(p.Spec.Capacity[v1.ResourceStorage]).String() }),
+	col("Capacity", func(p *v1.PersistentVolume) any { return new(p.Spec.Capacity[v1.ResourceStorage]).String() }),
 	col("Access Modes", func(p *v1.PersistentVolume) any { return modes(p.Spec.AccessModes) }),
 	col("Reclaim Policy", func(p *v1.PersistentVolume) any { return string(p.Spec.PersistentVolumeReclaimPolicy) }),
 	col("Status", func(p *v1.PersistentVolume) any { return string(p.Status.Phase) }),
@@ -234,7 +234,7 @@ var volumeColumns = []column{nameColumn,
 var claimColumns = []column{nameColumn,
 	col("Status", func(c *v1.PersistentVolumeClaim) any { return string(c.Status.Phase) }),
 	col("Volume", func(c *v1.PersistentVolumeClaim) any { return c.Spec.VolumeName }),
-	col("Capacity", func(c *v1.PersistentVolumeClaim) any { return ptr.To(c.Status.Capacity[v1.ResourceStorage]).String() }),
+	col("Capacity", func(c *v1.PersistentVolumeClaim) any { return new(c.Status.Capacity[v1.ResourceStorage]).String() }),
 	col("Access Modes", func(c *v1.PersistentVolumeClaim) any { return modes(c.Status.AccessModes) }),
 	col("StorageClass", func(c *v1.PersistentVolumeClaim) any { return ptr.Deref(c.Spec.StorageClassName, "") }),
 	ageColumn,

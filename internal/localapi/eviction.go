@@ -47,6 +47,7 @@ func (r *request) evict() (int, runtime.Object, error) {
 	if err := r.disrupt(pod); err != nil {
 		return 0, nil, err
 	}
+	options.Preconditions = &metav1.Preconditions{UID: &pod.UID} // the resource version has moved on
 	if _, _, err = r.api.remove(r.kind, r.key(), &options, false); err == nil {
 		err = r.api.computeBudgets(pod.Namespace)
 	}

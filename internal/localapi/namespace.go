@@ -17,8 +17,8 @@ var systemNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem,
 
 func isSystem(name string) bool { return slices.Contains(systemNamespaces, name) }
 
-// admitNamespace refuses objects in namespaces that are not there or going.
-func (a *API) admitNamespace(k *kind, object store.Object) error {
+// checkNamespace refuses objects in namespaces that are not there or going.
+func (a *API) checkNamespace(k *kind, object store.Object) error {
 	if !k.namespaced {
 		return nil
 	}

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/evictd/evictd/internal/localapi/store"
 )
 
 func (r *request) get() (int, runtime.Object, error) {
@@ -87,11 +85,4 @@ func (r *request) revision() (uint64, error) {
 	tooLarge := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", n, current), 1)
 	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return 0, tooLarge
-}
-
-// tombstone is a blank object that bears a resource version and nothing else.
-func (a *API) tombstone(k *kind, revision uint64) store.Object {
-	object := a.blank(k.GroupVersionKind)
-	object.SetResourceVersion(strconv.FormatUint(revision, 10))
-	return object
 }

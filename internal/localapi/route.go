@@ -56,9 +56,12 @@ var handlers = map[string]handler{
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r := &request{Request: req, w: w, api: a, query: req.URL.Query()}
-	var err error
-	if r.accepted, err = a.negotiate(req.Header.Get("Accept")); err == nil || isPlain(req.URL.Path) {
+	r := &request{Request: req, w: w, api: a, query: req.URL.Query(), accepted: accepted{SerializerInfo: a.media[0]}}
+	err := r.limit(time.Now().Add(requestTimeout))
+	if err == nil {
+		r.accepted, err = a.negotiate(req.Header.Get("Accept"))
+	}
+	if err == nil || isPlain(req.URL.Path) {
 		err = r.serve()
 	}
 	if err != nil {
@@ -66,13 +69,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
+// limit bounds how long the client may take to send and to receive.
+func (r *request) limit(deadline time.Time) error {
+	control := http.NewResponseController(r.w)
+	err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil // not over a network
+	}
+	return err
+}
+
 func (r *request) serve() error {
 	if err := local(r.Request); err != nil {
-		return err
-	}
-	deadline := time.Now().Add(requestTimeout)
-	control := http.NewResponseController(r.w)
-	if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if served, err := r.meta(); served || err != nil {

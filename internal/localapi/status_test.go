@@ -200,3 +200,13 @@ func TestProbesAndDiscoveryAnswer(t *testing.T) {
 		}
 	}
 }
+
+func TestWatchBeginsWithWhatThereIsAndSaysWhenThatWasAll(t *testing.T) {
+	s := shared(t)
+	got := s.call(t, "GET", podsPath+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "")
+	frames := strings.Split(strings.TrimSpace(got.body), "\n")
+	if got.code != 200 || len(frames) != 2 || !strings.HasPrefix(frames[0], `{"type":"ADDED","object":{"kind":"Pod"`) ||
+		!strings.HasPrefix(frames[1], `{"type":"BOOKMARK"`) || !strings.Contains(frames[1], `"k8s.io/initial-events-end":"true"`) {
+		t.Errorf("got %d\n%s", got.code, got.body)
+	}
+}

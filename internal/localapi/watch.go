@@ -109,8 +109,10 @@ func (s *stream) begin(mark bool) error {
 	return nil
 }
 
+// mark tells the client how far it has seen everything.
 func (s *stream) mark(revision uint64, annotations map[string]string) error {
-	object := s.request.api.tombstone(s.request.kind, revision)
+	object := s.request.api.blank(s.request.kind.GroupVersionKind)
+	object.SetResourceVersion(strconv.FormatUint(revision, 10))
 	object.SetAnnotations(annotations)
 	s.marked = revision
 	return s.send(apiwatch.Bookmark, object)

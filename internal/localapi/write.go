@@ -107,7 +107,7 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	if k.generation {
 		object.SetGeneration(1)
 	}
-	if err := a.admitNamespace(k, object); err != nil {
+	if err := a.checkNamespace(k, object); err != nil {
 		return err
 	}
 	faults := validation.ValidateObjectMetaAccessor(object, k.namespaced, validation.NameIsDNSSubdomain, utilvalidation.NewPath("metadata"))

@@ -58,19 +58,30 @@ func Listen(flag, address string) (*Server, error) {
 		return nil, cli.BadInput(err)
 	}
 	if network == "unix" {
-		if err := clearSocket(at); err != nil {
-			return nil, cli.BadInput(fmt.Errorf("%s: %w", flag, err))
-		}
+		s.listener, err = Socket(at)
+	} else {
+		s.listener, err = net.Listen(network, at)
 	}
-	if s.listener, err = net.Listen(network, at); err != nil {
+	if err != nil {
 		return nil, cli.BadInput(fmt.Errorf("%s: %w", flag, err))
 	}
-	if network == "unix" {
-		if err := os.Chmod(at, 0o660); err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
-		}
-	}
 	return s, nil
+}
+
+// Socket listens on a unix socket for its owner and group, in the place of one
+// that nobody listens on any more.
+func Socket(path string) (net.Listener, error) {
+	if err := clearSocket(path); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // clearSocket makes the socket's directory, and takes away a socket that nobody

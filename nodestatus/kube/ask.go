@@ -70,11 +70,12 @@ func message(err error) string {
 	if !errors.As(err, &status) {
 		return err.Error()
 	}
-	text := status.Status().Message
+	var text strings.Builder
+	text.WriteString(status.Status().Message)
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {
-			text += " " + cause.Message
+			text.WriteString(" " + cause.Message)
 		}
 	}
-	return text
+	return text.String()
 }

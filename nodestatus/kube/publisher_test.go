@@ -240,6 +240,30 @@ func TestPressureIsToldWhateverFailsFirst(t *testing.T) {
 	}
 }
 
+func TestTaintNeverShowsBeforeItsCondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Native)
+	w.stand(nodestatus.Native, false)
+	await(t, "the node", func() bool { return statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionFalse })
+	watch, err := w.api.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: w.node}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	w.fail(3, http.MethodPatch, "/nodes/"+w.node+"/status", cut)
+	w.stand(nodestatus.Native, true)
+	for event := range watch.ResultChan() {
+		node := event.Object.(*v1.Node)
+		raised, tainted := statusOf(node, v1.NodeMemoryPressure) == v1.ConditionTrue, tainted(node, v1.TaintNodeMemoryPressure)
+		if tainted && !raised {
+			t.Fatalf("the taint came first: %+v", node.Status.Conditions)
+		}
+		if tainted {
+			return
+		}
+	}
+}
+
 func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)

@@ -27,7 +27,7 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 	p.mu.Lock()
 	node, standing, stopped, avoid := p.seen, p.standing, p.rival.stopped, p.avoid
 	p.mu.Unlock()
-	if node == nil || standing == nil || stopped || time.Now().Before(avoid) {
+	if node == nil || standing == nil || stopped || time.Now().Before(avoid) || !p.conditionsShow(node) {
 		return nil
 	}
 	nodes := p.client.CoreV1().Nodes()
@@ -59,4 +59,16 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 			return fmt.Errorf("read node %s: %w", p.node.Name, err)
 		}
 	}
+}
+
+// conditionsShow says whether the Node has the conditions that it should. A taint
+// that came before its condition would be taken back by a controller that derives
+// taints from conditions; writing the conditions makes the taints due.
+func (p *Publisher) conditionsShow(node *v1.Node) bool {
+	for _, wanted := range p.wanted(node, time.Now()) {
+		if has := condition(node.Status.Conditions, wanted.Type); has == nil || has.Status != wanted.Status {
+			return false
+		}
+	}
+	return true
 }

@@ -62,6 +62,18 @@ func (p *Publisher) Evicting(uid types.UID) bool {
 	return false
 }
 
+// Idle says whether no victim's status and no event waits to be written.
+func (p *Publisher) Idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, v := range p.intents {
+		if !v.patched && (!v.Asked || v.Override != "") {
+			return false
+		}
+	}
+	return len(p.queue) == 0
+}
+
 // reportVictims brings the API server up to date about each victim.
 func (p *Publisher) reportVictims(ctx context.Context) error {
 	p.mu.Lock()

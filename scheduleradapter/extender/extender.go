@@ -85,7 +85,7 @@ func (e *Extender) Name() string { return e.name }
 // FiltersLate marks that nodes are sampled before the service is asked.
 func (*Extender) FiltersLate() {}
 
-// Events: nobody knows what the service looks at, so any event may help.
+// Events are all: nobody knows what the service looks at, so any may help.
 func (*Extender) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.AnyResource, Action: framework.All}}}
 }

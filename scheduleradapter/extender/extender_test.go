@@ -83,6 +83,8 @@ func ignorable(cfg *config.Extender) { cfg.Ignorable = true }
 
 func withNodes(cfg *config.Extender) { cfg.NodeCacheCapable = false }
 
+// rule: S8.1
+// rule: S8.4
 func TestAServiceFiltersAndScores(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -164,6 +166,8 @@ func TestTheServiceIsToldOfThePodAndTheFeasibleNodes(t *testing.T) {
 	}
 }
 
+// rule: S8.2
+// rule: S8.3
 func TestAFaultFailsTheAttemptUnlessIgnorable(t *testing.T) {
 	breaksOff := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
@@ -239,6 +243,7 @@ func TestFaultsInARowAreToldOnce(t *testing.T) {
 	}
 }
 
+// rule: S8.5
 func TestAServiceManagesResources(t *testing.T) {
 	e := serve(t, http.NotFoundHandler(), func(cfg *config.Extender) { cfg.ManagedResources = []string{"example.com/gpu"} })
 	cluster := plugintest.New(t, node("a"))
@@ -262,6 +267,7 @@ func TestAServiceManagesResources(t *testing.T) {
 	}
 }
 
+// rule: S8.6
 func TestAServiceBinds(t *testing.T) {
 	var asked wire.ExtenderBindingArgs
 	answer := `{}`
@@ -285,6 +291,7 @@ func TestAServiceBinds(t *testing.T) {
 	}
 }
 
+// rule: S8.7
 func TestAServiceHasASayInPreemption(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -346,15 +353,17 @@ func preempt(t *testing.T, e *extender.Extender) string {
 	}
 	var texts []string
 	for _, candidate := range left {
-		text := cluster.Table.Node(candidate.Row).Name.Value() + ":"
+		var text strings.Builder
+		text.WriteString(cluster.Table.Node(candidate.Row).Name.Value() + ":")
 		for _, victim := range candidate.Victims {
-			text += " " + victim.Object.Name
+			text.WriteString(" " + victim.Object.Name)
 		}
-		texts = append(texts, fmt.Sprintf("%s (%d)", text, candidate.Violations))
+		texts = append(texts, fmt.Sprintf("%s (%d)", text.String(), candidate.Violations))
 	}
 	return strings.Join(texts, ", ")
 }
 
+// rule: S8.8
 func TestAServerIsVerifiedUnlessTheFileSaysOtherwise(t *testing.T) {
 	server := httptest.NewUnstartedServer(service{"filter": says(`{"NodeNames":["a"]}`), "prioritize": says("[]")})
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

@@ -60,6 +60,7 @@ func ask(t *testing.T, verb string, request, answer any) {
 	}
 }
 
+// rule: S8.9
 func TestTheServerFilters(t *testing.T) {
 	all := []string{"good", "bad", "full", "unknown"}
 	byName := wire.ExtenderArgs{Pod: pod("p"), NodeNames: &all}
@@ -85,6 +86,7 @@ func TestTheServerFilters(t *testing.T) {
 	}
 }
 
+// rule: S8.9
 func TestTheServerScores(t *testing.T) {
 	var list wire.HostPriorityList
 	ask(t, "prioritize", wire.ExtenderArgs{Pod: pod("p"), NodeNames: &[]string{"good", "unknown"}}, &list)

@@ -4,15 +4,19 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // NewInformers makes the informers that Watch and the scheduler's controllers
@@ -23,6 +27,28 @@ func NewInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed" })
+	})
+	return factory
+}
+
+// NewPressureInformers makes those of Watch.Pressure, which hold of evicted pods
+// no more than what tells of the eviction.
+func NewPressureInformers(client kubernetes.Interface) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	factory.InformerFor(&coordinationv1.Lease{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coordinationinformers.NewLeaseInformer(client, nodetable.HeadroomNamespace, resync, cache.Indexers{})
+	})
+	failed := factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{},
+			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase=Failed" })
+	})
+	_ = failed.SetTransform(func(o any) (any, error) { // fails only for an informer that has started
+		if pod, ok := o.(*v1.Pod); ok {
+			pod.ManagedFields, pod.Annotations, pod.Labels = nil, nil, nil
+			pod.Spec = v1.PodSpec{NodeName: pod.Spec.NodeName}
+			pod.Status = v1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Conditions: pod.Status.Conditions}
+		}
+		return o, nil
 	})
 	return factory
 }

@@ -142,9 +142,21 @@ func (w *Watch) left(o metav1.Object, gone bool, err error) bool {
 	return err != nil
 }
 
-// Headroom tells also of what evictds say of their nodes, by the Leases of a
-// factory for their namespace, which the caller starts afterwards.
-func (w *Watch) Headroom(factory informers.SharedInformerFactory) error {
+// Pressure tells also of what evictds say of their nodes, by the Leases of their
+// namespace, and of pods that were evicted. The caller starts the factory
+// afterwards.
+func (w *Watch) Pressure(factory informers.SharedInformerFactory) error {
+	return errors.Join(w.watchHeadroom(factory), on(w, factory.Core().V1().Pods().Informer(), func(_, is *v1.Pod) {
+		if is == nil {
+			return
+		}
+		if node, eviction, ok := nodetable.NewEviction(is); ok {
+			w.loop.Do(func() { w.loop.Table.AddEviction(nodetable.Intern(node), eviction) })
+		}
+	}))
+}
+
+func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory) error {
 	return on(w, factory.Coordination().V1().Leases().Informer(), func(was, is *coordinationv1.Lease) {
 		lease := is
 		if is == nil {

@@ -98,6 +98,7 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 	}
 }
 
+// rule: S6.7
 func TestADepartureIsCancelledWhenTheTaintGoes(t *testing.T) {
 	d := lifecycle.NewDepartures()
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})

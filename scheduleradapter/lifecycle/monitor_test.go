@@ -98,6 +98,7 @@ func (c *cluster) condemned() (names []string) {
 	return names
 }
 
+// rule: S7.1
 func TestNoScheduleTaintsAreThoseThatFollow(t *testing.T) {
 	cordoned := node("n", "", ready(v1.ConditionTrue))
 	cordoned.Spec.Unschedulable = true
@@ -138,6 +139,7 @@ func TestNoScheduleTaintsAreThoseThatFollow(t *testing.T) {
 	}
 }
 
+// rule: S7.2
 func TestASilentNodeTurnsUnknown(t *testing.T) {
 	c := clusterOf(node("n", "", ready(v1.ConditionTrue), condition(v1.NodeMemoryPressure, v1.ConditionTrue)), node("alive", "", ready(v1.ConditionTrue)))
 	renew := func(seconds int) { c.seen[1].Lease = lease(after(seconds), 40) }
@@ -184,6 +186,7 @@ func TestASilentNodeTurnsUnknown(t *testing.T) {
 	}
 }
 
+// rule: S7.4
 func TestARenewedLeaseIsASignOfLife(t *testing.T) {
 	c := clusterOf(node("n", "", ready(v1.ConditionTrue)))
 	for at := 0; at < 300; at += 10 {
@@ -194,6 +197,7 @@ func TestARenewedLeaseIsASignOfLife(t *testing.T) {
 	}
 }
 
+// rule: S7.3
 func TestANodeThatNeverPostedHasAMinute(t *testing.T) {
 	c := clusterOf(node("n", ""), node("alive", "", ready(v1.ConditionTrue)))
 	c.seen[0].Lease, c.seen[1].Lease = lease(start, 40), lease(start, 40)
@@ -210,6 +214,7 @@ func TestANodeThatNeverPostedHasAMinute(t *testing.T) {
 	}
 }
 
+// rule: S7.5
 func TestASilentEvictdLosesItsConditionsAndTaints(t *testing.T) {
 	c := clusterOf(node("n", "", ready(v1.ConditionTrue), condition("evictd.io/MemoryPressure", v1.ConditionTrue), condition("evictd.io/DiskPressure", v1.ConditionFalse)))
 	c.seen[0].Agent = lease(start, 20)
@@ -248,6 +253,8 @@ func unready(zone string, down, all int) (nodes []*v1.Node) {
 	return nodes
 }
 
+// rule: S7.6
+// rule: S7.7
 func TestNoExecuteTaintsComeAtARateByZone(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -289,6 +296,7 @@ func TestARateThatFallsHoldsAlsoForTheNextNode(t *testing.T) {
 	}
 }
 
+// rule: S7.8
 func TestWhereNoNodeIsReadyNobodyIsDrivenAway(t *testing.T) {
 	c := clusterOf(slices.Concat(unready("a", 3, 20), unready("b", 0, 2))...)
 	c.pass(0)

@@ -89,6 +89,13 @@ func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
 	now := l.now()
 	l.settle(pod.UID, func(f *flight) { f.node = node })
 	l.release(pod.UID)
+	switch {
+	case !l.leaving[pod.UID]:
+	case pod.Terminating:
+		delete(l.leaving, pod.UID)
+	default: // from before it was deleted
+		pod = Leaving(pod, now, v1.PodReasonPreemptionByScheduler)
+	}
 	was, _ := l.Table.Find(pod.UID)
 	l.Table.PlaceOn(pod, nodetable.Intern(node))
 	o := framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, OldPod: nil, Pod: pod}
@@ -172,6 +179,7 @@ func (l *Loop) RemovePod(pod *nodetable.Pod) {
 	promised := l.Promises.Node(uid) != ""
 	waited := l.Waits(uid)
 	l.release(uid)
+	delete(l.leaving, uid)
 	if f != nil && !f.landed || waited {
 		return // what has to follow does, when the binding ends, or did
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
@@ -260,4 +261,15 @@ func Changed(pod *nodetable.Pod, change func(*v1.Pod)) *nodetable.Pod {
 	change(&object)
 	digest.Object = &object
 	return &digest
+}
+
+// Leaving is the digest of a pod that is being deleted, until an instant, for a
+// reason that its condition DisruptionTarget gives.
+func Leaving(pod *nodetable.Pod, gone time.Time, reason string) *nodetable.Pod {
+	pod = Changed(pod, func(object *v1.Pod) {
+		object.DeletionTimestamp = &metav1.Time{Time: gone}
+		object.Status.Conditions = append(object.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason})
+	})
+	pod.Terminating = true
+	return pod
 }

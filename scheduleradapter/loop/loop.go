@@ -89,6 +89,7 @@ type Loop struct {
 	bindings  int                     // under way, of pods without volumes
 	preparing map[types.UID]int       // what preemptors wait for before they are tried again
 	wrote     map[types.UID]string    // nominations that the API server has not confirmed
+	leaving   map[types.UID]bool      // victims that were deleted, of which the API server has not told
 	permits   map[types.UID]time.Time // since when pods wait for permission
 	patches   []patch                 // to be written when the present step is over
 	work      context.Context         // of what runs beside the loop
@@ -114,7 +115,7 @@ func New(cfg Config) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]int{},
-		wrote: map[types.UID]string{}, permits: map[types.UID]time.Time{},
+		wrote: map[types.UID]string{}, leaving: map[types.UID]bool{}, permits: map[types.UID]time.Time{},
 	}
 	cfg.Parts.Env.Preparing = func(uid types.UID) bool { return l.preparing[uid] > 0 }
 	core, err := NewCore(l.latest, cfg.Parts, l)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -55,7 +56,9 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 	one := func(i int) {
 		if err := l.cfg.API.Evict(ctx, victims[i].Object, preemptor.Object); err != nil {
 			errs[i] = fmt.Errorf("evict pod %s: %w", victims[i], err)
+			return
 		}
+		l.Do(func() { l.leaves(victims[i].UID) })
 	}
 	var others sync.WaitGroup
 	for i := range victims[:last] {
@@ -64,6 +67,15 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 	others.Wait()
 	one(last)
 	return errors.Join(errs...)
+}
+
+// leaves takes a victim to be on its way out, though the API server has not told
+// so yet: whoever is tried before would take it for one that can be made to go.
+func (l *Loop) leaves(uid types.UID) {
+	if pod, row := l.Table.Find(uid); pod != nil && !pod.Terminating {
+		l.leaving[uid] = true
+		l.Table.Place(Leaving(pod, l.now(), v1.PodReasonPreemptionByScheduler), row)
+	}
 }
 
 // prepared ends one of the things that a preemptor waits for; the last one opens

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -48,7 +50,7 @@ type SignalLevel struct {
 	Level  Level
 }
 
-// Eviction of a pod, known by the uid of its controlling owner, else its own.
+// Eviction of a pod, known by OwnerOf; the signal may be unknown.
 type Eviction struct {
 	Owner  types.UID
 	Signal string
@@ -117,3 +119,45 @@ func (e Eviction) same(o Eviction) bool {
 
 // Headroom is what is said of a node, nil where nothing is; it may be stale.
 func (t *Table) Headroom(node Symbol) *Headroom { return t.headroom[node] }
+
+// What is remembered of evictions that the API server tells of.
+const (
+	keptEvictions   = 32 // a node
+	evictionsWindow = 30 * time.Minute
+)
+
+// NewEviction digests a pod that was evicted from its node, by evictd or the
+// kubelet; false for any other.
+func NewEviction(pod *v1.Pod) (node string, e Eviction, ok bool) {
+	if pod.Status.Phase != v1.PodFailed || pod.Status.Reason != "Evicted" || pod.Spec.NodeName == "" {
+		return "", e, false
+	}
+	e = Eviction{Owner: OwnerOf(pod), At: pod.CreationTimestamp.Time}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.DisruptionTarget {
+			e.At = c.LastTransitionTime.Time
+		}
+	}
+	return pod.Spec.NodeName, e, true
+}
+
+// OwnerOf is what evictd knows a pod by: its controlling owner, else itself.
+func OwnerOf(pod *v1.Pod) types.UID {
+	if controller := metav1.GetControllerOf(pod); controller != nil {
+		return controller.UID
+	}
+	return pod.UID
+}
+
+// AddEviction remembers an eviction from a node, which is told sooner than the
+// node's headroom and by the kubelet too. Its signal is not known. The last 32 of
+// half an hour are kept.
+func (t *Table) AddEviction(node Symbol, e Eviction) {
+	kept := slices.DeleteFunc(t.evictions[node], func(old Eviction) bool { return e.At.Sub(old.At) > evictionsWindow || old.same(e) })
+	kept = append(kept, e)
+	t.evictions[node] = kept[max(0, len(kept)-keptEvictions):]
+	t.Versions.Pressure++
+}
+
+// Evictions are those remembered of a node.
+func (t *Table) Evictions(node Symbol) []Eviction { return t.evictions[node] }

@@ -41,6 +41,7 @@ type Table struct {
 	terms      [termKinds]termIndex
 	groups     groups
 	headroom   map[Symbol]*Headroom
+	evictions  map[Symbol][]Eviction // by node
 
 	trail trail
 	tries tries
@@ -77,7 +78,7 @@ func New() *Table {
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
-		headroom: map[Symbol]*Headroom{},
+		headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}

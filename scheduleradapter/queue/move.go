@@ -232,7 +232,7 @@ func (q *Queue) count(e *Entry, from Place, why framework.Event) {
 func (q *Queue) profile(name string) *profile {
 	p := q.profiles[name]
 	if p == nil {
-		p = newProfile(name, nil, q.cfg.Extenders)
+		p = newProfile(name, nil)
 		q.profiles[name] = p
 	}
 	return p

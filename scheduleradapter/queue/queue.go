@@ -38,9 +38,6 @@ type Config struct {
 	// Profiles by scheduler name. Pods of a profile that is not among them have
 	// no gates, and no event but waiting helps them.
 	Profiles map[string]Profile
-	// Extenders says that pods may be rejected by Extender; every event wakes
-	// them.
-	Extenders bool
 
 	InitialBackoff   time.Duration // after the first failure; doubles with each
 	MaxBackoff       time.Duration // zero: no backoff at all
@@ -111,7 +108,7 @@ func New(start time.Time, cfg Config) *Queue {
 	q.errors = heap{slot: bySchedule, less: by(expiry, earlier)}
 	q.waiting = heap{slot: byTimeout, less: by(since, earlier)}
 	for name, p := range cfg.Profiles {
-		q.profiles[name] = newProfile(name, p, cfg.Extenders)
+		q.profiles[name] = newProfile(name, p)
 	}
 	return q
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Extender is who rejected a pod that extenders filtered out.
-const Extender = "Extender"
-
 // Profile is what the queue asks of a scheduler profile; a framework.Runner is
 // one. It must not call the queue.
 type Profile interface {
@@ -38,7 +35,7 @@ type profile struct {
 
 // newProfile takes in a profile; nil stands for one not configured, without gates
 // and hints.
-func newProfile(name string, p Profile, extenders bool) *profile {
+func newProfile(name string, p Profile) *profile {
 	own := &profile{
 		name:       name,
 		preEnqueue: func(*nodetable.Pod) framework.Status { return framework.Status{} },
@@ -48,9 +45,6 @@ func newProfile(name string, p Profile, extenders bool) *profile {
 	if p != nil {
 		own.preEnqueue = p.PreEnqueue
 		maps.Copy(own.hints, p.Hints())
-	}
-	if extenders { // nobody knows what an extender looks at
-		own.hints[Extender] = []framework.EventHint{{Event: framework.Event{Resource: framework.AnyResource, Action: framework.All}}}
 	}
 	return own
 }

@@ -41,7 +41,7 @@ func (p scriptProfile) Hints() map[string][]framework.EventHint { return p.s.hin
 // script runs commands, one a line, against a queue and its naive twin, and
 // writes down what the queue did:
 //
-//	backoff INITIAL MAX | patience DURATION | extenders    before anything else
+//	backoff INITIAL MAX | patience DURATION    before anything else
 //	hint PLUGIN EVENT [always|fails]           without a word: asks whom the event helps
 //	trace                                      write down what gates and hints are asked
 //	at TIME                                    since the start; never back
@@ -143,7 +143,7 @@ func (s *script) command(words []string) error {
 		if s.q != nil {
 			return errors.New("too late")
 		}
-		if len(args) == 0 && verb != "extenders" {
+		if len(args) == 0 {
 			return errors.New("what?")
 		}
 		return set(args)
@@ -186,10 +186,6 @@ func (s *script) settings() map[string]func(args []string) error {
 				return err
 			}
 			s.hints[args[0]] = append(s.hints[args[0]], framework.EventHint{Event: on, Hint: s.ask(args[0], strings.Join(args[2:], " "))})
-			return nil
-		},
-		"extenders": func([]string) error {
-			s.cfg.Extenders = true
 			return nil
 		},
 	}

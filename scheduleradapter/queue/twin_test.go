@@ -236,9 +236,6 @@ func (t *twin) hints(p *twinPod) map[string][]framework.EventHint {
 	if p.profile == "default" {
 		maps.Copy(hints, t.s.hints)
 	}
-	if t.s.cfg.Extenders {
-		hints["Extender"] = []framework.EventHint{{Event: framework.Event{Resource: "*", Action: framework.All}}}
-	}
 	return hints
 }
 
@@ -262,7 +259,7 @@ func (t *twin) enqueue(p *twinPod, now time.Time, when string) {
 }
 
 func (t *twin) move(now time.Time, o *framework.Occurrence) {
-	interesting := o.Resource == "*" && o.Action == framework.All || t.s.cfg.Extenders
+	interesting := o.Resource == "*" && o.Action == framework.All
 	for _, hints := range t.s.hints {
 		for _, h := range hints {
 			interesting = interesting || includes(h.Event, o.Event)

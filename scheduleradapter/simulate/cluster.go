@@ -213,11 +213,7 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	}
 	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
 	gone := s.now.Add(grace)
-	leaving := loop.Changed(pod, func(object *v1.Pod) {
-		object.DeletionTimestamp = &metav1.Time{Time: gone}
-		object.Status.Conditions = append(object.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason})
-	})
-	leaving.Terminating = true
+	leaving := loop.Leaving(pod, gone, reason)
 	s.Table.Place(leaving, row)
 	node := s.Table.Node(row).Name.Value()
 	s.timers.add(gone, func() {

@@ -15,14 +15,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/kubeclient"
 )
 
-// kubeconfigVariable names a kubeconfig of an API server to test against in
-// place of the embedded one.
+// kubeconfigVariable names an administrator's kubeconfig of an API server to
+// test against in place of the embedded one; it has docs/rbac.
 const kubeconfigVariable = "EVICTD_TEST_KUBECONFIG"
 
 // api is an API server as the tests reach it, and the way by which evictd does,
@@ -59,7 +60,7 @@ func (n *node) newAPI() *api {
 			n.t.Fatal(err)
 		}
 		a.gate = newGate(n.t, "tcp", "127.0.0.1:0", "tcp", target.Host)
-		a.flags = []string{"--kubeconfig=" + kubeconfig, "--server=" + target.Scheme + "://" + a.gate.at}
+		a.flags = []string{"--kubeconfig=" + n.agentKubeconfig(a.node, kubeconfig), "--server=" + target.Scheme + "://" + a.gate.at}
 	}
 	a.flags = append(a.flags, "--node-name="+a.node, "--state-dir="+filepath.Join(n.dir, "state"))
 	a.Interface = kubernetes.NewForConfigOrDie(cfg)
@@ -68,6 +69,27 @@ func (n *node) newAPI() *api {
 		n.t.Fatal(err)
 	}
 	return a
+}
+
+// agentKubeconfig turns an administrator's kubeconfig into that of the service
+// account of docs/rbac/agent.yaml with a token that is bound to the node.
+func (n *node) agentKubeconfig(name, kubeconfig string) string {
+	n.t.Helper()
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	const namespace = "evictd-system"
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + namespace + ":evictd-agent"
+		user.ImpersonateGroups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+		user.ImpersonateUserExtra = map[string][]string{"authentication.kubernetes.io/node-name": {name}}
+	}
+	file := filepath.Join(n.dir, "agent.kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		n.t.Fatal(err)
+	}
+	return file
 }
 
 func (a *api) pod(t testing.TB, name string) *v1.Pod {

@@ -243,7 +243,6 @@ func TestAgentThatIsKilledIsStartedAgainAndToldEverything(t *testing.T) {
 	}
 }
 
-// rule: agent.1
 func TestAgentHasNoPrivilegesButToRead(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
@@ -352,7 +351,7 @@ func (d *daemon) agent() int {
 	}
 	for _, file := range children {
 		text, _ := os.ReadFile(file)
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				return pid
 			}

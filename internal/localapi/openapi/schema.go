@@ -79,8 +79,7 @@ func documentation(t reflect.Type) map[string]string {
 
 func (s schemas) addFields(t reflect.Type, properties object, required *[]string) {
 	texts := documentation(t)
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !field.IsExported():

@@ -31,7 +31,7 @@ func (t *Table) write(key Key, object Object) (os.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := ToYAML(document)
+	text, err := toYAML(document)
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +145,11 @@ func (t *Table) load() (highest uint64, err error) {
 		_, key := t.store.place(path)
 		text, info, err := read(path)
 		if err != nil {
-			return 0, err
+			continue // told of by Follow, as the next ones
 		}
 		object, err := t.store.cfg.Decode(t.name, key, text)
 		if err != nil || object.GetUID() == "" {
-			continue // told of, or admitted, by Follow
+			continue
 		}
 		revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 		if err != nil || KeyOf(object) != key {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// ToYAML writes a JSON document as YAML in block style, keys in the document's
+// toYAML writes a JSON document as YAML in block style, keys in the document's
 // order. It is here because a manifest is written at every change: the general
 // encoders take ten times as long and lose the order.
-func ToYAML(document []byte) ([]byte, error) {
+func toYAML(document []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
 	w := yamlWriter{decoder: decoder}

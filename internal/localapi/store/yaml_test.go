@@ -9,7 +9,7 @@ import (
 )
 
 func TestYAMLIsInBlockStyleAndInTheDocumentsOrder(t *testing.T) {
-	got, err := ToYAML([]byte(`{"kind":"Pod","metadata":{"name":"a","labels":{}},"spec":{"list":[{"x":1,"y":[true,null]},[],"s"],"empty":[]},"on":"off"}`))
+	got, err := toYAML([]byte(`{"kind":"Pod","metadata":{"name":"a","labels":{}},"spec":{"list":[{"x":1,"y":[true,null]},[],"s"],"empty":[]},"on":"off"}`))
 	want := `kind: Pod
 metadata:
   name: a
@@ -47,7 +47,7 @@ func FuzzYAMLReadsBackAsTheJSONItWas(f *testing.F) {
 		if err != nil {
 			return
 		}
-		text, err := ToYAML(canonical)
+		text, err := toYAML(canonical)
 		if err != nil {
 			t.Fatal(err)
 		}

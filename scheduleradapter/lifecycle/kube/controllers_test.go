@@ -156,6 +156,7 @@ func expect[T comparable](t *testing.T, what string, got []T, expected ...T) {
 	}
 }
 
+// rule: S6.8
 func TestPodsLeaveATaintedNodeWhenTheirTimeIsOver(t *testing.T) {
 	play(t, kube.Config{TaintEviction: true}, func(b *bench) {
 		b.setTaints("n", mine)

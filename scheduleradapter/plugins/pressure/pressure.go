@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -136,7 +135,7 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 		}
 		c.RejectAll(p.short[k], 1<<k, true)
 	}
-	for _, e := range p.evicted[owner(c.Pod.Object)] {
+	for _, e := range p.evicted[nodetable.OwnerOf(c.Pod.Object)] {
 		if e.lasts && c.Feasible.Has(e.row) {
 			c.Reject(e.row, 1<<evictedBit, true)
 		}
@@ -146,14 +145,6 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 
 func tolerated(pod *nodetable.Pod, k kind) bool {
 	return slices.ContainsFunc(shortages[k].taints[:], pod.Tolerations.Tolerate)
-}
-
-// owner is what evictd knows an evicted pod by.
-func owner(pod *v1.Pod) types.UID {
-	if controller := metav1.GetControllerOf(pod); controller != nil {
-		return controller.UID
-	}
-	return pod.UID
 }
 
 // Reasons name what a node is short of.
@@ -176,7 +167,7 @@ func (*Plugin) Reasons(_ *nodetable.Pod, reasons uint32) []string {
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	p.survey(c.Now)
 	nodetable.Gather(scores, p.strain, rows)
-	for _, e := range p.evicted[owner(c.Pod.Object)] {
+	for _, e := range p.evicted[nodetable.OwnerOf(c.Pod.Object)] {
 		if i, found := slices.BinarySearch(rows, e.row); found {
 			scores[i] = min(scores[i], framework.MaxScore-faded(c.Now.Sub(e.at), p.args.EvictionHalfLife.Duration))
 		}

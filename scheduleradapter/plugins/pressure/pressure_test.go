@@ -93,6 +93,32 @@ func TestEvictionsFadeByHalfInTheHalfLife(t *testing.T) {
 	plugintest.Equal(t, "another owner", judge(c, p, pod("", "x"), begun), map[string]int64{"n": 100, "other": 100})
 }
 
+func TestAPodThatTheAPIServerTellsWasEvictedIsRememberedWithoutAnyHeadroom(t *testing.T) {
+	evicted := pod(v1.PodQOSBurstable, "o")
+	evicted.Spec.NodeName = "n"
+	evicted.Status.Phase, evicted.Status.Reason = v1.PodFailed, "Evicted"
+	evicted.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, LastTransitionTime: metav1.Time{Time: begun}}}
+	at, eviction, ok := nodetable.NewEviction(evicted)
+	if !ok || at != "n" {
+		t.Fatalf("digest %v of node %q, %t", eviction, at, ok)
+	}
+	pressed, eased := node("n", condition(v1.NodeMemoryPressure, v1.ConditionTrue, begun)), node("n")
+	for _, c := range []struct {
+		what string
+		node *v1.Node
+		want map[string]int64
+	}{{"while the node is short", pressed, map[string]int64{"other": 100}}, {"afterwards", eased, map[string]int64{"n": 50, "other": 100}}} {
+		cluster := plugintest.New(t, c.node, node("other"))
+		cluster.Table.AddEviction(nodetable.Intern(at), eviction)
+		p := cluster.Make(pressure.New, arguments())
+		plugintest.Equal(t, c.what, judge(cluster, p, pod(v1.PodQOSBurstable, "o"), begun.Add(10*time.Minute)), c.want)
+	}
+	evicted.Status.Reason = "Preempted"
+	if _, _, ok := nodetable.NewEviction(evicted); ok {
+		t.Error("a pod that failed for another reason counts as evicted")
+	}
+}
+
 func TestTightestSignalCountsUntilTheLeaseIsStale(t *testing.T) {
 	c := plugintest.New(t, node("n"))
 	set := func(levels ...nodetable.Level) {

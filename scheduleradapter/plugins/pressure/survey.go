@@ -46,7 +46,7 @@ func (p *Plugin) look(row nodetable.Row) {
 		}
 	}
 	p.strain[row] = p.strainOn(node, headroom)
-	if p.args.EvictionHalfLife.Duration > 0 && headroom != nil {
+	if p.args.EvictionHalfLife.Duration > 0 {
 		p.remember(row, headroom)
 	}
 }
@@ -87,19 +87,25 @@ func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
 }
 
 // remember keeps the evictions of a node by owner: it lasts while any signal of
-// the same kind is not at ease, or the condition still says so.
+// the same kind is not at ease, or the condition still says so; any kind where the
+// signal is not known.
 func (p *Plugin) remember(row nodetable.Row, headroom *nodetable.Headroom) {
+	evictions := p.table.Evictions(p.table.Node(row).Name)
 	var uneasy [kinds]bool
 	for k := range uneasy {
 		uneasy[k] = p.short[k].Has(row)
 	}
-	for _, s := range headroom.Signals {
-		if k, known := kindOf[s.Signal]; known && s.Level > nodetable.LevelOK {
-			uneasy[k] = true
+	if headroom != nil {
+		for _, s := range headroom.Signals {
+			if k, known := kindOf[s.Signal]; known && s.Level > nodetable.LevelOK {
+				uneasy[k] = true
+			}
 		}
+		evictions = slices.Concat(evictions, headroom.Evicted)
 	}
-	for _, e := range headroom.Evicted {
+	for _, e := range evictions {
 		k, known := kindOf[e.Signal]
-		p.evicted[e.Owner] = append(p.evicted[e.Owner], eviction{row, e.At, known && uneasy[k]})
+		lasts := known && uneasy[k] || !known && uneasy != [kinds]bool{}
+		p.evicted[e.Owner] = append(p.evicted[e.Owner], eviction{row, e.At, lasts})
 	}
 }

@@ -32,8 +32,16 @@ func (c *liveCluster) addNode(name string, conditions ...v1.NodeCondition) {
 	}
 }
 
-func on(node string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Spec.NodeName = node }
+func (c *liveCluster) addPod(name, node string) *v1.Pod {
+	c.Helper()
+	made, err := c.CoreV1().Pods("default").Create(c.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "c", Image: "i"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return made
 }
 
 func (c *liveCluster) hasTaint(node, key string) bool {
@@ -46,39 +54,39 @@ func (c *liveCluster) hasTaint(node, key string) bool {
 }
 
 func TestTheControllersActOnAnAPI(t *testing.T) {
-	e := newLiveCluster(t)
-	e.addNode("a", v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionFalse})
-	e.addNode("b")
-	e.pod("p", on("a"))
-	e.pod("q", on("b"))
-	e.runs("--leader-elect=false", "--controllers", "taint-eviction,node-lifecycle")
+	c := newLiveCluster(t)
+	c.addNode("a", v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionFalse})
+	c.addNode("b")
+	c.addPod("p", "a")
+	c.addPod("q", "b")
+	c.runs("--leader-elect=false", "--controllers", "taint-eviction,node-lifecycle")
 
 	patch := []byte(`{"status":{"conditions":[{"type":"PIDPressure","status":"True"}]}}`)
-	if _, err := e.CoreV1().Nodes().Patch(t.Context(), "a", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "a", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	e.until("the condition is a taint", func() bool { return e.hasTaint("a", v1.TaintNodePIDPressure) })
+	c.until("the condition is a taint", func() bool { return c.hasTaint("a", v1.TaintNodePIDPressure) })
 	patch = []byte(`{"status":{"conditions":[{"type":"PIDPressure","status":"False"}]}}`)
-	if _, err := e.CoreV1().Nodes().Patch(t.Context(), "a", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "a", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	e.until("the taint is gone", func() bool { return !e.hasTaint("a", v1.TaintNodePIDPressure) })
+	c.until("the taint is gone", func() bool { return !c.hasTaint("a", v1.TaintNodePIDPressure) })
 
 	patch = []byte(`{"spec":{"taints":[{"key":"mine","effect":"NoExecute"}]}}`)
-	if _, err := e.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.until("the pod has to leave", func() bool { return e.get("p").DeletionTimestamp != nil })
-	if !slices.ContainsFunc(e.get("p").Status.Conditions, func(c v1.PodCondition) bool {
+	c.until("the pod has to leave", func() bool { return c.get("p").DeletionTimestamp != nil })
+	if !slices.ContainsFunc(c.get("p").Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == "DeletionByTaintManager"
 	}) {
-		t.Errorf("conditions %+v", e.get("p").Status.Conditions)
+		t.Errorf("conditions %+v", c.get("p").Status.Conditions)
 	}
-	if e.get("q").DeletionTimestamp != nil {
+	if c.get("q").DeletionTimestamp != nil {
 		t.Error("a pod on another node had to leave")
 	}
-	e.until("the event is written", func() bool {
-		events, err := e.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	c.until("the event is written", func() bool {
+		events, err := c.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(event eventsv1.Event) bool {
 			return event.Reason == "TaintManagerEviction" && event.Note == "Marking for deletion Pod default/p" && event.Regarding.Name == "p"
 		})
@@ -92,12 +100,12 @@ func TestAnotherSchedulerAsksAboutPressure(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	e := newLiveCluster(t)
-	e.addNode("a", v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
-	e.addNode("b")
-	e.runs("--leader-elect=false", "--extender-address", address)
+	c := newLiveCluster(t)
+	c.addNode("a", v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
+	c.addNode("b")
+	c.runs("--leader-elect=false", "--extender-address", address)
 	var result wire.ExtenderFilterResult
-	e.until("node a is refused", func() bool {
+	c.until("node a is refused", func() bool {
 		result = wire.ExtenderFilterResult{}
 		response, err := http.Post("http://"+address+"/filter", "application/json", strings.NewReader(
 			`{"Pod":{"metadata":{"namespace":"default","name":"p"}},"NodeNames":["a","b","unknown"]}`))

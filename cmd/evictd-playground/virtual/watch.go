@@ -1,4 +1,4 @@
-package main
+package virtual
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/evictd/evictd/cmd/evictd-playground/stage"
 )
 
 const (
@@ -31,9 +33,9 @@ func (s *story) follow(ctx context.Context) error {
 	defer cancel()
 	watching.Go(func() { s.watchMemory(ctx) })
 	watching.Go(func() { s.watchNode(ctx) })
-	watching.Go(func() { s.watchEnd(ctx, s.daemon.process, s.daemonEnded) })
+	watching.Go(func() { s.watchEnd(ctx, s.daemon.Process, s.daemonEnded) })
 	for _, p := range s.pods {
-		watching.Go(func() { s.watchEnd(ctx, p.process, func() { s.podEnded(ctx, p) }) })
+		watching.Go(func() { s.watchEnd(ctx, p.Process, func() { s.podEnded(ctx, p) }) })
 	}
 	leak := time.After(calm)
 	bars := time.NewTicker(barInterval)
@@ -48,7 +50,7 @@ func (s *story) follow(ctx context.Context) error {
 			s.leak()
 		case <-bars.C:
 			if left := s.left.Load(); s.leaking && s.crossed.IsZero() {
-				s.tell(time.Now(), bold, "memory", "%s %s left", s.bar(left), size(left))
+				s.Tell(time.Now(), stage.Bold, "memory", "%s %s left", s.Bar(left, nodeMemory, threshold), stage.Size(left))
 			}
 		}
 	}
@@ -69,12 +71,7 @@ func (s *story) watchMemory(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for below := false; ; {
-		available, err := s.node.available()
-		at := time.Now()
-		if err != nil {
-			s.send(ctx, func() { s.broken = fmt.Errorf("measure the node: %w", err) })
-			return
-		}
+		available, at := s.node.available(), time.Now()
 		s.left.Store(available)
 		s.least.Store(min(available, s.least.Load()))
 		if below != (available < threshold) {
@@ -95,11 +92,11 @@ func (s *story) memoryTurned(at time.Time, available int64) {
 		if s.crossed.IsZero() {
 			s.crossed = at
 		}
-		s.tell(at, red, "memory", "%s %s left: below the threshold", s.bar(available), size(available))
+		s.Tell(at, stage.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), stage.Size(available))
 		return
 	}
 	s.back = at
-	s.tell(at, green, "memory", "%s %s left: the threshold is kept again", s.bar(available), size(available))
+	s.Tell(at, stage.Green, "memory", "%s %s left: the threshold is kept again", s.Bar(available, nodeMemory, threshold), stage.Size(available))
 }
 
 // watchNode sees changes of the file that evictd publishes the Node in.
@@ -137,49 +134,53 @@ func (s *story) nodeTurned(at time.Time, published *v1.Node, err error) {
 	switch {
 	case raised && tainted && s.raised.IsZero():
 		s.raised = at
-		s.tell(at, yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
+		s.Tell(at, stage.Yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
 	case !raised && !tainted && !s.raised.IsZero():
 		s.cleared = at
-		s.tell(at, green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
+		s.Tell(at, stage.Green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
 	}
 }
 
 // watchEnd sees a process end, unless the story ends it.
-func (s *story) watchEnd(ctx context.Context, p *process, happened func()) {
+func (s *story) watchEnd(ctx context.Context, p *stage.Process, happened func()) {
 	select {
-	case <-p.ended:
+	case <-p.Ended():
 		s.send(ctx, happened)
 	case <-ctx.Done():
 	}
 }
 
-func (s *story) daemonEnded() { s.broken = fmt.Errorf("evictd ended: %v", s.daemon.state) }
+func (s *story) daemonEnded() {
+	_, state := s.daemon.End()
+	s.broken = fmt.Errorf("evictd ended: %v", state)
+}
 
 // podEnded tells who died, and what evictd has to say about it.
 func (s *story) podEnded(ctx context.Context, p *pod) {
 	if ctx.Err() != nil { // of the story's end
 		return
 	}
+	at, state := p.End()
 	if p != s.leaker {
-		s.tell(p.at, red, "died", "%v: %v", p, p.state)
+		s.Tell(at, stage.Red, "died", "%v: %v", p, state)
 		return
 	}
-	s.died = p.at
-	bound := p.at.Add(confirmation)
+	s.died = at
+	bound := at.Add(confirmation)
 	for s.confirm(ctx); time.Now().Before(bound) && ctx.Err() == nil && !s.confirmed(); s.confirm(ctx) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if !s.confirmed() {
-		s.tell(p.at, red, "died", "%v: %v, and evictd does not say that it is gone", p, p.state)
+		s.Tell(at, stage.Red, "died", "%v: %v, and evictd does not say that it is gone", p, state)
 		return
 	}
 	if s.crossed.IsZero() {
-		s.crossed, s.back = s.crossing(), p.at
+		s.crossed, s.back = s.crossing(), at
 	}
 	e := s.evictions[0]
-	s.tell(p.at, red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, p.state, milliseconds(p.at.Sub(s.crossing())))
-	s.more("%s", strings.TrimSpace(e.Message))
-	s.more("Why him: %s", e.Because)
+	s.Tell(at, stage.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, stage.Milliseconds(at.Sub(s.crossing())))
+	s.More("%s", strings.TrimSpace(e.Message))
+	s.More("Why him: %s", e.Because)
 }
 
 // confirm asks evictd for its evictions.
@@ -193,10 +194,10 @@ func (s *story) confirmed() bool { return len(s.evictions) > 0 && !s.evictions[0
 
 // leak starts the leak.
 func (s *story) leak() {
-	if err := s.leaker.next(); err != nil {
+	if err := s.leaker.leak(); err != nil {
 		s.broken = fmt.Errorf("start the leak: %w", err)
 		return
 	}
 	s.leaking = true
-	s.tell(time.Now(), bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, size(leakRate), size(leakMost))
+	s.Tell(time.Now(), stage.Bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, stage.Size(leakRate), stage.Size(leakMost))
 }

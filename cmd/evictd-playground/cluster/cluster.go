@@ -1,0 +1,275 @@
+// Package cluster tells the story of a whole small cluster on this host: an
+// embedded API, a scheduler, and three nodes that are bounded cgroups, an evictd
+// and a runner each. A leak puts a node under pressure, and everything follows.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
+	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// clusterMemory bounds everything that any pod takes, whatever else fails; bytes.
+const clusterMemory = 512 * stage.MiB
+
+// Programs are paths.
+type Programs struct {
+	Evictd    string // with evictd-agent beside it
+	Scheduler string
+	APIServer string
+	Pod       string // what pods run, as the command pod of evictd-playground
+}
+
+// story is one run. The goroutine of Play owns it; the others send what they saw.
+type story struct {
+	*stage.Teller
+	programs Programs
+	log      *slog.Logger
+	logFile  *os.File // of the helpers
+	launcher *stage.Launcher
+	cgroups  *cgroup.System
+	root     string // path of the cluster's cgroup
+	dir      string // everybody's files
+	port     int    // of the API on loopback; 0 is none
+	client   kubernetes.Interface
+	services []*stage.Service // in the order of their start
+	nodes    []*node
+
+	helpers sync.WaitGroup
+	dismiss context.CancelFunc // the helpers
+	seen    chan func()        // tells what happened, in its order
+	broken  error              // ends the story
+
+	pods      map[types.UID]*pod
+	open      bool // the shop: from now on every pod's way is told
+	leaking   bool
+	gauge     gauge
+	replacing string              // a workload whose new pods are told of
+	pressed   *node               // the one that the leak is on
+	leaker    types.UID           // the pod that leaks
+	biggest   string              // the pod that uses most there
+	eviction  nodestatus.Eviction // as evictd tells of it
+	placed    bool                // every pod where its workload asks for it
+	waited    bool                // the newcomer did, when the tolerant pod had been let in
+	kept      bool                // the story has been told, and the cluster goes on
+
+	newcomer, tolerant, urgent types.UID
+	victims                    []types.UID
+	crossed, back              time.Time // the threshold, both ways
+}
+
+// Cluster is the place of one story.
+type Cluster struct{ s *story }
+
+// New makes the cluster's cgroup, at the top of the hierarchy, where it is part of
+// nobody's service. The error says why there can be none; then nothing is left of
+// it.
+func New(t *stage.Teller, programs Programs) (*Cluster, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("not root")
+	}
+	cgroups, err := cgroup.Discover("")
+	if err != nil {
+		return nil, err
+	}
+	s := &story{
+		Teller: t, programs: programs, cgroups: cgroups, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()),
+		seen: make(chan func(), 256), pods: map[types.UID]*pod{}, dismiss: func() {},
+	}
+	err = cgroups.Create(s.root, cgroup.Limits{Memory: stats.Known(clusterMemory), PIDs: stats.Known(3 * nodePIDs)})
+	if err == nil {
+		s.dir, err = os.MkdirTemp("", "evictd-playground-")
+	}
+	for _, name := range []string{"node-a", "node-b", "node-c"} {
+		if err == nil {
+			var n *node
+			n, err = newNode(cgroups, s.root, s.dir, name)
+			s.nodes = append(s.nodes, n)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	s.launcher = stage.NewLauncher()
+	return &Cluster{s}, nil
+}
+
+// Play plays the story, sums up and removes what was made. With keep it leaves the
+// cluster running until ctx ends. The error is nil only where everything held,
+// stage.ErrNotHeld where something did not, and stage.ErrInterrupted where ctx
+// ended before the story.
+func (c *Cluster) Play(ctx context.Context, keep bool) error {
+	defer c.s.launcher.Close()
+	return c.s.run(ctx, keep)
+}
+
+// comeUp starts everything. What it starts outlives ctx, until cleanUp.
+func (s *story) comeUp(ctx context.Context) error {
+	s.Tell(time.Now(), stage.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), stage.Size(clusterMemory), stage.Size(nodeMemory))
+	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
+	s.dismiss = dismiss
+	var err error
+	if s.logFile, err = os.Create(filepath.Join(s.dir, "helpers.log")); err != nil {
+		return err
+	}
+	s.log = slog.New(slog.NewTextHandler(s.logFile, nil))
+	klog.SetSlogLogger(s.log) // what client-go has to say
+	server, err := s.startAPI(ctx, helping)
+	if err != nil {
+		return err
+	}
+	s.help(helping, s.watch)
+	s.help(helping, workloads.New(s.client, s.log).Run)
+	for _, n := range s.nodes {
+		if err := n.start(helping, s.launcher, s.programs.Evictd, server); err != nil {
+			return err
+		}
+		s.serve(helping, n.evictd)
+		n.run(s.cgroups, s.client, s)
+		s.help(helping, n.runner.Run)
+	}
+	for _, n := range s.nodes {
+		if err := s.await(ctx, n.name+" to be ready in the API", stage.Patience, n.ready); err != nil {
+			return err
+		}
+	}
+	allocatable := s.nodes[0].seen.Status.Allocatable.Memory()
+	s.Tell(time.Now(), stage.Blue, "nodes", "an evictd each; they registered themselves, are ready and have %s to give away: what they", stage.Size(allocatable.Value()))
+	s.More("have less what must stay available, %s<%s", memoryAvailable, stage.Size(threshold))
+	return s.startScheduler(ctx, helping, server)
+}
+
+// startAPI starts the embedded API and returns how evictd is told of it.
+func (s *story) startAPI(ctx, helping context.Context) (server string, err error) {
+	socket := filepath.Join(s.dir, "api.sock")
+	server = "unix:" + socket
+	args := []string{"--data", filepath.Join(s.dir, "api"), "--listen", server}
+	if s.port != 0 {
+		args = append(args, "--listen", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	}
+	api, err := s.launcher.Serve(helping, s.dir, "evictd-apiserver", s.programs.APIServer, args...)
+	if err != nil {
+		return "", err
+	}
+	s.serve(helping, api)
+	if err := s.answers(ctx, api, socket); err != nil {
+		return "", err
+	}
+	// The agents are nobody's; who may come here the directory says.
+	if err := os.Chmod(socket, 0o666); err != nil {
+		return "", err
+	}
+	cfg, err := kubeclient.Config("", server)
+	if err == nil {
+		s.client, err = kubernetes.NewForConfig(cfg)
+	}
+	s.Tell(time.Now(), stage.Blue, "api", "evictd-apiserver runs as process %d", api.PID())
+	return server, err
+}
+
+func (s *story) startScheduler(ctx, helping context.Context, server string) error {
+	socket := filepath.Join(s.dir, "scheduler.sock")
+	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
+		"--server", server, "--status-address", "unix:"+socket, "--leader-elect=false")
+	if err != nil {
+		return err
+	}
+	s.serve(helping, scheduler)
+	if err := s.answers(ctx, scheduler, socket); err != nil {
+		return err
+	}
+	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
+	return nil
+}
+
+// answers waits until a service says that it is ready.
+func (s *story) answers(ctx context.Context, service *stage.Service, socket string) error {
+	client := stage.Client(socket)
+	return service.Await(ctx, "answer at /readyz", func() bool { return stage.Ready(ctx, client) })
+}
+
+// serve has the story end with the service.
+func (s *story) serve(ctx context.Context, service *stage.Service) {
+	s.services = append(s.services, service)
+	s.help(ctx, func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-service.Ended():
+			_, state := service.End()
+			return fmt.Errorf("%s ended: %v", service.Name, state)
+		}
+	})
+}
+
+// help runs something beside the story, which ends with its error.
+func (s *story) help(ctx context.Context, run func(context.Context) error) {
+	s.helpers.Go(func() {
+		if err := run(ctx); err != nil {
+			s.send(ctx, func() { s.broken = err })
+		}
+	})
+}
+
+// cleanUp ends everything, the last that was started first, removes everything
+// that was made, and returns what the programs wrote.
+func (s *story) cleanUp() (logs string, err error) {
+	var text strings.Builder
+	for i, service := range slices.Backward(s.services) {
+		if i == 0 { // the API, which the helpers watch
+			s.dismiss()
+			s.helpers.Wait()
+		}
+		service.Stop()
+	}
+	for _, service := range s.services {
+		fmt.Fprintf(&text, "\n%s:\n%s", service.Name, service.Log())
+	}
+	if s.logFile != nil {
+		klog.ClearLogger()
+		helpers, err := os.ReadFile(s.logFile.Name())
+		fmt.Fprintf(&text, "\nrunners and workloads:\n%s", helpers)
+		if err := errors.Join(err, s.logFile.Close()); err != nil {
+			fmt.Fprintln(&text, err)
+		}
+	}
+	return text.String(), s.remove()
+}
+
+// stopped says whether every program ended as it should when it was told to.
+func (s *story) stopped() bool {
+	return !slices.ContainsFunc(s.services, func(service *stage.Service) bool {
+		_, state := service.End()
+		return !state.Success()
+	})
+}
+
+// remove takes away what was made. No process may be left.
+func (s *story) remove() error {
+	for _, n := range s.nodes {
+		if n != nil && n.group != nil {
+			n.group.Close()
+		}
+	}
+	return errors.Join(s.cgroups.Delete(s.root), os.RemoveAll(s.dir))
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"embed"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/internal/manifest"
+)
+
+// namespace is that of the story's workloads, image what they run.
+const (
+	namespace = "shop"
+	image     = "playground"
+)
+
+// why is an annotation that says in a few words where a workload's pods go.
+const why = "why"
+
+//go:embed shop
+var shop embed.FS
+
+// read reads an object of the story.
+func read[T any](document []byte) (*T, error) {
+	object := new(T)
+	return object, manifest.Decode(document, object)
+}
+
+// readPod reads the pod of a file, bound to a node by choice or to none.
+func readPod(name, node string) (*v1.Pod, error) {
+	data, err := shop.ReadFile("shop/" + name + ".yaml")
+	if err != nil {
+		return nil, err
+	}
+	pod, err := read[v1.Pod](data)
+	if node != "" {
+		pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+	}
+	return pod, err
+}
+
+// openShop creates what the workloads need and returns them, to be created one
+// after the other.
+func openShop(ctx context.Context, client kubernetes.Interface) (sets []*appsv1.ReplicaSet, err error) {
+	data, err := shop.ReadFile("shop/workloads.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, document := range manifest.Split(data) {
+		kind, err := manifest.TypeOf(document)
+		if err != nil {
+			return nil, err
+		}
+		switch kind.Kind {
+		case "Namespace":
+			var o *v1.Namespace
+			if o, err = read[v1.Namespace](document); err == nil {
+				_, err = client.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
+			}
+		case "PriorityClass":
+			var o *schedulingv1.PriorityClass
+			if o, err = read[schedulingv1.PriorityClass](document); err == nil {
+				_, err = client.SchedulingV1().PriorityClasses().Create(ctx, o, metav1.CreateOptions{})
+			}
+		default:
+			var o *appsv1.ReplicaSet
+			o, err = read[appsv1.ReplicaSet](document)
+			sets = append(sets, o)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("create %s: %w", kind.Kind, err)
+		}
+	}
+	return sets, nil
+}

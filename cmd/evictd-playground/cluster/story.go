@@ -1,0 +1,336 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+const (
+	// longest is when the story ends, whatever has happened by then.
+	longest = 100 * time.Second
+	// soon bounds the wait for each thing that follows from another.
+	soon = 15 * time.Second
+	// calm passes before the leak starts, and between acts.
+	calm = time.Second
+	// beat is between two lines that show how memory falls.
+	beat = 500 * time.Millisecond
+)
+
+// run plays the acts one after the other; one that does not come true is the last.
+func (s *story) run(interrupt context.Context, keep bool) error {
+	ctx, cancel := context.WithTimeout(interrupt, longest)
+	defer cancel()
+	var err error
+	if keep {
+		s.port, err = freePort()
+	}
+	for _, act := range []func(context.Context) error{s.comeUp, s.place, s.leak, s.keepAway, s.letIn, s.preempt, s.heal} {
+		if err == nil {
+			err = act(ctx)
+		}
+	}
+	if interrupt.Err() != nil {
+		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
+		_, cleaned := s.cleanUp()
+		return errors.Join(stage.ErrInterrupted, cleaned)
+	}
+	held := s.sumUp()
+	if keep && err == nil {
+		s.keep(interrupt)
+	}
+	logs, cleaned := s.cleanUp()
+	held = cmp.Or(held, s.Judge([]stage.Claim{
+		{Text: "every program stopped in order", Held: s.stopped()},
+		{Text: "nothing is left behind", Held: cleaned == nil},
+	}))
+	if err != nil || held != nil {
+		s.Tell(time.Now(), stage.Red, "logs", "%s", logs)
+	}
+	return errors.Join(err, held, cleaned)
+}
+
+// freePort finds a port on loopback that nobody has now.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// await follows what happens until something holds.
+func (s *story) await(ctx context.Context, what string, within time.Duration, holds func() bool) error {
+	late := time.After(within)
+	bars := time.NewTicker(beat)
+	defer bars.Stop()
+	for !holds() {
+		if s.broken != nil {
+			return s.broken
+		}
+		select {
+		case happened := <-s.seen:
+			happened()
+		case <-ctx.Done():
+			return fmt.Errorf("waited for %s: %w", what, ctx.Err())
+		case <-late:
+			return fmt.Errorf("waited %v for %s", within, what)
+		case <-bars.C:
+			if left := s.gauge.left.Load(); s.leaking && s.crossed.IsZero() {
+				s.Tell(time.Now(), stage.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), stage.Size(left), s.pressed.name)
+			}
+		}
+	}
+	return nil
+}
+
+// pass follows what happens for a while.
+func (s *story) pass(ctx context.Context, while time.Duration) error {
+	end := time.Now().Add(while)
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	err := s.await(ctx, "time to pass", 2*while, func() bool { return false })
+	if errors.Is(err, context.DeadlineExceeded) && !time.Now().Before(end) {
+		return nil
+	}
+	return err
+}
+
+// place opens the shop, a workload after the other.
+func (s *story) place(ctx context.Context) error {
+	sets, err := openShop(ctx, s.client)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"POD", "NODE", "CLASS", "REQUEST", "WHY THERE"}}
+	for _, set := range sets {
+		if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		err := s.await(ctx, "all pods of "+set.Name+" to run", soon, func() bool {
+			placed := s.podsOf(set.Name)
+			return len(placed) == int(*set.Spec.Replicas) && !slices.ContainsFunc(placed, func(p *pod) bool { return p.running.IsZero() })
+		})
+		if err != nil {
+			return err
+		}
+		for _, p := range s.podsOf(set.Name) {
+			request := p.Spec.Containers[0].Resources.Requests.Memory()
+			rows = append(rows, []string{p.String(), p.Spec.NodeName, string(p.Status.QOSClass), request.String(), set.Annotations[why]})
+		}
+	}
+	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %d pods, and their processes run in cgroups of their own:", len(rows)-1)
+	s.Table(rows)
+	s.open, s.placed = true, s.asAsked()
+	return nil
+}
+
+// asAsked says whether the web is on every node, and who prefers the database's
+// is there.
+func (s *story) asAsked() bool {
+	on := map[string]bool{}
+	for _, p := range s.podsOf("web") {
+		on[p.Spec.NodeName] = true
+	}
+	with := s.one("database").Spec.NodeName
+	return len(on) == len(s.nodes) && s.one("worker").Spec.NodeName == with && s.one("crawler").Spec.NodeName == with
+}
+
+// one is the first pod of a workload; without any, one that is nowhere.
+func (s *story) one(workload string) *pod {
+	if found := s.podsOf(workload); len(found) > 0 {
+		return found[0]
+	}
+	return &pod{Pod: &v1.Pod{}}
+}
+
+// leak has the worker leak, until its node is out of danger and somebody else
+// does the work.
+func (s *story) leak(ctx context.Context) error {
+	worker := s.one("worker")
+	i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == worker.Spec.NodeName })
+	if i < 0 {
+		return errors.New("the worker is gone before it could leak")
+	}
+	s.leaker, s.replacing, s.pressed = worker.UID, "worker", s.nodes[i]
+	if err := s.showRanking(ctx); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	s.help(watching, func(ctx context.Context) error { return s.watchMemory(ctx, s.pressed) })
+	if err := s.pass(ctx, calm); err != nil {
+		return err
+	}
+	if err := s.pressed.runner.Signal(s.leaker, syscall.SIGUSR1); err != nil {
+		return fmt.Errorf("start the leak: %w", err)
+	}
+	s.leaking = true
+	args := worker.Spec.Containers[0].Args
+	s.Tell(time.Now(), stage.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
+	if err := s.await(ctx, "evictd to evict a pod", soon, func() bool { return s.asked(ctx) }); err != nil {
+		return err
+	}
+	s.Tell(time.Now(), stage.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
+	s.More("Why him: %s", s.eviction.Because)
+	if s.crossed.IsZero() { // all was over before the playground looked again
+		s.crossed, s.back = s.eviction.Crossed.Time, s.eviction.Gone.Time
+	}
+	err := s.await(ctx, "memory, the condition, the taint and the pod's end in the API", soon, func() bool {
+		return !s.back.IsZero() && !s.pressed.raised.IsZero() && !s.pressed.tainted.IsZero() && !s.pod(s.leaker).failed.IsZero()
+	})
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, "the replacement to run", soon, func() bool { return s.replacement() != nil && !s.replacement().running.IsZero() })
+}
+
+// asked asks the node's evictd for the eviction, and says whether it is complete.
+func (s *story) asked(ctx context.Context) bool {
+	document, err := s.pressed.document(ctx)
+	if err != nil || len(document.Evictions) == 0 {
+		return false
+	}
+	s.eviction = document.Evictions[0]
+	return !s.eviction.Gone.IsZero()
+}
+
+// replacement is the worker's, nil while there is none.
+func (s *story) replacement() *pod {
+	if found := s.podsOf("worker"); len(found) == 1 && found[0].UID != s.leaker {
+		return found[0]
+	}
+	return nil
+}
+
+// showRanking shows the pods of the node in the order of their eviction, why the
+// first is it, and why the biggest is not.
+func (s *story) showRanking(ctx context.Context) error {
+	var order []nodestatus.Ranked
+	err := s.await(ctx, s.pressed.name+" to rank its pods", soon, func() bool {
+		document, err := s.pressed.document(ctx)
+		if err == nil {
+			order = document.Ranking[memoryAvailable]
+		}
+		return len(order) == 4 && !slices.ContainsFunc(order, func(r nodestatus.Ranked) bool { return amount(r.Usage) == 0 })
+	})
+	if err != nil {
+		return err
+	}
+	s.Tell(time.Now(), stage.Blue, s.pressed.name, "would evict in this order, if it had to:")
+	rows := [][]string{{"#", "POD", "CLASS", "REQUEST", "USING"}}
+	for i, r := range order {
+		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, stage.Size(amount(r.Usage))})
+	}
+	s.Table(rows)
+	s.biggest = slices.MaxFunc(order, func(a, b nodestatus.Ranked) int { return cmp.Compare(amount(a.Usage), amount(b.Usage)) }).Pod
+	s.More("%s is first: %s", order[0].Pod, order[0].Because)
+	s.More("%s uses most, but no more than it requested", s.biggest)
+	return nil
+}
+
+// amount reads a quantity of evictd's, bytes; zero where it was not measured.
+func amount(quantity string) int64 {
+	q, _ := resource.ParseQuantity(quantity)
+	return q.Value()
+}
+
+// arrive creates a pod of a file, after a while.
+func (s *story) arrive(ctx context.Context, name, node string) (types.UID, error) {
+	if err := s.pass(ctx, calm); err != nil {
+		return "", err
+	}
+	wanted, err := readPod(name, node)
+	if err != nil {
+		return "", err
+	}
+	created, err := s.client.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	s.Tell(time.Now(), stage.Bold, "arrives", "%s/%s, %s%s", created.Namespace, name, created.Status.QOSClass, map[bool]string{true: ", for " + node}[node != ""])
+	return created.UID, nil
+}
+
+// keepAway has a BestEffort pod ask for the tainted node.
+func (s *story) keepAway(ctx context.Context) (err error) {
+	if s.newcomer, err = s.arrive(ctx, "newcomer", s.pressed.name); err != nil {
+		return err
+	}
+	return s.await(ctx, "the scheduler's word on the newcomer", soon, func() bool {
+		return s.pod(s.newcomer).refused != "" || !s.pod(s.newcomer).bound.IsZero()
+	})
+}
+
+// letIn has one come that tolerates the taint.
+func (s *story) letIn(ctx context.Context) (err error) {
+	if s.tolerant, err = s.arrive(ctx, "tolerant", s.pressed.name); err != nil {
+		return err
+	}
+	err = s.await(ctx, "the tolerant pod to run", soon, func() bool { return !s.pod(s.tolerant).running.IsZero() })
+	s.waited = s.pod(s.newcomer).bound.IsZero() && s.pressed.untainted.IsZero()
+	return err
+}
+
+// preempt has a pod come that fits nowhere, and is more important than others.
+func (s *story) preempt(ctx context.Context) (err error) {
+	s.replacing = "report"
+	if s.urgent, err = s.arrive(ctx, "urgent", ""); err != nil {
+		return err
+	}
+	err = s.await(ctx, "the urgent pod to run", soon, func() bool { return !s.pod(s.urgent).running.IsZero() })
+	for uid, p := range s.pods {
+		if p.disrupted() == v1.PodReasonPreemptionByScheduler {
+			s.victims = append(s.victims, uid)
+		}
+	}
+	return err
+}
+
+// heal waits until the node takes pods again.
+func (s *story) heal(ctx context.Context) error {
+	return s.await(ctx, "the newcomer to run on the healed node", transition+soon, func() bool {
+		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero() && !s.pod(s.newcomer).running.IsZero()
+	})
+}
+
+// keep leaves the cluster running, and says what may be done with it.
+func (s *story) keep(ctx context.Context) {
+	s.Tell(time.Now(), stage.Bold, "keep", "the cluster goes on until ^C:")
+	s.More("kubectl --server http://127.0.0.1:%d get nodes,pods -A -o wide", s.port)
+	s.More("kubectl --server http://127.0.0.1:%d -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.port, namespace, image)
+	s.More("a pod's containerID names its process: kill -USR1 PID starts its leak")
+	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.socket())
+	s.kept, s.crossed, s.back = true, time.Time{}, time.Time{}
+	for _, n := range s.nodes {
+		n.forget()
+	}
+	for {
+		select {
+		case happened := <-s.seen:
+			happened()
+			if s.broken != nil {
+				s.Tell(time.Now(), stage.Red, "playground", "%v", s.broken)
+				s.broken = nil
+			}
+		case <-ctx.Done():
+			s.Tell(time.Now(), stage.Bold, "playground", "ends it all")
+			return
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package workloads_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/cmd/evictd-playground/apitest"
+	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
+	"github.com/evictd/evictd/internal/manifest"
+)
+
+const set = `{metadata: {generateName: web-, namespace: default}, spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {
+	metadata: {labels: {app: web}}, spec: {priority: 0, containers: [{name: app, image: i}]}}}}`
+
+// shop is a controller, and a set that it looks after.
+type shop struct {
+	t      *testing.T
+	client kubernetes.Interface
+	set    *appsv1.ReplicaSet
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, client: apitest.New(t), set: &appsv1.ReplicaSet{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- workloads.New(s.client, slog.New(slog.DiscardHandler)).Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	err := manifest.Decode([]byte(set), s.set)
+	if err == nil {
+		s.set, err = s.client.AppsV1().ReplicaSets("default").Create(t.Context(), s.set, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// pods are those of the set that are not over.
+func (s *shop) pods() (names []string) {
+	s.t.Helper()
+	all, err := s.client.CoreV1().Pods("default").List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range all.Items {
+		if metav1.IsControlledBy(&p, s.set) && p.Status.Phase != v1.PodFailed && p.DeletionTimestamp == nil {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// await polls until the set has so many pods, none of them the one without, and
+// says so.
+func (s *shop) await(count int, without string) []string {
+	s.t.Helper()
+	for late := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		names := s.pods()
+		now, err := s.client.AppsV1().ReplicaSets("default").Get(s.t.Context(), s.set.Name, metav1.GetOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(names) == count && !slices.Contains(names, without) && int(now.Status.Replicas) == count {
+			return names
+		}
+		if time.Now().After(late) {
+			s.t.Fatalf("it has %v without %q, status %+v; want %d", names, without, now.Status, count)
+		}
+	}
+}
+
+func TestWhatWasEvictedOrDeletedIsRecreated(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	names := s.await(3, "")
+	_, err := s.client.CoreV1().Pods("default").Patch(t.Context(), names[0], "application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted"}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.await(3, names[0])
+	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), names[1], metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(3, names[1])
+}
+
+func TestASetHasAsManyPodsAsItAsksFor(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	names := s.await(3, "")
+	bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: names[2]}, Target: v1.ObjectReference{Kind: "Node", Name: "n"}}
+	if err := s.client.CoreV1().Pods("default").Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scale := func(replicas string) {
+		t.Helper()
+		if _, err := s.client.AppsV1().ReplicaSets("default").Patch(t.Context(), s.set.Name, "application/merge-patch+json", []byte(`{"spec":{"replicas":`+replicas+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scale("1")
+	if left := s.await(1, ""); left[0] != names[2] {
+		t.Errorf("%s is left, want %s, the one that is bound", left[0], names[2])
+	}
+	scale("4")
+	s.await(4, "")
+	scale("0")
+	s.await(0, "")
+}

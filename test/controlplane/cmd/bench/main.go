@@ -1,0 +1,216 @@
+// Bench measures how many pods a second get bound on a real kube-apiserver: by a
+// trivial round-robin binder, which shows what the API server itself can do, by
+// kube-scheduler and by evictd-scheduler. Every measurement has a server of its
+// own and pods that were there before the scheduler.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/test/controlplane/harness"
+)
+
+func main() {
+	b := bench{}
+	flag.IntVar(&b.nodes, "nodes", 1000, "how many nodes there are")
+	flag.IntVar(&b.pods, "pods", 5000, "how many pods wait")
+	kinds := flag.String("kinds", "plain,anti,spread", "what the pods ask for")
+	by := flag.String("by", "binder,kube-scheduler,evictd-scheduler", "who binds")
+	flag.DurationVar(&b.patience, "patience", 5*time.Minute, "how long a measurement may take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := b.run(ctx, strings.Split(*kinds, ","), strings.Split(*by, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is what all measurements have in common.
+type bench struct {
+	nodes, pods int
+	patience    time.Duration
+	dir         string // of evictd's programs
+}
+
+func (b *bench) run(ctx context.Context, kinds, binders []string) error {
+	dir, err := os.MkdirTemp("", "evictd-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b.dir = dir
+	if err := harness.Build(dir); err != nil {
+		return err
+	}
+	describeMachine()
+	fmt.Printf("%d nodes, %d pods\n\n", b.nodes, b.pods)
+	fmt.Printf("%-8s %-17s %8s %8s %14s %14s %14s %14s %6s\n", "pods", "bound by", "bound", "pods/s", "its CPU s", "its peak MB", "server CPU s", "server peak MB", "load")
+	for _, kind := range kinds {
+		for _, binder := range binders {
+			r, err := b.measure(ctx, kind, binder)
+			if err != nil {
+				return fmt.Errorf("%s by %s: %w", kind, binder, err)
+			}
+			fmt.Printf("%-8s %-17s %8d %8.0f %14.1f %14d %14.1f %14d %6s\n", kind, binder, r.bound, r.rate(), r.cpu.Seconds(), r.peak>>20,
+				r.serverCPU.Seconds(), r.serverPeak>>20, load())
+		}
+	}
+	return nil
+}
+
+func describeMachine() {
+	model := "unknown"
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if _, rest, found := strings.Cut(string(info), "model name\t: "); found {
+			model, _, _ = strings.Cut(rest, "\n")
+		}
+	}
+	fmt.Printf("cpu:    %s, %d cores\n", model, runtime.NumCPU())
+	fmt.Printf("go:     %s\n", runtime.Version())
+	fmt.Printf("load:   %s\n", load())
+}
+
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// result of one measurement.
+type result struct {
+	bound            int
+	took             time.Duration // from the first pod bound to the last
+	cpu, serverCPU   time.Duration
+	peak, serverPeak int64 // bytes
+}
+
+func (r *result) rate() float64 {
+	if r.took <= 0 {
+		return 0
+	}
+	return float64(r.bound-1) / r.took.Seconds()
+}
+
+// measure starts a server, fills it, lets somebody bind and watches.
+func (b *bench) measure(ctx context.Context, kind, by string) (r result, err error) {
+	server, err := harness.NewKubeAPIServer()
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	config, err := server.Config(harness.Admin)
+	if err != nil {
+		return r, err
+	}
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return r, err
+	}
+	if err := createNodes(ctx, client, b.nodes); err != nil {
+		return r, err
+	}
+	if err := createPods(ctx, client, b.pods, kind); err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
+	seen, err := watchBindings(ctx, client, b.pods)
+	if err != nil {
+		return r, err
+	}
+	before, _ := usage(server.Pid())
+	var faulty error
+	if by == "binder" {
+		faulty = bindRoundRobin(ctx, client)
+		r.bound, r.took = seen.wait()
+	} else {
+		r, faulty = b.runScheduler(by, server, seen)
+	}
+	after, peak := usage(server.Pid())
+	r.serverCPU, r.serverPeak = after-before, peak
+	return r, faulty
+}
+
+// runScheduler runs a scheduler until all pods are bound, or time is up.
+func (b *bench) runScheduler(name string, server *harness.Server, seen *bindings) (r result, err error) {
+	command, err := b.command(name, server)
+	if err != nil {
+		return r, err
+	}
+	log, err := os.Create(filepath.Join(b.dir, name+".log"))
+	if err != nil {
+		return r, err
+	}
+	defer log.Close()
+	command.Stderr = log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return r, err
+	}
+	r.bound, r.took = seen.wait()
+	r.cpu, r.peak = usage(command.Process.Pid)
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		return r, err
+	}
+	_ = command.Wait() // how it ends is not measured
+	return r, nil
+}
+
+const kubeSchedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}
+`
+
+func (b *bench) command(name string, server *harness.Server) (*exec.Cmd, error) {
+	if name == "evictd-scheduler" {
+		return exec.Command(filepath.Join(b.dir, name), append([]string{"run", "--leader-elect=false", "--status-address=none"}, server.Args(harness.Admin)...)...), nil
+	}
+	program, err := harness.Program(name)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(b.dir, "kube-scheduler.yaml")
+	text := fmt.Sprintf(kubeSchedulerConfig, server.Kubeconfig(harness.Admin))
+	return exec.Command(program, "--config="+file, "--secure-port=0"), os.WriteFile(file, []byte(text), 0o600)
+}
+
+// usage is the CPU time a process has used and the most memory it held, in
+// bytes; zero where it is gone.
+func usage(pid int) (cpu time.Duration, peak int64) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0
+	}
+	// utime and stime, fields 14 and 15 of proc(5), in ticks of 10 ms; the name
+	// before them may hold anything.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var user, system int64
+	fmt.Sscan(fields[11], &user)
+	fmt.Sscan(fields[12], &system)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	fmt.Sscan(rest, &peak)
+	return time.Duration(user+system) * 10 * time.Millisecond, peak << 10
+}

@@ -1,0 +1,81 @@
+package node_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// TestCampaignKillsOfDaemonAndAgent ends either by SIGKILL at a random moment of
+// an eviction, and fails where a victim is lost, told twice, or followed by
+// another.
+func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
+	campaign(t)
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
+	if err != nil {
+		t.Fatal("EVICTD_ROUNDS:", err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	n := newNode(t, nodeMemory, nodePIDs)
+	a := n.newAPI()
+	bystander := n.createPod(a, "bystander", podSpec{request: "64Mi"}, nil)
+	run := func() *daemon { return n.runWith(a, "--mode=native", hardMemory) }
+	d := run()
+	killed := map[string]int{}
+	for round := range rounds {
+		name := fmt.Sprintf("leaker-%d", round)
+		leaker := n.createPod(a, name, podSpec{request: "8Mi"}, nil)
+		d.awaitPods(memorySignal, leaker, bystander)
+		leaker.tell("leak 200 400")
+		<-time.After(time.Duration(random.IntN(1500)) * time.Millisecond)
+		if random.IntN(2) == 0 {
+			killed["agent"]++
+			d.mustKillAgent()
+		} else {
+			killed["daemon"]++
+			_ = d.process.Process.Signal(syscall.SIGKILL)
+			_ = d.process.Wait()
+			d.stopped = true
+			d = run()
+		}
+		leaker.mustDie()
+		a.awaitPodEvicted(t, name)
+		a.awaitEvent(t, a.namespace, name, "Evicted")
+		d.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
+		if told := a.events(t, a.namespace, name)["Evicted"]; told != 1 {
+			t.Errorf("round %d: %s was told %d times", round, name, told)
+		}
+		mustLive(t, bystander)
+		if s := a.pod(t, "bystander").Status; s.Phase == v1.PodFailed {
+			t.Errorf("round %d: the bystander is %s, %s", round, s.Reason, s.Message)
+		}
+		if t.Failed() {
+			t.Fatalf("after round %d, log of evictd:\n%s", round, d.log)
+		}
+		zero := int64(0)
+		if err := a.CoreV1().Pods(a.namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d rounds, killed %v", rounds, killed)
+}
+
+func (a *api) awaitPodEvicted(t testing.TB, name string) {
+	t.Helper()
+	await(t, "the API server to show that "+name+" was evicted", func() bool {
+		s := a.pod(t, name).Status
+		return s.Phase == v1.PodFailed && s.Reason == "Evicted"
+	})
+}
