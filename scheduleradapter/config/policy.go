@@ -95,7 +95,7 @@ type fit struct {
 }
 
 // translate makes one profile of a Policy. What the file cannot name is as in the
-// default profile. The error joins every fault.
+// default profile. What is at fault is left out.
 func translate(p *policy, maxVolumes string) (File, []error) {
 	t := &translation{
 		compiler: compiler{plugins: BuiltIn()}, maxVolumes: maxVolumes, scoredBy: map[string]*field.Path{}, shared: map[string]shared{},
