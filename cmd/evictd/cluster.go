@@ -64,6 +64,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		Program:   filepath.Join(filepath.Dir(self), agentName),
 		Arguments: append([]string{"run"}, server...),
 		User:      agent.Unprivileged(capabilities()),
+		Socket:    socketOf(file.Server),
 		Node: wire.Node{
 			Name: d.node.name, Mode: d.node.mode, Publish: !d.dryRun,
 			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
@@ -82,6 +83,15 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		agent: agent.New(cfg, records, log), journal: records, log: log,
 		patience: softPatience(file, d.node.mode), resumed: map[types.UID]bool{},
 	}, nil
+}
+
+// socketOf is the path of an embedded API, empty for any other server.
+func socketOf(server string) string {
+	path, is := strings.CutPrefix(server, "unix:")
+	if !is {
+		return ""
+	}
+	return path
 }
 
 // checkAgent lets the agent judge its flags, so that what is wrong with them is

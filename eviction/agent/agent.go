@@ -42,7 +42,10 @@ type Config struct {
 	Arguments []string
 	// User the agent runs as; nil for evictd's own.
 	User *User
-	Node wire.Node
+	// Socket of an embedded API, whose group the agent joins; empty for any other
+	// server.
+	Socket string
+	Node   wire.Node
 }
 
 // Agent is the agent's process as evictd sees it. All but Run may be called from

@@ -87,7 +87,12 @@ func start(cfg *Config) (*process, error) {
 	command.ExtraFiles = []*os.File{theirs} // wire.FD
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if cfg.User != nil {
-		command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID}
+		groups, err := groupOf(cfg.Socket)
+		if err != nil {
+			ours.Close()
+			return nil, fmt.Errorf("start the agent: %w", err)
+		}
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID, Groups: groups}
 		if cfg.User.ReadAll {
 			command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
 		}
@@ -97,6 +102,19 @@ func start(cfg *Config) (*process, error) {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
 	return &process{command, wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}, nil
+}
+
+// groupOf is the group that may speak over a socket. There is none before the
+// embedded API has made it: then the agent is started later.
+func groupOf(socket string) ([]uint32, error) {
+	if socket == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(socket)
+	if err != nil {
+		return nil, fmt.Errorf("find the embedded API: %w", err)
+	}
+	return []uint32{info.Sys().(*syscall.Stat_t).Gid}, nil
 }
 
 // confined starts a program that cannot gain privileges: no_new_privs is of the

@@ -12,6 +12,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -26,15 +27,36 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 	asks := slices.Collect(maps.Values(p.asks))
 	p.mu.Unlock()
 	for _, ask := range asks {
+		if !p.asking(ask.UID) {
+			continue
+		}
 		answer, final := p.request(ctx, &ask)
-		if final || time.Now().After(ask.Deadline) {
-			p.mu.Lock()
-			delete(p.asks, ask.UID)
-			p.mu.Unlock()
+		if final {
+			p.stopAsking(ask.UID)
 		}
 		p.say(wire.Up{Answer: &answer})
 	}
 	return nil
+}
+
+// asking says whether a pod is still to be asked for. One whose time is over is
+// not: it goes without leave, and once it is Failed no budget protects it, so that
+// asking would delete it and with it what its status says.
+func (p *Publisher) asking(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ask, asked := p.asks[uid]
+	if asked && !time.Now().Before(ask.Deadline) {
+		delete(p.asks, uid)
+		return false
+	}
+	return asked
+}
+
+func (p *Publisher) stopAsking(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.asks, uid)
 }
 
 // request asks the Eviction API. The request is not repeated below: a budget's
@@ -47,7 +69,7 @@ func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Ans
 			GracePeriodSeconds: &ask.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(ask.UID)),
 		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, min(askPatience, time.Until(ask.Deadline)))
 	defer cancel()
 	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
 		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()

@@ -86,6 +86,9 @@ func (p *Publisher) Take(m wire.Down) {
 			p.lease.due()
 		}
 	case m.Intent != nil:
+		if !m.Intent.Asked || m.Intent.Override != "" {
+			delete(p.asks, m.Intent.UID)
+		}
 		p.intend(m.Intent)
 	case m.Ask != nil:
 		p.asks[m.Ask.UID] = *m.Ask

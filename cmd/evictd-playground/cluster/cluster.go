@@ -175,10 +175,6 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	if err := s.answers(ctx, api, socket); err != nil {
 		return "", err
 	}
-	// The agents are nobody's; who may come here the directory says.
-	if err := os.Chmod(socket, 0o666); err != nil {
-		return "", err
-	}
 	cfg, err := kubeclient.Config("", server)
 	if err == nil {
 		s.client, err = kubernetes.NewForConfig(cfg)
@@ -188,9 +184,12 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 }
 
 func (s *story) startScheduler(ctx, helping context.Context, server string) error {
-	socket := filepath.Join(s.dir, "scheduler.sock")
+	socket, config := filepath.Join(s.dir, "scheduler.sock"), filepath.Join(s.dir, "scheduler.yaml")
+	if err := os.WriteFile(config, schedulerConfig, 0o644); err != nil {
+		return err
+	}
 	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
-		"--server", server, "--status-address", "unix:"+socket, "--leader-elect=false")
+		"--config", config, "--server", server, "--status-address", "unix:"+socket, "--leader-elect=false")
 	if err != nil {
 		return err
 	}

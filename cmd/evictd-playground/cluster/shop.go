@@ -23,6 +23,9 @@ const (
 // why is an annotation that says in a few words where a workload's pods go.
 const why = "why"
 
+//go:embed scheduler.yaml
+var schedulerConfig []byte
+
 //go:embed shop
 var shop embed.FS
 
