@@ -66,6 +66,28 @@ func TestLeftOutKindsAreWarnedOf(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentSaysHowManyVolumesAPolicyAllows(t *testing.T) {
+	dir := t.TempDir()
+	manifest, policy := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "policy.yaml")
+	for file, text := range map[string]string{
+		manifest: `{apiVersion: v1, kind: List, items: [
+			{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", memory: 1Gi, pods: "10"}}},
+			{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}], volumes: [
+				{name: v, awsElasticBlockStore: {volumeID: v}}, {name: w, awsElasticBlockStore: {volumeID: w}}]}}]}`,
+		policy: "{apiVersion: v1, kind: Policy, predicates: [{name: MaxEBSVolumeCount}], priorities: []}",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for value, want := range map[string]string{"": "1 scheduled", "1": "0 scheduled", "2": "1 scheduled"} {
+		t.Setenv("KUBE_MAX_PD_VOLS", value)
+		if code, out, errs := execute(t.Context(), "simulate", "--config", policy, manifest); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%q: exit %d, %q, %q; want %s", value, code, out, errs, want)
+		}
+	}
+}
+
 func TestAnInterruptedSimulationIsAFault(t *testing.T) {
 	manifest := filepath.Join(t.TempDir(), "a.yaml")
 	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}\n"), 0o644); err != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
@@ -28,7 +27,7 @@ type crowd struct {
 }
 
 func newCrowd(b *testing.B, nodes int, running int32) *crowd {
-	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, config.BuiltIn())
+	cfg, err := config.Compile(&config.File{}, config.BuiltIn())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,17 +15,20 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/plugins/avoidance"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
 	"github.com/evictd/evictd/scheduleradapter/plugins/images"
 	"github.com/evictd/evictd/scheduleradapter/plugins/interpod"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodeaffinity"
+	"github.com/evictd/evictd/scheduleradapter/plugins/nodelabel"
 	"github.com/evictd/evictd/scheduleradapter/plugins/nodename"
 	"github.com/evictd/evictd/scheduleradapter/plugins/ports"
 	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
+	"github.com/evictd/evictd/scheduleradapter/plugins/serviceaffinity"
 	"github.com/evictd/evictd/scheduleradapter/plugins/spread"
 	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
@@ -45,6 +48,9 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		nodeaffinity.Name:        nodeaffinity.New,
 		ports.Name:               ports.New,
 		resources.FitName:        resources.NewFit,
+		resources.LeastName:      resources.NewScorer(resources.LeastName),
+		resources.MostName:       resources.NewScorer(resources.MostName),
+		resources.RatioName:      resources.NewScorer(resources.RatioName),
 		preempt.Name:             preempt.New,
 		resources.BalancedName:   resources.NewBalanced,
 		volumes.RestrictionsName: storage.NewRestrictions,
@@ -57,6 +63,9 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 		binder.Name:              binder.New,
 		features.Name:            features.New,
 		pressure.Name:            pressure.New,
+		avoidance.Name:           avoidance.New,
+		nodelabel.Name:           nodelabel.New,
+		serviceaffinity.Name:     serviceaffinity.New,
 	}
 }
 
@@ -138,6 +147,9 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	}
 	for _, e := range extenders {
 		e.Add(&plan)
+	}
+	if p.EveryReason {
+		return framework.New(p.Name, &plan, framework.EveryReason)
 	}
 	return framework.New(p.Name, &plan)
 }

@@ -20,12 +20,14 @@ func environment() (framework.Env, *volumes.Storage) {
 
 func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 	every := &configv1.Plugins{}
+	var file config.File
+	file.Profiles = []configv1.KubeSchedulerProfile{{Plugins: every}}
 	for _, p := range config.BuiltIn() {
 		if !p.Default {
 			every.MultiPoint.Enabled = append(every.MultiPoint.Enabled, configv1.Plugin{Name: p.Name})
 		}
 	}
-	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{Profiles: []configv1.KubeSchedulerProfile{{Plugins: every}}}, config.BuiltIn())
+	cfg, err := config.Compile(&file, config.BuiltIn())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
 	plugins := append(config.BuiltIn(),
 		config.Plugin{Name: "One", Default: true, Points: []framework.Point{framework.Filter}},
 		config.Plugin{Name: "Two", Default: true, Points: []framework.Point{framework.Score}})
-	cfg, err := config.Compile(&configv1.KubeSchedulerConfiguration{}, plugins)
+	cfg, err := config.Compile(&config.File{}, plugins)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func (d *daemon) runControllers(ctx context.Context) {
 
 // pressureJudge tells what the loop's table knows of pressure on nodes.
 func (d *daemon) pressureJudge(table *nodetable.Table) (extender.Judge, error) {
-	var file configv1.KubeSchedulerConfiguration
+	var file config.File
 	plugins := configv1.Plugins{MultiPoint: configv1.PluginSet{
 		Enabled:  []configv1.Plugin{{Name: priority.Name}, {Name: pressure.Name}, {Name: binder.Name}},
 		Disabled: []configv1.Plugin{{Name: "*"}},

@@ -53,7 +53,7 @@ cluster around this pod.`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
-	file := flags.String("config", "", "KubeSchedulerConfiguration; without it kube-scheduler's default profile")
+	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; without it kube-scheduler's default profile")
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server (default the configuration's, else in-cluster)")
 	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
 	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")

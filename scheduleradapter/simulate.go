@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -33,7 +32,7 @@ is simulated. Nothing is printed if any file is invalid.`,
 	}
 	flags := c.Flags()
 	output := cli.OutputFlag(c, "text", "json")
-	file := flags.String("config", "", "KubeSchedulerConfiguration; without it kube-scheduler's default profile")
+	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; without it kube-scheduler's default profile")
 	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
 	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
 	c.RunE = func(c *cobra.Command, paths []string) error {
@@ -97,14 +96,14 @@ func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable
 // loadConfig reads and completes a configuration file, which may name the plugins;
 // no file stands for the default profile. Every fault of a file has its name before it.
 func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
-	var file configv1.KubeSchedulerConfiguration
+	var file config.File
 	var loading error
 	if name != "" {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return config.Config{}, err
 		}
-		file, loading = config.Load(data)
+		file, loading = config.Load(data, os.Getenv(config.MaxVolumesVariable))
 	}
 	cfg, compiling := config.Compile(&file, plugins)
 	return cfg, cli.InFile(name, errors.Join(loading, compiling))

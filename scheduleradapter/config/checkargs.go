@@ -97,12 +97,7 @@ func checkStrategy(path *field.Path, strategy *configv1.ScoringStrategy) (faults
 	if !slices.Contains(types, strategy.Type) {
 		faults = append(faults, field.NotSupported(path.Child("type"), strategy.Type, types))
 	}
-	for i, r := range strategy.Resources {
-		if r.Weight < 1 || r.Weight > maxResourceWeight {
-			faults = append(faults, field.Invalid(path.Child("resources").Index(i).Child("weight"), r.Weight,
-				fmt.Sprintf("resource weight of %s not in valid range (0, %d]", r.Name, maxResourceWeight)))
-		}
-	}
+	faults = append(faults, checkResources(path.Child("resources"), strategy.Resources)...)
 	ratio := path.Child("requestedToCapacityRatio")
 	switch given, wanted := strategy.RequestedToCapacityRatio != nil, strategy.Type == configv1.RequestedToCapacityRatio; {
 	case given && wanted:
@@ -111,6 +106,16 @@ func checkStrategy(path *field.Path, strategy *configv1.ScoringStrategy) (faults
 		faults = append(faults, field.Required(ratio, "must be specified when type is RequestedToCapacityRatio"))
 	case given:
 		faults = append(faults, field.Forbidden(ratio, "must be nil when type is not RequestedToCapacityRatio"))
+	}
+	return faults
+}
+
+func checkResources(path *field.Path, resources []configv1.ResourceSpec) (faults field.ErrorList) {
+	for i, r := range resources {
+		if r.Weight < 1 || r.Weight > maxResourceWeight {
+			faults = append(faults, field.Invalid(path.Index(i).Child("weight"), r.Weight,
+				fmt.Sprintf("resource weight of %s not in valid range (0, %d]", r.Name, maxResourceWeight)))
+		}
 	}
 	return faults
 }

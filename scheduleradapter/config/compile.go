@@ -57,8 +57,8 @@ func (c *compiler) warn(path *field.Path, format string, args ...any) {
 // kube-scheduler's default profile. Plugins are all that a profile may name, the
 // default ones in order: BuiltIn and whatever else was compiled in. The error
 // joins every fault.
-func Compile(file *configv1.KubeSchedulerConfiguration, plugins []Plugin) (Config, error) {
-	c := &compiler{plugins: plugins}
+func Compile(file *File, plugins []Plugin) (Config, error) {
+	c := &compiler{plugins: plugins, warnings: slices.Clone(file.warnings)}
 	initial := ptr.Deref(file.PodInitialBackoffSeconds, defaultInitialBackoff)
 	maximum := ptr.Deref(file.PodMaxBackoffSeconds, defaultMaxBackoff)
 	profiling := ptr.Deref(file.EnableProfiling, true)
@@ -145,7 +145,7 @@ func orName(name, otherwise string) string {
 	return name
 }
 
-func (c *compiler) profiles(path *field.Path, file *configv1.KubeSchedulerConfiguration) (profiles []Profile) {
+func (c *compiler) profiles(path *field.Path, file *File) (profiles []Profile) {
 	described := file.Profiles
 	if len(described) == 0 {
 		described = []configv1.KubeSchedulerProfile{{}}
@@ -169,6 +169,7 @@ func (c *compiler) profiles(path *field.Path, file *configv1.KubeSchedulerConfig
 		profile := Profile{
 			Name:                     name,
 			PercentageOfNodesToScore: ptr.Deref(p.PercentageOfNodesToScore, ptr.Deref(file.PercentageOfNodesToScore, 0)),
+			EveryReason:              file.everyReason,
 			Points:                   c.expand(at.Child("plugins"), &plugins),
 		}
 		profile.Plugins = c.instances(at.Child("pluginConfig"), p.PluginConfig, profile.Points)

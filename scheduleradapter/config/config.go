@@ -1,10 +1,11 @@
-// Package config turns a KubeSchedulerConfiguration into the profiles, extenders
-// and settings that the scheduler runs with: defaults filled in, plugin sets
+// Package config turns a KubeSchedulerConfiguration, or a legacy Policy, into the
+// profiles, extenders and settings that the scheduler runs with: defaults filled in, plugin sets
 // expanded, arguments read. It finds all faults of a file at once, each with its
 // field path. It makes no plugin and reads no file.
 package config
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,6 +46,8 @@ type Profile struct {
 	// PercentageOfNodesToScore is 1 to 100, or 0 for the adaptive share; see
 	// NumFeasibleNodesToFind.
 	PercentageOfNodesToScore int32
+	// EveryReason tells of a node all filters that reject it, not only the first.
+	EveryReason bool
 	// Plugins has each plugin that runs anywhere once, in the order in which the
 	// points first name them.
 	Plugins []Instance
@@ -101,23 +104,44 @@ type ClientConnection struct {
 	Burst int
 }
 
-// Load reads a configuration file strictly. The error joins every fault; what is
-// not at fault has been read all the same, so that Compile can find what else is
-// wrong.
-func Load(data []byte) (configv1.KubeSchedulerConfiguration, error) {
-	var file configv1.KubeSchedulerConfiguration
-	const kind = "KubeSchedulerConfiguration"
+// File is a configuration that was read and is to be compiled.
+type File struct {
+	configv1.KubeSchedulerConfiguration
+	warnings []string
+	// everyReason is Profile.EveryReason of all profiles.
+	everyReason bool
+}
+
+// Load reads a file strictly: a KubeSchedulerConfiguration, or a Policy as
+// kube-scheduler took it up to 1.22, of which it makes one. MaxVolumes is the
+// value of MaxVolumesVariable. The error joins every fault; what is not at fault
+// has been read all the same, so that Compile can find what else is wrong.
+func Load(data []byte, maxVolumes string) (File, error) {
+	var file File
 	documents := manifest.Split(data)
 	if len(documents) != 1 {
-		return file, fmt.Errorf("expected one document of kind %s, found %d", kind, len(documents))
+		return file, fmt.Errorf("expected one document of kind %s, found %d", configuration.Kind, len(documents))
 	}
 	about, err := manifest.TypeOf(documents[0])
 	if err != nil {
 		return file, err
 	}
-	if about != (metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: kind}) {
-		return file, fmt.Errorf("apiVersion %q, kind %q: expected %s %s", about.APIVersion, about.Kind, configv1.SchemeGroupVersion, kind)
+	switch about {
+	case configuration:
+		err = manifest.Decode(documents[0], &file.KubeSchedulerConfiguration)
+		return file, err
+	case legacy:
+		var p policy
+		err = manifest.Decode(documents[0], &p)
+		file, faults := translate(&p, maxVolumes)
+		return file, errors.Join(append([]error{err}, faults...)...)
 	}
-	err = manifest.Decode(documents[0], &file)
-	return file, err
+	return file, fmt.Errorf("apiVersion %q, kind %q: expected %s %s or %s %s",
+		about.APIVersion, about.Kind, configuration.APIVersion, configuration.Kind, legacy.APIVersion, legacy.Kind)
 }
+
+// What a file may be.
+var (
+	configuration = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
+	legacy        = metav1.TypeMeta{APIVersion: "v1", Kind: "Policy"}
+)

@@ -45,7 +45,7 @@ func TestCases(t *testing.T) {
 // settings it tells what differs from the default profile.
 func compiled(data []byte) []byte {
 	var out bytes.Buffer
-	file, err := config.Load(data)
+	file, err := config.Load(data, "")
 	c, more := config.Compile(&file, plugins())
 	if err = errors.Join(err, more); err != nil {
 		for _, fault := range manifest.Faults(err) {
@@ -53,7 +53,7 @@ func compiled(data []byte) []byte {
 		}
 		return out.Bytes()
 	}
-	empty, _ := config.Load([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
+	empty, _ := config.Load([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), "")
 	usual, _ := config.Compile(&empty, plugins())
 	if reflect.DeepEqual(c, usual) {
 		usual = config.Config{Profiles: []config.Profile{{}}}
@@ -81,6 +81,9 @@ func compiled(data []byte) []byte {
 
 func describe(out *bytes.Buffer, profile, usual config.Profile) {
 	fmt.Fprintf(out, "profile %s: percentage of nodes to score %d\n", profile.Name, profile.PercentageOfNodesToScore)
+	if profile.EveryReason {
+		fmt.Fprintln(out, "  every reason of a node is told")
+	}
 	for i, enabled := range profile.Points {
 		if !slices.Equal(enabled, usual.Points[i]) {
 			fmt.Fprintf(out, "  %v:%s\n", framework.Point(i), list(enabled))
@@ -148,11 +151,11 @@ profiles:
 extenders:
 - {urlPrefix: "http://127.0.0.1", managedResources: [{name: b.example/y, ignoredByScheduler: true}]}
 `)
-	file, err := config.Load(data)
+	file, err := config.Load(data, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := file.DeepCopy()
+	before := file.KubeSchedulerConfiguration.DeepCopy()
 	first, err := config.Compile(&file, plugins())
 	if err != nil {
 		t.Fatal(err)
@@ -161,15 +164,44 @@ extenders:
 	if err != nil || !reflect.DeepEqual(first, second) {
 		t.Errorf("compiled once more: %+v, %v; at first %+v", second, err, first)
 	}
-	if !reflect.DeepEqual(&file, before) {
+	if !reflect.DeepEqual(&file.KubeSchedulerConfiguration, before) {
 		t.Errorf("the file became %+v", file)
+	}
+}
+
+func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
+	data := []byte("{apiVersion: v1, kind: Policy, predicates: [{name: MaxEBSVolumeCount}, {name: MaxCinderVolumeCount}]}")
+	for _, c := range []struct {
+		value       string
+		ebs, cinder int32
+		warning     string
+	}{
+		{"", 39, 256, "[]"},
+		{"7", 7, 7, "[]"},
+		{"0", 39, 256, `[KUBE_MAX_PD_VOLS: "0" is no number above 0: not looked at]`},
+		{"many", 39, 256, `[KUBE_MAX_PD_VOLS: "many" is no number above 0: not looked at]`},
+	} {
+		file, err := config.Load(data, c.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled, err := config.Compile(&file, plugins())
+		if err != nil {
+			t.Fatal(err)
+		}
+		instances := compiled.Profiles[0].Plugins
+		args := instances[slices.IndexFunc(instances, func(i config.Instance) bool { return i.Name == "NodeVolumeLimits" })].Args.(*config.NodeVolumeLimitsArgs)
+		want := []config.InTreeLimit{{Plugin: "kubernetes.io/aws-ebs", Count: c.ebs}, {Plugin: "kubernetes.io/cinder", Count: c.cinder}}
+		if got := fmt.Sprint(compiled.Warnings); !slices.Equal(args.InTree, want) || got != c.warning {
+			t.Errorf("%q: limits %+v, warnings %s; want %+v, %s", c.value, args.InTree, got, want, c.warning)
+		}
 	}
 }
 
 func FuzzLoad(f *testing.F) {
 	golden.Seed(f, "testdata/*.yaml")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := config.Load(data)
+		file, err := config.Load(data, "")
 		c, more := config.Compile(&file, plugins())
 		if err != nil || more != nil {
 			return

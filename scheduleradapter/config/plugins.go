@@ -34,8 +34,8 @@ func (p Plugin) implements(point framework.Point) bool {
 
 // BuiltIn returns the plugins of kube-scheduler 1.37, in the order of its default
 // profile and with that profile's weights, but for DynamicResources and those of
-// its disabled features; and those that only this scheduler has, which run where
-// a profile enables them.
+// its disabled features; and those that it has no more or never had, which run
+// where a profile enables them.
 func BuiltIn() []Plugin {
 	var (
 		filters = []framework.Point{framework.PreFilter, framework.Filter}
@@ -52,11 +52,11 @@ func BuiltIn() []Plugin {
 		{Name: "NodePorts", Points: filters},
 		{Name: nodeResourcesFit, Points: both, Weight: 1, args: reader(completeFit, checkFit)},
 		{Name: "VolumeRestrictions", Points: filters},
-		{Name: "NodeVolumeLimits", Points: filters},
+		{Name: nodeVolumeLimits, Points: filters, args: readerOf(Group, completeLimits, checkLimits)},
 		{Name: "VolumeBinding", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score, framework.Reserve, framework.PreBind}, args: reader(completeVolumeBinding, checkVolumeBinding)},
 		{Name: "VolumeZone", Points: filters},
-		{Name: "PodTopologySpread", Points: both, Weight: 2, args: reader(completeSpread, checkSpread)},
-		{Name: "InterPodAffinity", Points: both, Weight: 2, args: reader(completeInterPod, checkInterPod)},
+		{Name: podTopologySpread, Points: both, Weight: 2, args: reader(completeSpread, checkSpread)},
+		{Name: interPodAffinity, Points: both, Weight: 2, args: reader(completeInterPod, checkInterPod)},
 		{Name: "DefaultPreemption", Points: []framework.Point{framework.PreEnqueue, framework.PostFilter}, args: reader(completePreemption, checkPreemption)},
 		{Name: "NodeResourcesBalancedAllocation", Points: scores, Weight: 1, args: reader(completeBalanced, checkBalanced)},
 		{Name: "ImageLocality", Points: []framework.Point{framework.Score}, Weight: 1},
@@ -66,13 +66,29 @@ func BuiltIn() []Plugin {
 	for i := range plugins {
 		plugins[i].Default = true
 	}
-	return append(plugins, Plugin{
-		Name: "NodePressure", Points: []framework.Point{framework.Filter, framework.Score, framework.Reserve},
-		args: readerOf(PressureGroup, completePressure, checkPressure),
-	})
+	only := []framework.Point{framework.Score}
+	return append(plugins,
+		Plugin{Name: nodePressure, Points: []framework.Point{framework.Filter, framework.Score, framework.Reserve}, args: readerOf(Group, completePressure, checkPressure)},
+		Plugin{Name: nodeLabel, Points: []framework.Point{framework.Filter, framework.Score}, args: readerOf(Group, nil, checkNodeLabel)},
+		Plugin{Name: serviceAffinity, Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score}, args: readerOf(Group, nil, checkServiceArgs)},
+		Plugin{Name: nodePreferAvoidPods, Points: only},
+		Plugin{Name: "NodeResourcesLeastAllocated", Points: only, args: reader(completeFit, checkFit)},
+		Plugin{Name: "NodeResourcesMostAllocated", Points: only, args: reader(completeFit, checkFit)},
+		Plugin{Name: "RequestedToCapacityRatio", Points: only, args: reader(completeFit, checkFit)},
+	)
 }
 
-const nodeResourcesFit = "NodeResourcesFit"
+// Plugins that are named more than once.
+const (
+	interPodAffinity    = "InterPodAffinity"
+	nodeLabel           = "NodeLabel"
+	nodePreferAvoidPods = "NodePreferAvoidPods"
+	nodePressure        = "NodePressure"
+	nodeResourcesFit    = "NodeResourcesFit"
+	nodeVolumeLimits    = "NodeVolumeLimits"
+	podTopologySpread   = "PodTopologySpread"
+	serviceAffinity     = "ServiceAffinity"
+)
 
 // removed are plugins that earlier versions had: volumes of these kinds are
 // counted by NodeVolumeLimits.

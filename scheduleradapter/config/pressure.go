@@ -1,22 +1,26 @@
 package config
 
 import (
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// PressureGroup is the group and version of NodePressureArgs.
-var PressureGroup = schema.GroupVersion{Group: "evictd.io", Version: "v1"}
+// Group is the group and version of arguments that kube-scheduler does not have.
+var Group = schema.GroupVersion{Group: "evictd.io", Version: "v1"}
 
 // NodePressureArgs are the arguments of the plugin NodePressure.
 type NodePressureArgs struct {
 	metav1.TypeMeta `json:",inline"`
-	// Conditions: keep pods off nodes by their conditions. Default true.
-	Conditions *bool `json:"conditions,omitempty"`
+	// Conditions that keep pods off nodes: MemoryPressure, DiskPressure and
+	// PIDPressure, each also by evictd's own name. Default all; an empty list is
+	// none.
+	Conditions []v1.NodeConditionType `json:"conditions"`
 	// Headroom: go by the levels that evictd publishes. Default true.
 	Headroom *bool `json:"headroom,omitempty"`
 	// EvictionHalfLife is how long it takes until an eviction speaks half as much
@@ -33,14 +37,25 @@ func (a *NodePressureArgs) DeepCopyObject() runtime.Object {
 	return &b // nothing that it points to is ever changed
 }
 
+func pressures() []v1.NodeConditionType {
+	return []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
+}
+
 func completePressure(args *NodePressureArgs) {
-	orPointer(&args.Conditions, true)
+	if args.Conditions == nil {
+		args.Conditions = pressures()
+	}
 	orPointer(&args.Headroom, true)
 	orPointer(&args.EvictionHalfLife, metav1.Duration{Duration: 10 * time.Minute})
 	orPointer(&args.Ramp, metav1.Duration{Duration: 5 * time.Minute})
 }
 
 func checkPressure(path *field.Path, args *NodePressureArgs) (faults field.ErrorList) {
+	for i, condition := range args.Conditions {
+		if !slices.Contains(pressures(), condition) {
+			faults = append(faults, field.NotSupported(path.Child("conditions").Index(i), condition, pressures()))
+		}
+	}
 	for _, d := range []struct {
 		name  string
 		value metav1.Duration

@@ -41,8 +41,9 @@ type Cycle struct {
 	nominated  []nominee // of others, on nodes of the table, by row
 	measurer   int       // see findMeasurer
 	single     nodetable.Bits
-	narrowing  []string // plugins that narrowed, sorted
-	refusal    Status   // of PreFilter
+	narrowing  []string                      // plugins that narrowed, sorted
+	further    map[nodetable.Row][]Rejection // see Further
+	refusal    Status                        // of PreFilter
 }
 
 // Rejection is why a node was taken out: which filter, and its reasons.
@@ -244,12 +245,17 @@ func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
 
 // probe runs the filters for one node and leaves no trace in the cycle.
 func (c *Cycle) probe(row nodetable.Row) (Rejection, bool, Status) {
+	return c.ask(row, 0, c.runner.late)
+}
+
+// ask is probe with some of the filters.
+func (c *Cycle) ask(row nodetable.Row, begin, end int) (Rejection, bool, Status) {
 	feasible, was, running, measured := c.Feasible, c.rejections[row], c.running, c.Timing.Plugins
 	c.Timing.Plugins = false
 	single := c.single.Emptied(c.Table.Rows())
 	single.Set(row)
 	c.Feasible, c.single = single, nil // a filter may probe
-	status := c.runner.filter(c)
+	status := c.runner.filterBy(c, begin, end)
 	rejection, fits := c.rejections[row], status.OK() && single.Has(row)
 	c.Feasible, c.rejections[row], c.running, c.single = feasible, was, running, single
 	c.Timing.Plugins = measured

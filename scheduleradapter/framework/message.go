@@ -53,6 +53,11 @@ func (c *Cycle) histogram() Histogram {
 			h[reason] += k.nodes
 		}
 	}
+	for row := range c.further {
+		for _, reason := range c.Further(row) {
+			h[reason]++
+		}
+	}
 	if absent := c.Table.Len() - c.Evaluated.Count(); c.isNarrowed && absent > 0 {
 		h[fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing)] += absent
 	}

@@ -39,6 +39,7 @@ type Runner struct {
 	postBinders []named[PostBinder]
 	hints       map[string][]EventHint
 	host        Host // of guests; nil without any
+	everyReason bool
 }
 
 type named[T any] struct {
@@ -52,8 +53,11 @@ type named[T any] struct {
 
 // New makes a profile's runner. The error joins every plugin that does not
 // implement a point it is enabled at.
-func New(profile string, plan *Plan) (*Runner, error) {
+func New(profile string, plan *Plan, options ...Option) (*Runner, error) {
 	r := &Runner{profile: profile, hints: map[string][]EventHint{}}
+	for _, option := range options {
+		option(r)
+	}
 	var sorters []named[Sorter]
 	err := errors.Join(
 		fill(&r.preEnqueue, plan, PreEnqueue), fill(&sorters, plan, QueueSort), fill(&r.preFilters, plan, PreFilter),

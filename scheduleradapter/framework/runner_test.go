@@ -74,6 +74,10 @@ type stage struct {
 }
 
 func newStage(t *testing.T, points []Point, actors ...*actor) *stage {
+	return newStageWith(t, nil, points, actors...)
+}
+
+func newStageWith(t *testing.T, options []Option, points []Point, actors ...*actor) *stage {
 	var plan Plan
 	for i, a := range actors {
 		for _, point := range points {
@@ -82,7 +86,7 @@ func newStage(t *testing.T, points []Point, actors ...*actor) *stage {
 	}
 	last := &actor{name: "last"}
 	plan[QueueSort], plan[Bind] = []Enabled{{Plugin: last}}, []Enabled{{Plugin: last}}
-	runner, err := New("profile", &plan)
+	runner, err := New("profile", &plan, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +130,24 @@ func TestNodeHasTheReasonsOfTheFirstPluginThatRejectsIt(t *testing.T) {
 	}
 	if got, pending := s.cycle.Rejectors(); strings.Join(got, " ") != "one three unresolvable" || pending != nil {
 		t.Errorf("rejectors %q, pending %q", got, pending)
+	}
+}
+
+func TestNodeHasTheReasonsOfEveryPluginWhereAllAreAsked(t *testing.T) {
+	s := newStageWith(t, []Option{EveryReason}, filtering,
+		&actor{name: "one", rejects: []string{"n0"}}, &actor{name: "unresolvable", rejects: []string{"n0", "n1"}},
+		&actor{name: "three", rejects: []string{"n0", "n1", "n2"}}, &actor{name: "skips", preFilter: Status{Code: Skip}, rejects: []string{"n2"}})
+	for range 2 { // the second attempt knows nothing of the first
+		s.filter()
+		if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: 1 one rejects, 2 unresolvable rejects, 3 three rejects."; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := names(&s.cycle, s.cycle.Resolvable(nil)); got != "n2" {
+		t.Errorf("preemption may help on %q", got)
+	}
+	if got := fmt.Sprint(s.cycle.Further(0), s.cycle.Further(1), s.cycle.Further(2)); got != "[unresolvable rejects three rejects] [three rejects] []" {
+		t.Errorf("further reasons %s", got)
 	}
 }
 

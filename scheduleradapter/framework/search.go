@@ -26,6 +26,9 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	}
 	c.skipFilter = sized(c.skipFilter, len(r.filters))
 	c.skipScore = sized(c.skipScore, len(r.scorers))
+	if clear(c.further); r.everyReason && c.further == nil {
+		c.further = map[nodetable.Row][]Rejection{}
+	}
 	c.nominate(nominated)
 	if c.State = nil; r.host != nil {
 		r.host.Begin(c)
@@ -140,18 +143,18 @@ func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
 
 func (r *Runner) filterAll(c *Cycle, start, enough int) (visited int, s Status) {
 	c.Feasible = c.Feasible.Copied(c.candidates)
-	if s := r.filter(c); !s.OK() {
+	if s := r.filterBy(c, 0, r.late); !s.OK() {
 		return 0, s
 	}
 	if s := r.filterNominated(c); !s.OK() {
 		return 0, s
 	}
 	visited = c.sample(start, enough)
-	return visited, r.filterLate(c)
+	if s = r.filterLate(c); s.OK() && r.everyReason {
+		s = r.rejectFurther(c)
+	}
+	return visited, s
 }
-
-// filter asks the filters that can be asked what if.
-func (r *Runner) filter(c *Cycle) Status { return r.filterBy(c, 0, r.late) }
 
 func (r *Runner) filterLate(c *Cycle) Status { return r.filterBy(c, r.late, len(r.filters)) }
 

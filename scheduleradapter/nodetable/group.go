@@ -101,6 +101,27 @@ func (t *Table) Siblings(p *Pod) *Matcher {
 	return kept.matcher
 }
 
+// Service means the pods that a Service selects which selects a pod, and that are
+// not being deleted: of several Services the first by name. It is nil where there
+// is none.
+func (t *Table) Service(p *Pod) *Matcher {
+	in := t.groups.in[p.Namespace]
+	if in == nil {
+		return nil
+	}
+	var name string
+	var first *Selector
+	for group, selector := range in.services {
+		if selector.Matches(p.Labels) && (first == nil || group.Name < name) {
+			name, first = group.Name, selector
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return NewMatcher([]string{p.Object.Namespace}, nil, first, true)
+}
+
 func (s *grouping) matcher(p *Pod, owner *metav1.OwnerReference) *Matcher {
 	var selectors []*Selector
 	for _, service := range s.services {

@@ -186,15 +186,18 @@ func (j *JSON) filtered(c *framework.Cycle) {
 		if !rejected {
 			return false
 		}
+		further := c.Further(row)
 		text, known := j.whys[why]
-		if !known {
+		if !known || further != nil {
 			plugin, reasons := c.Explain(why)
 			text = encoded(struct {
 				Plugin     string   `json:"plugin"`
 				Reasons    []string `json:"reasons"`
 				Resolvable bool     `json:"resolvable"`
-			}{plugin, reasons, !why.Unresolvable})
-			j.whys[why] = text
+			}{plugin, slices.Concat(reasons, further), !why.Unresolvable})
+			if further == nil {
+				j.whys[why] = text
+			}
 		}
 		j.line = append(append(j.line, key...), text...)
 		return true

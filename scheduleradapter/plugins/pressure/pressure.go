@@ -24,6 +24,8 @@ const Name = "NodePressure"
 type Plugin struct {
 	table *nodetable.Table
 	args  config.NodePressureArgs
+	// conditions says of which kinds they count.
+	conditions [kinds]bool
 
 	// What is known of all nodes, as of a version of the table and a time.
 	version uint64
@@ -103,10 +105,16 @@ var levelScores = [...]int64{nodetable.LevelOK: framework.MaxScore, nodetable.Le
 // New makes the plugin; args are a NodePressureArgs with its defaults.
 func New(args any, env framework.Env) (framework.Plugin, error) {
 	a, ok := args.(*config.NodePressureArgs)
-	if !ok || a.Conditions == nil || a.Headroom == nil || a.EvictionHalfLife == nil || a.Ramp == nil {
+	if !ok || a.Headroom == nil || a.EvictionHalfLife == nil || a.Ramp == nil {
 		return nil, fmt.Errorf("%s: arguments are %T without their defaults", Name, args)
 	}
-	return &Plugin{table: env.Table, args: *a, evicted: map[types.UID][]eviction{}, placed: map[nodetable.Symbol]arrivals{}}, nil
+	p := &Plugin{table: env.Table, args: *a, evicted: map[types.UID][]eviction{}, placed: map[nodetable.Symbol]arrivals{}}
+	for _, condition := range a.Conditions {
+		if k, of := pressureOf(condition); of {
+			p.conditions[k] = true
+		}
+	}
+	return p, nil
 }
 
 // Name of the plugin.
@@ -208,6 +216,9 @@ func (p *Plugin) arrived(node *nodetable.Node, since arrivals) {
 // recovered is when a node's last pressure ended, zero where that is longer ago
 // than the ramp. A node that has just come counts as one that has recovered.
 func (p *Plugin) recovered(node *v1.Node) (last time.Time) {
+	if p.args.Ramp.Duration == 0 {
+		return time.Time{}
+	}
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		if _, of := pressureOf(c.Type); of && c.Status == v1.ConditionFalse && c.LastTransitionTime.After(last) {

@@ -27,7 +27,7 @@ func condition(kind v1.NodeConditionType, status v1.ConditionStatus, since time.
 
 func arguments(change ...func(*config.NodePressureArgs)) *config.NodePressureArgs {
 	a := &config.NodePressureArgs{
-		Conditions: new(true), Headroom: new(true),
+		Conditions: []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}, Headroom: new(true),
 		EvictionHalfLife: &metav1.Duration{Duration: 10 * time.Minute}, Ramp: &metav1.Duration{Duration: 5 * time.Minute},
 	}
 	for _, c := range change {
@@ -72,7 +72,9 @@ func TestConditionsOfBothNamesKeepPodsAwayAsTheKubeletAdmitsThem(t *testing.T) {
 	} {
 		plugintest.Equal(t, string(of.pod.Status.QOSClass), judge(c, p, of.pod, begun.Add(time.Minute)), of.want)
 	}
-	off := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = new(false) }))
+	disk := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = []v1.NodeConditionType{v1.NodeDiskPressure} }))
+	plugintest.Equal(t, "disk only", judge(c, disk, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "stale": 100, "unknown": 100})
+	off := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = nil }))
 	plugintest.Equal(t, "switched off", judge(c, off, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "disk": 100, "stale": 100, "unknown": 100})
 }
 
@@ -160,6 +162,12 @@ func TestPodsReturnSlowlyToANodeThatRecovers(t *testing.T) {
 	at(5*time.Minute, 100)
 	p.Reserve(arrives)
 	at(5*time.Minute, 100)
+}
+
+func TestWithoutARampAConditionOfTheFutureIsNoRecovery(t *testing.T) {
+	c := plugintest.New(t, node("n", condition(v1.NodeDiskPressure, v1.ConditionFalse, begun.Add(time.Minute))))
+	p := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Ramp = &metav1.Duration{} }))
+	plugintest.Equal(t, "scores", judge(c, p, pod("", "o"), begun), map[string]int64{"n": 100})
 }
 
 func TestArgumentsOfAnotherPluginAreRefused(t *testing.T) {

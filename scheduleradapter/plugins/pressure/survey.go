@@ -37,9 +37,7 @@ func (p *Plugin) survey(now time.Time) {
 func (p *Plugin) look(row nodetable.Row) {
 	node := p.table.Node(row)
 	headroom := p.headroom(node)
-	if *p.args.Conditions {
-		p.readConditions(row, node.Object, headroom != nil)
-	}
+	p.readConditions(row, node.Object, headroom != nil)
 	if *p.args.Headroom && headroom != nil {
 		for _, s := range headroom.Signals {
 			if k, known := kindOf[s.Signal]; known && s.Level == nodetable.LevelHard {
@@ -76,13 +74,13 @@ func (p *Plugin) strainOn(node *nodetable.Node, headroom *nodetable.Headroom) in
 	return score
 }
 
-// readConditions takes in the conditions that are true. Evictd's own are unknown
+// readConditions takes in the conditions that count and are true. Evictd's own are unknown
 // while its Lease is.
 func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		own := strings.HasPrefix(string(c.Type), "evictd.io/")
-		if k, of := pressureOf(c.Type); of && c.Status == v1.ConditionTrue && (fresh || !own) {
+		if k, of := pressureOf(c.Type); of && p.conditions[k] && c.Status == v1.ConditionTrue && (fresh || !own) {
 			p.short[k].Set(row)
 		}
 	}

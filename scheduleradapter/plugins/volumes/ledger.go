@@ -1,12 +1,14 @@
 package volumes
 
 import (
+	"math"
 	"slices"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/csi-translation-lib/plugins"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -14,8 +16,8 @@ import (
 // ledger is which volumes are attached to which nodes, by their pods and by
 // VolumeAttachments. Rows that changed are counted anew when somebody asks.
 type ledger struct {
-	rows    [][]attachable // by row, each volume once
-	drivers map[nodetable.Symbol]*columns
+	rows    [][]attachable                // by row, each volume once
+	drivers map[nodetable.Symbol]*columns // by keeper
 	mark    uint64
 
 	// What changed since somebody asked, besides rows of the table.
@@ -32,7 +34,7 @@ type ledger struct {
 // Beyond so many changes everything is counted anew.
 const keptChanges = 4096
 
-// columns are a CSI driver's volumes by row: how many a node takes, -1 for any
+// columns are a CSI driver's or an in-tree plugin's volumes by row: how many a node takes, -1 for any
 // number, and how many it has.
 type columns struct{ limit, count []int32 }
 
@@ -137,13 +139,13 @@ func (c *columns) grow(rows int) {
 	}
 }
 
-// columns of a driver, found or made.
-func (l *ledger) columns(driver nodetable.Symbol) *columns {
-	c := l.drivers[driver]
+// columns of a keeper, found or made.
+func (l *ledger) columns(keeper nodetable.Symbol) *columns {
+	c := l.drivers[keeper]
 	if c == nil {
 		c = &columns{}
 		c.grow(len(l.rows))
-		l.drivers[driver] = c
+		l.drivers[keeper] = c
 	}
 	return c
 }
@@ -165,6 +167,11 @@ func (s *Storage) recount(row nodetable.Row) {
 			}
 		}
 	}
+	for name, amount := range node.Object.Status.Allocatable {
+		if plugin, ok := attachables[name]; ok {
+			l.columns(plugin).limit[row] = int32(min(amount.Value(), math.MaxInt32))
+		}
+	}
 	for _, pod := range s.table.PodsOn(row) {
 		for i := range pod.Claims {
 			s.enter(row, node, s.ofClaim(pod.Claims[i].Key))
@@ -180,15 +187,28 @@ func (s *Storage) recount(row nodetable.Row) {
 
 // enter counts a volume on a row, unless it is counted there.
 func (s *Storage) enter(row nodetable.Row, node *nodetable.Node, a attachable) {
-	if l := &s.ledger; s.counts(node, a) && !attached(l.rows[row], a) {
+	if l := &s.ledger; a.handle != (nodetable.Symbol{}) && !attached(l.rows[row], a) {
 		l.rows[row] = append(l.rows[row], a)
-		l.columns(a.driver).count[row]++
+		l.columns(s.keeper(node, a)).count[row]++
 	}
 }
 
-// counts says whether a CSI driver looks after the volume on a node.
-func (s *Storage) counts(node *nodetable.Node, a attachable) bool {
-	return a.handle != (nodetable.Symbol{}) && (a.plugin == "" || migrated(s.nodes[node.Name], a.plugin))
+// keeper is who looks after a volume on a node: a CSI driver, or an in-tree
+// plugin.
+func (s *Storage) keeper(node *nodetable.Node, a attachable) nodetable.Symbol {
+	if a.plugin == "" || migrated(s.nodes[node.Name], a.plugin) {
+		return a.driver
+	}
+	return nodetable.Intern(a.plugin)
+}
+
+// attachables say in the allocatable of a node how many volumes of an in-tree
+// plugin it takes.
+var attachables = map[v1.ResourceName]nodetable.Symbol{
+	"attachable-volumes-aws-ebs":    nodetable.Intern(plugins.AWSEBSInTreePluginName),
+	"attachable-volumes-gce-pd":     nodetable.Intern(plugins.GCEPDInTreePluginName),
+	"attachable-volumes-azure-disk": nodetable.Intern(plugins.AzureDiskInTreePluginName),
+	"attachable-volumes-cinder":     nodetable.Intern(plugins.CinderInTreePluginName),
 }
 
 func attached(list []attachable, a attachable) bool {

@@ -6,6 +6,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -14,16 +15,27 @@ import (
 const LimitsName = "NodeVolumeLimits"
 
 // Limits is NodeVolumeLimits: a node gets no more volumes of a CSI driver than
-// that says it takes.
+// that says it takes, and no more of an in-tree plugin than the node says or the
+// arguments do.
 type Limits struct {
 	*Storage
-	missing string       // the first claim there is not
-	wanted  []attachable // of the pod, each once
+	csi     bool
+	inTree  map[string]int32 // by plugin
+	missing string           // the first claim there is not
+	wanted  []attachable     // of the pod, each once
 }
 
-// NewLimits makes the plugin; it takes no arguments.
-func (s *Storage) NewLimits(any, framework.Env) (framework.Plugin, error) {
-	return &Limits{Storage: s}, nil
+// NewLimits makes the plugin; args are a NodeVolumeLimitsArgs with its defaults.
+func (s *Storage) NewLimits(args any, _ framework.Env) (framework.Plugin, error) {
+	a, ok := args.(*config.NodeVolumeLimitsArgs)
+	if !ok || a.CSI == nil {
+		return nil, fmt.Errorf("%s: arguments are %T without their defaults", LimitsName, args)
+	}
+	l := &Limits{Storage: s, csi: *a.CSI, inTree: map[string]int32{}}
+	for _, limit := range a.InTree {
+		l.inTree[limit.Plugin] = limit.Count
+	}
+	return l, nil
 }
 
 // Name of the plugin.
@@ -70,29 +82,47 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 	}
 	l.settle()
 	for i, a := range l.wanted {
-		sameDriver := func(b attachable) bool { return b.driver == a.driver }
-		use := l.ledger.drivers[a.driver]
-		if use == nil || slices.ContainsFunc(l.wanted[:i], sameDriver) {
+		alike := func(b attachable) bool { return b.driver == a.driver && b.plugin == a.plugin }
+		if slices.ContainsFunc(l.wanted[:i], alike) {
 			continue
 		}
-		for row := range c.Feasible.All() {
-			if use.limit[row] >= 0 && int(use.count[row])+len(l.wanted) > int(use.limit[row]) && l.exceeds(row, a.driver, use) {
-				c.Reject(row, tooMany, false)
-			}
+		most, inTree := l.inTree[a.plugin]
+		if l.csi || inTree {
+			l.check(c, a.driver, -1)
+		}
+		if inTree {
+			l.check(c, nodetable.Intern(a.plugin), most)
 		}
 	}
 	return framework.Status{}
 }
 
-// exceeds says whether what is new to a row is too much for it.
-func (l *Limits) exceeds(row nodetable.Row, driver nodetable.Symbol, use *columns) bool {
-	fresh := int32(0)
-	for _, a := range l.wanted {
-		if a.driver == driver && l.counts(l.table.Node(row), a) && !attached(l.ledger.rows[row], a) {
-			fresh++
+// check takes out nodes that would have too many volumes of a keeper; those that
+// say nothing take usually so many, -1 for any number.
+func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually int32) {
+	use := l.ledger.columns(keeper)
+	for row := range c.Feasible.All() {
+		most := use.limit[row]
+		if most < 0 {
+			most = usually
+		}
+		if most < 0 || int(use.count[row])+len(l.wanted) <= int(most) {
+			continue
+		}
+		if fresh := l.fresh(row, keeper); fresh > 0 && use.count[row]+fresh > most {
+			c.Reject(row, tooMany, false)
 		}
 	}
-	return fresh > 0 && use.count[row]+fresh > use.limit[row]
+}
+
+// fresh is how many of the wanted volumes of a keeper are new to a row.
+func (l *Limits) fresh(row nodetable.Row, keeper nodetable.Symbol) (n int32) {
+	for _, a := range l.wanted {
+		if l.keeper(l.table.Node(row), a) == keeper && !attached(l.ledger.rows[row], a) {
+			n++
+		}
+	}
+	return n
 }
 
 // Reasons says that there are too many, or what is missing.
@@ -105,13 +135,17 @@ func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
 
 // Events that may help: a node that takes more, a pod with volumes gone, a claim of the pod, a
 // volume detached.
-func (*Limits) Events() []framework.EventHint {
-	return []framework.EventHint{
+func (l *Limits) Events() []framework.EventHint {
+	events := []framework.EventHint{
 		{Event: framework.Event{Resource: framework.CSINode, Action: framework.Add | framework.Update}, Hint: limitChanged},
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: volumesLeft},
 		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: claimChanged},
 		{Event: framework.Event{Resource: framework.VolumeAttachment, Action: framework.Delete}, Hint: detached},
 	}
+	if len(l.inTree) > 0 {
+		events = append(events, framework.EventHint{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeAllocatable}})
+	}
+	return events
 }
 
 // limitChanged queues pods where a node came, or one takes more of a driver's

@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -67,7 +70,7 @@ func TestNodeTakesAsManyVolumesOfADriverAsItSays(t *testing.T) {
 			for _, p := range c.running {
 				k.Place(p, "a")
 			}
-			if got := verdict(k.Judge(k.Make(k.NewLimits, nil), k.Digest(c.coming))); got != c.want {
+			if got := verdict(k.Judge(k.Make(k.NewLimits, onlyCSI()), k.Digest(c.coming))); got != c.want {
 				t.Errorf("verdict %q, want %q", got, c.want)
 			}
 		})
@@ -76,14 +79,14 @@ func TestNodeTakesAsManyVolumesOfADriverAsItSays(t *testing.T) {
 
 func TestPodOfAnUnknownClaimFitsNowhereWhileVolumesAreCounted(t *testing.T) {
 	k := newCluster(t, 1)
-	if got, want := verdict(k.Judge(k.Make(k.NewLimits, nil), k.Digest(pod("p", "gone")))), `a:never: looking up PVC ns/gone: persistentvolumeclaim "gone" not found`; got != want {
+	if got, want := verdict(k.Judge(k.Make(k.NewLimits, onlyCSI()), k.Digest(pod("p", "gone")))), `a:never: looking up PVC ns/gone: persistentvolumeclaim "gone" not found`; got != want {
 		t.Errorf("verdict %q, want %q", got, want)
 	}
 }
 
 func TestVolumesThatWentQueueThePod(t *testing.T) {
 	k := newCluster(t, 1)
-	plugin, p := k.Make(k.NewLimits, nil).(*Limits), k.Digest(pod("p", "data"))
+	plugin, p := k.Make(k.NewLimits, onlyCSI()).(*Limits), k.Digest(pod("p", "data"))
 	changed := framework.Event{Resource: framework.CSINode, Action: framework.Update}
 	deleted := framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}
 	for _, c := range []struct {
@@ -102,6 +105,63 @@ func TestVolumesThatWentQueueThePod(t *testing.T) {
 		if got := hint(t, plugin, &c.o, p); got != c.want {
 			t.Errorf("%s: hint %d, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+func onlyCSI() *config.NodeVolumeLimitsArgs { return &config.NodeVolumeLimitsArgs{CSI: new(true)} }
+
+func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.T) {
+	ebs := func(ids ...string) *v1.Pod {
+		p := pod("ebs-" + strings.Join(ids, "-"))
+		for _, id := range ids {
+			withDisk(p, v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: id}})
+		}
+		return p
+	}
+	gce := withDisk(pod("gce"), v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "x"}})
+	ofClass := persistent("old", "", "1Gi")
+	ofClass.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "claimed"}}
+	for _, c := range []struct {
+		name    string
+		count   int32
+		allowed string // by the node; empty where it says nothing
+		csi     map[string]int32
+		running []*v1.Pod
+		coming  *v1.Pod
+		want    string
+	}{
+		{"room for one more", 2, "", nil, []*v1.Pod{ebs("1")}, ebs("2"), ""},
+		{"no room", 1, "", nil, []*v1.Pod{ebs("1")}, ebs("2"), full},
+		{"more than a node ever takes", 1, "", nil, nil, ebs("1", "2"), full},
+		{"one volume of two pods", 1, "", nil, []*v1.Pod{ebs("1")}, ebs("1"), ""},
+		{"a claim's volume counts too", 1, "", nil, []*v1.Pod{pod("r", "claim")}, ebs("1"), full},
+		{"so does the pod's own", 1, "", nil, []*v1.Pod{ebs("1")}, pod("p", "claim"), full},
+		{"the node says that it takes more", 1, "2", nil, []*v1.Pod{ebs("1")}, ebs("2"), ""},
+		{"the node says that it takes fewer", 39, "1", nil, []*v1.Pod{ebs("1")}, ebs("2"), full},
+		{"volumes of another kind", 1, "", nil, []*v1.Pod{ebs("1")}, gce, ""},
+		{"a driver has taken over and says nothing", 1, "", map[string]int32{}, []*v1.Pod{ebs("1")}, ebs("2"), ""},
+		{"a driver has taken over and takes one", 39, "", map[string]int32{"ebs.csi.aws.com": 1}, []*v1.Pod{ebs("1")}, ebs("2"), full},
+		{"volumes of drivers do not count", 39, "", map[string]int32{"csi": 0}, nil, pod("p", "other"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newCluster(t, 1)
+			if c.allowed != "" {
+				n := node("a", nil)
+				n.Status.Allocatable = v1.ResourceList{"attachable-volumes-aws-ebs": resource.MustParse(c.allowed)}
+				k.Table.SetNode(nodetable.NewNode(n))
+			}
+			if c.csi != nil {
+				k.add(csiNode("a", c.csi))
+			}
+			k.add(ofClass, boundClaim("claim", "old"), persistent("new", "", "1Gi"), boundClaim("other", "new"))
+			for _, p := range c.running {
+				k.Place(p, "a")
+			}
+			args := &config.NodeVolumeLimitsArgs{CSI: new(false), InTree: []config.InTreeLimit{{Plugin: "kubernetes.io/aws-ebs", Count: c.count}}}
+			if got := verdict(k.Judge(k.Make(k.NewLimits, args), k.Digest(c.coming))); got != c.want {
+				t.Errorf("verdict %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

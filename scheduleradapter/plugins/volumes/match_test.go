@@ -122,7 +122,7 @@ func BenchmarkVolumes(b *testing.B) {
 			k.add(persistent(fmt.Sprint("v", i), "", "1Gi"), boundClaim(claim, fmt.Sprint("v", i)))
 			k.Table.Place(k.Digest(pod(fmt.Sprint("p", i), claim)), nodetable.Row(i%nodes))
 		}
-		binding, limits := k.binding(), k.Make(k.NewLimits, nil).(*Limits)
+		binding, limits := k.binding(), k.Make(k.NewLimits, onlyCSI()).(*Limits)
 		for _, w := range []struct {
 			name   string
 			plugin plugin

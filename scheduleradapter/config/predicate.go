@@ -1,0 +1,133 @@
+package config
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Predicates that take an argument; in a file they may have any name.
+const (
+	checkLabelPresence   = "CheckNodeLabelPresence"
+	checkServiceAffinity = "CheckServiceAffinity"
+)
+
+// predicateTerm is what a predicate stands for.
+type predicateTerm struct {
+	names   []string // the first is the usual one
+	plugins []string
+	// needs says what of the plugin is to be looked at, where a plugin stands for
+	// several predicates.
+	needs func(*translation)
+	// usual predicates are those of a file that says nothing of any; mandatory ones
+	// are there in any case.
+	usual, mandatory bool
+	// instead says what takes the place of something that is no more.
+	instead string
+}
+
+func volumesOf(plugin string, most int32) func(*translation) {
+	return func(t *translation) { t.count(plugin, most) }
+}
+
+func conditionOf(kind v1.NodeConditionType) func(*translation) {
+	return func(t *translation) { t.pressure.Conditions = append(t.pressure.Conditions, kind) }
+}
+
+// predicates are those of kube-scheduler 1.22, in the order in which it asked
+// them, and those of conditions as it had them up to 1.17.
+var predicates = []predicateTerm{
+	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, instead: "nodes are tainted by condition, and TaintToleration goes by the taints"},
+	{names: []string{"CheckNodeUnschedulable"}, plugins: []string{"NodeUnschedulable"}, usual: true, mandatory: true},
+	{names: []string{"GeneralPredicates"}, plugins: []string{nodeResourcesFit, "NodeName", "NodePorts", "NodeAffinity"}, usual: true},
+	{names: []string{"HostName"}, plugins: []string{"NodeName"}},
+	{names: []string{"PodFitsHostPorts", "PodFitsPorts"}, plugins: []string{"NodePorts"}},
+	{names: []string{"MatchNodeSelector"}, plugins: []string{"NodeAffinity"}},
+	{names: []string{"PodFitsResources"}, plugins: []string{nodeResourcesFit}},
+	{names: []string{"NoDiskConflict"}, plugins: []string{"VolumeRestrictions"}, usual: true},
+	{names: []string{"PodToleratesNodeTaints"}, plugins: []string{"TaintToleration"}, usual: true, mandatory: true},
+	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration goes by NoSchedule taints too"},
+	{names: []string{checkLabelPresence}, plugins: []string{nodeLabel}},
+	{names: []string{checkServiceAffinity}, plugins: []string{serviceAffinity}},
+	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/aws-ebs", 39), usual: true},
+	{names: []string{"MaxGCEPDVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/gce-pd", 16), usual: true},
+	{names: []string{"MaxCSIVolumeCountPred"}, plugins: []string{nodeVolumeLimits}, needs: func(t *translation) { t.volumes.CSI = new(true) }, usual: true},
+	{names: []string{"MaxAzureDiskVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/azure-disk", 16), usual: true},
+	{names: []string{"MaxCinderVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/cinder", 256)},
+	{names: []string{"CheckVolumeBinding"}, plugins: []string{"VolumeBinding"}, usual: true},
+	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, instead: "VolumeBinding goes by the node affinity of volumes"},
+	{names: []string{"NoVolumeZoneConflict"}, plugins: []string{"VolumeZone"}, usual: true},
+	{names: []string{"CheckNodeMemoryPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodeMemoryPressure)},
+	{names: []string{"CheckNodePIDPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodePIDPressure)},
+	{names: []string{"CheckNodeDiskPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodeDiskPressure)},
+	{names: []string{"EvenPodsSpread"}, plugins: []string{podTopologySpread}, usual: true},
+	{names: []string{"MatchInterPodAffinity"}, plugins: []string{interPodAffinity}, usual: true},
+}
+
+// filter enables the plugins of predicates, in the order in which they are asked.
+func (t *translation) filter(path *field.Path, named []predicate) {
+	at := map[string]*field.Path{} // by the usual name
+	for i := range named {
+		name := t.predicate(path.Index(i), &named[i])
+		if at[name] == nil {
+			at[name] = path.Index(i)
+		}
+	}
+	for i := range predicates {
+		p := &predicates[i]
+		here, isNamed := at[p.names[0]]
+		if !isNamed && !p.mandatory && !(named == nil && p.usual) {
+			continue
+		}
+		if p.instead != "" {
+			t.warn(here.Child("name"), "%s is no more: %s", p.names[0], p.instead)
+		}
+		if p.needs != nil {
+			p.needs(t)
+		}
+		for _, plugin := range p.plugins {
+			t.enable(plugin)
+		}
+	}
+}
+
+// predicate is the usual name of one, empty where it stands for nothing.
+func (t *translation) predicate(path *field.Path, p *predicate) string {
+	if a := p.Argument; a != nil {
+		path = path.Child("argument")
+		switch {
+		case (a.ServiceAffinity == nil) == (a.LabelsPresence == nil):
+			t.faults = append(t.faults, field.Required(path, "exactly one of serviceAffinity and labelsPresence"))
+		case a.ServiceAffinity != nil:
+			t.services.AffinityLabels = append(t.services.AffinityLabels, a.ServiceAffinity.Labels...)
+			return checkServiceAffinity
+		default:
+			t.presence(path.Child("labelsPresence", "labels"), a.LabelsPresence.Labels, a.LabelsPresence.Presence)
+			return checkLabelPresence
+		}
+		return ""
+	}
+	i := slices.IndexFunc(predicates, func(known predicateTerm) bool { return slices.Contains(known.names, p.Name) })
+	switch {
+	case i < 0:
+		t.invalid(path.Child("name"), p.Name, "there is no such predicate")
+		return ""
+	case p.Name == checkLabelPresence || p.Name == checkServiceAffinity:
+		t.warn(path, "%s without an argument checks nothing", p.Name)
+		return ""
+	}
+	return predicates[i].names[0]
+}
+
+func (t *translation) presence(path *field.Path, labels []string, present bool) {
+	into, other := &t.labels.PresentLabels, t.labels.AbsentLabels
+	if !present {
+		into, other = &t.labels.AbsentLabels, t.labels.PresentLabels
+	}
+	for i, label := range labels {
+		if !t.fault(checkAbsence(path.Index(i), other, label)) {
+			*into = append(*into, label)
+		}
+	}
+}

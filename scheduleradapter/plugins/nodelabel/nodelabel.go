@@ -1,0 +1,111 @@
+// Package nodelabel is the plugin NodeLabel of legacy Policies: pods go where
+// nodes have some labels, or do not have some, whatever their values.
+package nodelabel
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+)
+
+// Name of the plugin.
+const Name = "NodeLabel"
+
+// Plugin is NodeLabel.
+type Plugin struct {
+	required  *nodetable.NodeSelector
+	preferred []*nodetable.NodeSelector // one for each label
+	scratch   nodetable.Bits
+}
+
+// New makes the plugin; args are a NodeLabelArgs.
+func New(args any, _ framework.Env) (framework.Plugin, error) {
+	a, ok := args.(*config.NodeLabelArgs)
+	if !ok {
+		return nil, fmt.Errorf("%s: arguments are %T", Name, args)
+	}
+	p := &Plugin{}
+	var err error
+	required := append(expressions(v1.NodeSelectorOpExists, a.PresentLabels), expressions(v1.NodeSelectorOpDoesNotExist, a.AbsentLabels)...)
+	if p.required, err = selector(required...); err != nil {
+		return nil, err
+	}
+	for _, e := range append(expressions(v1.NodeSelectorOpExists, a.PresentLabelsPreference), expressions(v1.NodeSelectorOpDoesNotExist, a.AbsentLabelsPreference)...) {
+		s, err := selector(e)
+		if err != nil {
+			return nil, err
+		}
+		p.preferred = append(p.preferred, s)
+	}
+	return p, nil
+}
+
+func expressions(op v1.NodeSelectorOperator, labels []string) (list []v1.NodeSelectorRequirement) {
+	for _, label := range labels {
+		list = append(list, v1.NodeSelectorRequirement{Key: label, Operator: op})
+	}
+	return list
+}
+
+// selector is nil where it would ask for nothing.
+func selector(expressions ...v1.NodeSelectorRequirement) (*nodetable.NodeSelector, error) {
+	if len(expressions) == 0 {
+		return nil, nil
+	}
+	s, err := nodetable.NewNodeSelectorTerm(&v1.NodeSelectorTerm{MatchExpressions: expressions})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	return s, nil
+}
+
+// Name of the plugin.
+func (*Plugin) Name() string { return Name }
+
+// IgnoresPods marks that only the node counts.
+func (*Plugin) IgnoresPods() {}
+
+// Filter takes out nodes that lack a label or have one that they should not.
+func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
+	if p.required != nil {
+		p.scratch = p.scratch.Copied(c.Feasible)
+		p.scratch.AndNot(c.Table.Select(p.required))
+		c.RejectAll(p.scratch, 0, true)
+	}
+	return framework.Status{}
+}
+
+// Reasons is the one there is.
+func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
+	return []string{"node(s) didn't have the requested labels"}
+}
+
+// Score is the share of the preferences that a node meets.
+func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+	clear(scores)
+	for _, s := range p.preferred {
+		met := c.Table.Select(s)
+		for i, row := range rows {
+			if met.Has(row) {
+				scores[i] += framework.MaxScore
+			}
+		}
+	}
+	if n := int64(len(p.preferred)); n > 1 {
+		for i := range scores {
+			scores[i] /= n
+		}
+	}
+	return framework.Status{}
+}
+
+// Events are a node that came, and one whose labels have changed.
+func (*Plugin) Events() []framework.EventHint {
+	return []framework.EventHint{
+		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}},
+	}
+}
