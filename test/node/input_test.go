@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/evictd/evictd/cgroup"
 )
@@ -64,12 +66,14 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 		"reservation above capacity": {args: []string{"--system-reserved=memory=300Mi"}, want: "systemReserved"},
 		"unknown mode":               {args: []string{"--mode=nativ"}, want: "--mode"},
 		"hard grace too long":        {args: []string{"--hard-eviction-grace-period=2s"}, want: "--hard-eviction-grace-period 2s"},
-		"an API server":              {args: []string{"--server=unix:/run/x"}, want: "--server"},
+		"no API server's address":    {args: []string{"--server=10.0.0.1:6443"}, want: "--server 10.0.0.1:6443: expected unix:PATH or a URL"},
 		"memory given and measured":  {args: []string{"--node-memory=1Gi"}, want: "--node-memory and --cgroup-root exclude each other"},
 		"wrong user":                 {user: nobody, want: "user 65534 may not end other users' processes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			evictd := exec.CommandContext(t.Context(), program, n.arguments(append([]string{"--cgroup-root=" + n.group}, c.args...)...)...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it is not to run
+			defer cancel()
+			evictd := exec.CommandContext(ctx, program, n.arguments(append([]string{"--cgroup-root=" + n.group}, c.args...)...)...)
 			evictd.SysProcAttr = &syscall.SysProcAttr{Credential: c.user}
 			stdout, stderr, code := finish(t, evictd)
 			if code != 2 || stdout != "" {
