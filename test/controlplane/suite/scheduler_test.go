@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,37 @@ func TestPressureTaintKeepsNewcomersAwayUntilItIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.awaitBound("newcomer")
+	})
+}
+
+func TestPodsLeaveForATaintThatTheyDoNotTolerateAndConditionsBecomeTaints(t *testing.T) {
+	each(t, func(t *testing.T, a *api) {
+		const own, key = "example.org/leave", "node.kubernetes.io/pid-pressure"
+		a.createNodes(node("n1"))
+		a.schedule("--controllers=taint-eviction,node-lifecycle")
+		a.createPods(pod("leaves", "1"), pod("stays", "1", tolerating(own)))
+		a.awaitBound("leaves")
+		a.awaitBound("stays")
+		patch := func(body string, subresources ...string) {
+			t.Helper()
+			if _, err := a.admin.CoreV1().Nodes().Patch(t.Context(), "n1", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresources...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patch(`{"spec":{"taints":[{"key":"` + own + `","effect":"NoExecute"}]}}`)
+		await(t, "pod leaves to be gone", func() bool { return a.pod("leaves") == nil })
+		a.awaitEvent("TaintManagerEviction", "leaves")
+		if p := a.pod("stays"); p == nil || p.DeletionTimestamp != nil {
+			t.Error("the pod that tolerates the taint had to leave")
+		}
+		patch(`{"status":{"conditions":[{"type":"PIDPressure","status":"True","lastHeartbeatTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`, "status")
+		await(t, "the condition to be a taint", func() bool {
+			n, err := a.admin.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(n.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == key && taint.Effect == v1.TaintEffectNoSchedule })
+		})
 	})
 }
 
