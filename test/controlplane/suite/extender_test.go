@@ -1,0 +1,90 @@
+package suite_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/test/controlplane/harness"
+)
+
+// TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler runs both with
+// the configurations of docs/examples/extender.
+func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T) {
+	a := onKubeAPIServer(t)
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := node("full")
+	full.Status.Conditions = append(full.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
+	a.createNodes(full, node("free"))
+	address := freeAddress(t)
+	a.schedule("--config="+filepath.Join(root, "docs/examples/extender/evictd-scheduler.yaml"), "--extender-address="+address)
+	a.kubeScheduler(filepath.Join(root, "docs/examples/extender/kube-scheduler.yaml"), address)
+	var there []*v1.Pod
+	for i := range 8 {
+		there = append(there, pod(fmt.Sprint("any-", i), "100m"))
+	}
+	pinned := pod("pinned", "100m", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "full"} })
+	a.createPods(append(there, pinned)...)
+	for _, p := range there {
+		if on := a.awaitBound(p.Name); on != "free" {
+			t.Errorf("pod %s is on node %s", p.Name, on)
+		}
+	}
+	if message := a.awaitRefused("pinned"); !strings.Contains(message, "node(s) were short of disk space or inodes") {
+		t.Errorf("the pinned pod was refused for %q", message)
+	}
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// kubeScheduler runs the real one until the test ends, with an extender at an
+// address in place of the configuration's.
+func (a *api) kubeScheduler(config, extender string) {
+	a.t.Helper()
+	path, err := harness.Program("kube-scheduler")
+	if err != nil {
+		a.t.Skip(err)
+	}
+	example, err := os.ReadFile(config)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	changed := strings.ReplaceAll(string(example), "127.0.0.1:10270", extender) +
+		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(harness.Kube))
+	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	var log text
+	command := exec.Command(path, "--config="+file, "--secure-port=0")
+	command.Stderr = &log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() {
+		command.Process.Signal(syscall.SIGTERM)
+		command.Wait()
+		if a.t.Failed() {
+			a.t.Logf("log of kube-scheduler:\n%s", log.String())
+		}
+	})
+}
