@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
@@ -88,7 +87,6 @@ cluster around this pod.`,
 			cfg.LeaderElection.Enabled = false
 		}
 		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-		klog.SetSlogLogger(log)
 		for _, warning := range cfg.Warnings {
 			log.Warn("configuration", "warning", warning)
 		}

@@ -3,7 +3,10 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
+
+	"k8s.io/klog/v2"
 
 	"github.com/evictd/evictd/scheduleradapter"
 )
@@ -12,5 +15,6 @@ import (
 var version = "unknown"
 
 func main() {
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))) // of client-go
 	os.Exit(scheduleradapter.Execute(context.Background(), scheduleradapter.NewCommand(version), os.Args[1:]))
 }

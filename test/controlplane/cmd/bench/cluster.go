@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -69,6 +70,40 @@ func createNodes(ctx context.Context, client kubernetes.Interface, n int) error 
 	})
 }
 
+const (
+	fillers   = "fillers" // namespace of the pods that fill nodes
+	important = "important"
+)
+
+// fillNodes puts four pods of 1 CPU on every node, so that pods of the priority
+// class, which it makes too, have to preempt.
+func fillNodes(ctx context.Context, client kubernetes.Interface, n int) error {
+	_, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fillers}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: important}, Value: 1000}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	return parallel(ctx, 4*n, func(i int) error {
+		pod := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("filler-%06d", i)},
+			Spec: v1.PodSpec{
+				NodeName: nodeName(i % n), TerminationGracePeriodSeconds: new(int64),
+				Containers: []v1.Container{{Name: "main", Image: "none"}},
+			},
+		}
+		pod.Spec.Containers[0].Resources.Requests = oneCPU
+		_, err := client.CoreV1().Pods(fillers).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
+}
+
+var oneCPU = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+
+// preempting is the kind of pods for which there is no room.
+const preempting = "preempt"
+
 // ask adds to a pod what its kind is about, among the pods of its group.
 var ask = map[string]func(spec *v1.PodSpec, group *metav1.LabelSelector){
 	"plain": func(*v1.PodSpec, *metav1.LabelSelector) {},
@@ -82,13 +117,16 @@ var ask = map[string]func(spec *v1.PodSpec, group *metav1.LabelSelector){
 			MaxSkew: 5, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: group,
 		}}
 	},
+	preempting: func(spec *v1.PodSpec, _ *metav1.LabelSelector) {
+		spec.PriorityClassName, spec.Containers[0].Resources.Requests = important, oneCPU
+	},
 }
 
 // createPods makes pods of 100m and 500 MiB, a hundred in a group.
 func createPods(ctx context.Context, client kubernetes.Interface, n int, kind string) error {
 	more := ask[kind]
 	if more == nil {
-		return fmt.Errorf("-kinds: %q: expected plain, anti or spread", kind)
+		return fmt.Errorf("-kinds: %q: expected plain, anti, spread or preempt", kind)
 	}
 	requests := v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("500Mi")}
 	groups := max(1, n/100)
