@@ -32,9 +32,9 @@ nested := foreignplugin
 # Not empty where $(PKGS) are all packages.
 all = $(filter ./...,$(PKGS))
 
-# The events of the tests of $(PKGS), where these are all packages those of the
-# nested modules too; $(1) are flags. It fails where any of them does.
-tests = failed=0; go test -json $(1) $(TESTFLAGS) $(PKGS) || failed=1; \
+# The events of the tests of packages $(2), where $(PKGS) are all packages those of
+# the nested modules too; $(1) are flags. It fails where any of them does.
+tests = failed=0; go test -json $(1) $(TESTFLAGS) $(2) || failed=1; \
 	$(if $(all),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
 	exit $$failed
 
@@ -54,15 +54,17 @@ test: ## run all tests; time of each suite, what was skipped and why
 	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible)
 	{
 		failed=0
-		($(call tests)) || failed=1
+		($(call tests,,$(PKGS))) || failed=1
 		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
 	} | go run ./internal/testsummary
 
 .PHONY: race
-race: ## the same under the race detector (needs a C compiler)
+race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
 	@export CGO_ENABLED=1
-	($(call tests,-race)) | go run ./internal/testsummary
+	# The detector multiplies the memory that small nodes have little of.
+	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /cmd/evictd-playground)
+	($(call tests,-race,$$packages)) | go run ./internal/testsummary
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
