@@ -43,6 +43,7 @@ var arrows = []arrow{
 	{"internal/wire", []string{"nodestatus"}, "messages carry values"},
 	{"internal/localapi", []string{"internal/localapi/openapi", "internal/localapi/store", "internal/manifest", "scheduleradapter/admission"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
+	{"internal/localapi/apitest", []string{"internal/localapi"}, "tests of what speaks to an API have one"},
 	{"internal/localapi/openapi", nil, "types in, documents out"},
 	{"internal/localapi/store", nil, "objects are kept, whatever they are"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
@@ -109,7 +110,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler"},
+		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "internal/localapi/apitest", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler"},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

@@ -37,7 +37,6 @@ type Applier struct {
 	log  *slog.Logger
 
 	mu         sync.Mutex
-	total      Counts
 	toldRefuse bool
 }
 
@@ -54,14 +53,6 @@ func New(proc string, log *slog.Logger) (*Applier, error) {
 // Close lets go of the procfs mount.
 func (a *Applier) Close() error { return a.proc.Close() }
 
-// Total sums the counts of all calls of Apply: rewritten scores are how far
-// processes drifted from the policy.
-func (a *Applier) Total() Counts {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.total
-}
-
 // Apply brings every process of the containers to its score. Processes started
 // later are caught by the next call. A process that vanishes meanwhile is normal;
 // a score that the kernel refuses (lowering needs CAP_SYS_RESOURCE, see
@@ -77,8 +68,6 @@ func (a *Applier) Apply(scores []oom.Container, of Containers) (Counts, error) {
 			faults = append(faults, fmt.Errorf("set oom_score_adj of container %s: %w", c.Name, err))
 		}
 	}
-	a.total.Rewritten += counts.Rewritten
-	a.total.Refused += counts.Refused
 	return counts, errors.Join(faults...)
 }
 

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/apitest"
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/internal/localapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/stats"
 )

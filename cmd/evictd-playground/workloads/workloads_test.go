@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/apitest"
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
+	"github.com/evictd/evictd/internal/localapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
 )
 

@@ -1,11 +1,9 @@
 package kube_test
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/eviction/pods/kube"
-	"github.com/evictd/evictd/internal/localapi"
+	"github.com/evictd/evictd/internal/localapi/apitest"
 )
 
 const patience = 30 * time.Second
@@ -80,28 +78,6 @@ func (s *sink) has(names ...string) func() bool {
 	return func() bool { return slices.Equal(s.names(), names) }
 }
 
-func serve(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	api, err := localapi.New(localapi.Config{Data: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	var ended error
-	running.Go(func() { ended = api.Run(ctx) })
-	server := httptest.NewServer(api)
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		server.Close()
-		if err := cmp.Or(ended, api.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL, QPS: -1})
-}
-
 // away is an API server that nobody reaches.
 type away func()
 
@@ -126,7 +102,7 @@ func TestAPIServerThatStaysAwayIsLookedForEveryFewSeconds(t *testing.T) {
 }
 
 func TestPodsOfTheNodeAreFollowed(t *testing.T) {
-	client := serve(t)
+	client := apitest.New(t)
 	pods := client.CoreV1().Pods("default")
 	create := func(name, node string) *v1.Pod {
 		t.Helper()
