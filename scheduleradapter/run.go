@@ -180,7 +180,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 		return nil, err
 	}
 	d.extender.Handler = extender.NewHandler(judge)
-	d.control(roles.controllers)
+	d.control(roles.controllers, registry)
 	return d, nil
 }
 
