@@ -90,12 +90,15 @@ rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
 	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '/internal/golden"' | xargs -r -n 1 dirname | sort -u)
 	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
 
+# Go before 1.27 may fail when FUZZTIME is over with nothing found, and then says
+# so in one line (golang/go#75804).
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME, a line each
 	@failed=0
 	targets=$$($(call list,^Fuzz))
 	while read -r package target; do
-		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" 2>&1); then
+		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" 2>&1) ||
+			{ tail -n 5 <<<"$$out" | grep -qx '    context deadline exceeded' && ! grep -qi 'failing input' <<<"$$out"; }; then
 			printf 'ok    %-40s %s\n' "$$target" "$$(sed -n 's/^fuzz: elapsed: //p' <<<"$$out" | tail -n 1)"
 		else
 			printf 'FAIL  %-40s %s\n%s\n' "$$target" "$$package" "$$out"
