@@ -79,7 +79,8 @@ func New(cfg Config, look Snapshots, log *slog.Logger) *Recorder {
 
 // Record keeps a report, unless too many wait.
 func (r *Recorder) Record(report control.Report) {
-	r.post(func(ctx context.Context) { r.take(ctx, &report) })
+	pods := r.cfg.Pods() // as they are now: by then some are gone
+	r.post(func(ctx context.Context) { r.take(ctx, &report, pods) })
 }
 
 // Configure says what configuration holds from now on.
@@ -144,7 +145,7 @@ func (r *Recorder) tell(err error) {
 	r.faulty = err != nil
 }
 
-func (r *Recorder) take(ctx context.Context, report *control.Report) {
+func (r *Recorder) take(ctx context.Context, report *control.Report, manifests []*v1.Pod) {
 	if !r.open() {
 		return
 	}
@@ -152,7 +153,7 @@ func (r *Recorder) take(ctx context.Context, report *control.Report) {
 		r.append(&record{At: report.At, Ended: end(report.Ended)})
 		return
 	}
-	pods := r.present()
+	pods := recorded(manifests)
 	if r.again || r.ring.Left() < roomForStep {
 		if !r.begin(report.At, pods) {
 			return
@@ -198,10 +199,10 @@ func (r *Recorder) append(rec *record) {
 	r.again = r.again || err != nil // what follows needs no record that is missing
 }
 
-// present are the node's pods by name, as they are recorded.
-func (r *Recorder) present() map[string]v1.Pod {
-	pods := map[string]v1.Pod{}
-	for _, pod := range r.cfg.Pods() {
+// recorded are pods by name, as they are recorded.
+func recorded(manifests []*v1.Pod) map[string]v1.Pod {
+	pods := make(map[string]v1.Pod, len(manifests))
+	for _, pod := range manifests {
 		pods[pod.Namespace+"/"+pod.Name] = bare(pod)
 	}
 	return pods
