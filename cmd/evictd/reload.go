@@ -24,7 +24,7 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 			return
 		case <-hup:
 		}
-		next, err := d.reconfigure(load)
+		file, next, err := d.reconfigure(load)
 		for _, fault := range manifest.Faults(err) {
 			d.log.Error("the new configuration is refused, the old one stays", "fault", fault)
 		}
@@ -35,28 +35,29 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 		d.tellDiff(thresholds, after)
 		thresholds = after
 		d.loop.Configure(next)
+		d.recorder.Configure(file)
 	}
 }
 
 // reconfigure loads and checks, and changes nothing.
-func (d *daemon) reconfigure(load func() (config.EvictdConfiguration, error)) (control.Config, error) {
+func (d *daemon) reconfigure(load func() (config.EvictdConfiguration, error)) (config.EvictdConfiguration, control.Config, error) {
 	file, err := load()
 	if err != nil {
-		return control.Config{}, err
+		return file, control.Config{}, err
 	}
 	compiled, err := config.Compile(&file, nil)
 	if err := errors.Join(err, checkRun(&file)); err != nil {
-		return control.Config{}, err
+		return file, control.Config{}, err
 	}
 	o := (&eviction.Observer{}).Observe(&d.node.first)
 	warnings, err := compiled.CheckCapacity(o)
 	if err != nil {
-		return control.Config{}, err
+		return file, control.Config{}, err
 	}
 	for _, warning := range slices.Concat(compiled.Warnings, warnings) {
 		d.log.Warn("configuration", "warning", warning)
 	}
-	return d.control(&file, &compiled), nil
+	return file, d.control(&file, &compiled), nil
 }
 
 // tellDiff logs what has changed about the thresholds.

@@ -193,7 +193,7 @@ func (r *Recorder) begin(at time.Time, pods map[string]v1.Pod) bool {
 func (r *Recorder) append(rec *record) {
 	data, err := json.Marshal(rec)
 	if err == nil {
-		err = r.ring.Append(data)
+		err = r.ring.Append(data, len(rec.Evictions) > 0 || rec.Ended != nil)
 	}
 	r.tell(err)
 	r.again = r.again || err != nil // what follows needs no record that is missing

@@ -93,13 +93,13 @@ func setAside(path string, size int64) error {
 // record must be the key of a new one.
 func (r *Ring) Left() int64 { return max(0, r.bytes-r.end-lineOverhead) }
 
-// Append writes a record, which is one line, to the running segment and makes it
-// durable. The error is ErrTooLarge where more than Left is needed.
-func (r *Ring) Append(record []byte) error {
+// Append writes a record, which is one line, to the running segment; a durable one
+// outlives the machine. The error is ErrTooLarge where more than Left is needed.
+func (r *Ring) Append(record []byte, durable bool) error {
 	if int64(len(record)) > r.Left() {
 		return fmt.Errorf("append to ring: %w: %d bytes", ErrTooLarge, len(record))
 	}
-	return r.write(ringLine(nil, r.files[r.at].number, record))
+	return r.write(ringLine(nil, r.files[r.at].number, record), durable)
 }
 
 // Begin writes the key of a new segment in the place of the oldest one.
@@ -114,17 +114,17 @@ func (r *Ring) Begin(key []byte) error {
 		}
 	}
 	r.files[r.at].number, r.end = number, 0
-	return r.write(ringLine(nil, number, key))
+	return r.write(ringLine(nil, number, key), true)
 }
 
-func (r *Ring) write(text []byte) error {
+func (r *Ring) write(text []byte, durable bool) error {
 	file, err := os.OpenFile(r.files[r.at].path, os.O_WRONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("append to ring: %w", err)
 	}
 	defer file.Close()
 	_, err = file.WriteAt(append(text, endMark), r.end)
-	if err == nil {
+	if err == nil && durable {
 		err = syscall.Fdatasync(int(file.Fd()))
 	}
 	if err != nil {

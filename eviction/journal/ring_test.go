@@ -49,7 +49,7 @@ func appendTo(t *testing.T, r *Ring, record string) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Append([]byte(record)); err != nil {
+	if err := r.Append([]byte(record), false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -125,8 +125,9 @@ func TestRecordTooLargeForASegmentIsRefusedAndNothingIsLost(t *testing.T) {
 	dir := t.TempDir()
 	r := openRing(t, dir)
 	appendTo(t, r, "a")
-	for _, write := range []func([]byte) error{r.Append, r.Begin} {
-		if err := write(make([]byte, testSize)); !errors.Is(err, ErrTooLarge) {
+	large := make([]byte, testSize)
+	for _, err := range []error{r.Append(large, true), r.Begin(large)} {
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("got %v", err)
 		}
 	}

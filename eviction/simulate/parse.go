@@ -52,22 +52,22 @@ type parser struct {
 }
 
 // Parse reads and validates a scenario. The error joins every fault.
-func Parse(data []byte) (*Scenario, error) {
+func Parse(data []byte) (*Scenario, error) { return ParseUnder(data, nil) }
+
+// ParseUnder is Parse of a scenario that is played under another configuration
+// than its own, unless that is nil.
+func ParseUnder(data []byte, other *config.EvictdConfiguration) (*Scenario, error) {
 	documents := manifest.Split(data)
 	if len(documents) != 1 {
 		return nil, fmt.Errorf("expected one document of kind %s, found %d", Kind, len(documents))
 	}
-	in := &File{}
-	err := manifest.Decode(documents[0], in)
-	scenario, faults := New(in)
-	return scenario, errors.Join(append(manifest.Faults(err), manifest.Faults(faults)...)...)
-}
-
-// New validates a scenario. The error joins every fault.
-func New(in *File) (*Scenario, error) {
-	p := parser{in: in, out: &Scenario{}, pods: map[string]*eviction.Pod{}, uids: map[types.UID]bool{}, gone: map[string]bool{}}
+	p := parser{in: &File{}, out: &Scenario{}, pods: map[string]*eviction.Pod{}, uids: map[types.UID]bool{}, gone: map[string]bool{}}
+	err := manifest.Decode(documents[0], p.in)
+	if other != nil {
+		p.in.Spec.Config = *other
+	}
 	p.parse()
-	return p.out, p.faults.ToAggregate()
+	return p.out, errors.Join(append(manifest.Faults(err), manifest.Faults(p.faults.ToAggregate())...)...)
 }
 
 func (p *parser) invalid(path *field.Path, value any, why string) {
