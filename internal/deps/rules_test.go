@@ -23,7 +23,7 @@ type arrow struct {
 // arrows has a row for every package: whoever starts one says where it stands.
 // A row of the package's own goes before one of a pattern.
 var arrows = []arrow{
-	{"cmd/evictd-playground/stage", nil, "children and a terminal know nothing of pods"},
+	{"cmd/evictd-playground/stage", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
 	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/stage", "eviction", "stats"}, "the playground's kubelet is no part of evictd"},
 	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus", "stats"}, "the playground drives the built programs"},
