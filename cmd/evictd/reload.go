@@ -15,13 +15,21 @@ import (
 // reload takes up the configuration anew at each SIGHUP: what thresholds there
 // are, how long grace and transition last, the memory model, and the grace of
 // hard victims. It is refused whole if anything in it is wrong. Where the daemon
-// measures and listens stays as it was at the start.
+// measures and listens stays as it was at the start. When the disks are laid out
+// in another way, the thresholds go with them.
 func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) {
-	thresholds := describeThresholds(d.cfg.Eviction.Thresholds)
+	current := d.cfg
+	thresholds := describeThresholds(current.Eviction.Thresholds)
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.node.collect.Disks.Changed():
+			current.Eviction = eviction.New(current.Eviction, d.node.layout())
+			thresholds = describeThresholds(current.Eviction.Thresholds)
+			d.loop.Configure(current)
+			d.recorder.SetNode(d.scenarioNode())
+			continue
 		case <-hup:
 		}
 		file, next, err := d.reconfigure(load)
@@ -33,8 +41,8 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 		}
 		after := describeThresholds(next.Eviction.Thresholds)
 		d.tellDiff(thresholds, after)
-		thresholds = after
-		d.loop.Configure(next)
+		current, thresholds = next, after
+		d.loop.Configure(current)
 		d.recorder.Configure(file)
 	}
 }

@@ -186,7 +186,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, cli.BadInput(err)
 		}
 	}
-	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
@@ -233,18 +233,22 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	}
 	d.flightDir = flightDir(file.StateDir)
 	d.recorder = flight.New(flight.Config{
-		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests,
-		Node: simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout.String()},
+		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
 	}, d.loop, d.log)
 	cfg.Recorder = d.recorder
 	d.publisher = publish.New(cfg, d.loop, registry, d.log)
 	d.server.Handler = d.handler(registry)
 }
 
+// scenarioNode is what a scenario says of the node.
+func (d *daemon) scenarioNode() simulate.FileNode {
+	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
+}
+
 // control is what the loop needs to know of the settings.
 func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
 		HardGrace:            longestHardGrace,
@@ -266,7 +270,7 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 // hup receives.
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
-		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
 	if d.manifests == nil && d.cluster == nil {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
 	}
@@ -296,6 +300,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		last.Go(func() { d.cluster.run(telling) })
 		around.Go(func() { d.press(ctx) })
 	}
+	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })

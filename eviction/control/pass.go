@@ -249,6 +249,7 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
+		headroom -= l.node.Time.Sub(o.Time) // disks are told as they were a pass ago
 		interval = min(interval, headroom)
 	}
 	return max(interval, pollFloor)

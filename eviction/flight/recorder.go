@@ -53,8 +53,8 @@ type Config struct {
 	Pods func() []*v1.Pod
 }
 
-// Recorder keeps what happens. Run owns the disk; Record and Configure never
-// wait and may be called from any goroutine.
+// Recorder keeps what happens. Run owns the disk; Record, Configure and SetNode
+// never wait and may be called from any goroutine.
 type Recorder struct {
 	cfg  Config
 	look Snapshots
@@ -85,9 +85,12 @@ func (r *Recorder) Record(report control.Report) {
 
 // Configure says what configuration holds from now on.
 func (r *Recorder) Configure(file config.EvictdConfiguration) {
-	r.post(func(context.Context) {
-		r.cfg.Eviction, r.again = file, true
-	})
+	r.post(func(context.Context) { r.cfg.Eviction, r.again = file, true })
+}
+
+// SetNode says what the node is like from now on.
+func (r *Recorder) SetNode(node simulate.FileNode) {
+	r.post(func(context.Context) { r.cfg.Node, r.again = node, true })
 }
 
 func (r *Recorder) post(do func(context.Context)) {

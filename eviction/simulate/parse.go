@@ -90,7 +90,7 @@ func (p *parser) parse() {
 	p.out.Warnings = compiled.Warnings
 	layout, ok := eviction.ParseLayout(p.in.Spec.Node.Filesystems)
 	if !ok {
-		p.faults = append(p.faults, field.NotSupported(spec.Child("node", "filesystems"), p.in.Spec.Node.Filesystems, []string{"shared", "imagefs", "split"}))
+		p.faults = append(p.faults, field.NotSupported(spec.Child("node", "filesystems"), p.in.Spec.Node.Filesystems, []string{"shared", "imagefs", "split", "separate"}))
 	}
 	p.out.config = eviction.New(compiled.Eviction, layout)
 	p.out.first = p.appear(spec.Child("pods"), p.in.Spec.Pods)
