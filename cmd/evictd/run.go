@@ -69,7 +69,8 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
-	o.truth("kernel-memcg-notification", "accepted for the kubelet's sake; sensing never waits for the regular pass", func(c *file) *bool { return &c.KernelMemcgNotification })
+	notified := flags.Bool("kernel-memcg-notification", true, "on cgroup v1, let the kernel tell of memory that crosses a threshold; polling goes on either way")
+	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
 	grace := flags.Duration("hard-eviction-grace-period", longestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
 	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }
@@ -148,6 +149,7 @@ type daemon struct {
 	manifests *pods.Manifests // nil without a directory
 	tracker   *tracker
 	survey    *collect.Survey
+	watch     *collect.Watch
 	killer    *kill.Killer
 	loop      *control.Loop
 	publisher *publish.Publisher
@@ -200,6 +202,9 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
+	if d.watch, err = collect.NewWatch(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+		return nil, err
+	}
 	d.assemble(file, &compiled)
 	return d, nil
 }
@@ -217,7 +222,7 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer)
 	}
@@ -301,6 +306,8 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		around.Go(func() { d.press(ctx) })
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
+	defer d.watch.Close()
+	around.Go(func() { d.watch.Run(ctx) })
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })

@@ -19,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 const (
@@ -35,6 +36,7 @@ type world struct {
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when Run has returned
 	sensor  *sensor
+	bell    *bell
 	killer  *killer
 	survey  *survey
 	pods    []*pod                  // at the beginning
@@ -75,7 +77,8 @@ func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
-		ports := control.Ports{Sensor: w.sensor, Killer: w.killer}
+		w.bell = &bell{rung: make(chan string, 1)}
+		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer}
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
@@ -176,12 +179,63 @@ func (s *sensor) set(n stats.Node) {
 	s.now = n
 }
 
+func (s *sensor) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.reads)
+}
+
 // gap is the time between the last two readings.
 func (s *sensor) gap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.reads) - 1
 	return s.reads[last].Sub(s.reads[last-1]).Round(100 * time.Microsecond)
+}
+
+// bell is a control.Waiter of channels and simulated time.
+type bell struct {
+	rung chan string
+
+	mu   sync.Mutex
+	aims collect.Aims
+}
+
+func (b *bell) Wait(d time.Duration) string {
+	select {
+	case source := <-b.rung:
+		return source
+	case <-time.After(d):
+		return ""
+	}
+}
+
+func (b *bell) Wake() {
+	select {
+	case b.rung <- "":
+	default: // it wakes anyway
+	}
+}
+
+// ring rings by a notice of the kernel, in the place of a Wake.
+func (b *bell) ring(source string) {
+	select {
+	case <-b.rung:
+	default:
+	}
+	b.rung <- source
+}
+
+func (b *bell) Aim(a collect.Aims) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.aims = a
+}
+
+func (b *bell) aimed() collect.Aims {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.aims
 }
 
 // memory is a node of 64 GiB that has so much left, with nothing else measured.
