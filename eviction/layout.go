@@ -70,6 +70,7 @@ type disk uint8
 const (
 	nodeDisk disk = iota
 	imageDisk
+	numDisks
 )
 
 // placement is what a filesystem means under a layout: its disk, what the node

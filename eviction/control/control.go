@@ -48,10 +48,13 @@ type Pod struct {
 	Usage func() stats.Amount
 }
 
-// Reclaimer frees what the node can free without ending a pod. It is called on
-// the loop's goroutine and must not wait.
+// Reclaimer frees what the node can free without ending a pod, in a goroutine of
+// its own.
 type Reclaimer interface {
-	Reclaim([]eviction.ReclaimStep)
+	// Reclaim begins to free what a signal's disk needs, and returns at once.
+	Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need)
+	// Reclaimed receives the signal when that has ended, whatever came of it.
+	Reclaimed() <-chan eviction.Signal
 }
 
 // Survey measures what pods hold on disks, in a goroutine of its own.
@@ -92,6 +95,7 @@ const (
 	VictimGone   Source = "victim-gone"
 	PodsChanged  Source = "pods-changed"
 	DiskSurvey   Source = "disk-survey"
+	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 )
 
@@ -144,6 +148,7 @@ type Loop struct {
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
 	withheld    []withheld // outcomes that do not count yet
+	reclaimed   []eviction.ReclaimOutcome
 }
 
 // reportQueue bounds the reports that wait for their reader.
@@ -219,6 +224,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	if l.survey != nil {
 		surveyed = l.survey.Done()
 	}
+	var reclaimed <-chan eviction.Signal
+	if l.reclaimer != nil {
+		reclaimed = l.reclaimer.Reclaimed()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -238,6 +247,9 @@ func (l *Loop) Run(ctx context.Context) error {
 				continue
 			}
 			l.pass(eviction.Housekeeping, DiskSurvey)
+		case signal := <-reclaimed:
+			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
+			l.pass(eviction.Housekeeping, Reclaimed)
 		case result, open := <-l.killer.Results():
 			if !open {
 				return nil
