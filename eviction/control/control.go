@@ -61,10 +61,13 @@ type Pod struct {
 	Usage func() stats.Amount
 }
 
-// Reclaimer frees what the node can free without ending a pod. It is called on
-// the loop's goroutine and must not wait.
+// Reclaimer frees what the node can free without ending a pod, in a goroutine of
+// its own.
 type Reclaimer interface {
-	Reclaim([]eviction.ReclaimStep)
+	// Reclaim begins to free what a signal's disk needs, and returns at once.
+	Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need)
+	// Reclaimed receives the signal when that has ended, whatever came of it.
+	Reclaimed() <-chan eviction.Signal
 }
 
 // Survey measures what pods hold on disks, in a goroutine of its own.
@@ -106,6 +109,7 @@ const (
 	VictimGone   Source = "victim-gone"
 	PodsChanged  Source = "pods-changed"
 	DiskSurvey   Source = "disk-survey"
+	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 )
 
@@ -147,6 +151,7 @@ type Loop struct {
 	asked    chan question
 	ended    chan kill.Result // from the killer, which closes it
 	surveyed chan struct{}    // a round of the survey is complete
+	reclaims chan eviction.Signal
 	lost     atomic.Uint64
 
 	pods        []Pod
@@ -162,6 +167,7 @@ type Loop struct {
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
 	withheld    []withheld // outcomes that do not count yet
+	reclaimed   []eviction.ReclaimOutcome
 }
 
 // reportQueue bounds the reports that wait for their reader.
@@ -191,6 +197,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		asked:    make(chan question, 8),
 		ended:    make(chan kill.Result, endedQueue),
 		surveyed: make(chan struct{}, 1),
+		reclaims: make(chan eviction.Signal, endedQueue),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
 	for i := range l.sprints {
@@ -298,6 +305,10 @@ func (l *Loop) hear(ctx context.Context) {
 	if l.survey != nil {
 		surveyed = l.survey.Done()
 	}
+	var reclaimed <-chan eviction.Signal
+	if l.reclaimer != nil {
+		reclaimed = l.reclaimer.Reclaimed()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -307,6 +318,11 @@ func (l *Loop) hear(ctx context.Context) {
 			select {
 			case l.surveyed <- struct{}{}:
 			default:
+			}
+		case signal := <-reclaimed:
+			select {
+			case l.reclaims <- signal:
+			case <-ctx.Done():
 			}
 		case result, open := <-l.killer.Results():
 			if !open {
@@ -339,6 +355,9 @@ func (l *Loop) takeUp() (passed, open bool) {
 				continue
 			}
 			l.pass(eviction.Housekeeping, DiskSurvey)
+		case signal := <-l.reclaims:
+			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
+			l.pass(eviction.Housekeeping, Reclaimed)
 		case result, open := <-l.ended:
 			if !open {
 				return passed, false

@@ -17,7 +17,8 @@ import (
 func (l *Loop) pass(kind eviction.Pass, source Source) {
 	signals := l.sense()
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now)}
+	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now), Reclaims: l.reclaimed}
+	l.reclaimed = nil
 	var decisions []eviction.Decision
 	var failed []eviction.Eviction
 	acted, chosen := false, false
@@ -31,16 +32,17 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			break
 		}
 		l.state = state
-		in.Outcomes, again = nil, false
+		in.Outcomes, in.Reclaims, again = nil, nil, false
 		switch {
 		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
 			l.surveying = true
 		case d.NeedUsage:
 			in.Candidates, in.Sampled, again = l.sample(), true, true
 		case len(d.Reclaim) > 0:
-			if l.reclaimer != nil && !l.cfg.DryRun {
-				l.reclaimer.Reclaim(d.Reclaim)
-				in.Signals = l.sense()
+			if l.reclaimer != nil {
+				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
+				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+				l.surveyedSince(now, now) // should it not suffice, the figures are there
 			}
 			again = true
 		case len(d.Evictions) > 0:
