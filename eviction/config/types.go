@@ -86,6 +86,7 @@ type Run struct {
 	HousekeepingInterval    metav1.Duration  `json:"housekeepingInterval,omitzero"`
 	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
 	StatusAddress           string           `json:"statusAddress,omitempty"`
+	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
 	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
