@@ -48,6 +48,7 @@ var arrows = []arrow{
 	{"internal/localapi/store", nil, "objects are kept, whatever they are"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
+	{"systemd", nil, "units are held against systemd alone"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/testsummary", nil, "a build tool stands outside the house"},
 	{"internal/benchsummary", nil, "a build tool stands outside the house"},
