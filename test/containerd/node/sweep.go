@@ -167,7 +167,7 @@ func removeCgroup(at string) error {
 		_ = os.WriteFile(filepath.Join(group, "freezer.state"), []byte("THAWED"), 0)
 		_ = os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte("0"), 0)
 		pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-		for _, text := range strings.Fields(string(pids)) {
+		for text := range strings.FieldsSeq(string(pids)) {
 			if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
 				_ = end(pid)
 			}
