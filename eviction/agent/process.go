@@ -69,27 +69,41 @@ func (u *User) String() string {
 	return u.Name
 }
 
-// process is a running agent and the line to it.
+// process is a running agent and the lines to it.
 type process struct {
 	command *exec.Cmd
 	conn    *wire.Evictd
+	// dials is the line for connections to the container runtime; nil where none
+	// is used.
+	dials *net.UnixConn
 }
 
 // start runs an agent that ends when its line closes.
 func start(cfg *Config) (*process, error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := socketPair(syscall.SOCK_STREAM)
 	if err != nil {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
 	defer theirs.Close()
-	command := exec.Command(cfg.Program, cfg.Arguments...)
+	p := &process{command: exec.Command(cfg.Program, cfg.Arguments...), conn: wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}
+	command := p.command
 	command.Stderr = os.Stderr
 	command.ExtraFiles = []*os.File{theirs} // wire.FD
+	if cfg.Runtime != nil {
+		dials, theirs, err := socketPair(syscall.SOCK_SEQPACKET)
+		if err != nil {
+			ours.Close()
+			return nil, fmt.Errorf("start the agent: %w", err)
+		}
+		defer theirs.Close()
+		p.dials = dials
+		command.ExtraFiles = append(command.ExtraFiles, theirs) // wire.DialFD
+	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if cfg.User != nil {
 		groups, err := groupOf(cfg.Socket)
 		if err != nil {
-			ours.Close()
+			p.close()
 			return nil, fmt.Errorf("start the agent: %w", err)
 		}
 		command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID, Groups: groups}
@@ -98,10 +112,17 @@ func start(cfg *Config) (*process, error) {
 		}
 	}
 	if err := confined(command.Start); err != nil {
-		ours.Close()
+		p.close()
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
-	return &process{command, wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}, nil
+	return p, nil
+}
+
+func (p *process) close() {
+	p.conn.Close()
+	if p.dials != nil {
+		p.dials.Close()
+	}
 }
 
 // groupOf is the group that may speak over a socket. There is none before the
@@ -132,26 +153,27 @@ func confined(start func() error) error {
 	return <-result
 }
 
-func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+func socketPair(kind int) (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, kind|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	mine := os.NewFile(uintptr(fds[0]), "evictd")
 	defer mine.Close()
 	theirs = os.NewFile(uintptr(fds[1]), "evictd-agent")
-	if ours, err = net.FileConn(mine); err != nil {
+	conn, err := net.FileConn(mine)
+	if err != nil {
 		theirs.Close()
 		return nil, nil, err
 	}
-	return ours, theirs, nil
+	return conn.(*net.UnixConn), theirs, nil
 }
 
 func (p *process) id() int { return p.command.Process.Pid }
 
 // end closes the line and waits until the agent has ended, by force if need be.
 func (p *process) end() {
-	p.conn.Close()
+	p.close()
 	force := time.AfterFunc(endPatience, func() { _ = p.command.Process.Kill() })
 	defer force.Stop()
 	_ = p.command.Wait() // how it ended does not matter any more
