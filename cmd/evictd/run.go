@@ -32,6 +32,7 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
@@ -211,6 +212,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
 	d.tracker.node = d.node.name
+	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if hasAPI(&file.Run) {
 		if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 			return nil, err
@@ -375,13 +377,14 @@ func (d *daemon) follow(ctx context.Context) {
 // take hands the pods that there are now to the loop.
 func (d *daemon) take() {
 	var fromFiles, fromCluster []*v1.Pod
+	var runtime *wire.Inventory
 	if d.manifests != nil {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster = d.cluster.agent.Pods()
+		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
-	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster))
+	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster, runtime))
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
