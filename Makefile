@@ -62,14 +62,14 @@ test: ## run all tests; time of each suite, what was skipped and why
 		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		$(if $(all),go -C test/containerd test -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
-	} | go run ./internal/testsummary
+	} | go run ./internal/summary tests
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
 	@export CGO_ENABLED=1
 	# The detector multiplies the memory that small nodes have little of.
 	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /cmd/evictd-playground)
-	($(call tests,-race,$$packages)) | go run ./internal/testsummary
+	($(call tests,-race,$$packages)) | go run ./internal/summary tests
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -121,7 +121,7 @@ bench: ## run the benchmarks; the machine first
 	printf 'go:     %s\n' "$$(go version)"
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/summary bench
 
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
