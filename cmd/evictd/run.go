@@ -22,9 +22,11 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/flight"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
@@ -64,11 +66,12 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
-	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+"); used with an API server", func(c *file) *string { return &c.StateDir })
+	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
-	o.truth("kernel-memcg-notification", "accepted for the kubelet's sake; sensing never waits for the regular pass", func(c *file) *bool { return &c.KernelMemcgNotification })
+	notified := flags.Bool("kernel-memcg-notification", true, "on cgroup v1, let the kernel tell of memory that crosses a threshold; polling goes on either way")
+	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
 	grace := flags.Duration("hard-eviction-grace-period", longestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
 	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }
@@ -147,11 +150,14 @@ type daemon struct {
 	manifests *pods.Manifests // nil without a directory
 	tracker   *tracker
 	survey    *collect.Survey
+	watch     *collect.Watch
 	killer    *kill.Killer
 	loop      *control.Loop
 	publisher *publish.Publisher
 	scores    *apply.Applier // nil where nothing may be touched
 	cluster   *cluster       // nil where there is no API server
+	recorder  *flight.Recorder
+	flightDir string
 	server    *serve.Server
 	dryRun    bool
 }
@@ -183,7 +189,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, cli.BadInput(err)
 		}
 	}
-	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
@@ -196,6 +202,9 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	}
 	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress))
 	if err != nil {
+		return nil, err
+	}
+	if d.watch, err = collect.NewWatch(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
 		return nil, err
 	}
 	d.assemble(file, &compiled)
@@ -215,7 +224,7 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer)
 	}
@@ -229,14 +238,24 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster != nil {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
+	d.flightDir = flightDir(file.StateDir)
+	d.recorder = flight.New(flight.Config{
+		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+	}, d.loop, d.log)
+	cfg.Recorder = d.recorder
 	d.publisher = publish.New(cfg, d.loop, registry, d.log)
 	d.server.Handler = d.handler(registry)
+}
+
+// scenarioNode is what a scenario says of the node.
+func (d *daemon) scenarioNode() simulate.FileNode {
+	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
 }
 
 // control is what the loop needs to know of the settings.
 func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
 		HardGrace:            longestHardGrace,
@@ -258,7 +277,7 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 // hup receives.
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
-		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
 	if d.manifests == nil && d.cluster == nil {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
 	}
@@ -282,11 +301,15 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	last.Go(func() { d.recorder.Run(telling) })
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Untold())
 		last.Go(func() { d.cluster.run(telling) })
 		around.Go(func() { d.press(ctx) })
 	}
+	around.Go(func() { d.node.collect.Disks.Run(ctx) })
+	defer d.watch.Close()
+	around.Go(func() { d.watch.Run(ctx) })
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })

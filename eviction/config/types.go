@@ -87,7 +87,9 @@ type Run struct {
 	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
 	StatusAddress           string           `json:"statusAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
-	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
+	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
+	// nil means true, which costs nothing here.
+	KernelMemcgNotification *bool `json:"kernelMemcgNotification,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
 	// API, which respects disruption budgets, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`
