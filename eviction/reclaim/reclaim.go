@@ -132,6 +132,8 @@ type Removal struct {
 	// Bytes and Inodes that this is expected to free on the disk. An image's
 	// are too many where it shares layers.
 	Bytes, Inodes stats.Amount
+	// Log of a container is removed with it.
+	Log string
 }
 
 // Excuse says why something stays.
