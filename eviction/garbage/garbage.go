@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -257,7 +258,7 @@ func (c *Collector) tell(r *Report) {
 
 // news says whether a dry run came to other than the last one for its occasion.
 func (c *Collector) news(r *Report) bool {
-	var ids []string
+	ids := []string{strconv.Itoa(r.Logs)}
 	for _, removal := range r.Removed {
 		ids = append(ids, removal.ID)
 	}
