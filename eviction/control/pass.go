@@ -61,7 +61,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.idle = acted && !chosen && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
 	if turned := l.turned(); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Node: l.node, Observations: in.Signals,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
 			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
 		})
 	}

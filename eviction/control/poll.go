@@ -49,6 +49,7 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
+		headroom -= l.node.Time.Sub(o.Time) // disks are told as they were a pass ago
 		if left, falling := l.sprints[t.Signal].Until(required); falling && available > required {
 			headroom = min(headroom, left/sprintShare)
 			if left < sprintShare*pollFloor {
