@@ -40,6 +40,7 @@ var fillRates = [eviction.NumSignals]int64{
 func (l *Loop) pollInterval() time.Duration {
 	observations := l.observer.Observe(&l.node)
 	interval, floor := pollCeiling, pollFloor
+	l.nearing = false
 	for i := range l.eviction.Thresholds {
 		t := &l.eviction.Thresholds[i]
 		o := observations[t.Signal]
@@ -55,6 +56,7 @@ func (l *Loop) pollInterval() time.Duration {
 			if left < sprintShare*pollFloor {
 				floor = pollFloorFalling
 			}
+			l.nearing = l.nearing || left < nearing && t.Signal.Condition() == eviction.MemoryPressure
 		}
 		interval = min(interval, headroom)
 	}
