@@ -40,6 +40,9 @@ type Input struct {
 	Sampled bool
 	// Outcomes since the call before.
 	Outcomes []Outcome
+	// Reclaims are those that have begun and go on, or have ended, since the call
+	// before. One that is asked for and not told of was over at once.
+	Reclaims []ReclaimOutcome
 	// Room is memory for what the call returns; nil where it may allocate.
 	Room *Room
 }
@@ -73,6 +76,7 @@ type Eviction struct {
 
 	met          Met     // that a victim of node pressure was chosen for
 	victim, next *Ranked // it, and who would have gone in its place
+	unreclaimed  string  // why the node could not free enough by itself
 }
 
 // Decision is what to do. At most one of NeedUsage, Reclaim and Evictions is
@@ -86,9 +90,11 @@ type Decision struct {
 	// have been measured since NeedSince, unless that is zero.
 	NeedUsage bool
 	NeedSince time.Time
-	// Reclaim asks the node to free ReclaimFor by itself and to observe again.
-	Reclaim    []ReclaimStep
-	ReclaimFor Signal
+	// Reclaim asks the node to free by itself what ReclaimFor's disk lacks, and to
+	// observe again.
+	Reclaim     []ReclaimStep
+	ReclaimFor  Signal
+	ReclaimNeed Need
 	// Ranking is the order of victims for Ranked's signal, exempt pods among
 	// them; empty where no pod was considered.
 	Ranking []Ranked
@@ -103,10 +109,12 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	if in.Pass != Continue {
 		st.pass = pass{kind: in.Pass}
 		st.settle(in.Outcomes)
+		st.settleReclaims(cfg, &in)
 		st.observe(cfg, &in)
 		d.Met = st.met(cfg, in.Room)
 	} else {
 		st.settle(in.Outcomes)
+		st.settleReclaims(cfg, &in)
 	}
 	if len(st.pass.chosen) == 0 && !st.limits(cfg, &in, &d) {
 		st.relieve(cfg, &in, &d)
@@ -178,16 +186,11 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 		if !st.pass.acting[i].acts || st.relieved(t, cfg.Layout, in.Now) {
 			continue
 		}
-		at := cfg.Layout.placement(t.Signal)
-		if len(at.reclaim) > 0 {
-			if !st.pass.reclaims[at.disk] {
-				st.pass.reclaims[at.disk] = true
-				d.Reclaim, d.ReclaimFor = at.reclaim, t.Signal
+		if st.reclaims(cfg, in, t, d) {
+			if len(d.Reclaim) > 0 {
 				return
 			}
-			if !short(cfg, in, t.Signal) {
-				continue
-			}
+			continue
 		}
 		if !in.Sampled {
 			d.NeedUsage = true
@@ -200,16 +203,6 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 			return
 		}
 	}
-}
-
-// short says whether the signal's resource is still short after a reclaim:
-// whether any threshold of that resource, grace ignored, is below its quantity
-// plus its minimum reclaim. Unlike the kubelet, other resources do not count.
-func short(cfg *Config, in *Input, s Signal) bool {
-	want := cfg.Layout.shortage(s)
-	return slices.ContainsFunc(cfg.Thresholds, func(t Threshold) bool {
-		return cfg.Layout.shortage(t.Signal) == want && t.crossed(in.Signals[t.Signal], true)
-	})
 }
 
 // choose ranks the candidates for a threshold and starts to evict the first
@@ -235,6 +228,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
 		e.next = &ranking[i+1+next]
 	}
+	e.unreclaimed = st.unreclaimed(cfg.Layout, in, t.Signal)
 	st.InFlight = in.Room.forInFlight(st.InFlight)
 	st.pass.chosen = in.Room.forChosen(st.pass.chosen)
 	st.start(&e, in.Now)
@@ -259,10 +253,11 @@ func (e *Eviction) explain() {
 		return
 	}
 	e.Message, e.Annotations = tell(e.victim.Candidate, e.met)
-	e.Because = "no other pod could go"
+	because := "no other pod could go"
 	if e.next != nil {
-		e.Because = e.victim.Before(e.next)
+		because = e.victim.Before(e.next)
 	}
+	e.Because = because + e.unreclaimed
 }
 
 // gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft

@@ -40,11 +40,14 @@ func main() {
 	os.Exit(cli.Execute(context.Background(), root, os.Args[1:]))
 }
 
-// serverFlags adds the flags that name the API server.
-func serverFlags(c *cobra.Command) func() (*rest.Config, error) {
-	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server")
-	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one")
-	return func() (*rest.Config, error) {
+// serverFlags adds the flags that name the API server; without them evictd does.
+func serverFlags(c *cobra.Command) func(*wire.Node) (*rest.Config, error) {
+	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server (default that of evictd's configuration)")
+	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one (default that of evictd's configuration)")
+	return func(node *wire.Node) (*rest.Config, error) {
+		if *kubeconfig == "" && *server == "" {
+			*kubeconfig, *server = node.Kubeconfig, node.Server
+		}
 		cfg, err := kubeclient.Config(*kubeconfig, *server)
 		if err != nil {
 			return nil, cli.BadInput(err)
@@ -57,11 +60,7 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{Use: "run", Short: "Serve evictd over the line that it gives", Args: cobra.NoArgs}
 	config := serverFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, err := config()
-		if err != nil {
-			return err
-		}
-		return run(c.Context(), cfg, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", "evictd-agent"))
+		return run(c.Context(), config, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", "evictd-agent"))
 	}
 	return c
 }
@@ -70,14 +69,14 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{Use: "check", Short: "Check the flags, and connect to nobody", Args: cobra.NoArgs}
 	config := serverFlags(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		_, err := config()
+		_, err := config(&wire.Node{})
 		return err
 	}
 	return c
 }
 
 // run serves evictd until the line to it closes or ctx ends.
-func run(ctx context.Context, cfg *rest.Config, log *slog.Logger) error {
+func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log *slog.Logger) error {
 	line, err := net.FileConn(os.NewFile(wire.FD, "evictd"))
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
@@ -95,6 +94,10 @@ func run(ctx context.Context, cfg *rest.Config, log *slog.Logger) error {
 	first, err := conn.Receive()
 	if err != nil || first.Node == nil {
 		return fmt.Errorf("evictd has not said what node this is: %w", err)
+	}
+	cfg, err := config(first.Node)
+	if err != nil {
+		return err
 	}
 	klog.SetSlogLogger(log) // of client-go
 	requests := kube.NewRequests()
@@ -116,6 +119,7 @@ func run(ctx context.Context, cfg *rest.Config, log *slog.Logger) error {
 	for {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
+			time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
 			linger(ctx, publisher)
 			return nil
 		}

@@ -24,10 +24,9 @@ const (
 	capSetUID        = 7
 )
 
-const (
-	// endPatience is how long the agent may take to end when its line has closed.
-	endPatience = 2 * time.Second
-)
+// endPatience is how long the agent may take to end when its line has closed, and
+// the service manager to accept a line to one.
+const endPatience = 2 * time.Second
 
 // User is whom the agent runs as.
 type User struct {
@@ -69,7 +68,8 @@ func (u *User) String() string {
 	return u.Name
 }
 
-// process is a running agent and the line to it.
+// process is a running agent and the line to it. Its command is nil where the
+// service manager has started it.
 type process struct {
 	command *exec.Cmd
 	conn    *wire.Evictd
@@ -77,6 +77,13 @@ type process struct {
 
 // start runs an agent that ends when its line closes.
 func start(cfg *Config) (*process, error) {
+	if cfg.Address != "" {
+		line, err := net.DialTimeout("unix", cfg.Address, endPatience)
+		if err != nil {
+			return nil, fmt.Errorf("have the agent started: %w", err)
+		}
+		return &process{conn: wire.NewConn[wire.Down, wire.Up](line, wire.Silence)}, nil
+	}
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("start the agent: %w", err)
@@ -101,7 +108,7 @@ func start(cfg *Config) (*process, error) {
 		ours.Close()
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
-	return &process{command, wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}, nil
+	return &process{command: command, conn: wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}, nil
 }
 
 // groupOf is the group that may speak over a socket. There is none before the
@@ -147,11 +154,13 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-func (p *process) id() int { return p.command.Process.Pid }
-
-// end closes the line and waits until the agent has ended, by force if need be.
+// end closes the line and waits until the agent has ended, by force if need be. One
+// that the service manager has started ends by itself.
 func (p *process) end() {
 	p.conn.Close()
+	if p.command == nil {
+		return
+	}
 	force := time.AfterFunc(endPatience, func() { _ = p.command.Process.Kill() })
 	defer force.Stop()
 	_ = p.command.Wait() // how it ended does not matter any more

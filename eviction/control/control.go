@@ -65,10 +65,13 @@ type Pod struct {
 	Usage func() stats.Amount
 }
 
-// Reclaimer frees what the node can free without ending a pod. It is called on
-// the loop's goroutine and must not wait.
+// Reclaimer frees what the node can free without ending a pod, in a goroutine of
+// its own.
 type Reclaimer interface {
-	Reclaim([]eviction.ReclaimStep)
+	// Reclaim begins to free what a signal's disk needs, and returns at once.
+	Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need)
+	// Reclaimed receives the signal when that has ended, whatever came of it.
+	Reclaimed() <-chan eviction.Signal
 }
 
 // Survey measures what pods hold on disks, in a goroutine of its own.
@@ -79,6 +82,12 @@ type Survey interface {
 	Since() time.Time
 	// Done receives when a round is complete.
 	Done() <-chan struct{}
+}
+
+// Pulse is felt by whoever watches over the loop. It must not wait.
+type Pulse interface {
+	// Beat tells that a pass is complete that began at that time.
+	Beat(time.Time)
 }
 
 // Config of the loop.
@@ -110,6 +119,7 @@ const (
 	VictimGone   Source = "victim-gone"
 	PodsChanged  Source = "pods-changed"
 	DiskSurvey   Source = "disk-survey"
+	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 )
 
@@ -143,6 +153,7 @@ type Loop struct {
 	killer    Killer
 	survey    Survey
 	reclaimer Reclaimer
+	pulse     Pulse
 	log       *slog.Logger
 
 	incoming chan []Pod
@@ -151,6 +162,7 @@ type Loop struct {
 	asked    chan question
 	ended    chan kill.Result // from the killer, which closes it
 	surveyed chan struct{}    // a round of the survey is complete
+	reclaims chan eviction.Signal
 	lost     atomic.Uint64
 
 	pods        []Pod
@@ -174,6 +186,7 @@ type Loop struct {
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
 	withheld    []withheld // outcomes that do not count yet
+	reclaimed   []eviction.ReclaimOutcome
 }
 
 // reportQueue bounds the reports that wait for their reader.
@@ -183,26 +196,29 @@ const reportQueue = 64
 // more of them.
 const endedQueue = 8
 
-// Ports of the loop. Survey and Reclaimer may be nil: then disk figures are
-// taken as they come, and the node has nothing to free by itself.
+// Ports of the loop. Survey, Reclaimer and Pulse may be nil: then disk figures are
+// taken as they come, the node has nothing to free by itself, and nobody watches.
 type Ports struct {
 	Sensor    Sensor
 	Waiter    Waiter
 	Killer    Killer
 	Survey    Survey
 	Reclaimer Reclaimer
+	Pulse     Pulse
 }
 
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
-		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
+		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
+		reclaimer: ports.Reclaimer, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
 		asked:    make(chan question, 8),
 		ended:    make(chan kill.Result, endedQueue),
 		surveyed: make(chan struct{}, 1),
+		reclaims: make(chan eviction.Signal, endedQueue),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
 	for i := range l.sprints {
@@ -310,6 +326,10 @@ func (l *Loop) hear(ctx context.Context) {
 	if l.survey != nil {
 		surveyed = l.survey.Done()
 	}
+	var reclaimed <-chan eviction.Signal
+	if l.reclaimer != nil {
+		reclaimed = l.reclaimer.Reclaimed()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -319,6 +339,11 @@ func (l *Loop) hear(ctx context.Context) {
 			select {
 			case l.surveyed <- struct{}{}:
 			default:
+			}
+		case signal := <-reclaimed:
+			select {
+			case l.reclaims <- signal:
+			case <-ctx.Done():
 			}
 		case result, open := <-l.killer.Results():
 			if !open {
@@ -351,6 +376,9 @@ func (l *Loop) takeUp() (passed, open bool) {
 				continue
 			}
 			l.pass(eviction.Housekeeping, DiskSurvey)
+		case signal := <-l.reclaims:
+			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
+			l.pass(eviction.Housekeeping, Reclaimed)
 		case result, open := <-l.ended:
 			if !open {
 				return passed, false

@@ -18,7 +18,11 @@ import (
 func (l *Loop) pass(kind eviction.Pass, source Source) {
 	signals := l.sense()
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now), Room: &l.room}
+	in := eviction.Input{
+		Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(),
+		Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
+	}
+	l.reclaimed = nil
 	decisions := l.decisions
 	var failed []eviction.Eviction
 	acted, chosen, processes := false, false, false
@@ -32,7 +36,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			break
 		}
 		l.state = state
-		in.Outcomes, again = nil, false
+		in.Outcomes, in.Reclaims, again = nil, nil, false
 		processes = processes || slices.ContainsFunc(d.Met, func(m eviction.Met) bool { return m.Signal == eviction.PIDAvailable })
 		switch {
 		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
@@ -40,9 +44,10 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		case d.NeedUsage:
 			in.Candidates, in.Sampled, again = l.sample(processes), true, true
 		case len(d.Reclaim) > 0:
-			if l.reclaimer != nil && !l.cfg.DryRun {
-				l.reclaimer.Reclaim(d.Reclaim)
-				in.Signals = l.sense()
+			if l.reclaimer != nil {
+				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
+				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+				l.surveyedSince(now, now) // should it not suffice, the figures are there
 			}
 			again = true
 		case len(d.Evictions) > 0:
@@ -76,6 +81,9 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.refusals = l.refusals[:0]
 	l.follow(kind)
 	l.refill()
+	if l.pulse != nil {
+		l.pulse.Beat(now)
+	}
 }
 
 // kept makes decisions that outlive the pass, and writes their texts.

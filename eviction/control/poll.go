@@ -58,7 +58,7 @@ func (l *Loop) pollInterval() time.Duration {
 			}
 			l.nearing = l.nearing || left < nearing && t.Signal.Condition() == eviction.MemoryPressure
 		}
-		interval = min(interval, headroom)
+		interval = min(interval, headroom-l.node.Time.Sub(o.Time)) // disks are told as they were a pass ago
 	}
 	return max(interval, floor)
 }

@@ -39,6 +39,7 @@ type world struct {
 	bell    *bell
 	killer  *killer
 	survey  *survey
+	freer   *freer
 	pods    []*pod                  // at the beginning
 	reports <-chan []control.Report // those of the whole run, at its end
 
@@ -52,6 +53,7 @@ type setting struct {
 	pods       []*pod
 	node       stats.Node
 	survey     *survey // nil: none
+	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
 	dryRun     bool
 	unread     bool         // nobody reads the reports
@@ -75,13 +77,17 @@ func (s *setting) config() control.Config {
 // must end then with all that it began.
 func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, pods: s.pods}
+		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, freer: s.freer, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
 		w.bell = &bell{rung: make(chan string, 1)}
 		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer}
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
+		}
+		if s.freer != nil {
+			s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
+			ports.Reclaimer = s.freer
 		}
 		w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
 		w.settle(s.pods...)
@@ -399,6 +405,30 @@ func (k *killer) Hasten(uid types.UID, grace time.Duration) {
 }
 
 func (k *killer) Results() <-chan kill.Result { return k.results }
+
+// freer frees so much of the disk so long after it was asked to; never where
+// that is negative.
+type freer struct {
+	*world
+	takes     time.Duration
+	frees     int64
+	reclaimed chan eviction.Signal
+}
+
+func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
+	f.write("free %d of %v by %v", need.Bytes, s, steps)
+	if f.takes < 0 {
+		return
+	}
+	time.AfterFunc(f.takes, func() {
+		f.sensor.mu.Lock()
+		f.sensor.now.NodeFs.Available = f.sensor.now.NodeFs.Available.Plus(stats.Known(f.frees))
+		f.sensor.mu.Unlock()
+		f.reclaimed <- s
+	})
+}
+
+func (f *freer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
 
 // survey is complete so long after it was asked for; never where that is
 // negative. A round begins a millisecond after the request.

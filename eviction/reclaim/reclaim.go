@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -40,21 +41,14 @@ type Policy struct {
 	Keep []string
 }
 
-// Need is what a disk lacks, bytes and inodes, and which parts of a dead
-// container lie on it.
-type Need struct {
-	Bytes, Inodes int64
-	Layers, Logs  bool
-}
-
 // Need is what must be freed of a filesystem that images are on: nothing below
 // HighPercent of its bytes or inodes used, else what leaves LowPercent used. It
 // is not known where the capacity is not, or is zero.
-func (p *Policy) Need(fs stats.Filesystem) (need Need, known bool) {
+func (p *Policy) Need(fs stats.Filesystem) (need eviction.Need, known bool) {
 	capacity, measured := fs.Capacity.Get()
 	available, alsoMeasured := fs.Available.Get()
 	if !measured || !alsoMeasured || capacity == 0 {
-		return Need{}, false
+		return eviction.Need{}, false
 	}
 	need.Bytes = p.over(capacity, available)
 	if inodes := fs.Inodes.Or(0); inodes > 0 && fs.InodesFree.IsKnown() {
@@ -93,7 +87,7 @@ type Goal struct {
 	// dead containers beyond their limits and images beyond their age go
 	// whatever the need is.
 	Pressure bool
-	Need     Need
+	Need     eviction.Need
 }
 
 // Kind of what is removed.
