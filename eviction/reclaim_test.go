@@ -66,6 +66,7 @@ func (n *starving) at(at time.Duration, left signals, ended ...eviction.Signal) 
 	for again := true; again; in.Pass, in.Outcomes = eviction.Continue, nil {
 		var d eviction.Decision
 		n.state, d = eviction.Decide(&n.cfg, n.state, in)
+		d.Explain()
 		in.Reclaims, again = nil, false
 		if len(d.Reclaim) > 0 {
 			n.write(at, "reclaim %v for %v: %d bytes, %d inodes, layers %t, logs %t", d.Reclaim, d.ReclaimFor, d.ReclaimNeed.Bytes, d.ReclaimNeed.Inodes, d.ReclaimNeed.Layers, d.ReclaimNeed.Logs)

@@ -229,9 +229,15 @@ type meter struct{ *collect.Pod }
 
 // Read adds what needs no group of its own: a pod's only container uses what
 // the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
-func (m *meter) Read(s *stats.Pod) error {
-	err := m.Pod.Read(s)
-	if err == nil && !s.Processes.IsKnown() {
+func (m *meter) Read(s *stats.Pod) error { return complete(s, m.Pod.Read(s)) }
+
+// ReadMemory is Read as far as collect.Pod's goes.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return complete(s, m.Pod.ReadMemory(s, containers))
+}
+
+func complete(s *stats.Pod, err error) error {
+	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
 		return cgroup.ErrGone
 	}
 	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {

@@ -336,6 +336,9 @@ func (p *pod) Read(s *stats.Pod) error {
 	return p.fault
 }
 
+// ReadMemory implements control.Meter.
+func (p *pod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
+
 // AppendProcesses, Kill and Populated make the pod a kill.Target.
 func (p *pod) AppendProcesses(pids []int) ([]int, error) { return pids, fs.ErrNotExist }
 func (p *pod) Kill() error                               { return nil }
