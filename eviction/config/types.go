@@ -87,6 +87,7 @@ type Run struct {
 	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
 	StatusAddress           string           `json:"statusAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
+	RuntimeDir              string           `json:"runtimeDir,omitempty"`
 	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
 	// API, which respects disruption budgets, until SoftEvictionDeadline.

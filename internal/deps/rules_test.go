@@ -60,6 +60,7 @@ var arrows = []arrow{
 	{"eviction/pods", []string{"cri", "eviction", "internal/manifest", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
+	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/agent", []string{"eviction/journal", "eviction/kill", "internal/rt", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
