@@ -49,6 +49,10 @@ build: ## build every program into bin/, static, with the version in it
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
 	@bin/evictd-playground $(if $(KEEP),--keep)
 
+.PHONY: storm
+storm: build ## count in that cluster who comes back to a node that stays short, without NodePressure and with it
+	@bin/evictd-playground --storm
+
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
 	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible)

@@ -23,9 +23,11 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/flight"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
@@ -68,7 +70,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
-	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+"); used with an API server", func(c *file) *string { return &c.StateDir })
+	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
 	o.text("runtime-dir", "directory for what must be undone if evictd is killed, best in memory (default "+defaultRuntimeDir+")", func(c *file) *string { return &c.RuntimeDir })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
@@ -159,6 +161,8 @@ type daemon struct {
 	publisher  *publish.Publisher
 	scores     *apply.Applier // nil where nothing may be touched
 	cluster    *cluster       // nil where there is no API server
+	recorder   *flight.Recorder
+	flightDir  string
 	server     *serve.Server
 	dryRun     bool
 }
@@ -190,7 +194,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, cli.BadInput(err)
 		}
 	}
-	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
@@ -235,14 +239,24 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster != nil {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
+	d.flightDir = flightDir(file.StateDir)
+	d.recorder = flight.New(flight.Config{
+		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+	}, d.loop, d.log)
+	cfg.Recorder = d.recorder
 	d.publisher = publish.New(cfg, d.loop, registry, d.log)
 	d.server.Handler = d.handler(registry)
+}
+
+// scenarioNode is what a scenario says of the node.
+func (d *daemon) scenarioNode() simulate.FileNode {
+	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
 }
 
 // control is what the loop needs to know of the settings.
 func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
 		HardGrace:            longestHardGrace,
@@ -264,7 +278,7 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 // hup receives.
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
-		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
 	if d.manifests == nil && d.cluster == nil {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
 	}
@@ -289,11 +303,13 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	last.Go(func() { d.recorder.Run(telling) })
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Untold())
 		last.Go(func() { d.cluster.run(telling) })
 		around.Go(func() { d.press(ctx) })
 	}
+	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
@@ -387,7 +403,7 @@ func (d *daemon) prepare() {
 		}
 	}
 	var next []kill.Victim
-	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout, candidates, nil) {
+	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
 		p := by[r.Pod.UID]
 		if next = append(next, kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}); len(next) == prepared {
 			break

@@ -93,6 +93,15 @@ func (t *tracker) tracked() []*tracked {
 	return t.current
 }
 
+// manifests are the pods of the last call of track.
+func (t *tracker) manifests() []*v1.Pod {
+	var all []*v1.Pod
+	for _, p := range t.tracked() {
+		all = append(all, p.manifest)
+	}
+	return all
+}
+
 // leaders are the session leaders of the pods that live in sessions.
 func (t *tracker) leaders() []int {
 	var leaders []int

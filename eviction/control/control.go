@@ -99,6 +99,7 @@ const (
 type Report struct {
 	At           time.Time
 	Source       Source
+	Pass         eviction.Pass
 	Node         stats.Node
 	Observations eviction.Observations
 	State        eviction.State

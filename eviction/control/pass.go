@@ -61,7 +61,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.idle = acted && !chosen && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
 	if turned := l.turned(); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Node: l.node, Observations: in.Signals,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
 			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
 		})
 	}
@@ -249,6 +249,7 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
+		headroom -= l.node.Time.Sub(o.Time) // disks are told as they were a pass ago
 		interval = min(interval, headroom)
 	}
 	return max(interval, pollFloor)

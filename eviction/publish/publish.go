@@ -39,6 +39,13 @@ type Config struct {
 	// API server.
 	Cluster Cluster
 	API     func() nodestatus.API
+	// Recorder keeps every report; nil keeps none.
+	Recorder Recorder
+}
+
+// Recorder keeps reports. It never waits.
+type Recorder interface {
+	Record(control.Report)
 }
 
 // Cluster is told what the API server should know. It never waits.
@@ -88,6 +95,9 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 func (p *Publisher) Run(reports <-chan control.Report) {
 	for r := range reports {
 		p.take(r)
+		if p.cfg.Recorder != nil {
+			p.cfg.Recorder.Record(r)
+		}
 	}
 }
 

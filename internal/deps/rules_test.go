@@ -23,7 +23,7 @@ type arrow struct {
 // arrows has a row for every package: whoever starts one says where it stands.
 // A row of the package's own goes before one of a pattern.
 var arrows = []arrow{
-	{"cmd/evictd-playground/stage", nil, "children and a terminal know nothing of pods"},
+	{"cmd/evictd-playground/stage", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
 	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/stage", "eviction", "stats"}, "the playground's kubelet is no part of evictd"},
 	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus", "stats"}, "the playground drives the built programs"},
@@ -59,6 +59,8 @@ var arrows = []arrow{
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
 	{"eviction/pods", []string{"cri", "eviction", "internal/manifest", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
+	{"eviction/flight", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "nodestatus", "stats"},
+		"recording decides nothing and holds up nobody"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
 	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/agent", []string{"eviction/journal", "eviction/kill", "internal/rt", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},

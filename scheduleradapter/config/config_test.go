@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,6 +40,25 @@ func TestCases(t *testing.T) {
 		}
 		golden.Check(t, golden.Beside(file, ".txt"), compiled(data))
 	})
+}
+
+// TestExamplesChangeNothingButWhatTheyAreAbout holds the configurations that are
+// shipped: what the files beside do not tell is as in the default profile.
+func TestExamplesChangeNothingButWhatTheyAreAbout(t *testing.T) {
+	golden.Each(t, "../../docs/examples/*.yaml", checkExample)
+	golden.Each(t, "../../docs/examples/*/*.yaml", checkExample)
+}
+
+func checkExample(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := filepath.Rel("../../docs/examples", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/examples/"+strings.TrimSuffix(strings.ReplaceAll(name, "/", "-"), ".yaml")+".txt", compiled(data))
 }
 
 // compiled is what a configuration comes to, or its faults. Of plugins and

@@ -21,9 +21,8 @@ type NodeConfig struct {
 	// Pods is the name of the group below Root that pods live in; "" finds
 	// kubepods or kubepods.slice.
 	Pods string
-	// NodeFs, ImageFs and ContainerFs are paths on the three filesystems. An
-	// empty ImageFs is NodeFs, an empty ContainerFs is ImageFs.
-	NodeFs, ImageFs, ContainerFs string
+	// Disks are the node's filesystems.
+	Disks *Disks
 	// Virtual is the memory of a node whose cgroups cannot be used.
 	Virtual *VirtualMemory
 }
@@ -66,7 +65,7 @@ func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 		}
 		n.sources = append(n.sources, source{name: "pods memory", read: n.readPodsMemory})
 	}
-	n.sources = append(n.sources, filesystems(cfg)...)
+	n.sources = append(n.sources, cfg.Disks.sources()...)
 	n.sources = append(n.sources, source{name: "tasks", read: n.readTasks})
 	for p, name := range pressures {
 		n.pressure[p].path = cfg.Host + "/proc/pressure/" + name
