@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -42,56 +41,48 @@ func main() {
 	os.Exit(cli.Execute(context.Background(), root, os.Args[1:]))
 }
 
-// peers are whom the agent speaks to.
-type peers struct {
-	server  *rest.Config // nil for none
-	runtime bool
-}
-
-// peerFlags adds the flags that name them. Without any of them the API server is
-// that of the cluster around.
-func peerFlags(c *cobra.Command) func() (peers, error) {
-	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server")
-	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one")
-	runtime := c.Flags().Bool("runtime", false, "speak to the container runtime, over connections that evictd hands over")
-	return func() (p peers, err error) {
-		p.runtime = *runtime
-		if p.runtime && *kubeconfig == "" && *server == "" {
-			return p, nil
+// serverFlags adds the flags that name the API server; without them evictd does. It
+// is nil where nobody names one.
+func serverFlags(c *cobra.Command) func(*wire.Node) (*rest.Config, error) {
+	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server (default that of evictd's configuration)")
+	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one (default that of evictd's configuration)")
+	return func(node *wire.Node) (*rest.Config, error) {
+		if *kubeconfig == "" && *server == "" {
+			*kubeconfig, *server = node.Kubeconfig, node.Server
 		}
-		if p.server, err = kubeclient.Config(*kubeconfig, *server); err != nil {
-			return p, cli.BadInput(err)
+		if *kubeconfig == "" && *server == "" {
+			return nil, nil
 		}
-		return p, nil
+		cfg, err := kubeclient.Config(*kubeconfig, *server)
+		if err != nil {
+			return nil, cli.BadInput(err)
+		}
+		return cfg, nil
 	}
 }
 
 func runCommand() *cobra.Command {
 	c := &cobra.Command{Use: "run", Short: "Serve evictd over the line that it gives", Args: cobra.NoArgs}
-	find := peerFlags(c)
+	config := serverFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		peers, err := find()
-		if err != nil {
-			return err
-		}
-		return run(c.Context(), peers, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", "evictd-agent"))
+		return run(c.Context(), config, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", "evictd-agent"))
 	}
 	return c
 }
 
 func checkCommand() *cobra.Command {
 	c := &cobra.Command{Use: "check", Short: "Check the flags, and connect to nobody", Args: cobra.NoArgs}
-	find := peerFlags(c)
+	config := serverFlags(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		_, err := find()
+		_, err := config(&wire.Node{})
 		return err
 	}
 	return c
 }
 
 // run serves evictd until the line to it closes or ctx ends.
-func run(ctx context.Context, peers peers, log *slog.Logger) error {
-	line, err := net.FileConn(os.NewFile(wire.FD, "evictd"))
+func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log *slog.Logger) error {
+	line, dialer, err := wire.Meet()
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
 	}
@@ -109,21 +100,23 @@ func run(ctx context.Context, peers peers, log *slog.Logger) error {
 	if err != nil || first.Node == nil {
 		return fmt.Errorf("evictd has not said what node this is: %w", err)
 	}
+	cfg, err := config(first.Node)
+	if err != nil {
+		return err
+	}
 	out := &mouth{conn: conn, fail: cancel}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	server, err := serveAPI(ctx, peers.server, first.Node, out, &running, log)
+	server, err := serveAPI(ctx, cfg, first.Node, out, &running, log)
 	if err != nil {
 		return err
 	}
-	runtime, err := serveRuntime(ctx, peers.runtime, out, &running, log)
-	if err != nil {
-		return err
-	}
+	runtime := serveRuntime(ctx, dialer, out, &running, log)
 	for {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
+			time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
 			if server != nil {
 				linger(ctx, server)
 			}
@@ -168,23 +161,15 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth
 // its figures every 10 s.
 const surveyPeriod = 10 * time.Second
 
-// serveRuntime speaks to the container runtime until ctx ends; it is nil without
-// one.
-func serveRuntime(ctx context.Context, wanted bool, out *mouth, running *sync.WaitGroup, log *slog.Logger) (*cri.Runtime, error) {
-	if !wanted {
-		return nil, nil
+// serveRuntime speaks to the container runtime until ctx ends; it is nil without a
+// dialer.
+func serveRuntime(ctx context.Context, dialer *wire.Dialer, out *mouth, running *sync.WaitGroup, log *slog.Logger) *cri.Runtime {
+	if dialer == nil {
+		return nil
 	}
-	line, err := net.FileConn(os.NewFile(wire.DialFD, "connections"))
-	if err != nil {
-		return nil, fmt.Errorf("evictd hands over no connections to the container runtime: %w", err)
-	}
-	pair, fits := line.(*net.UnixConn)
-	if !fits {
-		return nil, fmt.Errorf("evictd hands over no connections to the container runtime: descriptor %d is no unix socket", wire.DialFD)
-	}
-	runtime := cri.New(cri.Config{Dial: wire.NewDialer(pair).Dial, Survey: surveyPeriod}, out.say, log)
+	runtime := cri.New(cri.Config{Dial: dialer.Dial, Survey: surveyPeriod}, out.say, log)
 	running.Go(func() { runtime.Run(ctx) })
-	return runtime, nil
+	return runtime
 }
 
 // linger tells the API server what evictd said before it ended: nobody else may

@@ -67,23 +67,18 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	if d.node.cgroups == nil && runtime == "" { // no runtime runs pods of a virtual node
 		runtime = noRuntime
 	}
-	if _, err := os.Stat(program); err != nil && !api && runtime == "" {
+	if _, err := os.Stat(program); err != nil && file.AgentAddress == "" && !api && runtime == "" {
 		log.Info("no agent beside evictd: a container runtime would not be used", "error", err)
 		runtime = noRuntime
 	}
 	if !api && runtime == noRuntime {
 		return nil, nil
 	}
-	var flags []string
-	if api {
-		flags = append(flags, "--kubeconfig="+file.Kubeconfig, "--server="+file.Server)
-	}
-	if runtime != noRuntime {
-		flags = append(flags, "--runtime")
-	}
+	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
 	cfg := agent.Config{
+		Address:   strings.TrimPrefix(file.AgentAddress, "unix:"),
 		Program:   program,
-		Arguments: append([]string{"run"}, flags...),
+		Arguments: append([]string{"run"}, server...),
 		User:      agent.Unprivileged(capabilities()),
 		Socket:    socketOf(file.Server),
 		Node: wire.Node{
@@ -91,13 +86,14 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
+			Kubeconfig:      file.Kubeconfig, Server: file.Server,
 		},
 	}
 	if runtime != noRuntime {
 		cfg.Runtime = runtime.connect
 	}
 	if api || runtime != "" {
-		if err := checkAgent(cfg.Program, flags); err != nil {
+		if err := checkAgent(cfg.Program, server); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -67,6 +69,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
 	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
+	o.text("agent-address", "unix:PATH where the service manager starts evictd-agent (default none: evictd starts it)", func(c *file) *string { return &c.AgentAddress })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
@@ -127,6 +130,9 @@ func checkRun(file *config.EvictdConfiguration) error {
 	if file.SoftEviction == softAPI && !hasAPI(&file.Run) {
 		fault("--soft-eviction api: needs an API server; expected --kubeconfig or --server beside it")
 	}
+	if a := file.AgentAddress; a != "" && !strings.HasPrefix(a, "unix:/") {
+		fault("--agent-address %q: expected unix: and an absolute path", a)
+	}
 	if file.SoftEvictionDeadline.Duration < 0 {
 		fault("--soft-eviction-deadline %v: must not be negative", file.SoftEvictionDeadline.Duration)
 	}
@@ -159,7 +165,12 @@ type daemon struct {
 	recorder  *flight.Recorder
 	flightDir string
 	server    *serve.Server
-	dryRun    bool
+	service   *rt.Service
+	// refused is the fault of the configuration that was refused last; nil where
+	// the last one was taken.
+	refused atomic.Pointer[string]
+	running config.EvictdConfiguration
+	dryRun  bool
 }
 
 // newDaemon checks everything that can be checked before anything is done.
@@ -171,7 +182,14 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	d := &daemon{log: log}
+	d := &daemon{log: log, running: *file}
+	if d.service, err = rt.NewService(); err != nil {
+		return nil, cli.BadInput(err)
+	}
+	held, err := serve.TakeHeld()
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
 	d.tracker = &tracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
 	d.survey = d.tracker.survey
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
@@ -198,13 +216,14 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 		return nil, err
 	}
-	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress), held)
 	if err != nil {
 		return nil, err
 	}
 	if d.watch, err = collect.NewWatch(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
 		return nil, err
 	}
+	held.Release(log)
 	d.assemble(file, &compiled)
 	return d, nil
 }
@@ -222,7 +241,7 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
@@ -318,6 +337,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
+	around.Go(func() { d.attend(ctx) })
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()

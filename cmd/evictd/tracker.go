@@ -75,7 +75,7 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 		at.Refused = nil
 		p := t.known[m.UID]
 		if p == nil || p.manifest != m || p.location != at {
-			p = t.open(m, at)
+			p = t.open(m, at, p)
 			if refused != nil {
 				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
 			}
@@ -150,15 +150,28 @@ func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) 
 	return l
 }
 
-// open finds the means to measure and to end a pod.
-func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
+// open finds the means to measure and to end a pod. before is what there was for
+// it, nil without; what is known of its disks stays.
+func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
 	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)
 	}
-	p.disk = collect.NewPodDisk(t.volumes(m), collect.LogDir(podLogs, m.Namespace, m.Name, id(m)), containers)
+	files := collect.PodFiles{
+		Root:       t.nodeFs,
+		Volumes:    t.volumes(m),
+		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
+		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
+		Containers: containers,
+		Processes:  p.processes,
+	}
+	if before != nil && before.location == at && before.disk.Of(&files) {
+		p.disk = before.disk
+	} else {
+		p.disk = collect.NewPodDisk(files)
+	}
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
@@ -237,17 +250,20 @@ func id(m *v1.Pod) string {
 	return string(m.UID)
 }
 
-// volumes are the host directories of a pod's volumes; "" for those that are
-// not measured.
-func (t *tracker) volumes(m *v1.Pod) []string {
-	dirs := make([]string, len(m.Spec.Volumes))
+// volumes are the host directories of a pod's volumes; nowhere for those that are
+// not measured. A hostPath is not, as in the kubelet: what lies there was there
+// before the pod, or is other pods' too, and does not go with it.
+func (t *tracker) volumes(m *v1.Pod) []collect.Place {
+	dirs := make([]collect.Place, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
 		switch {
-		case v.HostPath != nil:
-			dirs[i] = v.HostPath.Path
 		case v.EmptyDir != nil:
-			dirs[i] = collect.EmptyDir(t.nodeFs, id(m), v.Name)
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.EmptyDir, v.Name)
+		case v.ConfigMap != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.ConfigMap, v.Name)
+		case v.GitRepo != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.GitRepo, v.Name)
 		}
 	}
 	return dirs
@@ -331,6 +347,17 @@ func (g *group) usage() stats.Amount {
 		return stats.Amount{}
 	}
 	return usage
+}
+
+// processes are those of a container, or with "" all of the pod's.
+func (p *tracked) processes(container string, into []int) ([]int, error) {
+	switch {
+	case p.Target == nil:
+		return into, nil
+	case container == "":
+		return p.Target.AppendProcesses(into)
+	}
+	return p.Processes(container, into)
 }
 
 // Processes lists a container's processes: those of the group of its name, or

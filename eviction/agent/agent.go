@@ -38,6 +38,9 @@ const (
 
 // Config of an Agent.
 type Config struct {
+	// Address is the unix socket where the service manager starts an agent for each
+	// line; the next four are then unused. Empty: evictd starts the agent itself.
+	Address string
 	// Program is the agent's and Arguments its command line.
 	Program   string
 	Arguments []string

@@ -86,6 +86,7 @@ type Run struct {
 	HousekeepingInterval    metav1.Duration  `json:"housekeepingInterval,omitzero"`
 	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
 	StatusAddress           string           `json:"statusAddress,omitempty"`
+	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
 	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
 	// nil means true, which costs nothing here.

@@ -80,6 +80,12 @@ type Survey interface {
 	Done() <-chan struct{}
 }
 
+// Pulse is felt by whoever watches over the loop. It must not wait.
+type Pulse interface {
+	// Beat tells that a pass is complete that began at that time.
+	Beat(time.Time)
+}
+
 // Config of the loop.
 type Config struct {
 	// Eviction is complete for the layout of the disks (eviction.New).
@@ -143,6 +149,7 @@ type Loop struct {
 	killer    Killer
 	survey    Survey
 	reclaimer Reclaimer
+	pulse     Pulse
 	log       *slog.Logger
 
 	incoming chan []Pod
@@ -177,20 +184,22 @@ const reportQueue = 64
 // more of them.
 const endedQueue = 8
 
-// Ports of the loop. Survey and Reclaimer may be nil: then disk figures are
-// taken as they come, and the node has nothing to free by itself.
+// Ports of the loop. Survey, Reclaimer and Pulse may be nil: then disk figures are
+// taken as they come, the node has nothing to free by itself, and nobody watches.
 type Ports struct {
 	Sensor    Sensor
 	Waiter    Waiter
 	Killer    Killer
 	Survey    Survey
 	Reclaimer Reclaimer
+	Pulse     Pulse
 }
 
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
-		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
+		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
+		reclaimer: ports.Reclaimer, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),

@@ -67,6 +67,9 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
 		})
 	}
+	if l.pulse != nil {
+		l.pulse.Beat(now)
+	}
 }
 
 // kept makes decisions that outlive the pass.

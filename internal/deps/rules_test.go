@@ -47,9 +47,10 @@ var arrows = []arrow{
 	{"internal/localapi/store", nil, "objects are kept, whatever they are"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
+	{"systemd", nil, "units are held against systemd alone"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
-	{"internal/testsummary", nil, "a build tool stands outside the house"},
-	{"internal/benchsummary", nil, "a build tool stands outside the house"},
+	{"internal/summary", []string{"internal/summary/..."}, "a build tool stands outside the house"},
+	{"internal/summary/...", nil, "a build tool stands outside the house"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},
 	{"eviction/config", []string{"eviction", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},

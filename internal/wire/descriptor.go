@@ -11,11 +11,56 @@ import (
 	"time"
 )
 
-// DialFD is the agent's end of the pair of sequenced-packet sockets over which
-// evictd hands it connections to the container runtime, whose socket belongs to
-// root. A request is one byte, any; the answer begins with the same byte, and
-// goes on with the endpoint, beside a descriptor, or with why there is none.
-const DialFD = 4
+// A line begins with one byte, a line's end, which nobody else reads. Beside it
+// evictd hands over the agent's end of a pair of sequenced-packet sockets, where
+// the agent is to speak to the container runtime: over it evictd hands it
+// connections to the runtime, whose socket belongs to root. A request is one byte,
+// any; the answer begins with the same byte, and goes on with the endpoint, beside
+// a descriptor, or with why there is none.
+
+var opening = []byte{'\n'}
+
+// Greet begins a line to an agent and hands over its end of the pair, unless that
+// is nil. The agent may take as long as a message may.
+func Greet(line *net.UnixConn, dials *os.File) error {
+	var rights []byte
+	if dials != nil {
+		rights = syscall.UnixRights(int(dials.Fd()))
+	}
+	if err := line.SetWriteDeadline(time.Now().Add(writePatience)); err != nil {
+		return fmt.Errorf("greet the agent: %w", err)
+	}
+	if _, _, err := line.WriteMsgUnix(opening, rights, nil); err != nil {
+		return fmt.Errorf("greet the agent: %w", err)
+	}
+	return nil
+}
+
+// Meet is the agent's end of the line at FD, and of the pair; nil where it is not
+// to speak to the container runtime.
+func Meet() (*net.UnixConn, *Dialer, error) {
+	conn, err := net.FileConn(os.NewFile(FD, "evictd"))
+	if err != nil {
+		return nil, nil, err
+	}
+	line, fits := conn.(*net.UnixConn)
+	if !fits {
+		return nil, nil, fmt.Errorf("descriptor %d is no unix socket", FD)
+	}
+	begins, rights := make([]byte, len(opening)), make([]byte, syscall.CmsgSpace(4))
+	n, m, _, _, err := line.ReadMsgUnix(begins, rights)
+	if err == nil && n == 0 {
+		err = net.ErrClosed
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	dials, err := received(rights[:m])
+	if dials == nil || err != nil {
+		return line, nil, err
+	}
+	return line, NewDialer(dials.(*net.UnixConn)), nil
+}
 
 const (
 	maxAnswer = 1024 // bytes
@@ -111,7 +156,7 @@ func received(control []byte) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := os.NewFile(uintptr(fds[0]), "runtime")
+	file := os.NewFile(uintptr(fds[0]), "handed over")
 	defer file.Close()
 	return net.FileConn(file)
 }
