@@ -18,6 +18,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -33,6 +34,7 @@ type tracker struct {
 	cgroups   *cgroup.System // nil where there are none to use
 	podsGroup cgroup.Pods
 	processes *collect.Processes
+	changes   *undo.Log // nil where nothing may be changed for a while
 	nodeFs    string
 	survey    *collect.Survey
 	// ownSession of the daemon, which no pod can have.
@@ -175,7 +177,7 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
 		cfg.Child = p.child
-		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup}
+		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
@@ -271,86 +273,6 @@ func (t *tracker) volumes(m *v1.Pod) []collect.Place {
 		}
 	}
 	return dirs
-}
-
-// group is a pod's cgroup for those who end the pod. It is opened when it is
-// first used, for the pod may be known before it runs.
-type group struct {
-	cgroups *cgroup.System
-	path    string
-
-	mu     sync.Mutex
-	opened *cgroup.Group
-}
-
-func (g *group) open() (*cgroup.Group, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		if _, err := g.opened.Populated(); !errors.Is(err, cgroup.ErrGone) {
-			return g.opened, nil
-		}
-		g.opened = nil
-	}
-	opened, err := g.cgroups.Open(g.path)
-	if err != nil {
-		return nil, err
-	}
-	runtime.AddCleanup(g, func(opened *cgroup.Group) { opened.Close() }, opened)
-	g.opened = opened
-	return opened, nil
-}
-
-// AppendProcesses, Kill, Populated and Thaw make the group a kill.Target.
-func (g *group) AppendProcesses(pids []int) ([]int, error) {
-	opened, err := g.open()
-	if err != nil {
-		return pids, err
-	}
-	return opened.AppendProcesses(pids)
-}
-
-func (g *group) Kill() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Kill()
-}
-
-func (g *group) Populated() (bool, error) {
-	opened, err := g.open()
-	if err != nil {
-		return false, err
-	}
-	return opened.Populated()
-}
-
-// Thaw lets frozen processes die.
-func (g *group) Thaw() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Thaw()
-}
-
-// usage is what the group holds in memory now, through a descriptor of its own:
-// it is asked for on the killer's goroutines.
-func (g *group) usage() stats.Amount {
-	opened, err := g.cgroups.Open(g.path)
-	if errors.Is(err, cgroup.ErrGone) {
-		return stats.Known(0)
-	}
-	if err != nil {
-		return stats.Amount{}
-	}
-	defer opened.Close()
-	usage, err := opened.Usage()
-	if err != nil {
-		return stats.Amount{}
-	}
-	return usage
 }
 
 // processes are those of a container, or with "" all of the pod's.

@@ -103,7 +103,8 @@ type Run struct {
 	StateDir                string           `json:"stateDir,omitempty"`
 	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
 	// nil means true, which costs nothing here.
-	KernelMemcgNotification *bool `json:"kernelMemcgNotification,omitempty"`
+	KernelMemcgNotification *bool  `json:"kernelMemcgNotification,omitempty"`
+	RuntimeDir              string `json:"runtimeDir,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
 	// API, which respects disruption budgets, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`

@@ -65,6 +65,7 @@ var arrows = []arrow{
 	{"eviction/garbage", []string{"eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
 		"removing is ordered and told; what goes is chosen in reclaim"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
+	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/agent", []string{"eviction/journal", "eviction/kill", "internal/rt", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},

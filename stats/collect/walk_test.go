@@ -122,21 +122,21 @@ func forest(t testing.TB, files int) (dir string) {
 	return dir
 }
 
-// watched looks at a tree twice: whole, and a while later again, after a change.
-type watched struct {
+// twice looks at a tree twice: whole, and a while later again, after a change.
+type twice struct {
 	*tree
 	t    *testing.T
 	room int
 	now  time.Time
 }
 
-func watch(t *testing.T, dir string) *watched {
-	w := &watched{&tree{place: placed(dir)}, t, memory, time.Now().Add(time.Hour)}
+func watch(t *testing.T, dir string) *twice {
+	w := &twice{&tree{place: placed(dir)}, t, memory, time.Now().Add(time.Hour)}
 	w.again(true)
 	return w
 }
 
-func (w *watched) again(whole bool) (entries int) {
+func (w *twice) again(whole bool) (entries int) {
 	w.t.Helper()
 	w.now = w.now.Add(time.Minute)
 	entries, err := w.look(w.now, whole, &w.room, onward)
@@ -219,7 +219,7 @@ func appendTo(t *testing.T, file string, data []byte) {
 func TestATreeThatIsTooLargeToRememberIsLookedAtWhole(t *testing.T) {
 	const files = 3000
 	dir := forest(t, files)
-	w := &watched{&tree{place: placed(dir)}, t, 5, time.Now().Add(time.Hour)}
+	w := &twice{&tree{place: placed(dir)}, t, 5, time.Now().Add(time.Hour)}
 	w.again(true)
 	if n := w.again(false); n < files || w.room != 5 {
 		t.Errorf("%d entries looked at, room %d", n, w.room)
