@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -41,6 +42,9 @@ type Config struct {
 	API     func() nodestatus.API
 	// Recorder keeps every report; nil keeps none.
 	Recorder Recorder
+	// Preview is what a disk under pressure would lose; nil where nothing is
+	// collected.
+	Preview func() reclaim.Plan
 }
 
 // Recorder keeps reports. It never waits.
@@ -67,6 +71,8 @@ type Publisher struct {
 	look    Snapshots
 	log     *slog.Logger
 	metrics *metrics
+	// collections is nil where nothing is collected.
+	collections *collections
 	passed  chan struct{}
 
 	mu         sync.Mutex
@@ -89,9 +95,13 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 	if cfg.API != nil {
 		registerer.MustRegister(apiCollector{cfg.API})
 	}
-	return &Publisher{
+	p := &Publisher{
 		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
 	}
+	if cfg.Preview != nil {
+		p.collections = newCollections(registerer)
+	}
+	return p
 }
 
 // Run takes reports until there are no more.
