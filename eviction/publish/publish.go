@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	Runtime func() nodestatus.Runtime
 	// Recorder keeps every report; nil keeps none.
 	Recorder Recorder
+	// Preview is what a disk under pressure would lose; nil where nothing is
+	// collected.
+	Preview func() reclaim.Plan
 }
 
 // Recorder keeps reports. It never waits.
@@ -69,7 +73,9 @@ type Publisher struct {
 	look    Snapshots
 	log     *slog.Logger
 	metrics *metrics
-	passed  chan struct{}
+	// collections is nil where nothing is collected.
+	collections *collections
+	passed      chan struct{}
 
 	mu         sync.Mutex
 	last       control.Report
@@ -94,9 +100,13 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 	if cfg.Runtime != nil {
 		registerer.MustRegister(runtimeCollector{cfg.Runtime})
 	}
-	return &Publisher{
+	p := &Publisher{
 		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
 	}
+	if cfg.Preview != nil {
+		p.collections = newCollections(registerer)
+	}
+	return p
 }
 
 // Run takes reports until there are no more.
