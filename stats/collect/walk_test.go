@@ -146,6 +146,7 @@ func (w *watched) again(whole bool) (entries int) {
 	return entries
 }
 
+// rule: M.18
 func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 	const files = 3000
 	dir := forest(t, files)
