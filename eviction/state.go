@@ -19,6 +19,8 @@ type State struct {
 	Observed [NumSignals]time.Time
 	// InFlight are the victims whose end has not been confirmed, oldest first.
 	InFlight []InFlight
+	// Reclaims are by disk.
+	Reclaims [numDisks]Reclaim
 
 	pass pass
 }
@@ -87,6 +89,9 @@ func (st State) Under(old, now *Config) State {
 		}
 	}
 	st.Thresholds, st.pass = standing, pass{}
+	if old.Layout != now.Layout { // other disks
+		st.Reclaims = [numDisks]Reclaim{}
+	}
 	return st
 }
 

@@ -149,6 +149,18 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 	return nil
 }
 
+// scenarioCapacity is what a scenario says of the node: its memory and process ids.
+func (n *node) scenarioCapacity() v1.ResourceList {
+	list := v1.ResourceList{}
+	if memory, known := n.capacity[v1.ResourceMemory]; known {
+		list[v1.ResourceMemory] = memory
+	}
+	if most, known := n.first.Tasks.Max.Get(); known {
+		list["pid"] = *resource.NewQuantity(most, resource.DecimalSI)
+	}
+	return list
+}
+
 // hardThresholds are the amounts that hard thresholds keep from scheduling.
 func hardThresholds(compiled *config.Config, o *eviction.Observations) v1.ResourceList {
 	hard := v1.ResourceList{}
