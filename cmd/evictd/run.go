@@ -384,6 +384,9 @@ func (d *daemon) take() {
 	if d.cluster != nil {
 		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.Locate(located(&runtime.Runtime))
+	}
 	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster, runtime))
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
