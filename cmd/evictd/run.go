@@ -400,6 +400,9 @@ func (d *daemon) take() {
 	if d.cluster != nil {
 		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.Locate(located(&runtime.Runtime))
+	}
 	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
 		d.loop.SetPods(pods)
 	}

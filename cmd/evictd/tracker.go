@@ -83,6 +83,9 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 			}
 		}
 		p.runtime.Store(joined[m])
+		if joined[m] != nil {
+			p.disk.Tell(told(p.Containers, joined[m]))
+		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
@@ -167,13 +170,13 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
 		Containers: containers,
-		Processes:  p.processes,
 	}
 	if before != nil && before.location == at && before.disk.Of(&files) {
 		p.disk = before.disk
 	} else {
 		p.disk = collect.NewPodDisk(files)
 	}
+	p.disk.Ask(p.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
