@@ -38,6 +38,9 @@ type Input struct {
 	Candidates []Candidate
 	// Sampled says that usage was measured in this pass.
 	Sampled bool
+	// Strangers says that processes run as pods which are none of Candidates.
+	// Counts only where Sampled.
+	Strangers bool
 	// Outcomes since the call before.
 	Outcomes []Outcome
 }
@@ -60,7 +63,9 @@ type Eviction struct {
 	Since time.Time
 	// GracePeriodSeconds the victim is given, at least 1.
 	GracePeriodSeconds int64
-	Message            string
+	// Grace is what it has before SIGKILL: that, unless there is no time for it.
+	Grace   time.Duration
+	Message string
 	// DisruptionTarget says whether the pod's status gets that condition;
 	// victims of local-storage limits do not.
 	DisruptionTarget bool
@@ -87,6 +92,9 @@ type Decision struct {
 	// Ranking is the order of victims for Ranked's signal, exempt pods among
 	// them; empty where no pod was considered.
 	Ranking []Ranked
+	// HeldBack is the pod whose turn it is, and which stays for now because it
+	// is within its request and strangers may be what uses the rest.
+	HeldBack *Pod
 	// Evictions to start now.
 	Evictions []Eviction
 }
@@ -99,7 +107,9 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 		st.pass = pass{kind: in.Pass}
 		st.settle(in.Outcomes)
 		st.observe(cfg, &in)
-		d.Met = st.met(cfg)
+		if d.Met = st.met(cfg); len(d.Met) == 0 {
+			st.Doubted = time.Time{}
+		}
 	} else {
 		st.settle(in.Outcomes)
 	}
@@ -203,34 +213,48 @@ func short(cfg *Config, in *Input, s Signal) bool {
 	})
 }
 
-// choose ranks the candidates for a threshold and starts to evict the first
-// that is not exempt. It says whether there was one.
+// choose ranks the candidates for a threshold and starts to evict the first that
+// is not exempt; where the configuration says so, as many as are enough. It says
+// whether there was one, or one is held back.
 func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
-	candidates := slices.DeleteFunc(slices.Clone(in.Candidates), func(c Candidate) bool { return st.inFlight(c.Pod.UID) })
-	ranking := Rank(t.Signal, cfg.Layout, candidates, make([]Ranked, 0, len(candidates)))
-	willing := func(r Ranked) bool { return r.Exempt() == "" && st.eligible(r.Pod) }
-	i := slices.IndexFunc(ranking, willing)
-	if i < 0 {
-		if d.Ranking == nil {
-			d.Ranking = ranking
-		}
+	missing, known := st.missing(cfg, in, t.Threshold)
+	if known && missing <= 0 {
 		return false
 	}
-	d.Ranking = ranking
-	victim := &ranking[i]
-	e := Eviction{
-		Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
-		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
-		DisruptionTarget:   true,
-		Because:            "no other pod could go",
+	candidates := slices.DeleteFunc(slices.Clone(in.Candidates), func(c Candidate) bool { return st.inFlight(c.Pod.UID) })
+	ranking := Rank(t.Signal, cfg.Layout, candidates, make([]Ranked, 0, len(candidates)))
+	var willing []*Ranked
+	for i := range ranking {
+		if r := &ranking[i]; r.Exempt() == "" && st.eligible(r.Pod) {
+			willing = append(willing, r)
+		}
 	}
-	e.Message, e.Annotations = tell(victim.Candidate, t)
-	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
-		e.Because = victim.Before(&ranking[i+1+next])
+	if len(willing) > 0 || d.Ranking == nil {
+		d.Ranking = ranking
 	}
-	st.start(&e, in.Now)
-	d.Evictions = append(d.Evictions, e)
-	return true
+	for i, victim := range willing {
+		if st.holdsBack(in, victim) {
+			d.HeldBack = victim.Pod
+			break
+		}
+		e := Eviction{
+			Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
+			GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
+			DisruptionTarget:   true,
+			Because:            "no other pod could go",
+		}
+		e.Message, e.Annotations = tell(victim.Candidate, t)
+		if i+1 < len(willing) {
+			e.Because = victim.Before(willing[i+1])
+		}
+		st.start(&e, in.Now)
+		d.Evictions = append(d.Evictions, e)
+		frees, measured := victim.atMost()
+		if missing -= frees; !cfg.EnoughVictims || !known || !measured || missing <= 0 {
+			break
+		}
+	}
+	return len(willing) > 0
 }
 
 // gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
@@ -248,9 +272,10 @@ func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
 
 // start puts a victim in flight.
 func (st *State) start(e *Eviction, now time.Time) {
+	e.Grace = time.Duration(e.GracePeriodSeconds) * time.Second
 	st.InFlight = append(slices.Clip(st.InFlight), InFlight{
 		UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: now,
-		Grace: time.Duration(e.GracePeriodSeconds) * time.Second,
+		Grace: e.Grace,
 	})
 	st.pass.chosen = append(slices.Clip(st.pass.chosen), e.Pod.UID)
 }

@@ -64,6 +64,13 @@ type Survey interface {
 	Done() <-chan struct{}
 }
 
+// Census knows of pods that the loop was not told of.
+type Census interface {
+	// Strangers says whether processes run in the place of a pod that is none of
+	// these. It is asked before a pod within its request goes.
+	Strangers([]Pod) bool
+}
+
 // Config of the loop.
 type Config struct {
 	// Eviction is complete for the layout of the disks (eviction.New).
@@ -108,7 +115,10 @@ type Report struct {
 	// Failed are the victims whose kill could not begin. The evictions of the
 	// decisions are the others.
 	Failed []eviction.Eviction
-	DryRun bool
+	// HeldBack is the pod whose turn it is, and which stays for now: see
+	// eviction.Decision.
+	HeldBack *eviction.Pod
+	DryRun   bool
 	// Lost counts reports that nobody took in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
@@ -124,6 +134,7 @@ type Loop struct {
 	killer    Killer
 	survey    Survey
 	reclaimer Reclaimer
+	census    Census
 	log       *slog.Logger
 
 	incoming chan []Pod
@@ -141,6 +152,7 @@ type Loop struct {
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
 	state       eviction.State
 	told        [eviction.NumConditions]bool
+	held        bool       // a victim is held back
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
@@ -150,19 +162,21 @@ type Loop struct {
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
 
-// Ports of the loop. Survey and Reclaimer may be nil: then disk figures are
-// taken as they come, and the node has nothing to free by itself.
+// Ports of the loop. Survey, Reclaimer and Census may be nil: then disk figures
+// are taken as they come, the node has nothing to free by itself, and there are
+// no pods but those that were set.
 type Ports struct {
 	Sensor    Sensor
 	Killer    Killer
 	Survey    Survey
 	Reclaimer Reclaimer
+	Census    Census
 }
 
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
-		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, log: log,
+		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey, reclaimer: ports.Reclaimer, census: ports.Census, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),

@@ -51,6 +51,8 @@ type setting struct {
 	node       stats.Node
 	survey     *survey // nil: none
 	limits     bool    // local-storage limits are enforced
+	strangers  bool    // pods run that nobody told of, until others are set
+	enough     bool    // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool         // nobody reads the reports
 	before     func(*world) // before the loop runs
@@ -61,7 +63,7 @@ const housekeeping = 10 * time.Second
 func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
-			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits,
+			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
 		}, eviction.SharedFs),
 		HousekeepingInterval: housekeeping,
 		HardGrace:            time.Second,
@@ -79,6 +81,9 @@ func within(t *testing.T, s setting, script func(*world)) {
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
+		}
+		if s.strangers {
+			ports.Census = census(len(s.pods))
 		}
 		w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
 		w.settle(s.pods...)
@@ -102,6 +107,11 @@ func within(t *testing.T, s setting, script func(*world)) {
 		<-w.ended
 	})
 }
+
+// census is the number of pods with which there are strangers beside them.
+type census int
+
+func (c census) Strangers(known []control.Pod) bool { return len(known) == int(c) }
 
 func (w *world) collect() <-chan []control.Report {
 	all := make(chan []control.Report, 1)
@@ -213,6 +223,7 @@ func soft(s eviction.Signal, amount int64, grace time.Duration) eviction.Thresho
 type pod struct {
 	name    string
 	grace   int64 // seconds, 0: the pod does not say
+	request int64 // bytes of memory
 	limited bool  // has a local-storage limit, which it keeps
 	lost    bool  // nothing to kill was found
 	lingers bool  // its processes are not reaped when they have ended
@@ -243,7 +254,7 @@ func storing(name string, bytes int64) *pod {
 }
 
 func (p *pod) handled() control.Pod {
-	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
+	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, MemoryRequest: p.request, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
 	if p.grace > 0 {
 		digest.TerminationGracePeriod = &p.grace
 	}
