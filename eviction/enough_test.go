@@ -46,7 +46,7 @@ func oneByOne(cfg eviction.Config, in eviction.Input) (victims []types.UID) {
 	}
 }
 
-// rule: M.17
+// rule: M.41
 func TestEnoughVictimsAreThoseWhoWouldGoOneByOne(t *testing.T) {
 	several := 0
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
@@ -109,7 +109,7 @@ func holding(uid types.UID, request, memory int64) eviction.Candidate {
 	return eviction.Candidate{Pod: &eviction.Pod{UID: uid, Name: string(uid), MemoryRequest: request}, Usage: &stats.Pod{Memory: stats.Known(memory)}}
 }
 
-// rule: M.19
+// rule: M.43
 func TestWhatAKilledSoftVictimStillHoldsNeedsNoSecondVictim(t *testing.T) {
 	cfg := twoThresholds()
 	in := eviction.Input{Sampled: true, Candidates: []eviction.Candidate{holding("a", 0, 3*gi), holding("b", 0, gi)}}
@@ -142,7 +142,7 @@ func TestWhatAKilledSoftVictimStillHoldsNeedsNoSecondVictim(t *testing.T) {
 	}
 }
 
-// rule: M.18
+// rule: M.42
 func TestPodsWithinTheirRequestAreSparedForAWhileWhereStrangersRun(t *testing.T) {
 	cfg := twoThresholds()
 	within, over := holding("within", 2*gi, gi), holding("over", 0, gi/8)

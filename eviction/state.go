@@ -22,6 +22,8 @@ type State struct {
 	// Doubted is since when victims are held back for the sake of strangers;
 	// zero while none is.
 	Doubted time.Time
+	// Reclaims are by disk.
+	Reclaims [numDisks]Reclaim
 
 	pass pass
 }
@@ -90,6 +92,9 @@ func (st State) Under(old, now *Config) State {
 		}
 	}
 	st.Thresholds, st.pass = standing, pass{}
+	if old.Layout != now.Layout { // other disks
+		st.Reclaims = [numDisks]Reclaim{}
+	}
 	return st
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -39,6 +41,8 @@ type tracker struct {
 	ownSession int
 	// node is what the API server calls this host.
 	node string
+	// estimates are the pods that only the container runtime knows.
+	estimates pods.Estimates
 
 	known map[types.UID]*tracked
 
@@ -53,13 +57,15 @@ type tracked struct {
 	location pods.Location
 	group    *group // nil without a cgroup
 	disk     *collect.PodDisk
+	// runtime is the pod as the container runtime has it now; nil without one.
+	runtime atomic.Pointer[pods.Runtime]
 }
 
-// track makes the loop's pods of those of the manifests and of the API server,
-// and keeps what it had of those that have not changed.
-func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
-	manifests := pods.Merge(fromFiles, fromCluster, t.node)
-	located := t.layout(fromFiles).Locate(manifests)
+// track makes the loop's pods of those of the manifests, of the API server and of
+// the container runtime, and keeps what it had of those that have not changed.
+func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory) []control.Pod {
+	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
+	located := t.layout(fromFiles, joined).Locate(manifests)
 	known := make(map[types.UID]*tracked, len(manifests))
 	current := make([]*tracked, 0, len(manifests))
 	handled := make([]control.Pod, 0, len(manifests))
@@ -70,11 +76,12 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
 		at.Refused = nil
 		p := t.known[m.UID]
 		if p == nil || p.manifest != m || p.location != at {
-			p = t.open(m, at)
+			p = t.open(m, at, p)
 			if refused != nil {
 				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
 			}
 		}
+		p.runtime.Store(joined[m])
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
@@ -140,7 +147,7 @@ func (t *tracker) leaders() []int {
 // layout says where pods may be. The annotations of a manifest count, for it
 // comes from the directory that the operator named; anybody may have written
 // those of other pods.
-func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
+func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,
@@ -153,22 +160,47 @@ func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
 		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
 			return strings.TrimPrefix(t.podsGroup.Pod(string(id), qos), t.podsGroup.Path()+"/")
 		}
+		l.Told = func(pod *v1.Pod) string {
+			if joined[pod] == nil {
+				return ""
+			}
+			below, is := strings.CutPrefix(joined[pod].Cgroup(), t.podsGroup.Path()+"/")
+			if !is { // the runtime sees other cgroups, or the pod is none of these
+				return ""
+			}
+			return below
+		}
 	}
 	return l
 }
 
-// open finds the means to measure and to end a pod.
-func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
+// open finds the means to measure and to end a pod. before is what there was for
+// it, nil without; what is known of its disks stays.
+func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
+	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)
 	}
-	p.disk = collect.NewPodDisk(t.volumes(m), collect.LogDir(podLogs, m.Namespace, m.Name, id(m)), containers)
+	files := collect.PodFiles{
+		Root:       t.nodeFs,
+		Volumes:    t.volumes(m),
+		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
+		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
+		Containers: containers,
+		Processes:  p.processes,
+	}
+	if before != nil && before.location == at && before.disk.Of(&files) {
+		p.disk = before.disk
+	} else {
+		p.disk = collect.NewPodDisk(files)
+	}
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
+		cfg.Child = p.child
 		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
@@ -192,6 +224,29 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	return p
 }
 
+// child names a container's group below the pod's: as the runtime told it, or
+// named after the container where there is no runtime.
+func (p *tracked) child(container string) string {
+	r := p.runtime.Load()
+	if r == nil {
+		return container
+	}
+	c := r.Current(container)
+	if c == nil {
+		return ""
+	}
+	if c.Cgroup != "" {
+		return c.Cgroup
+	}
+	children, _ := p.group.cgroups.Children(p.group.path) // a pod that is gone has none
+	for _, child := range children {
+		if strings.Contains(child, c.ID) {
+			return child
+		}
+	}
+	return ""
+}
+
 // session is closed when nobody uses it any more.
 type session struct{ *kill.Session }
 
@@ -200,9 +255,15 @@ type meter struct{ *collect.Pod }
 
 // Read adds what needs no group of its own: a pod's only container uses what
 // the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
-func (m *meter) Read(s *stats.Pod) error {
-	err := m.Pod.Read(s)
-	if err == nil && !s.Processes.IsKnown() {
+func (m *meter) Read(s *stats.Pod) error { return complete(s, m.Pod.Read(s)) }
+
+// ReadMemory is Read as far as collect.Pod's goes.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return complete(s, m.Pod.ReadMemory(s, containers))
+}
+
+func complete(s *stats.Pod, err error) error {
+	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
 		return cgroup.ErrGone
 	}
 	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
@@ -219,20 +280,34 @@ func id(m *v1.Pod) string {
 	return string(m.UID)
 }
 
-// volumes are the host directories of a pod's volumes; "" for those that are
-// not measured.
-func (t *tracker) volumes(m *v1.Pod) []string {
-	dirs := make([]string, len(m.Spec.Volumes))
+// volumes are the host directories of a pod's volumes; nowhere for those that are
+// not measured. A hostPath is not, as in the kubelet: what lies there was there
+// before the pod, or is other pods' too, and does not go with it.
+func (t *tracker) volumes(m *v1.Pod) []collect.Place {
+	dirs := make([]collect.Place, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
 		switch {
-		case v.HostPath != nil:
-			dirs[i] = v.HostPath.Path
 		case v.EmptyDir != nil:
-			dirs[i] = collect.EmptyDir(t.nodeFs, id(m), v.Name)
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.EmptyDir, v.Name)
+		case v.ConfigMap != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.ConfigMap, v.Name)
+		case v.GitRepo != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.GitRepo, v.Name)
 		}
 	}
 	return dirs
+}
+
+// processes are those of a container, or with "" all of the pod's.
+func (p *tracked) processes(container string, into []int) ([]int, error) {
+	switch {
+	case p.Target == nil:
+		return into, nil
+	case container == "":
+		return p.Target.AppendProcesses(into)
+	}
+	return p.Processes(container, into)
 }
 
 // Processes lists a container's processes: those of the group of its name, or
@@ -256,7 +331,11 @@ func (p *tracked) list(container string, into []int) ([]int, error) {
 		return into, nil
 	}
 	g := p.group
-	opened, err := g.cgroups.Open(path.Join(g.path, container))
+	child := p.child(container)
+	if child == "" {
+		return into, nil
+	}
+	opened, err := g.cgroups.Open(path.Join(g.path, child))
 	if err == nil {
 		defer opened.Close()
 		return opened.AppendProcesses(into)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,9 @@ const (
 
 // Config of an Agent.
 type Config struct {
+	// Address is the unix socket where the service manager starts an agent for each
+	// line; the next four are then unused. Empty: evictd starts the agent itself.
+	Address string
 	// Program is the agent's and Arguments its command line.
 	Program   string
 	Arguments []string
@@ -45,7 +49,10 @@ type Config struct {
 	// Socket of an embedded API, whose group the agent joins; empty for any other
 	// server.
 	Socket string
-	Node   wire.Node
+	// Runtime connects to the container runtime, which the agent itself may not,
+	// and names its endpoint; it must not wait for long. Nil: none is used.
+	Runtime func() (conn *os.File, endpoint string, err error)
+	Node    wire.Node
 }
 
 // Agent is the agent's process as evictd sees it. All but Run may be called from
@@ -75,7 +82,8 @@ type Agent struct {
 	lastOrder uint64
 }
 
-// New takes up what the journal has of evictions that were not told.
+// New takes up what the journal has of evictions that were not told. Without an
+// API server, to which Node.Publish is false, the journal may be nil.
 func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, journal: journal, log: log,
@@ -84,6 +92,9 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 		stock: newStock(), arriving: newStock(), orders: map[uint64]func(error){},
 	}
 	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
+	if journal == nil {
+		return a
+	}
 	for _, e := range journal.Entries(intentKind) {
 		var intent wire.Intent
 		if err := json.Unmarshal(e.Data, &intent); err != nil || intent.ID == "" {

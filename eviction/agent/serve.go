@@ -20,7 +20,11 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.log.Info("the agent runs", "pid", process.id(), "user", a.cfg.User.String())
+	if process.command == nil {
+		a.log.Info("the service manager has been asked for an agent", "address", a.cfg.Address)
+	} else {
+		a.log.Info("the agent runs", "pid", process.command.Process.Pid, "user", a.cfg.User.String())
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -28,6 +32,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		cancel(a.send(ctx, process.conn))
 		process.conn.Close()
 	})
+	if process.dials != nil {
+		running.Go(func() { _ = wire.ServeDials(process.dials, a.cfg.Runtime) }) // until the line closes
+	}
 	cancel(a.receive(process.conn))
 	process.end()
 	running.Wait()

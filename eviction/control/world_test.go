@@ -19,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 const (
@@ -35,8 +36,10 @@ type world struct {
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when Run has returned
 	sensor  *sensor
+	bell    *bell
 	killer  *killer
 	survey  *survey
+	freer   *freer
 	pods    []*pod                  // at the beginning
 	reports <-chan []control.Report // those of the whole run, at its end
 
@@ -50,11 +53,13 @@ type setting struct {
 	pods       []*pod
 	node       stats.Node
 	survey     *survey // nil: none
+	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
 	strangers  bool    // pods run that nobody told of, until others are set
 	enough     bool    // as many victims as are enough go in a pass
 	dryRun     bool
-	unread     bool         // nobody reads the reports
+	unread     bool // nobody reads the reports
+	pulse      control.Pulse
 	before     func(*world) // before the loop runs
 }
 
@@ -75,12 +80,17 @@ func (s *setting) config() control.Config {
 // must end then with all that it began.
 func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, pods: s.pods}
+		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, freer: s.freer, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
-		ports := control.Ports{Sensor: w.sensor, Killer: w.killer}
+		w.bell = &bell{rung: make(chan string, 1)}
+		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer, Pulse: s.pulse}
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
+		}
+		if s.freer != nil {
+			s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
+			ports.Reclaimer = s.freer
 		}
 		if s.strangers {
 			ports.Census = census(len(s.pods))
@@ -168,11 +178,18 @@ type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node
 	reads []time.Time
+	stuck chan struct{} // closed when Read may return; nil: at once
 }
 
 // Read takes a microsecond: no two readings are of one instant.
 func (s *sensor) Read(n *stats.Node) {
 	time.Sleep(time.Microsecond)
+	s.mu.Lock()
+	stuck := s.stuck
+	s.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*n = s.now
@@ -186,12 +203,63 @@ func (s *sensor) set(n stats.Node) {
 	s.now = n
 }
 
+func (s *sensor) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.reads)
+}
+
 // gap is the time between the last two readings.
 func (s *sensor) gap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.reads) - 1
 	return s.reads[last].Sub(s.reads[last-1]).Round(100 * time.Microsecond)
+}
+
+// bell is a control.Waiter of channels and simulated time.
+type bell struct {
+	rung chan string
+
+	mu   sync.Mutex
+	aims collect.Aims
+}
+
+func (b *bell) Wait(d time.Duration) string {
+	select {
+	case source := <-b.rung:
+		return source
+	case <-time.After(d):
+		return ""
+	}
+}
+
+func (b *bell) Wake() {
+	select {
+	case b.rung <- "":
+	default: // it wakes anyway
+	}
+}
+
+// ring rings by a notice of the kernel, in the place of a Wake.
+func (b *bell) ring(source string) {
+	select {
+	case <-b.rung:
+	default:
+	}
+	b.rung <- source
+}
+
+func (b *bell) Aim(a collect.Aims) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.aims = a
+}
+
+func (b *bell) aimed() collect.Aims {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.aims
 }
 
 // memory is a node of 64 GiB that has so much left, with nothing else measured.
@@ -279,6 +347,9 @@ func (p *pod) Read(s *stats.Pod) error {
 	return p.fault
 }
 
+// ReadMemory implements control.Meter.
+func (p *pod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
+
 // AppendProcesses, Kill and Populated make the pod a kill.Target.
 func (p *pod) AppendProcesses(pids []int) ([]int, error) { return pids, fs.ErrNotExist }
 func (p *pod) Kill() error                               { return nil }
@@ -353,6 +424,30 @@ func (k *killer) Hasten(uid types.UID, grace time.Duration) {
 }
 
 func (k *killer) Results() <-chan kill.Result { return k.results }
+
+// freer frees so much of the disk so long after it was asked to; never where
+// that is negative.
+type freer struct {
+	*world
+	takes     time.Duration
+	frees     int64
+	reclaimed chan eviction.Signal
+}
+
+func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
+	f.write("free %d of %v by %v", need.Bytes, s, steps)
+	if f.takes < 0 {
+		return
+	}
+	time.AfterFunc(f.takes, func() {
+		f.sensor.mu.Lock()
+		f.sensor.now.NodeFs.Available = f.sensor.now.NodeFs.Available.Plus(stats.Known(f.frees))
+		f.sensor.mu.Unlock()
+		f.reclaimed <- s
+	})
+}
+
+func (f *freer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
 
 // survey is complete so long after it was asked for; never where that is
 // negative. A round begins a millisecond after the request.

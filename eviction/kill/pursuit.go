@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -77,6 +78,9 @@ func (p *pursuit) run(ctx context.Context) {
 	for pause := shortestPause; ctx.Err() == nil; {
 		if len(p.ready) == 0 && p.over() {
 			p.k.settle(p)
+			if p.Ended != nil {
+				p.Ended()
+			}
 			p.tell(ctx, Result{Gone: time.Now(), Freed: before.Minus(p.usage())})
 			return
 		}
@@ -109,6 +113,7 @@ func (p *pursuit) run(ctx context.Context) {
 // that lives on are left to it, for they may be how it shuts down; those that
 // outlive all their elders are told themselves.
 func (p *pursuit) terminate(ctx context.Context) {
+	p.attend(ctx)
 	for ctx.Err() == nil {
 		ends := p.graceEnds()
 		if time.Until(ends) <= 0 {
@@ -126,6 +131,31 @@ func (p *pursuit) terminate(ctx context.Context) {
 		p.await(ctx, rings)
 		stop()
 	}
+}
+
+// attend waits while somebody else tells the processes to end. Those that are
+// left when that is over are told again.
+func (p *pursuit) attend(ctx context.Context) {
+	if p.Elsewhere == nil {
+		return
+	}
+	p.signalled = time.Now()
+	for over := false; !over && ctx.Err() == nil && time.Until(p.graceEnds()) > 0; {
+		pinned, err := p.pin(maxHeld)
+		p.note(err)
+		maps.Copy(p.held, pinned)
+		if len(p.held) == 0 {
+			break
+		}
+		p.wait(ctx, time.Until(p.graceEnds()))
+		select {
+		case <-p.Elsewhere:
+			over = true
+		default:
+		}
+	}
+	p.letGo()
+	p.Elsewhere = nil
 }
 
 // strike signals every process that was not signalled in this stage, holds it,
@@ -210,6 +240,7 @@ func (p *pursuit) await(ctx context.Context, enough <-chan struct{}) {
 			return true
 		case <-enough:
 		case <-p.sooner:
+		case <-p.Elsewhere:
 		case <-ctx.Done():
 		}
 		return false

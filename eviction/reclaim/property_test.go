@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/stats"
 )
@@ -77,7 +78,7 @@ func anyPolicy(r *rand.Rand) *reclaim.Policy {
 func anyGoal(r *rand.Rand) reclaim.Goal {
 	return reclaim.Goal{
 		Containers: r.IntN(4) > 0, Images: r.IntN(4) > 0, Pressure: r.IntN(2) == 0,
-		Need: reclaim.Need{Bytes: one(r, 0, r.Int64N(3000)), Inodes: one(r, 0, r.Int64N(3000)), Layers: r.IntN(3) > 0, Logs: r.IntN(3) > 0},
+		Need: eviction.Need{Bytes: one(r, 0, r.Int64N(3000)), Inodes: one(r, 0, r.Int64N(3000)), Layers: r.IntN(3) > 0, Logs: r.IntN(3) > 0},
 	}
 }
 
@@ -194,8 +195,8 @@ func TestWhatIsUsedPinnedOrYoungNeverGoes(t *testing.T) {
 	})
 }
 
-// rule: M.15
-// rule: M.16
+// rule: M.31
+// rule: M.32
 func TestUnderPressureNoMoreGoesThanIsNeeded(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		g.Pressure, p.Everything = true, false

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -40,21 +41,14 @@ type Policy struct {
 	Keep []string
 }
 
-// Need is what a disk lacks, bytes and inodes, and which parts of a dead
-// container lie on it.
-type Need struct {
-	Bytes, Inodes int64
-	Layers, Logs  bool
-}
-
 // Need is what must be freed of a filesystem that images are on: nothing below
 // HighPercent of its bytes or inodes used, else what leaves LowPercent used. It
 // is not known where the capacity is not, or is zero.
-func (p *Policy) Need(fs stats.Filesystem) (need Need, known bool) {
+func (p *Policy) Need(fs stats.Filesystem) (need eviction.Need, known bool) {
 	capacity, measured := fs.Capacity.Get()
 	available, alsoMeasured := fs.Available.Get()
 	if !measured || !alsoMeasured || capacity == 0 {
-		return Need{}, false
+		return eviction.Need{}, false
 	}
 	need.Bytes = p.over(capacity, available)
 	if inodes := fs.Inodes.Or(0); inodes > 0 && fs.InodesFree.IsKnown() {
@@ -93,7 +87,9 @@ type Goal struct {
 	// dead containers beyond their limits and images beyond their age go
 	// whatever the need is.
 	Pressure bool
-	Need     Need
+	Need     eviction.Need
+	// Except are the ids of what could not be removed.
+	Except map[string]bool
 }
 
 // Kind of what is removed.
@@ -138,6 +134,8 @@ type Removal struct {
 	// Bytes and Inodes that this is expected to free on the disk. An image's
 	// are too many where it shares layers.
 	Bytes, Inodes stats.Amount
+	// Log of a container is removed with it.
+	Log string
 }
 
 // Excuse says why something stays.
@@ -152,10 +150,11 @@ const (
 	Pinned
 	Protected
 	Enough
+	Refused
 )
 
 func (e Excuse) String() string {
-	return [...]string{"running", "within-limit", "too-young", "in-use", "pinned", "protected", "enough"}[e]
+	return [...]string{"running", "within-limit", "too-young", "in-use", "pinned", "protected", "enough", "refused"}[e]
 }
 
 // Kept is one thing that stays.
@@ -216,10 +215,17 @@ func (c *chooser) met() bool {
 
 // remove chooses something that may go, unless enough has been chosen.
 func (c *chooser) remove(r Removal) {
-	if r.Why != Age && c.limited(r.Kind) && c.met() {
-		c.keep(Kept{Kind: r.Kind, ID: r.ID, Pod: r.Pod, Name: r.Name, Why: Enough})
+	kept := Kept{Kind: r.Kind, ID: r.ID, Pod: r.Pod, Name: r.Name, Why: Enough}
+	if c.goal.Except[r.ID] {
+		kept.Why = Refused
+	} else if r.Why == Age || !c.limited(r.Kind) || !c.met() {
+		c.choose(r)
 		return
 	}
+	c.keep(kept)
+}
+
+func (c *chooser) choose(r Removal) {
 	c.plan.Bytes += r.Bytes.Or(0)
 	c.plan.Inodes += r.Inodes.Or(0)
 	c.plan.Removals = append(c.plan.Removals, r)

@@ -1,6 +1,6 @@
 // Package wire is what evictd and its agent, the process that speaks to the API
 // server and the container runtime, say to each other: JSON messages, a line each,
-// over a socket pair. It knows neither a client nor a server.
+// over a stream socket. It knows neither a client nor a server.
 package wire
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// FD is the agent's end of the socket pair.
+// FD is the agent's end of the line, whoever has started it: the first that a
+// service manager passes has this number, too (sd_listen_fds(3)).
 const FD = 3
 
 // Down is one message to the agent: exactly one field is set. The first one is
@@ -48,6 +49,9 @@ type Node struct {
 	// StatusFrequency is how often the node's status is held against what it
 	// ought to be.
 	StatusFrequency time.Duration `json:"statusFrequency"`
+	// Kubeconfig and Server name the API server to an agent that was told of none.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Server     string `json:"server,omitempty"`
 }
 
 // Standing is how the node stands.
@@ -194,12 +198,14 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 			return m, fmt.Errorf("read message: %w", err)
 		}
 	}
-	if !c.lines.Scan() {
-		err := c.lines.Err()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return m, io.EOF
+	for more := true; more; more = len(c.lines.Bytes()) == 0 { // the opening
+		if !c.lines.Scan() {
+			err := c.lines.Err()
+			if err == nil || errors.Is(err, net.ErrClosed) {
+				return m, io.EOF
+			}
+			return m, fmt.Errorf("read message: %w", err)
 		}
-		return m, fmt.Errorf("read message: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.lines.Bytes()))
 	if err := decoder.Decode(&m); err != nil {

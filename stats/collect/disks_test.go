@@ -127,7 +127,7 @@ func TestTheRuntimesPathsCountWhereTheOperatorGaveNone(t *testing.T) {
 	}
 }
 
-// rule: M.16
+// rule: M.22
 func TestAFilesystemThatIsUnmountedAndMountedAgainIsFoundAgain(t *testing.T) {
 	node, image := mounted(t, "size=1m"), t.TempDir()
 	d := runDisks(t, Paths{NodeFs: node, ImageFs: image}, slog.DiscardHandler)

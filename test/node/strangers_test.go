@@ -9,7 +9,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// rule: M.18
+// rule: M.42
 func TestAPodThatNobodyHasToldOfDoesNotCostAnotherItsLife(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
