@@ -250,6 +250,9 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
+	if d.node.cgroups != nil {
+		ports.Census = d.tracker
+	}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}

@@ -114,6 +114,30 @@ func (t *tracker) manifests() []*v1.Pod {
 	return all
 }
 
+// Strangers says whether processes run in a group of the kubelet's naming that is
+// that of none of the pods.
+func (t *tracker) Strangers(known []control.Pod) bool {
+	theirs := make(map[string]bool, len(known))
+	for i := range known {
+		if g, ok := known[i].Target.(*group); ok {
+			theirs[g.path] = true
+		}
+	}
+	groups, _ := t.cgroups.PodGroups(t.podsGroup) // of those that cannot be listed nothing can be said
+	return slices.ContainsFunc(groups, func(g cgroup.PodGroup) bool {
+		if theirs[g.Path] {
+			return false
+		}
+		opened, err := t.cgroups.Open(g.Path)
+		if err != nil {
+			return false
+		}
+		defer opened.Close()
+		populated, _ := opened.Populated()
+		return populated
+	})
+}
+
 // leaders are the session leaders of the pods that live in sessions.
 func (t *tracker) leaders() []int {
 	var leaders []int
