@@ -49,6 +49,10 @@ build: ## build every program into bin/, static, with the version in it
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
 	@bin/evictd-playground $(if $(KEEP),--keep)
 
+.PHONY: storm
+storm: build ## count in that cluster who comes back to a node that stays short, without NodePressure and with it
+	@bin/evictd-playground --storm
+
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
 	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible containerd-if-possible)
@@ -58,14 +62,14 @@ test: ## run all tests; time of each suite, what was skipped and why
 		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		$(if $(all),go -C test/containerd test -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
-	} | go run ./internal/testsummary
+	} | go run ./internal/summary tests
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
 	@export CGO_ENABLED=1
 	# The detector multiplies the memory that small nodes have little of.
 	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /cmd/evictd-playground)
-	($(call tests,-race,$$packages)) | go run ./internal/testsummary
+	($(call tests,-race,$$packages)) | go run ./internal/summary tests
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -91,12 +95,15 @@ rewrite: ## regenerate golden files and docs/behaviour.md; review the diff
 	@packages=$$($(call files,*_test.go) | xargs -0 -r grep -l '/internal/golden"' | xargs -r -n 1 dirname | sort -u)
 	out=$$(EVICTD_REWRITE=1 go test -count=1 $$packages 2>&1) || { printf '%s\n' "$$out"; exit 1; }
 
+# Go before 1.27 may fail when FUZZTIME is over with nothing found, and then says
+# so in one line (golang/go#75804).
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME, a line each
 	@failed=0
 	targets=$$($(call list,^Fuzz))
 	while read -r package target; do
-		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" 2>&1); then
+		if out=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x "$$package" 2>&1) ||
+			{ tail -n 5 <<<"$$out" | grep -qx '    context deadline exceeded' && ! grep -qi 'failing input' <<<"$$out"; }; then
 			printf 'ok    %-40s %s\n' "$$target" "$$(sed -n 's/^fuzz: elapsed: //p' <<<"$$out" | tail -n 1)"
 		else
 			printf 'FAIL  %-40s %s\n%s\n' "$$target" "$$package" "$$out"
@@ -114,7 +121,7 @@ bench: ## run the benchmarks; the machine first
 	printf 'go:     %s\n' "$$(go version)"
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/summary bench
 
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler

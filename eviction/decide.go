@@ -40,6 +40,9 @@ type Input struct {
 	Sampled bool
 	// Outcomes since the call before.
 	Outcomes []Outcome
+	// Reclaims are those that have begun and go on, or have ended, since the call
+	// before. One that is asked for and not told of was over at once.
+	Reclaims []ReclaimOutcome
 }
 
 // Met is a threshold that acts, with what was required and what was there when
@@ -81,9 +84,11 @@ type Decision struct {
 	// have been measured since NeedSince, unless that is zero.
 	NeedUsage bool
 	NeedSince time.Time
-	// Reclaim asks the node to free ReclaimFor by itself and to observe again.
-	Reclaim    []ReclaimStep
-	ReclaimFor Signal
+	// Reclaim asks the node to free by itself what ReclaimFor's disk lacks, and to
+	// observe again.
+	Reclaim     []ReclaimStep
+	ReclaimFor  Signal
+	ReclaimNeed Need
 	// Ranking is the order of victims for Ranked's signal, exempt pods among
 	// them; empty where no pod was considered.
 	Ranking []Ranked
@@ -98,10 +103,12 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	if in.Pass != Continue {
 		st.pass = pass{kind: in.Pass}
 		st.settle(in.Outcomes)
+		st.settleReclaims(cfg, &in)
 		st.observe(cfg, &in)
 		d.Met = st.met(cfg)
 	} else {
 		st.settle(in.Outcomes)
+		st.settleReclaims(cfg, &in)
 	}
 	if len(st.pass.chosen) == 0 && !st.limits(cfg, &in, &d) {
 		st.relieve(cfg, &in, &d)
@@ -169,16 +176,11 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 		if !st.pass.acting[i].acts || st.relieved(t, cfg.Layout, in.Now) {
 			continue
 		}
-		at := cfg.Layout.placement(t.Signal)
-		if len(at.reclaim) > 0 {
-			if !st.pass.reclaims[at.disk] {
-				st.pass.reclaims[at.disk] = true
-				d.Reclaim, d.ReclaimFor = at.reclaim, t.Signal
+		if st.reclaims(cfg, in, t, d) {
+			if len(d.Reclaim) > 0 {
 				return
 			}
-			if !short(cfg, in, t.Signal) {
-				continue
-			}
+			continue
 		}
 		if !in.Sampled {
 			d.NeedUsage = true
@@ -191,16 +193,6 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 			return
 		}
 	}
-}
-
-// short says whether the signal's resource is still short after a reclaim:
-// whether any threshold of that resource, grace ignored, is below its quantity
-// plus its minimum reclaim. Unlike the kubelet, other resources do not count.
-func short(cfg *Config, in *Input, s Signal) bool {
-	want := cfg.Layout.shortage(s)
-	return slices.ContainsFunc(cfg.Thresholds, func(t Threshold) bool {
-		return cfg.Layout.shortage(t.Signal) == want && t.crossed(in.Signals[t.Signal], true)
-	})
 }
 
 // choose ranks the candidates for a threshold and starts to evict the first
@@ -228,6 +220,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
 		e.Because = victim.Before(&ranking[i+1+next])
 	}
+	e.Because += st.unreclaimed(cfg.Layout, in, t.Signal)
 	st.start(&e, in.Now)
 	d.Evictions = append(d.Evictions, e)
 	return true

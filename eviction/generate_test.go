@@ -174,14 +174,24 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 			in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: f.UID, Failed: r.IntN(4) == 0})
 		}
 	}
+	for _, reclaim := range n.state.Reclaims {
+		if !reclaim.Since.IsZero() && r.IntN(3) == 0 {
+			in.Reclaims = append(in.Reclaims, eviction.ReclaimOutcome{For: reclaim.For, Ended: true})
+		}
+	}
 	for again := true; again; in.Pass = eviction.Continue {
 		d := n.decide(in)
-		in.Outcomes = nil
+		in.Outcomes, in.Reclaims = nil, nil
 		if d.NeedUsage {
 			in.Sampled = true
 		}
-		if len(d.Reclaim) > 0 && r.IntN(2) == 0 {
-			in.Signals[d.ReclaimFor].Available = stats.Known(r.Int64N(2000))
+		if len(d.Reclaim) > 0 {
+			switch r.IntN(3) {
+			case 0:
+				in.Signals[d.ReclaimFor].Available = stats.Known(r.Int64N(2000))
+			case 1:
+				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+			}
 		}
 		for _, e := range d.Evictions {
 			if r.IntN(3) == 0 {

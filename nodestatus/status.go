@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
 )
 
 // Status is the document at /v1/status. Amounts are resource quantities.
@@ -91,6 +93,29 @@ type Ranked struct {
 	Protected string         `json:"protected"` // why the pod is never evicted; "" where it may be
 	WouldFree string         `json:"wouldFree"`
 	Because   string         `json:"because,omitempty"` // why it goes before the next
+}
+
+// Rows are a signal's ranking for people and programs.
+func Rows(signal eviction.Signal, order []eviction.Ranked) []Ranked {
+	rows := make([]Ranked, 0, len(order))
+	for i := range order {
+		r := &order[i]
+		row := Ranked{
+			Pod: r.Pod.String(), UID: r.Pod.UID, QOSClass: r.Pod.QOS, Priority: r.Pod.Priority,
+			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
+		}
+		if r.Measured {
+			row.Usage = signal.Quantity(r.Usage)
+		}
+		if frees, known := r.WouldFree.Get(); known {
+			row.WouldFree = signal.Quantity(frees)
+		}
+		if i+1 < len(order) {
+			row.Because = r.Before(&order[i+1])
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // Eviction is what became of one victim. The times that have not come are left

@@ -27,6 +27,7 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
@@ -112,6 +113,7 @@ type daemon struct {
 	watch     *kube.Watch
 	server    *serve.Server
 	extender  *serve.Server // for another scheduler
+	service   *rt.Service
 
 	controllers *lifecycle.Controllers // nil for none
 	events      events.EventBroadcaster
@@ -135,7 +137,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
 	storage := volumes.NewStorage(table, api)
-	d.writer = kube.NewWriter(client, core.Pods().Lister(), func() bool { return d.loop.Bindings() > 0 }, log)
+	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
@@ -168,11 +170,14 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 			return nil, err
 		}
 	}
-	if d.server, err = serve.Listen("--status-address", address); err != nil {
+	if d.service, err = rt.NewService(); err != nil {
+		return nil, cli.BadInput(err)
+	}
+	if d.server, err = serve.Listen("--status-address", address, nil); err != nil {
 		return nil, err
 	}
 	d.server.Handler = d.handler(registry)
-	if d.extender, err = serve.Listen("--extender-address", roles.extenderAddress); err != nil {
+	if d.extender, err = serve.Listen("--extender-address", roles.extenderAddress, nil); err != nil {
 		return nil, err
 	}
 	judge, err := d.pressureJudge(table)
@@ -180,7 +185,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 		return nil, err
 	}
 	d.extender.Handler = extender.NewHandler(judge)
-	d.control(roles.controllers)
+	d.control(roles.controllers, registry)
 	return d, nil
 }
 
@@ -226,6 +231,7 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 	})
 	beside.Go(func() { d.runControllers(ctx) })
+	beside.Go(func() { d.attend(ctx) })
 	if err := d.loop.Run(ctx); err != nil {
 		return err
 	}

@@ -96,8 +96,9 @@ func (m Memory) Reclaimable() Amount { return Sum(m.ActiveFile, m.SlabReclaimabl
 // Filesystem is one statfs: bytes for ordinary users (f_bavail), and inodes.
 // The inode counts are unknown where the filesystem has none.
 type Filesystem struct {
-	Capacity, Available Amount // f_blocks and f_bavail times f_frsize, bytes
-	Inodes, InodesFree  Amount // f_files, f_ffree
+	Time                time.Time // of the statfs; zero where it is the node's
+	Capacity, Available Amount    // f_blocks and f_bavail times f_frsize, bytes
+	Inodes, InodesFree  Amount    // f_files, f_ffree
 }
 
 // Tasks counts kernel tasks, threads that is, against what the kernel allows.

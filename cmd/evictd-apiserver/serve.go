@@ -15,6 +15,7 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/localapi"
+	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 )
 
@@ -26,10 +27,19 @@ const (
 
 // run serves until ctx ends.
 func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
-	listeners, err := listenAll(addresses)
+	service, err := rt.NewService()
+	if err != nil {
+		return cli.BadInput(err)
+	}
+	held, err := serve.TakeHeld()
 	if err != nil {
 		return err
 	}
+	listeners, err := listenAll(addresses, held)
+	if err != nil {
+		return err
+	}
+	held.Release(cfg.Log)
 	defer func() {
 		for _, l := range listeners {
 			l.Close()
@@ -54,6 +64,9 @@ func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
 		})
 		cfg.Log.Info("serving", "address", l.Addr().String(), "data", cfg.Data)
 	}
+	if err := service.Tell("READY=1"); err != nil {
+		cfg.Log.Warn("the service manager does not know that the API is served", "error", err)
+	}
 	err = api.Run(ctx) // watches end with it, so that the server can stop
 	shutdown, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
@@ -66,10 +79,10 @@ func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
 }
 
 // listenAll takes all addresses or none.
-func listenAll(addresses []string) (listeners []net.Listener, err error) {
+func listenAll(addresses []string, held serve.Held) (listeners []net.Listener, err error) {
 	var faults []error
 	for _, address := range addresses {
-		l, err := listen(address)
+		l, err := listen(address, held)
 		if err != nil {
 			faults = append(faults, cli.BadInput(fmt.Errorf("--listen %s: %w", address, err)))
 			continue
@@ -85,12 +98,12 @@ func listenAll(addresses []string) (listeners []net.Listener, err error) {
 	return nil, errors.Join(faults...)
 }
 
-func listen(address string) (net.Listener, error) {
+func listen(address string, held serve.Held) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if !filepath.IsAbs(path) {
 			return nil, errors.New("expected unix: and an absolute path")
 		}
-		return serve.Socket(path)
+		return serve.Socket(path, held)
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() {

@@ -61,6 +61,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	}
 	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
 	cfg := agent.Config{
+		Address:   strings.TrimPrefix(file.AgentAddress, "unix:"),
 		Program:   filepath.Join(filepath.Dir(self), agentName),
 		Arguments: append([]string{"run"}, server...),
 		User:      agent.Unprivileged(capabilities()),
@@ -70,6 +71,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
+			Kubeconfig:      file.Kubeconfig, Server: file.Server,
 		},
 	}
 	if err := checkAgent(cfg.Program, server); err != nil {

@@ -79,11 +79,17 @@ func examine() []finding {
 	add("process_mrelease", "kernel "+release, since(5, 15), "a killed process frees its memory at its own pace, which on a busy machine can be seconds")
 	add("cgroup.kill", "kernel "+release, since(5, 14), "pods are killed process by process")
 
+	findings = append(findings, thresholdFinding())
 	_, err := os.Stat("/proc/pressure/memory")
 	add("pressure stall information", availability(err), err == nil, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
 	if err == nil {
-		err := psiTrigger()
-		add("pressure triggers off the 2 s grid", availability(err), err == nil, "kernel notifications of memory stalls come up to 2 s late; polling decides")
+		err := stallNotice(500 * time.Millisecond)
+		coarse := stallNotice(2 * time.Second)
+		lost := "kernel notifications of memory stalls come up to 2 s late; polling decides"
+		if coarse != nil {
+			lost = "the kernel tells of no memory stalls; polling decides"
+		}
+		add("pressure triggers off the 2 s grid", availability(err), err == nil, lost)
 	}
 
 	set := capabilities()
@@ -166,16 +172,38 @@ func availability(err error) string {
 	return err.Error()
 }
 
-// psiTrigger tries a trigger with a window that only privileged users get; it
-// goes with the file.
-func psiTrigger() error {
-	f, err := os.OpenFile("/proc/pressure/memory", os.O_RDWR, 0)
-	if err != nil {
-		return err
+// stallNotice tries a trigger with a window, which may need a privilege.
+func stallNotice(window time.Duration) error {
+	n, err := cgroup.NotifyStallAt("/proc/pressure/memory", window/10, window)
+	if err == nil {
+		n.Close()
 	}
-	defer f.Close()
-	_, err = f.WriteString("some 50000 500000\x00")
 	return err
+}
+
+// thresholdFinding tries to be told of memory that crosses a threshold, one that
+// no machine has.
+func thresholdFinding() finding {
+	const name = "memory thresholds of cgroups"
+	lost := "polling sees a crossing up to 5 ms late"
+	s, err := cgroup.Discover("")
+	if err != nil {
+		return finding{name, false, err.Error(), lost}
+	}
+	top, err := s.Open("/")
+	if err != nil {
+		return finding{name, false, err.Error(), lost}
+	}
+	defer top.Close()
+	n, err := top.NotifyUsage(1 << 60)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return finding{name, false, "cgroup v2 has none", lost}
+	case err != nil:
+		return finding{name, false, availability(err), lost}
+	}
+	n.Close()
+	return finding{Name: name, OK: true, Is: "the kernel tells of a crossing"}
 }
 
 // kernel reads the release; zero where it is not as expected.

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,12 +24,15 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/flight"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
@@ -63,11 +68,13 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
-	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+"); used with an API server", func(c *file) *string { return &c.StateDir })
+	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
+	o.text("agent-address", "unix:PATH where the service manager starts evictd-agent (default none: evictd starts it)", func(c *file) *string { return &c.AgentAddress })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
-	o.truth("kernel-memcg-notification", "accepted for the kubelet's sake; sensing never waits for the regular pass", func(c *file) *bool { return &c.KernelMemcgNotification })
+	notified := flags.Bool("kernel-memcg-notification", true, "on cgroup v1, let the kernel tell of memory that crosses a threshold; polling goes on either way")
+	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
 	grace := flags.Duration("hard-eviction-grace-period", longestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
 	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }
@@ -123,6 +130,9 @@ func checkRun(file *config.EvictdConfiguration) error {
 	if file.SoftEviction == softAPI && !hasAPI(&file.Run) {
 		fault("--soft-eviction api: needs an API server; expected --kubeconfig or --server beside it")
 	}
+	if a := file.AgentAddress; a != "" && !strings.HasPrefix(a, "unix:/") {
+		fault("--agent-address %q: expected unix: and an absolute path", a)
+	}
 	if file.SoftEvictionDeadline.Duration < 0 {
 		fault("--soft-eviction-deadline %v: must not be negative", file.SoftEvictionDeadline.Duration)
 	}
@@ -146,13 +156,21 @@ type daemon struct {
 	manifests *pods.Manifests // nil without a directory
 	tracker   *tracker
 	survey    *collect.Survey
+	watch     *collect.Watch
 	killer    *kill.Killer
 	loop      *control.Loop
 	publisher *publish.Publisher
 	scores    *apply.Applier // nil where nothing may be touched
 	cluster   *cluster       // nil where there is no API server
+	recorder  *flight.Recorder
+	flightDir string
 	server    *serve.Server
-	dryRun    bool
+	service   *rt.Service
+	// refused is the fault of the configuration that was refused last; nil where
+	// the last one was taken.
+	refused atomic.Pointer[string]
+	running config.EvictdConfiguration
+	dryRun  bool
 }
 
 // newDaemon checks everything that can be checked before anything is done.
@@ -164,7 +182,14 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	d := &daemon{log: log}
+	d := &daemon{log: log, running: *file}
+	if d.service, err = rt.NewService(); err != nil {
+		return nil, cli.BadInput(err)
+	}
+	held, err := serve.TakeHeld()
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
 	d.tracker = &tracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
 	d.survey = d.tracker.survey
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
@@ -182,20 +207,25 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, cli.BadInput(err)
 		}
 	}
-	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
 	d.tracker.node = d.node.name
+	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if hasAPI(&file.Run) {
 		if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 			return nil, err
 		}
 	}
-	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress))
+	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress), held)
 	if err != nil {
 		return nil, err
 	}
+	if d.watch, err = collect.NewWatch(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+		return nil, err
+	}
+	held.Release(log)
 	d.assemble(file, &compiled)
 	return d, nil
 }
@@ -213,7 +243,7 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer)
 	}
@@ -227,14 +257,24 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster != nil {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
+	d.flightDir = flightDir(file.StateDir)
+	d.recorder = flight.New(flight.Config{
+		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+	}, d.loop, d.log)
+	cfg.Recorder = d.recorder
 	d.publisher = publish.New(cfg, d.loop, registry, d.log)
 	d.server.Handler = d.handler(registry)
+}
+
+// scenarioNode is what a scenario says of the node.
+func (d *daemon) scenarioNode() simulate.FileNode {
+	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
 }
 
 // control is what the loop needs to know of the settings.
 func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
 		HardGrace:            longestHardGrace,
@@ -256,7 +296,7 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 // hup receives.
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
-		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
 	if d.manifests == nil && d.cluster == nil {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
 	}
@@ -280,16 +320,21 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	last.Go(func() { d.recorder.Run(telling) })
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Untold())
 		last.Go(func() { d.cluster.run(telling) })
 		around.Go(func() { d.press(ctx) })
 	}
+	around.Go(func() { d.node.collect.Disks.Run(ctx) })
+	defer d.watch.Close()
+	around.Go(func() { d.watch.Run(ctx) })
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
+	around.Go(func() { d.attend(ctx) })
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
@@ -332,13 +377,14 @@ func (d *daemon) follow(ctx context.Context) {
 // take hands the pods that there are now to the loop.
 func (d *daemon) take() {
 	var fromFiles, fromCluster []*v1.Pod
+	var runtime *wire.Inventory
 	if d.manifests != nil {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster = d.cluster.agent.Pods()
+		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
-	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster))
+	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster, runtime))
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}

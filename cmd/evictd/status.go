@@ -114,14 +114,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 			continue
 		}
 		fmt.Fprintf(w, "\neviction order for %s\n", signal)
-		fmt.Fprintln(w, "#\tPOD\tCLASS\tPRIORITY\tUSAGE\tREQUEST\tWHY HERE")
-		for i, r := range s.Ranking[signal] {
-			why := r.Because
-			if r.Protected != "" {
-				why = "never: " + r.Protected
-			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
-		}
+		rankingTable(w, s.Ranking[signal])
 	}
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
@@ -131,6 +124,18 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
 	return w.Flush()
+}
+
+// rankingTable writes pods in eviction order.
+func rankingTable(w io.Writer, ranking []nodestatus.Ranked) {
+	fmt.Fprintln(w, "#\tPOD\tCLASS\tPRIORITY\tUSAGE\tREQUEST\tWHY HERE")
+	for i, r := range ranking {
+		why := r.Because
+		if r.Protected != "" {
+			why = "never: " + r.Protected
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
+	}
 }
 
 func showAPI(w io.Writer, api *nodestatus.API) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -37,6 +39,8 @@ type tracker struct {
 	ownSession int
 	// node is what the API server calls this host.
 	node string
+	// estimates are the pods that only the container runtime knows.
+	estimates pods.Estimates
 
 	known map[types.UID]*tracked
 
@@ -51,13 +55,15 @@ type tracked struct {
 	location pods.Location
 	group    *group // nil without a cgroup
 	disk     *collect.PodDisk
+	// runtime is the pod as the container runtime has it now; nil without one.
+	runtime atomic.Pointer[pods.Runtime]
 }
 
-// track makes the loop's pods of those of the manifests and of the API server,
-// and keeps what it had of those that have not changed.
-func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
-	manifests := pods.Merge(fromFiles, fromCluster, t.node)
-	located := t.layout(fromFiles).Locate(manifests)
+// track makes the loop's pods of those of the manifests, of the API server and of
+// the container runtime, and keeps what it had of those that have not changed.
+func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory) []control.Pod {
+	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
+	located := t.layout(fromFiles, joined).Locate(manifests)
 	known := make(map[types.UID]*tracked, len(manifests))
 	current := make([]*tracked, 0, len(manifests))
 	handled := make([]control.Pod, 0, len(manifests))
@@ -73,6 +79,7 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
 				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
 			}
 		}
+		p.runtime.Store(joined[m])
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
@@ -91,6 +98,15 @@ func (t *tracker) tracked() []*tracked {
 	return t.current
 }
 
+// manifests are the pods of the last call of track.
+func (t *tracker) manifests() []*v1.Pod {
+	var all []*v1.Pod
+	for _, p := range t.tracked() {
+		all = append(all, p.manifest)
+	}
+	return all
+}
+
 // leaders are the session leaders of the pods that live in sessions.
 func (t *tracker) leaders() []int {
 	var leaders []int
@@ -105,7 +121,7 @@ func (t *tracker) leaders() []int {
 // layout says where pods may be. The annotations of a manifest count, for it
 // comes from the directory that the operator named; anybody may have written
 // those of other pods.
-func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
+func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,
@@ -118,6 +134,16 @@ func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
 		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
 			return strings.TrimPrefix(t.podsGroup.Pod(string(id), qos), t.podsGroup.Path()+"/")
 		}
+		l.Told = func(pod *v1.Pod) string {
+			if joined[pod] == nil {
+				return ""
+			}
+			below, is := strings.CutPrefix(joined[pod].Cgroup(), t.podsGroup.Path()+"/")
+			if !is { // the runtime sees other cgroups, or the pod is none of these
+				return ""
+			}
+			return below
+		}
 	}
 	return l
 }
@@ -125,6 +151,7 @@ func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
 // open finds the means to measure and to end a pod.
 func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
+	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)
@@ -134,6 +161,7 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
+		cfg.Child = p.child
 		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
@@ -155,6 +183,29 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	runtime.AddCleanup(meter, func(pod *collect.Pod) { pod.Close() }, meter.Pod)
 	p.Meter = meter
 	return p
+}
+
+// child names a container's group below the pod's: as the runtime told it, or
+// named after the container where there is no runtime.
+func (p *tracked) child(container string) string {
+	r := p.runtime.Load()
+	if r == nil {
+		return container
+	}
+	c := r.Current(container)
+	if c == nil {
+		return ""
+	}
+	if c.Cgroup != "" {
+		return c.Cgroup
+	}
+	children, _ := p.group.cgroups.Children(p.group.path) // a pod that is gone has none
+	for _, child := range children {
+		if strings.Contains(child, c.ID) {
+			return child
+		}
+	}
+	return ""
 }
 
 // session is closed when nobody uses it any more.
@@ -301,7 +352,11 @@ func (p *tracked) list(container string, into []int) ([]int, error) {
 		return into, nil
 	}
 	g := p.group
-	opened, err := g.cgroups.Open(path.Join(g.path, container))
+	child := p.child(container)
+	if child == "" {
+		return into, nil
+	}
+	opened, err := g.cgroups.Open(path.Join(g.path, child))
 	if err == nil {
 		defer opened.Close()
 		return opened.AppendProcesses(into)

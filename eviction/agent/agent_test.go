@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,10 @@ func play(kind string) {
 		signal.Ignore(syscall.SIGTERM)
 		select {}
 	}
+	answer(conn)
+}
+
+func answer(conn *wire.Agent) {
 	pod := func(name string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), ResourceVersion: "1"}}
 	}
@@ -97,14 +102,19 @@ func newAgentThatLogs(t *testing.T, kind, dir string, to io.Writer) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New(Config{Program: "/proc/self/exe", Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, records, log)
+	return run(t, New(Config{Program: "/proc/self/exe", Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, records, log))
+}
+
+// run runs an Agent until the test ends.
+func run(t *testing.T, a *Agent) *Agent {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = a.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		if err := records.Run(ctx); err != nil {
+		if err := a.journal.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -133,6 +143,35 @@ func TestAgentIsHeardAndTold(t *testing.T) {
 	a.Evict(wire.Intent{ID: "1", UID: "a", Message: "done"})
 	a.Evict(wire.Intent{ID: "2", UID: "b"})
 	await(t, "one eviction to be done with", func() bool { return len(a.Untold()) == 1 && a.Untold()[0].ID == "2" && a.API().Untold == 1 })
+}
+
+func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	records, err := journal.Open(t.TempDir(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	a := run(t, New(Config{Address: path, Node: wire.Node{Name: "n", Publish: true}}, records, log))
+	a.Stand(standing("stands"))
+	await(t, "the lack of an agent to be known", func() bool { return strings.Contains(a.API().Error, "start the agent") })
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the line of the first one breaks
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var speaking sync.WaitGroup
+		speaking.Go(func() { answer(wire.NewConn[wire.Up, wire.Down](conn, 0)) })
+		await(t, "an agent that knows", func() bool { return a.API().Error == "stands" && names(a) == "a b" })
+		conn.Close()
+		speaking.Wait()
+		await(t, "its end to be known", func() bool { return !a.API().Connected })
+	}
+	l.Close()
 }
 
 func TestAgentThatEndsIsStartedAgainAndToldEverything(t *testing.T) {

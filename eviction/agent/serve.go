@@ -20,7 +20,11 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.log.Info("the agent runs", "pid", process.id(), "user", a.cfg.User.String())
+	if process.command == nil {
+		a.log.Info("the service manager has been asked for an agent", "address", a.cfg.Address)
+	} else {
+		a.log.Info("the agent runs", "pid", process.command.Process.Pid, "user", a.cfg.User.String())
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -28,6 +32,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		cancel(a.send(ctx, process.conn))
 		process.conn.Close()
 	})
+	if process.dials != nil {
+		running.Go(func() { _ = wire.ServeDials(process.dials, a.cfg.Runtime) }) // until the line closes
+	}
 	cancel(a.receive(process.conn))
 	process.end()
 	running.Wait()
@@ -37,6 +44,7 @@ func (a *Agent) serve(ctx context.Context) error {
 // send tells what is untold whenever there is something.
 func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
 	a.mu.Lock()
+	a.running = true
 	a.out.again()
 	a.nudge()
 	a.mu.Unlock()
@@ -79,6 +87,10 @@ func (a *Agent) hear(m *wire.Up) {
 		}
 		return
 	}
+	if m.Done != nil {
+		a.ordered(m.Done)
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -95,6 +107,8 @@ func (a *Agent) hear(m *wire.Up) {
 		a.done(m.Told)
 	case m.API != nil:
 		a.api = *m.API
+	default:
+		a.hearRuntime(m)
 	}
 }
 
@@ -117,10 +131,7 @@ func (a *Agent) change(pods func(map[types.UID]*v1.Pod)) {
 	}
 	pods(a.pods)
 	a.listed = nil
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
+	a.signal()
 }
 
 // done forgets an eviction that the API server knows all of, and the pod with it

@@ -54,7 +54,7 @@ func effective(data []byte) []byte {
 	fmt.Fprintf(&out, "conditions: held %v, computed every %v\n", e.PressureTransitionPeriod, compiled.NodeStatusUpdateFrequency)
 	fmt.Fprintf(&out, "images: from %d%% to %d%%, unused for %v to %v\n", gc.HighPercent, gc.LowPercent, gc.MinAge, gc.MaxAge)
 	fmt.Fprintf(&out, "reserved: system %s, kube %s\n", resources(compiled.SystemReserved), resources(compiled.KubeReserved))
-	fmt.Fprintf(&out, "memory: model %v, kernel notification %t\n", compiled.MemoryModel, file.KernelMemcgNotification)
+	fmt.Fprintf(&out, "memory: model %v, kernel notification %t\n", compiled.MemoryModel, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification)
 	for _, warning := range compiled.Warnings {
 		fmt.Fprintf(&out, "warning: %s\n", warning)
 	}

@@ -86,8 +86,11 @@ type Run struct {
 	HousekeepingInterval    metav1.Duration  `json:"housekeepingInterval,omitzero"`
 	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
 	StatusAddress           string           `json:"statusAddress,omitempty"`
+	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
-	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
+	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
+	// nil means true, which costs nothing here.
+	KernelMemcgNotification *bool `json:"kernelMemcgNotification,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
 	// API, which respects disruption budgets, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`

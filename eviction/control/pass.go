@@ -17,7 +17,8 @@ import (
 func (l *Loop) pass(kind eviction.Pass, source Source) {
 	signals := l.sense()
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now)}
+	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now), Reclaims: l.reclaimed}
+	l.reclaimed = nil
 	var decisions []eviction.Decision
 	var failed []eviction.Eviction
 	acted, chosen := false, false
@@ -31,16 +32,17 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			break
 		}
 		l.state = state
-		in.Outcomes, again = nil, false
+		in.Outcomes, in.Reclaims, again = nil, nil, false
 		switch {
 		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
 			l.surveying = true
 		case d.NeedUsage:
 			in.Candidates, in.Sampled, again = l.sample(), true, true
 		case len(d.Reclaim) > 0:
-			if l.reclaimer != nil && !l.cfg.DryRun {
-				l.reclaimer.Reclaim(d.Reclaim)
-				in.Signals = l.sense()
+			if l.reclaimer != nil {
+				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
+				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+				l.surveyedSince(now, now) // should it not suffice, the figures are there
 			}
 			again = true
 		case len(d.Evictions) > 0:
@@ -61,9 +63,12 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.idle = acted && !chosen && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
 	if turned := l.turned(); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Node: l.node, Observations: in.Signals,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
 			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
 		})
+	}
+	if l.pulse != nil {
+		l.pulse.Beat(now)
 	}
 }
 
@@ -211,45 +216,4 @@ func (l *Loop) bear(uid types.UID) {
 			f.Grace += l.cfg.SoftPatience
 		}
 	}
-}
-
-// Bounds of the poll: near a threshold the loop looks every few milliseconds,
-// far from all of them once a second.
-const (
-	pollFloor   = 5 * time.Millisecond
-	pollCeiling = time.Second
-)
-
-// fillRates are the fastest plausible ways to use up a signal, units a second:
-// memory as fast as pages can be touched, a disk as fast as it can be written,
-// inodes and process ids as fast as the kernel can make them.
-var fillRates = [eviction.NumSignals]int64{
-	eviction.MemoryAvailable:            6 << 30,
-	eviction.AllocatableMemoryAvailable: 6 << 30,
-	eviction.NodeFsAvailable:            3 << 30,
-	eviction.NodeFsInodesFree:           500_000,
-	eviction.ImageFsAvailable:           3 << 30,
-	eviction.ImageFsInodesFree:          500_000,
-	eviction.ContainerFsAvailable:       3 << 30,
-	eviction.ContainerFsInodesFree:      500_000,
-	eviction.PIDAvailable:               100_000,
-}
-
-// pollInterval sleeps no longer than the nearest hard threshold is away at the
-// fastest plausible rate. Those that act and find nobody to end are in no hurry.
-func (l *Loop) pollInterval() time.Duration {
-	observations := l.observer.Observe(&l.node)
-	interval := pollCeiling
-	for i := range l.eviction.Thresholds {
-		t := &l.eviction.Thresholds[i]
-		o := observations[t.Signal]
-		available, measured := o.Available.Get()
-		required, known := t.Value.Of(o)
-		if !t.Hard() || !measured || !known || l.idle && l.state.Thresholds[i].Acting {
-			continue
-		}
-		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
-		interval = min(interval, headroom)
-	}
-	return max(interval, pollFloor)
 }

@@ -40,6 +40,7 @@ func (l *Loop) ask(ctx context.Context, pods bool) (Snapshot, error) {
 	answer := make(chan Snapshot, 1) // the loop never waits for its reader
 	select {
 	case l.asked <- question{pods, answer}:
+		l.waiter.Wake()
 	case <-ctx.Done():
 		return Snapshot{}, ctx.Err()
 	}

@@ -280,3 +280,60 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 		})
 	}
 }
+
+// rule: M.19
+func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
+	const freeing = "0s free 1073741824 of nodefs.available by [containers images]"
+	full := func() stats.Node { return disk(plenty, 0) }
+	writer := func() *pod { return ending(storing("a", gibi), immortal) }
+	for _, c := range []struct {
+		name string
+		setting
+		script func(*world)
+		want   []string
+	}{
+		{
+			"and no pod goes where that suffices",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
+			func(w *world) { w.at(50 * time.Second) },
+			[]string{freeing},
+		},
+		{
+			"a pod goes at once where it does not",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
+			func(w *world) { w.at(14 * time.Second) },
+			[]string{freeing, "5s kill a"},
+		},
+		{
+			"by figures that were taken meanwhile",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, survey: &survey{takes: 4 * time.Second}, pods: []*pod{writer()}},
+			func(w *world) { w.at(14 * time.Second) },
+			[]string{freeing, "5s kill a"},
+		},
+		{
+			"soft thresholds wait for it, too",
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), freer: &freer{takes: 5 * time.Second}, pods: []*pod{writer()}},
+			func(w *world) { w.at(19 * time.Second) },
+			[]string{"10s free 1073741824 of nodefs.available by [containers images]", "15s kill a in 1m0s"},
+		},
+		{
+			"while memory does not wait",
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), node: full(), freer: &freer{takes: -1}, pods: []*pod{ending(using("b", gibi), immortal)}},
+			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
+			[]string{freeing, "3s kill b"},
+		},
+		{
+			"a runtime that hangs is waited for half a minute",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: -1}, pods: []*pod{writer()}},
+			func(w *world) { w.at(35 * time.Second) },
+			[]string{freeing, "30s kill a"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			within(t, c.setting, func(w *world) {
+				c.script(w)
+				w.wants(c.want...)
+			})
+		})
+	}
+}

@@ -54,6 +54,11 @@ type Victim struct {
 	Grace  time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
 	Soft   bool          // a soft threshold's: others may be asked first whether it may go
 	Target Target
+	// Elsewhere is not nil where somebody else tells the processes to end. SIGTERM
+	// is sent once it is closed; the end of the grace period waits for nobody.
+	Elsewhere <-chan struct{}
+	// Ended is called when no process is left, and must not wait. Nil: nobody cares.
+	Ended func()
 	// Usage reads what the pod holds, bytes: before the first signal and after
 	// the end. A pod that is gone holds zero. Nil: what it freed stays unknown.
 	Usage func() stats.Amount

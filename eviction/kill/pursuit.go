@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -78,6 +79,9 @@ func (p *pursuit) run(ctx context.Context) {
 	for pause := shortestPause; ctx.Err() == nil; {
 		if p.over() {
 			p.k.settle(p)
+			if p.Ended != nil {
+				p.Ended()
+			}
 			p.tell(ctx, Result{Gone: time.Now(), Freed: before.Minus(p.usage())})
 			return
 		}
@@ -103,6 +107,7 @@ func (p *pursuit) run(ctx context.Context) {
 // that lives on are left to it, for they may be how it shuts down; those that
 // outlive all their elders are told themselves.
 func (p *pursuit) terminate(ctx context.Context) {
+	p.attend(ctx)
 	for ctx.Err() == nil {
 		left := time.Until(p.graceEnds())
 		if left <= 0 {
@@ -118,6 +123,31 @@ func (p *pursuit) terminate(ctx context.Context) {
 		}
 		p.wait(ctx, left)
 	}
+}
+
+// attend waits while somebody else tells the processes to end. Those that are
+// left when that is over are told again.
+func (p *pursuit) attend(ctx context.Context) {
+	if p.Elsewhere == nil {
+		return
+	}
+	p.signalled = time.Now()
+	for over := false; !over && ctx.Err() == nil && time.Until(p.graceEnds()) > 0; {
+		pinned, err := p.pin()
+		p.note(err)
+		maps.Copy(p.held, pinned)
+		if len(p.held) == 0 {
+			break
+		}
+		p.wait(ctx, time.Until(p.graceEnds()))
+		select {
+		case <-p.Elsewhere:
+			over = true
+		default:
+		}
+	}
+	p.letGo()
+	p.Elsewhere = nil
 }
 
 // strike signals every process not held yet, holds it, and counts how many that
@@ -224,6 +254,7 @@ func (p *pursuit) wait(ctx context.Context, d time.Duration) {
 			return true
 		case <-enough.C:
 		case <-p.sooner:
+		case <-p.Elsewhere:
 		case <-ctx.Done():
 		}
 		return false

@@ -379,3 +379,36 @@ func (r *releasing) release() error {
 	r.calls++
 	return fmt.Errorf("release: %w", r.errors[r.calls-1])
 }
+
+func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails        time.Duration // when it is found that nobody else tells it; zero: never
+		endsByItself time.Duration
+		want         time.Duration
+		wantSignals  []unix.Signal
+	}{
+		"it ends as it was told":  {endsByItself: time.Second, want: time.Second},
+		"nobody tells it in time": {want: 5 * time.Second, wantSignals: []unix.Signal{unix.SIGKILL}},
+		"it turns out untold":     {fails: 2 * time.Second, want: 2 * time.Second, wantSignals: []unix.Signal{unix.SIGTERM}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+				p := &fakeProcess{diesOf: []unix.Signal{unix.SIGTERM, unix.SIGKILL}}
+				elsewhere, ended := make(chan struct{}), make(chan struct{})
+				pod := newFakePod(k, p)
+				if c.fails > 0 {
+					time.AfterFunc(c.fails, func() { close(elsewhere) })
+				}
+				if c.endsByItself > 0 {
+					p.endAfter(c.endsByItself)
+				}
+				since := start(t, k, Victim{UID: "a", Grace: 5 * time.Second, Target: pod, Elsewhere: elsewhere, Ended: func() { close(ended) }})
+				wantAfter(t, k, since, c.want, c.want+longestPause)
+				<-ended
+				if fmt.Sprint(p.got) != fmt.Sprint(c.wantSignals) {
+					t.Errorf("signals %v, want %v", p.got, c.wantSignals)
+				}
+			})
+		})
+	}
+}

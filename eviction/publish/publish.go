@@ -39,6 +39,13 @@ type Config struct {
 	// API server.
 	Cluster Cluster
 	API     func() nodestatus.API
+	// Recorder keeps every report; nil keeps none.
+	Recorder Recorder
+}
+
+// Recorder keeps reports. It never waits.
+type Recorder interface {
+	Record(control.Report)
 }
 
 // Cluster is told what the API server should know. It never waits.
@@ -60,6 +67,7 @@ type Publisher struct {
 	look    Snapshots
 	log     *slog.Logger
 	metrics *metrics
+	passed  chan struct{}
 
 	mu         sync.Mutex
 	last       control.Report
@@ -81,13 +89,18 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 	if cfg.API != nil {
 		registerer.MustRegister(apiCollector{cfg.API})
 	}
-	return &Publisher{cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), acting: map[eviction.Signal]bool{}}
+	return &Publisher{
+		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
+	}
 }
 
 // Run takes reports until there are no more.
 func (p *Publisher) Run(reports <-chan control.Report) {
 	for r := range reports {
 		p.take(r)
+		if p.cfg.Recorder != nil {
+			p.cfg.Recorder.Record(r)
+		}
 	}
 }
 
@@ -113,7 +126,14 @@ func (p *Publisher) take(r control.Report) {
 	p.condition(&r)
 	p.writeNode()
 	p.thresholds(&r)
+	select {
+	case p.passed <- struct{}{}:
+	default:
+	}
 }
+
+// Passed receives when a pass was reported since the last receive.
+func (p *Publisher) Passed() <-chan struct{} { return p.passed }
 
 // decided records and logs one eviction.
 func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
@@ -217,24 +237,13 @@ func raisedIn(state *eviction.State) nodestatus.Raised {
 // own with what is required and what was there.
 func messages(cfg *eviction.Config, o *eviction.Observations) [eviction.NumConditions]string {
 	var told [eviction.NumConditions]string
-	var margin [eviction.NumConditions]float64
-	for i := range cfg.Thresholds {
-		t := &cfg.Thresholds[i]
-		available, measured := o[t.Signal].Available.Get()
-		required, known := t.Value.Of(o[t.Signal])
-		if !measured || !known || required == 0 {
+	for c := range told {
+		near := nearest(cfg, o, func(t *eviction.Threshold) bool { return int(t.Signal.Condition()) == c })
+		if near == nil {
+			told[c] = "no threshold of its signals was measured"
 			continue
 		}
-		c := t.Signal.Condition()
-		if ratio := float64(available) / float64(required); told[c] == "" || ratio < margin[c] {
-			margin[c] = ratio
-			told[c] = t.Signal.String() + " is " + t.Signal.Quantity(available) + ", " + t.Kind() + " threshold " + t.Signal.Quantity(required)
-		}
-	}
-	for c := range told {
-		if told[c] == "" {
-			told[c] = "no threshold of its signals was measured"
-		}
+		told[c] = standing(near, o)
 	}
 	return told
 }

@@ -117,24 +117,5 @@ func ranked(s *control.Snapshot) []eviction.Signal {
 }
 
 func ranking(s *control.Snapshot, signal eviction.Signal) []nodestatus.Ranked {
-	order := eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil)
-	rows := make([]nodestatus.Ranked, 0, len(order))
-	for i := range order {
-		r := &order[i]
-		row := nodestatus.Ranked{
-			Pod: r.Pod.String(), UID: r.Pod.UID, QOSClass: r.Pod.QOS, Priority: r.Pod.Priority,
-			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
-		}
-		if r.Measured {
-			row.Usage = signal.Quantity(r.Usage)
-		}
-		if frees, known := r.WouldFree.Get(); known {
-			row.WouldFree = signal.Quantity(frees)
-		}
-		if i+1 < len(order) {
-			row.Because = r.Before(&order[i+1])
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return nodestatus.Rows(signal, eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil))
 }

@@ -47,8 +47,9 @@ func split(flag, address string) (network, at string, err error) {
 }
 
 // Listen takes the address of a flag, so that a busy one is known at the start;
-// none is taken for "none". Errors name the flag.
-func Listen(flag, address string) (*Server, error) {
+// none is taken for "none". An address that is held is taken from there. Errors
+// name the flag.
+func Listen(flag, address string, held Held) (*Server, error) {
 	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, IdleTimeout: time.Minute}}
 	if address == "none" {
 		return s, nil
@@ -57,8 +58,11 @@ func Listen(flag, address string) (*Server, error) {
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
+	if s.listener = held.take(address); s.listener != nil {
+		return s, nil
+	}
 	if network == "unix" {
-		s.listener, err = Socket(at)
+		s.listener, err = socket(at)
 	} else {
 		s.listener, err = net.Listen(network, at)
 	}
@@ -69,8 +73,15 @@ func Listen(flag, address string) (*Server, error) {
 }
 
 // Socket listens on a unix socket for its owner and group, in the place of one
-// that nobody listens on any more.
-func Socket(path string) (net.Listener, error) {
+// that nobody listens on any more; or it takes the one that is held.
+func Socket(path string, held Held) (net.Listener, error) {
+	if l := held.take("unix:" + path); l != nil {
+		return l, nil
+	}
+	return socket(path)
+}
+
+func socket(path string) (net.Listener, error) {
 	if err := clearSocket(path); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "status.sock")
 	for range 2 {
-		s, err := Listen("--status-address", "unix:"+path)
+		s, err := Listen("--status-address", "unix:"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
 
 func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.sock")
-	s, err := Listen("--status-address", "unix:"+path)
+	s, err := Listen("--status-address", "unix:"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +61,11 @@ func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 
 func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 	for _, address := range []string{"", "unix:", "localhost:80", "127.0.0.1"} {
-		if _, err := Listen("--status-address", address); err == nil || !strings.Contains(err.Error(), "expected unix:PATH, IP:PORT or none") {
+		if _, err := Listen("--status-address", address, nil); err == nil || !strings.Contains(err.Error(), "expected unix:PATH, IP:PORT or none") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	if s, err := Listen("--status-address", "none"); err != nil {
+	if s, err := Listen("--status-address", "none", nil); err != nil {
 		t.Error(err)
 	} else {
 		s.Serve(t.Context(), slog.New(slog.DiscardHandler))

@@ -1,6 +1,6 @@
 // Package wire is what evictd and its agent, the process that speaks to the API
-// server, say to each other: JSON messages, a line each, over a socket pair. It
-// knows neither a client nor an API server.
+// server and the container runtime, say to each other: JSON messages, a line each,
+// over a stream socket. It knows neither a client nor a server.
 package wire
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// FD is the agent's end of the socket pair.
+// FD is the agent's end of the line, whoever has started it: the first that a
+// service manager passes has this number, too (sd_listen_fds(3)).
 const FD = 3
 
 // Down is one message to the agent: exactly one field is set. The first one is
@@ -31,6 +32,9 @@ type Down struct {
 	Intent   *Intent   `json:"intent,omitempty"`
 	Ask      *Ask      `json:"ask,omitempty"`
 	Event    *Event    `json:"event,omitempty"`
+	Order    *Order    `json:"order,omitempty"`
+	// Look asks for figures of the runtime that are younger than the message.
+	Look bool `json:"look,omitempty"`
 }
 
 // Node is what does not change while evictd runs.
@@ -45,6 +49,9 @@ type Node struct {
 	// StatusFrequency is how often the node's status is held against what it
 	// ought to be.
 	StatusFrequency time.Duration `json:"statusFrequency"`
+	// Kubeconfig and Server name the API server to an agent that was told of none.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Server     string `json:"server,omitempty"`
 }
 
 // Standing is how the node stands.
@@ -115,6 +122,17 @@ type Up struct {
 	Told   string          `json:"told,omitempty"` // the id of an intent that is done with
 	Answer *Answer         `json:"answer,omitempty"`
 	API    *nodestatus.API `json:"api,omitempty"`
+
+	Runtime   *Runtime   `json:"runtime,omitempty"`
+	Sandbox   *Sandbox   `json:"sandbox,omitempty"`   // is new or has changed
+	Container *Container `json:"container,omitempty"` // likewise
+	Image     *Image     `json:"image,omitempty"`     // likewise
+	Layers    []Layer    `json:"layers,omitempty"`    // that have changed, of containers that were sent
+	// Dropped is the id of a sandbox, container or image that is no longer there.
+	Dropped string `json:"dropped,omitempty"`
+	// Listed: all that the runtime has has been sent at least once.
+	Listed bool  `json:"listed,omitempty"`
+	Done   *Done `json:"done,omitempty"`
 }
 
 // Answer is what became of an Ask.
@@ -180,12 +198,14 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 			return m, fmt.Errorf("read message: %w", err)
 		}
 	}
-	if !c.lines.Scan() {
-		err := c.lines.Err()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return m, io.EOF
+	for more := true; more; more = len(c.lines.Bytes()) == 0 { // the opening
+		if !c.lines.Scan() {
+			err := c.lines.Err()
+			if err == nil || errors.Is(err, net.ErrClosed) {
+				return m, io.EOF
+			}
+			return m, fmt.Errorf("read message: %w", err)
 		}
-		return m, fmt.Errorf("read message: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.lines.Bytes()))
 	if err := decoder.Decode(&m); err != nil {

@@ -1,0 +1,57 @@
+package publish
+
+import (
+	"context"
+	"slices"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// Line looks at the node and says in one line what is nearest to a threshold and
+// who would go for it. It is empty where no threshold was measured.
+func (p *Publisher) Line(ctx context.Context) (string, error) {
+	s, err := p.look.Snapshot(ctx)
+	if err != nil {
+		return "", err
+	}
+	near := nearest(s.Eviction, &s.Observations, func(*eviction.Threshold) bool { return true })
+	if near == nil {
+		return "", nil
+	}
+	victim := "none"
+	order := eviction.Rank(near.Signal, s.Eviction.Layout, s.Candidates, nil)
+	if i := slices.IndexFunc(order, func(r eviction.Ranked) bool { return r.Exempt() == "" }); i >= 0 {
+		victim = order[i].Pod.String()
+	}
+	line := standing(near, &s.Observations) + "; next victim: " + victim
+	if p.cfg.API != nil && !p.cfg.API().Connected {
+		line += "; the API server does not answer"
+	}
+	return line, nil
+}
+
+// nearest is the threshold among those that count with the least left of what it
+// requires; nil where none was measured.
+func nearest(cfg *eviction.Config, o *eviction.Observations, counts func(*eviction.Threshold) bool) *eviction.Threshold {
+	var near *eviction.Threshold
+	var least float64
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		available, measured := o[t.Signal].Available.Get()
+		required, known := t.Value.Of(o[t.Signal])
+		if !counts(t) || !measured || !known || required == 0 {
+			continue
+		}
+		if ratio := float64(available) / float64(required); near == nil || ratio < least {
+			near, least = t, ratio
+		}
+	}
+	return near
+}
+
+// standing says how a measured threshold stands.
+func standing(t *eviction.Threshold, o *eviction.Observations) string {
+	available, _ := o[t.Signal].Available.Get()
+	required, _ := t.Value.Of(o[t.Signal])
+	return t.Signal.String() + " is " + t.Signal.Quantity(available) + ", " + t.Kind() + " threshold " + t.Signal.Quantity(required)
+}

@@ -1,0 +1,56 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// Held are the sockets that the service manager listens on for this process
+// (sd_listen_fds(3)), by their address: unix:PATH or IP:PORT. Whoever listens
+// takes its own out of them.
+type Held map[string]net.Listener
+
+// TakeHeld takes over the sockets that the environment speaks of: LISTEN_FDS and
+// LISTEN_PID. It is called once, and no child comes to hold them.
+func TakeHeld() (Held, error) {
+	held := Held{}
+	var faults []error
+	for _, f := range activation.Files(true) {
+		l, err := net.FileListener(f) // a duplicate
+		f.Close()
+		if err != nil {
+			faults = append(faults, fmt.Errorf("take over socket %s of the service manager: %w", f.Name(), err))
+			continue
+		}
+		held[addressOf(l)] = l
+	}
+	return held, errors.Join(faults...)
+}
+
+func addressOf(l net.Listener) string {
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return l.Addr().String()
+}
+
+// take removes the socket of an address, nil if it is not held.
+func (h Held) take(address string) net.Listener {
+	l := h[address]
+	delete(h, address)
+	return l
+}
+
+// Release closes what nobody took, and says so: whoever connects there would
+// wait in vain.
+func (h Held) Release(log *slog.Logger) {
+	for address, l := range h {
+		log.Warn("the service manager holds a socket that is not used here", "address", address)
+		l.Close()
+	}
+	clear(h)
+}

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// playHeld makes the test binary a program that a service manager starts: it
+// serves on the addresses named, one of which it is to hold.
+const playHeld = "EVICTD_SERVE_TEST_HELD"
+
+func TestMain(m *testing.M) {
+	if addresses := os.Getenv(playHeld); addresses != "" {
+		if err := serveHeld(strings.Fields(addresses)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func serveHeld(addresses []string) error {
+	os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid())) // which the parent cannot know
+	held, err := TakeHeld()
+	if err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		s, err := Listen("--status-address", address, held)
+		if err != nil {
+			return err
+		}
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(conn, "held")
+		conn.Close()
+	}
+	held.Release(slog.New(slog.NewTextHandler(os.Stdout, nil)))
+	return nil
+}
+
+func TestSocketsOfTheServiceManagerAreServedByTheirAddress(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "status.sock")
+	unix, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), playHeld+"=unix:"+path+" "+tcp.Addr().String(), "LISTEN_FDS=3", "LISTEN_FDNAMES=a:b:c")
+	for _, l := range []interface{ File() (*os.File, error) }{unix.(*net.UnixListener), tcp.(*net.TCPListener), other.(*net.TCPListener)} {
+		f, err := l.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		c.ExtraFiles = append(c.ExtraFiles, f)
+	}
+	var out strings.Builder
+	c.Stdout, c.Stderr = &out, os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []net.Listener{unix, tcp} {
+		conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); err != nil || string(answer) != "held" {
+			t.Errorf("%s: %q, %v", l.Addr(), answer, err)
+		}
+		conn.Close()
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(out.String(), "not used here") || !strings.Contains(out.String(), other.Addr().String()) {
+		t.Errorf("the socket that nobody uses is not told of: %s", out.String())
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error("the service manager's socket is gone:", err)
+	}
+}
