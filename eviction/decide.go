@@ -43,6 +43,8 @@ type Input struct {
 	// Reclaims are those that have begun and go on, or have ended, since the call
 	// before. One that is asked for and not told of was over at once.
 	Reclaims []ReclaimOutcome
+	// Room is memory for what the call returns; nil where it may allocate.
+	Room *Room
 }
 
 // Met is a threshold that acts, with what was required and what was there when
@@ -71,6 +73,10 @@ type Eviction struct {
 	Annotations map[string]string
 	// Because tells why this pod went before the next candidate.
 	Because string
+
+	met          Met     // that a victim of node pressure was chosen for
+	victim, next *Ranked // it, and who would have gone in its place
+	unreclaimed  string  // why the node could not free enough by itself
 }
 
 // Decision is what to do. At most one of NeedUsage, Reclaim and Evictions is
@@ -105,7 +111,7 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 		st.settle(in.Outcomes)
 		st.settleReclaims(cfg, &in)
 		st.observe(cfg, &in)
-		d.Met = st.met(cfg)
+		d.Met = st.met(cfg, in.Room)
 	} else {
 		st.settle(in.Outcomes)
 		st.settleReclaims(cfg, &in)
@@ -117,10 +123,13 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 }
 
 // met lists the thresholds that act in this pass.
-func (st *State) met(cfg *Config) []Met {
+func (st *State) met(cfg *Config, room *Room) []Met {
 	var met []Met
 	for i := range cfg.Thresholds {
 		if st.pass.acting[i].acts {
+			if met == nil {
+				met = room.forMet()
+			}
 			met = append(met, st.metAt(cfg, i))
 		}
 	}
@@ -150,6 +159,7 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 		return true
 	}
 	st.pass.limits = true
+	st.InFlight, st.pass.chosen = slices.Clip(st.InFlight), slices.Clip(st.pass.chosen)
 	for _, c := range in.Candidates {
 		if !limited(c) {
 			continue
@@ -198,8 +208,8 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 // choose ranks the candidates for a threshold and starts to evict the first
 // that is not exempt. It says whether there was one.
 func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
-	candidates := slices.DeleteFunc(slices.Clone(in.Candidates), func(c Candidate) bool { return st.inFlight(c.Pod.UID) })
-	ranking := Rank(t.Signal, cfg.Layout, candidates, make([]Ranked, 0, len(candidates)))
+	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Room.forRanking(len(in.Candidates)))
+	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
 	willing := func(r Ranked) bool { return r.Exempt() == "" && st.eligible(r.Pod) }
 	i := slices.IndexFunc(ranking, willing)
 	if i < 0 {
@@ -209,21 +219,45 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		return false
 	}
 	d.Ranking = ranking
-	victim := &ranking[i]
 	e := Eviction{
-		Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
-		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
+		Pod: ranking[i].Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
+		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, ranking[i].Pod),
 		DisruptionTarget:   true,
-		Because:            "no other pod could go",
+		met:                t, victim: &ranking[i],
 	}
-	e.Message, e.Annotations = tell(victim.Candidate, t)
 	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
-		e.Because = victim.Before(&ranking[i+1+next])
+		e.next = &ranking[i+1+next]
 	}
-	e.Because += st.unreclaimed(cfg.Layout, in, t.Signal)
+	e.unreclaimed = st.unreclaimed(cfg.Layout, in, t.Signal)
+	st.InFlight = in.Room.forInFlight(st.InFlight)
+	st.pass.chosen = in.Room.forChosen(st.pass.chosen)
 	st.start(&e, in.Now)
+	if d.Evictions == nil {
+		d.Evictions = in.Room.forEvictions()
+	}
 	d.Evictions = append(d.Evictions, e)
 	return true
+}
+
+// Explain writes the texts of the evictions, which Decide leaves out: whoever
+// ends pods has no time for them before. It goes by the candidates as they are
+// now, which may have been measured again since.
+func (d *Decision) Explain() {
+	for i := range d.Evictions {
+		d.Evictions[i].explain()
+	}
+}
+
+func (e *Eviction) explain() {
+	if e.victim == nil { // of a limit of its own: told
+		return
+	}
+	e.Message, e.Annotations = tell(e.victim.Candidate, e.met)
+	because := "no other pod could go"
+	if e.next != nil {
+		because = e.victim.Before(e.next)
+	}
+	e.Because = because + e.unreclaimed
 }
 
 // gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
@@ -241,9 +275,9 @@ func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
 
 // start puts a victim in flight.
 func (st *State) start(e *Eviction, now time.Time) {
-	st.InFlight = append(slices.Clip(st.InFlight), InFlight{
+	st.InFlight = append(st.InFlight, InFlight{
 		UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: now,
 		Grace: time.Duration(e.GracePeriodSeconds) * time.Second,
 	})
-	st.pass.chosen = append(slices.Clip(st.pass.chosen), e.Pod.UID)
+	st.pass.chosen = append(st.pass.chosen, e.Pod.UID)
 }

@@ -157,6 +157,7 @@ func anyNode(r *rand.Rand) *node {
 
 func (n *node) decide(in eviction.Input) eviction.Decision {
 	state, d := eviction.Decide(&n.cfg, n.state, in)
+	d.Explain()
 	n.calls = append(n.calls, call{n.state, state, in, d})
 	n.state = state
 	return d

@@ -18,6 +18,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -33,6 +34,7 @@ type tracker struct {
 	cgroups   *cgroup.System // nil where there are none to use
 	podsGroup cgroup.Pods
 	processes *collect.Processes
+	changes   *undo.Log // nil where nothing may be changed for a while
 	nodeFs    string
 	survey    *collect.Survey
 	// ownSession of the daemon, which no pod can have.
@@ -74,7 +76,7 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 		at.Refused = nil
 		p := t.known[m.UID]
 		if p == nil || p.manifest != m || p.location != at {
-			p = t.open(m, at)
+			p = t.open(m, at, p)
 			if refused != nil {
 				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
 			}
@@ -148,21 +150,34 @@ func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) 
 	return l
 }
 
-// open finds the means to measure and to end a pod.
-func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
+// open finds the means to measure and to end a pod. before is what there was for
+// it, nil without; what is known of its disks stays.
+func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
 	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)
 	}
-	p.disk = collect.NewPodDisk(t.volumes(m), collect.LogDir(podLogs, m.Namespace, m.Name, id(m)), containers)
+	files := collect.PodFiles{
+		Root:       t.nodeFs,
+		Volumes:    t.volumes(m),
+		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
+		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
+		Containers: containers,
+		Processes:  p.processes,
+	}
+	if before != nil && before.location == at && before.disk.Of(&files) {
+		p.disk = before.disk
+	} else {
+		p.disk = collect.NewPodDisk(files)
+	}
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
 		cfg.Child = p.child
-		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup}
+		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
@@ -216,9 +231,15 @@ type meter struct{ *collect.Pod }
 
 // Read adds what needs no group of its own: a pod's only container uses what
 // the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
-func (m *meter) Read(s *stats.Pod) error {
-	err := m.Pod.Read(s)
-	if err == nil && !s.Processes.IsKnown() {
+func (m *meter) Read(s *stats.Pod) error { return complete(s, m.Pod.Read(s)) }
+
+// ReadMemory is Read as far as collect.Pod's goes.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return complete(s, m.Pod.ReadMemory(s, containers))
+}
+
+func complete(s *stats.Pod, err error) error {
+	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
 		return cgroup.ErrGone
 	}
 	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
@@ -235,100 +256,34 @@ func id(m *v1.Pod) string {
 	return string(m.UID)
 }
 
-// volumes are the host directories of a pod's volumes; "" for those that are
-// not measured.
-func (t *tracker) volumes(m *v1.Pod) []string {
-	dirs := make([]string, len(m.Spec.Volumes))
+// volumes are the host directories of a pod's volumes; nowhere for those that are
+// not measured. A hostPath is not, as in the kubelet: what lies there was there
+// before the pod, or is other pods' too, and does not go with it.
+func (t *tracker) volumes(m *v1.Pod) []collect.Place {
+	dirs := make([]collect.Place, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
 		switch {
-		case v.HostPath != nil:
-			dirs[i] = v.HostPath.Path
 		case v.EmptyDir != nil:
-			dirs[i] = collect.EmptyDir(t.nodeFs, id(m), v.Name)
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.EmptyDir, v.Name)
+		case v.ConfigMap != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.ConfigMap, v.Name)
+		case v.GitRepo != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.GitRepo, v.Name)
 		}
 	}
 	return dirs
 }
 
-// group is a pod's cgroup for those who end the pod. It is opened when it is
-// first used, for the pod may be known before it runs.
-type group struct {
-	cgroups *cgroup.System
-	path    string
-
-	mu     sync.Mutex
-	opened *cgroup.Group
-}
-
-func (g *group) open() (*cgroup.Group, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		if _, err := g.opened.Populated(); !errors.Is(err, cgroup.ErrGone) {
-			return g.opened, nil
-		}
-		g.opened = nil
+// processes are those of a container, or with "" all of the pod's.
+func (p *tracked) processes(container string, into []int) ([]int, error) {
+	switch {
+	case p.Target == nil:
+		return into, nil
+	case container == "":
+		return p.Target.AppendProcesses(into)
 	}
-	opened, err := g.cgroups.Open(g.path)
-	if err != nil {
-		return nil, err
-	}
-	runtime.AddCleanup(g, func(opened *cgroup.Group) { opened.Close() }, opened)
-	g.opened = opened
-	return opened, nil
-}
-
-// AppendProcesses, Kill, Populated and Thaw make the group a kill.Target.
-func (g *group) AppendProcesses(pids []int) ([]int, error) {
-	opened, err := g.open()
-	if err != nil {
-		return pids, err
-	}
-	return opened.AppendProcesses(pids)
-}
-
-func (g *group) Kill() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Kill()
-}
-
-func (g *group) Populated() (bool, error) {
-	opened, err := g.open()
-	if err != nil {
-		return false, err
-	}
-	return opened.Populated()
-}
-
-// Thaw lets frozen processes die.
-func (g *group) Thaw() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Thaw()
-}
-
-// usage is what the group holds in memory now, through a descriptor of its own:
-// it is asked for on the killer's goroutines.
-func (g *group) usage() stats.Amount {
-	opened, err := g.cgroups.Open(g.path)
-	if errors.Is(err, cgroup.ErrGone) {
-		return stats.Known(0)
-	}
-	if err != nil {
-		return stats.Amount{}
-	}
-	defer opened.Close()
-	usage, err := opened.Usage()
-	if err != nil {
-		return stats.Amount{}
-	}
-	return usage
+	return p.Processes(container, into)
 }
 
 // Processes lists a container's processes: those of the group of its name, or

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,9 @@ type Sensor interface {
 // error is fs.ErrNotExist where the pod has ended.
 type Meter interface {
 	Read(*stats.Pod) error
+	// ReadMemory is Read without the processes, and without the containers if not
+	// asked for. Once it was called it opens nothing and allocates nothing.
+	ReadMemory(s *stats.Pod, containers bool) error
 }
 
 // Waiter is where the loop sleeps, and what the kernel wakes it by.
@@ -162,12 +166,20 @@ type Loop struct {
 	lost     atomic.Uint64
 
 	pods        []Pod
-	usages      []stats.Pod // beside pods
+	names       []string      // beside pods, for the killer
+	usages      []stats.Pod   // beside pods
+	growths     []stats.Trend // beside pods, of memory
+	room        eviction.Room
+	decisions   []eviction.Decision // room for those of a pass
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
 	trends      [eviction.NumSignals]stats.Trend // of seconds
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
+	nearing     bool                             // a memory threshold is about to be crossed
+	sampled     time.Time                        // when the pods were last measured
+	detail      int                              // the pod whose containers were last read
+	refusals    []refusal                        // of the running pass
 	state       eviction.State
 	told        [eviction.NumConditions]bool
 	idle        bool       // the last pass found nobody to end
@@ -384,14 +396,32 @@ func (l *Loop) takeUp() (passed, open bool) {
 
 // adopt takes up a new set of pods.
 func (l *Loop) adopt(pods []Pod) {
-	l.pods = pods
+	growths := make([]stats.Trend, len(pods))
+	for i := range growths {
+		growths[i].Span = growthSpan
+		if before := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == pods[i].UID }); before >= 0 {
+			growths[i] = l.growths[before]
+		}
+	}
+	l.pods, l.growths = pods, growths
+	l.names = make([]string, len(pods))
 	l.usages = make([]stats.Pod, len(pods))
 	l.candidates = make([]eviction.Candidate, 0, len(pods))
 	for i := range pods {
+		l.names[i] = pods[i].String()
 		l.usages[i].Containers = make([]stats.Container, len(pods[i].Containers))
 		l.usages[i].Volumes = make([]stats.Volume, len(pods[i].Volumes))
 	}
+	l.refill()
 	l.idle = false
+}
+
+// refill makes the memory that the next pass decides with.
+func (l *Loop) refill() {
+	l.room.Refill(len(l.pods))
+	if l.decisions == nil {
+		l.decisions = make([]eviction.Decision, 0, 4)
+	}
 }
 
 // configure takes up a new configuration.

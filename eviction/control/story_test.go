@@ -281,7 +281,7 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 	}
 }
 
-// rule: M.19
+// rule: M.35
 func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 	const freeing = "0s free 1073741824 of nodefs.available by [containers images]"
 	full := func() stats.Node { return disk(plenty, 0) }

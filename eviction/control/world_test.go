@@ -56,7 +56,8 @@ type setting struct {
 	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
 	dryRun     bool
-	unread     bool         // nobody reads the reports
+	unread     bool // nobody reads the reports
+	pulse      control.Pulse
 	before     func(*world) // before the loop runs
 }
 
@@ -80,7 +81,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, freer: s.freer, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
 		w.bell = &bell{rung: make(chan string, 1)}
-		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer}
+		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer, Pulse: s.pulse}
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
@@ -167,11 +168,18 @@ type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node
 	reads []time.Time
+	stuck chan struct{} // closed when Read may return; nil: at once
 }
 
 // Read takes a microsecond: no two readings are of one instant.
 func (s *sensor) Read(n *stats.Node) {
 	time.Sleep(time.Microsecond)
+	s.mu.Lock()
+	stuck := s.stuck
+	s.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*n = s.now
@@ -327,6 +335,9 @@ func (p *pod) Read(s *stats.Pod) error {
 	}
 	return p.fault
 }
+
+// ReadMemory implements control.Meter.
+func (p *pod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
 
 // AppendProcesses, Kill and Populated make the pod a kill.Target.
 func (p *pod) AppendProcesses(pids []int) ([]int, error) { return pids, fs.ErrNotExist }

@@ -97,6 +97,7 @@ func (r *runner) step(s *step) Step {
 	var d eviction.Decision
 	for again := true; again; in.Pass = eviction.Continue {
 		r.state, d = eviction.Decide(&r.config, r.state, in)
+		d.Explain()
 		if in.Pass != eviction.Continue {
 			r.report(&out, d.Met)
 			out.Changes = r.changes(&before, &in, d.Met)
