@@ -26,6 +26,9 @@ type Candidate struct {
 	// Usage is nil where nothing was measured. Containers and Volumes stand in
 	// the pod's order.
 	Usage *stats.Pod
+	// Growth of the memory used, bytes a second; negative where it shrinks, zero
+	// where it is not known.
+	Growth int64
 }
 
 // part adds up what a pod holds of the parts asked for, in bytes or in inodes.

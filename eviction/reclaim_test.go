@@ -66,6 +66,7 @@ func (n *starving) at(at time.Duration, left signals, ended ...eviction.Signal) 
 	for again := true; again; in.Pass, in.Outcomes = eviction.Continue, nil {
 		var d eviction.Decision
 		n.state, d = eviction.Decide(&n.cfg, n.state, in)
+		d.Explain()
 		in.Reclaims, again = nil, false
 		if len(d.Reclaim) > 0 {
 			n.write(at, "reclaim %v for %v: %d bytes, %d inodes, layers %t, logs %t", d.Reclaim, d.ReclaimFor, d.ReclaimNeed.Bytes, d.ReclaimNeed.Inodes, d.ReclaimNeed.Layers, d.ReclaimNeed.Logs)
@@ -89,8 +90,8 @@ func (n *starving) wants(t *testing.T, lines ...string) {
 	}
 }
 
-// rule: M.19
-// rule: M.20
+// rule: M.35
+// rule: M.36
 func TestADiskWaitsForItsReclaim(t *testing.T) {
 	const disk, memory = eviction.NodeFsAvailable, eviction.MemoryAvailable
 	short := signals{disk: gibi}
@@ -185,7 +186,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 	}
 }
 
-// rule: M.15
+// rule: M.31
 func TestADiskNeedsWhatResolvesAllItsThresholds(t *testing.T) {
 	thresholds := []eviction.Threshold{
 		{Signal: eviction.NodeFsAvailable, Value: eviction.Value{Amount: 10}, MinReclaim: eviction.Value{Amount: 5}},

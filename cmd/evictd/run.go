@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
@@ -29,6 +30,7 @@ import (
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
@@ -36,6 +38,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
+	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
 
@@ -48,6 +51,8 @@ const (
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
+	// prepared is how many pods are ready to be signalled.
+	prepared = 16
 )
 
 // runFlags adds the flags of `evictd run`; see contract of the same names.
@@ -70,6 +75,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
 	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
 	o.text("agent-address", "unix:PATH where the service manager starts evictd-agent (default none: evictd starts it)", func(c *file) *string { return &c.AgentAddress })
+	o.text("runtime-dir", "directory for what must be undone if evictd is killed, best in memory (default "+defaultRuntimeDir+")", func(c *file) *string { return &c.RuntimeDir })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
@@ -150,22 +156,24 @@ func checkRun(file *config.EvictdConfiguration) error {
 
 // daemon is everything that `evictd run` runs.
 type daemon struct {
-	log       *slog.Logger
-	node      *node
-	cfg       control.Config
-	manifests *pods.Manifests // nil without a directory
-	tracker   *tracker
-	survey    *collect.Survey
-	watch     *collect.Watch
-	killer    *kill.Killer
-	loop      *control.Loop
-	publisher *publish.Publisher
-	scores    *apply.Applier // nil where nothing may be touched
-	cluster   *cluster       // nil where there is neither an API server nor a container runtime
-	recorder  *flight.Recorder
-	flightDir string
-	server    *serve.Server
-	service   *rt.Service
+	log        *slog.Logger
+	node       *node
+	cfg        control.Config
+	manifests  *pods.Manifests // nil without a directory
+	tracker    *tracker
+	survey     *collect.Survey
+	watch      *collect.Watch
+	killer     *kill.Killer
+	changes    *undo.Log // nil in a dry run, and where it could not be made
+	runtimeDir string
+	loop       *control.Loop
+	publisher  *publish.Publisher
+	scores     *apply.Applier // nil where nothing may be touched
+	cluster    *cluster       // nil where there is neither an API server nor a container runtime
+	recorder   *flight.Recorder
+	flightDir  string
+	server     *serve.Server
+	service    *rt.Service
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
@@ -182,7 +190,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	d := &daemon{log: log, running: *file}
+	d := &daemon{log: log, running: *file, runtimeDir: orElse(file.RuntimeDir, defaultRuntimeDir)}
 	if d.service, err = rt.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -242,6 +250,9 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
+	if d.node.cgroups != nil {
+		ports.Census = d.tracker
+	}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
@@ -308,6 +319,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		}
 		defer scores.Close()
 		d.scores = scores
+		d.openChanges()
 	}
 	if err := rt.Prioritize(niceness); err != nil {
 		d.log.Info("evictd competes for the processor like everybody else", "error", err)
@@ -344,6 +356,9 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	beside.Wait()
 	hush()
 	last.Wait()
+	if d.changes != nil {
+		err = errors.Join(err, d.changes.Close())
+	}
 	d.log.Info("stopped")
 	return err
 }
@@ -365,6 +380,7 @@ func (d *daemon) follow(ctx context.Context) {
 	defer again.Stop()
 	for {
 		d.score()
+		d.prepare()
 		select {
 		case <-ctx.Done():
 			return
@@ -387,6 +403,9 @@ func (d *daemon) take() {
 	if d.cluster != nil {
 		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.Locate(located(&runtime.Runtime))
+	}
 	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
 		d.loop.SetPods(pods)
 	}
@@ -407,6 +426,31 @@ func (d *daemon) score() {
 			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
 		}
 	}
+}
+
+// prepare has the processes of those pods held that would be the first to go for
+// want of memory, so that none need be opened when there is none left.
+func (d *daemon) prepare() {
+	if d.dryRun || d.node.cgroups == nil {
+		return
+	}
+	all := d.tracker.tracked()
+	candidates := make([]eviction.Candidate, 0, len(all))
+	by := make(map[types.UID]*tracked, len(all))
+	for _, p := range all {
+		if p.group != nil && p.Protection == "" {
+			candidates = append(candidates, eviction.Candidate{Pod: p.Pod.Pod, Usage: &stats.Pod{Memory: p.group.usage()}})
+			by[p.UID] = p
+		}
+	}
+	var next []kill.Victim
+	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
+		p := by[r.Pod.UID]
+		if next = append(next, kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}); len(next) == prepared {
+			break
+		}
+	}
+	d.killer.Prepare(next)
 }
 
 // enforce holds the pods' cgroup to what is allocatable, trying until the

@@ -18,6 +18,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -33,6 +34,7 @@ type tracker struct {
 	cgroups   *cgroup.System // nil where there are none to use
 	podsGroup cgroup.Pods
 	processes *collect.Processes
+	changes   *undo.Log // nil where nothing may be changed for a while
 	nodeFs    string
 	survey    *collect.Survey
 	// ownSession of the daemon, which no pod can have.
@@ -81,6 +83,9 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 			}
 		}
 		p.runtime.Store(joined[m])
+		if joined[m] != nil {
+			p.disk.Tell(told(p.Containers, joined[m]))
+		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
@@ -107,6 +112,30 @@ func (t *tracker) manifests() []*v1.Pod {
 		all = append(all, p.manifest)
 	}
 	return all
+}
+
+// Strangers says whether processes run in a group of the kubelet's naming that is
+// that of none of the pods.
+func (t *tracker) Strangers(known []control.Pod) bool {
+	theirs := make(map[string]bool, len(known))
+	for i := range known {
+		if g, ok := known[i].Target.(*group); ok {
+			theirs[g.path] = true
+		}
+	}
+	groups, _ := t.cgroups.PodGroups(t.podsGroup) // of those that cannot be listed nothing can be said
+	return slices.ContainsFunc(groups, func(g cgroup.PodGroup) bool {
+		if theirs[g.Path] {
+			return false
+		}
+		opened, err := t.cgroups.Open(g.Path)
+		if err != nil {
+			return false
+		}
+		defer opened.Close()
+		populated, _ := opened.Populated()
+		return populated
+	})
 }
 
 // leaders are the session leaders of the pods that live in sessions.
@@ -165,19 +194,19 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
 		Containers: containers,
-		Processes:  p.processes,
 	}
 	if before != nil && before.location == at && before.disk.Of(&files) {
 		p.disk = before.disk
 	} else {
 		p.disk = collect.NewPodDisk(files)
 	}
+	p.disk.Ask(p.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
 		cfg.Child = p.child
-		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup}
+		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
@@ -231,9 +260,15 @@ type meter struct{ *collect.Pod }
 
 // Read adds what needs no group of its own: a pod's only container uses what
 // the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
-func (m *meter) Read(s *stats.Pod) error {
-	err := m.Pod.Read(s)
-	if err == nil && !s.Processes.IsKnown() {
+func (m *meter) Read(s *stats.Pod) error { return complete(s, m.Pod.Read(s)) }
+
+// ReadMemory is Read as far as collect.Pod's goes.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return complete(s, m.Pod.ReadMemory(s, containers))
+}
+
+func complete(s *stats.Pod, err error) error {
+	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
 		return cgroup.ErrGone
 	}
 	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
@@ -267,86 +302,6 @@ func (t *tracker) volumes(m *v1.Pod) []collect.Place {
 		}
 	}
 	return dirs
-}
-
-// group is a pod's cgroup for those who end the pod. It is opened when it is
-// first used, for the pod may be known before it runs.
-type group struct {
-	cgroups *cgroup.System
-	path    string
-
-	mu     sync.Mutex
-	opened *cgroup.Group
-}
-
-func (g *group) open() (*cgroup.Group, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		if _, err := g.opened.Populated(); !errors.Is(err, cgroup.ErrGone) {
-			return g.opened, nil
-		}
-		g.opened = nil
-	}
-	opened, err := g.cgroups.Open(g.path)
-	if err != nil {
-		return nil, err
-	}
-	runtime.AddCleanup(g, func(opened *cgroup.Group) { opened.Close() }, opened)
-	g.opened = opened
-	return opened, nil
-}
-
-// AppendProcesses, Kill, Populated and Thaw make the group a kill.Target.
-func (g *group) AppendProcesses(pids []int) ([]int, error) {
-	opened, err := g.open()
-	if err != nil {
-		return pids, err
-	}
-	return opened.AppendProcesses(pids)
-}
-
-func (g *group) Kill() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Kill()
-}
-
-func (g *group) Populated() (bool, error) {
-	opened, err := g.open()
-	if err != nil {
-		return false, err
-	}
-	return opened.Populated()
-}
-
-// Thaw lets frozen processes die.
-func (g *group) Thaw() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Thaw()
-}
-
-// usage is what the group holds in memory now, through a descriptor of its own:
-// it is asked for on the killer's goroutines.
-func (g *group) usage() stats.Amount {
-	opened, err := g.cgroups.Open(g.path)
-	if errors.Is(err, cgroup.ErrGone) {
-		return stats.Known(0)
-	}
-	if err != nil {
-		return stats.Amount{}
-	}
-	defer opened.Close()
-	usage, err := opened.Usage()
-	if err != nil {
-		return stats.Amount{}
-	}
-	return usage
 }
 
 // processes are those of a container, or with "" all of the pod's.

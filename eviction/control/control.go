@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,9 @@ type Sensor interface {
 // error is fs.ErrNotExist where the pod has ended.
 type Meter interface {
 	Read(*stats.Pod) error
+	// ReadMemory is Read without the processes, and without the containers if not
+	// asked for. Once it was called it opens nothing and allocates nothing.
+	ReadMemory(s *stats.Pod, containers bool) error
 }
 
 // Waiter is where the loop sleeps, and what the kernel wakes it by.
@@ -78,6 +82,13 @@ type Survey interface {
 	Since() time.Time
 	// Done receives when a round is complete.
 	Done() <-chan struct{}
+}
+
+// Census knows of pods that the loop was not told of.
+type Census interface {
+	// Strangers says whether processes run in the place of a pod that is none of
+	// these. It is asked before a pod within its request goes.
+	Strangers([]Pod) bool
 }
 
 // Pulse is felt by whoever watches over the loop. It must not wait.
@@ -132,7 +143,10 @@ type Report struct {
 	// Failed are the victims whose kill could not begin. The evictions of the
 	// decisions are the others.
 	Failed []eviction.Eviction
-	DryRun bool
+	// HeldBack is the pod whose turn it is, and which stays for now: see
+	// eviction.Decision.
+	HeldBack *eviction.Pod
+	DryRun   bool
 	// Lost counts reports that nobody took in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
@@ -149,6 +163,7 @@ type Loop struct {
 	killer    Killer
 	survey    Survey
 	reclaimer Reclaimer
+	census    Census
 	pulse     Pulse
 	log       *slog.Logger
 
@@ -162,14 +177,23 @@ type Loop struct {
 	lost     atomic.Uint64
 
 	pods        []Pod
-	usages      []stats.Pod // beside pods
+	names       []string      // beside pods, for the killer
+	usages      []stats.Pod   // beside pods
+	growths     []stats.Trend // beside pods, of memory
+	room        eviction.Room
+	decisions   []eviction.Decision // room for those of a pass
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
 	trends      [eviction.NumSignals]stats.Trend // of seconds
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
+	nearing     bool                             // a memory threshold is about to be crossed
+	sampled     time.Time                        // when the pods were last measured
+	detail      int                              // the pod whose containers were last read
+	refusals    []refusal                        // of the running pass
 	state       eviction.State
 	told        [eviction.NumConditions]bool
+	held        bool       // a victim is held back
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
@@ -184,14 +208,16 @@ const reportQueue = 64
 // more of them.
 const endedQueue = 8
 
-// Ports of the loop. Survey, Reclaimer and Pulse may be nil: then disk figures are
-// taken as they come, the node has nothing to free by itself, and nobody watches.
+// Ports of the loop. Survey, Reclaimer, Census and Pulse may be nil: then disk
+// figures are taken as they come, the node has nothing to free by itself, there are
+// no pods but those that were set, and nobody watches.
 type Ports struct {
 	Sensor    Sensor
 	Waiter    Waiter
 	Killer    Killer
 	Survey    Survey
 	Reclaimer Reclaimer
+	Census    Census
 	Pulse     Pulse
 }
 
@@ -199,7 +225,7 @@ type Ports struct {
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
 		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
-		reclaimer: ports.Reclaimer, pulse: ports.Pulse, log: log,
+		reclaimer: ports.Reclaimer, census: ports.Census, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
@@ -384,14 +410,32 @@ func (l *Loop) takeUp() (passed, open bool) {
 
 // adopt takes up a new set of pods.
 func (l *Loop) adopt(pods []Pod) {
-	l.pods = pods
+	growths := make([]stats.Trend, len(pods))
+	for i := range growths {
+		growths[i].Span = growthSpan
+		if before := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == pods[i].UID }); before >= 0 {
+			growths[i] = l.growths[before]
+		}
+	}
+	l.pods, l.growths = pods, growths
+	l.names = make([]string, len(pods))
 	l.usages = make([]stats.Pod, len(pods))
 	l.candidates = make([]eviction.Candidate, 0, len(pods))
 	for i := range pods {
+		l.names[i] = pods[i].String()
 		l.usages[i].Containers = make([]stats.Container, len(pods[i].Containers))
 		l.usages[i].Volumes = make([]stats.Volume, len(pods[i].Volumes))
 	}
+	l.refill()
 	l.idle = false
+}
+
+// refill makes the memory that the next pass decides with.
+func (l *Loop) refill() {
+	l.room.Refill(len(l.pods))
+	if l.decisions == nil {
+		l.decisions = make([]eviction.Decision, 0, 4)
+	}
 }
 
 // configure takes up a new configuration.

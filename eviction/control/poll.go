@@ -40,6 +40,7 @@ var fillRates = [eviction.NumSignals]int64{
 func (l *Loop) pollInterval() time.Duration {
 	observations := l.observer.Observe(&l.node)
 	interval, floor := pollCeiling, pollFloor
+	l.nearing = false
 	for i := range l.eviction.Thresholds {
 		t := &l.eviction.Thresholds[i]
 		o := observations[t.Signal]
@@ -49,11 +50,13 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
+		headroom -= l.node.Time.Sub(o.Time) // disks are told as they were a pass ago
 		if left, falling := l.sprints[t.Signal].Until(required); falling && available > required {
 			headroom = min(headroom, left/sprintShare)
 			if left < sprintShare*pollFloor {
 				floor = pollFloorFalling
 			}
+			l.nearing = l.nearing || left < nearing && t.Signal.Condition() == eviction.MemoryPressure
 		}
 		interval = min(interval, headroom-l.node.Time.Sub(o.Time)) // disks are told as they were a pass ago
 	}

@@ -68,7 +68,7 @@ func (l *Loop) snapshot(pods bool) Snapshot {
 	if !pods {
 		return s
 	}
-	s.Candidates = slices.Clone(l.sample())
+	s.Candidates = slices.Clone(l.sample(true))
 	for i := range s.Candidates {
 		keep(&s.Candidates[i])
 	}

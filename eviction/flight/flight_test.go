@@ -80,6 +80,7 @@ func (f *flown) pass(at int, kind eviction.Pass, available int64) {
 	in := eviction.Input{Now: f.now, Pass: kind, Candidates: f.candidates(), Sampled: true}
 	in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available << 20), Capacity: stats.Known(1 << 30), Time: f.now}
 	state, d := eviction.Decide(&f.cfg, f.state, in)
+	d.Explain()
 	f.state = state
 	source := control.Housekeeping
 	if kind == eviction.Event {

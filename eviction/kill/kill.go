@@ -47,6 +47,17 @@ type thawer interface {
 	Thaw() error
 }
 
+// freezer is a thawer that can freeze them, too.
+type freezer interface {
+	Freeze() error
+}
+
+// hurrier is a Target whose processes can be given the processor first. What
+// could not be done is an error, what was done is undone by undo.
+type hurrier interface {
+	Hurry() (undo func(), err error)
+}
+
 // Victim is a pod to kill.
 type Victim struct {
 	UID    types.UID
@@ -69,6 +80,7 @@ type Victim struct {
 type Result struct {
 	UID       types.UID
 	Signalled time.Time    // of the first signal; zero if none was sent
+	Killed    time.Time    // of the first SIGKILL; zero if none was needed
 	Gone      time.Time    // when no process was left; zero if some are
 	Freed     stats.Amount // bytes, once gone
 	Err       error        // is ErrNotSignalled or ErrPopulated; nil once gone
@@ -87,12 +99,14 @@ type Killer struct {
 	releases chan process
 	workers  int // releasers
 	open     func(pid int) (process, error)
+	alarm    func(at time.Time) (rings <-chan struct{}, stop func())
 	log      *slog.Logger
 	// cannotRelease is set once the kernel has no process_mrelease for us.
 	cannotRelease atomic.Bool
 
 	mu       sync.Mutex
 	inFlight map[types.UID]*pursuit
+	ready    map[types.UID]*grip
 	limit    int
 	begun    int // pursuits that have not delivered their last result
 	stopped  bool
@@ -112,8 +126,10 @@ func New(cfg Config, log *slog.Logger) *Killer {
 		releases: make(chan process, 128),
 		workers:  cfg.Releasers,
 		open:     openPidfd,
+		alarm:    alarm,
 		log:      log,
 		inFlight: map[types.UID]*pursuit{},
+		ready:    map[types.UID]*grip{},
 		limit:    cfg.Victims,
 	}
 }
@@ -183,6 +199,10 @@ func (k *Killer) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopped = true
+	for uid, g := range k.ready {
+		g.letGo()
+		delete(k.ready, uid)
+	}
 }
 
 // settle takes a pod out of flight, before its last result: a Kill after that

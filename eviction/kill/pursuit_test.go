@@ -76,6 +76,7 @@ func sorted(pids []int) []int {
 type fakePod struct {
 	mu        sync.Mutex
 	processes map[int]*fakeProcess
+	listed    int
 }
 
 type fakeProcess struct {
@@ -85,6 +86,9 @@ type fakeProcess struct {
 	refuse error
 	got    []unix.Signal
 	ended  chan struct{}
+	closed int
+	// signalled is called at each signal, under the pod's lock.
+	signalled func()
 }
 
 func newFakePod(k *Killer, processes ...*fakeProcess) *fakePod {
@@ -100,6 +104,7 @@ func newFakePod(k *Killer, processes ...*fakeProcess) *fakePod {
 func (f *fakePod) AppendProcesses(pids []int) ([]int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listed++
 	for pid := range f.processes {
 		pids = append(pids, pid)
 	}
@@ -130,6 +135,9 @@ func (p *fakeProcess) signal(sig unix.Signal) error {
 		return p.refuse
 	}
 	p.got = append(p.got, sig)
+	if p.signalled != nil {
+		p.signalled()
+	}
 	if slices.Contains(p.diesOf, sig) {
 		p.end()
 	}
@@ -153,7 +161,7 @@ func (p *fakeProcess) endAfter(d time.Duration) {
 
 func (p *fakeProcess) release() error        { return unix.EINVAL }
 func (p *fakeProcess) gone() <-chan struct{} { return p.ended }
-func (p *fakeProcess) close()                {}
+func (p *fakeProcess) close()                { p.closed++ }
 func (p *fakeProcess) exited() bool {
 	select {
 	case <-p.ended:
@@ -169,6 +177,7 @@ func inBubble(t *testing.T, cfg Config, body func(t *testing.T, k *Killer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		k := New(cfg, slog.New(slog.DiscardHandler))
+		k.alarm = simulated
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- k.Run(ctx) }()
@@ -184,6 +193,13 @@ func inBubble(t *testing.T, cfg Config, body func(t *testing.T, k *Killer)) {
 			t.Errorf("kill after the end: %v, want %v", err, ErrStopped)
 		}
 	})
+}
+
+// simulated is alarm in the time of a bubble.
+func simulated(at time.Time) (rings <-chan struct{}, stop func()) {
+	ringing := make(chan struct{})
+	t := time.AfterFunc(time.Until(at), func() { close(ringing) })
+	return ringing, func() { t.Stop() }
 }
 
 func start(t *testing.T, k *Killer, v Victim) time.Time {

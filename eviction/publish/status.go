@@ -9,6 +9,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -19,6 +20,10 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	s, err := p.look.Snapshot(ctx)
 	if err != nil {
 		return nodestatus.Status{}, err
+	}
+	var preview reclaim.Plan
+	if p.cfg.Preview != nil {
+		preview = p.cfg.Preview()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,7 +37,9 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		Ranking:    map[string][]nodestatus.Ranked{},
 
 		MemoryAvailable: memory(&s.Node),
+		Reclaiming:      reclaiming(&s),
 	}
+	reclaimables(&status, &preview)
 	if p.cfg.API != nil {
 		api := p.cfg.API()
 		status.API = &api

@@ -53,7 +53,7 @@ var arrows = []arrow{
 	{"internal/summary/...", nil, "a build tool stands outside the house"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},
-	{"eviction/config", []string{"eviction", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
+	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
@@ -62,12 +62,15 @@ var arrows = []arrow{
 	{"eviction/flight", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "nodestatus", "stats"},
 		"recording decides nothing and holds up nobody"},
 	{"eviction/undo", nil, "files are put back, whatever they are"},
+	{"eviction/garbage", []string{"eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
+		"removing is ordered and told; what goes is chosen in reclaim"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
+	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/agent", []string{"eviction/journal", "eviction/kill", "internal/rt", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
-	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/kill", "internal/wire", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
+	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/garbage", "eviction/kill", "eviction/reclaim", "internal/wire", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"eviction"}, "a policy over manifests"},
