@@ -26,6 +26,8 @@ type Status struct {
 	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
 	// API is nil where the daemon speaks to no API server.
 	API *API `json:"api,omitempty"`
+	// Runtime is nil where the daemon uses no container runtime.
+	Runtime *Runtime `json:"runtime,omitempty"`
 	// Reclaimable is what a disk under pressure would lose before a pod went, in
 	// that order; Unreclaimable are the images and dead containers that stay.
 	Reclaimable   []Reclaimable `json:"reclaimable,omitempty"`
@@ -99,6 +101,9 @@ type Ranked struct {
 	Protected string         `json:"protected"` // why the pod is never evicted; "" where it may be
 	WouldFree string         `json:"wouldFree"`
 	Because   string         `json:"because,omitempty"` // why it goes before the next
+	// Estimated: class and request were inferred from what the container runtime
+	// tells.
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // Rows are a signal's ranking for people and programs.
@@ -138,7 +143,8 @@ type Eviction struct {
 	Source    string    `json:"source"`             // what brought the observation about
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
-	Because   string    `json:"because,omitempty"` // why it went before the next
+	Because   string    `json:"because,omitempty"`   // why it went before the next
+	Estimated bool      `json:"estimated,omitempty"` // as of Ranked
 }
 
 // Time is an instant that is written in RFC 3339 with microseconds, in UTC.

@@ -109,6 +109,9 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	if s.API != nil {
 		showAPI(w, s.API)
 	}
+	if s.Runtime != nil {
+		showRuntime(w, s.Runtime)
+	}
 	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
 		if len(s.Ranking[signal]) == 0 {
 			continue
@@ -135,6 +138,28 @@ func rankingTable(w io.Writer, ranking []nodestatus.Ranked) {
 			why = "never: " + r.Protected
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
+	}
+}
+
+func showRuntime(w io.Writer, r *nodestatus.Runtime) {
+	state := r.Error
+	if r.Connected {
+		state = fmt.Sprintf("%s %s answers, %d sandboxes, %d containers, %d images", r.Name, r.Version, r.Sandboxes, r.Containers, r.Images)
+	}
+	fmt.Fprintf(w, "container runtime\t%s\n", state)
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(w, "\tdoes not implement %s\n", strings.Join(r.Missing, ", "))
+	}
+	if len(r.Pods) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nPOD\tCONTAINER\tSTATE\tMEMORY\tWRITABLE LAYER\tLOG")
+	for i := range r.Pods {
+		name := r.Pods[i].Pod
+		for _, c := range r.Pods[i].Containers {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, c.Name, c.State, c.Memory, c.Layer, c.Log)
+			name = ""
+		}
 	}
 }
 

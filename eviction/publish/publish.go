@@ -40,6 +40,8 @@ type Config struct {
 	// API server.
 	Cluster Cluster
 	API     func() nodestatus.API
+	// Runtime says how we stand to the container runtime; nil where none is used.
+	Runtime func() nodestatus.Runtime
 	// Recorder keeps every report; nil keeps none.
 	Recorder Recorder
 	// Preview is what a disk under pressure would lose; nil where nothing is
@@ -73,7 +75,7 @@ type Publisher struct {
 	metrics *metrics
 	// collections is nil where nothing is collected.
 	collections *collections
-	passed  chan struct{}
+	passed      chan struct{}
 
 	mu         sync.Mutex
 	last       control.Report
@@ -94,6 +96,9 @@ type record struct {
 func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog.Logger) *Publisher {
 	if cfg.API != nil {
 		registerer.MustRegister(apiCollector{cfg.API})
+	}
+	if cfg.Runtime != nil {
+		registerer.MustRegister(runtimeCollector{cfg.Runtime})
 	}
 	p := &Publisher{
 		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
@@ -156,7 +161,7 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because,
+			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
 		intent: intentOf(e, r.At),
 	})
