@@ -145,6 +145,8 @@ type Eviction struct {
 	Message   string    `json:"message"`
 	Because   string    `json:"because,omitempty"`   // why it went before the next
 	Estimated bool      `json:"estimated,omitempty"` // as of Ranked
+	Grace     string    `json:"grace,omitempty"`     // from then to SIGKILL, as decided: a pass that finds less time shortens it
+	Killed    Time      `json:"killed,omitzero"`     // they were sent SIGKILL
 }
 
 // Time is an instant that is written in RFC 3339 with microseconds, in UTC.

@@ -252,6 +252,9 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
+	if d.node.cgroups != nil {
+		ports.Census = d.tracker
+	}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
@@ -408,6 +411,9 @@ func (d *daemon) take() {
 	}
 	if d.cluster != nil {
 		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
+	}
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.Locate(located(&runtime.Runtime))
 	}
 	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
 		d.loop.SetPods(pods)

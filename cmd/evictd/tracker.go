@@ -83,6 +83,9 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 			}
 		}
 		p.runtime.Store(joined[m])
+		if joined[m] != nil {
+			p.disk.Tell(told(p.Containers, joined[m]))
+		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
@@ -109,6 +112,30 @@ func (t *tracker) manifests() []*v1.Pod {
 		all = append(all, p.manifest)
 	}
 	return all
+}
+
+// Strangers says whether processes run in a group of the kubelet's naming that is
+// that of none of the pods.
+func (t *tracker) Strangers(known []control.Pod) bool {
+	theirs := make(map[string]bool, len(known))
+	for i := range known {
+		if g, ok := known[i].Target.(*group); ok {
+			theirs[g.path] = true
+		}
+	}
+	groups, _ := t.cgroups.PodGroups(t.podsGroup) // of those that cannot be listed nothing can be said
+	return slices.ContainsFunc(groups, func(g cgroup.PodGroup) bool {
+		if theirs[g.Path] {
+			return false
+		}
+		opened, err := t.cgroups.Open(g.Path)
+		if err != nil {
+			return false
+		}
+		defer opened.Close()
+		populated, _ := opened.Populated()
+		return populated
+	})
 }
 
 // leaders are the session leaders of the pods that live in sessions.
@@ -167,13 +194,13 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
 		Containers: containers,
-		Processes:  p.processes,
 	}
 	if before != nil && before.location == at && before.disk.Of(&files) {
 		p.disk = before.disk
 	} else {
 		p.disk = collect.NewPodDisk(files)
 	}
+	p.disk.Ask(p.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":

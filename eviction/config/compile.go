@@ -95,6 +95,10 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	if file.EvictionMaxPodGracePeriod < 0 {
 		c.invalid(c.at("evictionMaxPodGracePeriod"), file.EvictionMaxPodGracePeriod, "must not be negative; the kubelet would kill at once")
 	}
+	if ways := []string{"one", "enough"}; file.VictimsPerPass != "" && !slices.Contains(ways, file.VictimsPerPass) {
+		c.faults = append(c.faults, field.NotSupported(c.at("victimsPerPass"), file.VictimsPerPass, ways))
+	}
+	config.Eviction.EnoughVictims = file.VictimsPerPass == "enough"
 	model, ok := stats.ParseMemoryModel(file.MemoryModel)
 	if !ok {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))

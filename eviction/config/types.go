@@ -74,6 +74,10 @@ type EvictdConfiguration struct {
 	// against what it should be; zero means 10s. Changes are told at once.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
 
+	// VictimsPerPass is one (the default), or enough: as many as cover what is
+	// missing of a threshold and its minimum reclaim.
+	VictimsPerPass string `json:"victimsPerPass,omitempty"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 

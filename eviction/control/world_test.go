@@ -55,6 +55,8 @@ type setting struct {
 	survey     *survey // nil: none
 	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
+	strangers  bool    // pods run that nobody told of, until others are set
+	enough     bool    // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool // nobody reads the reports
 	pulse      control.Pulse
@@ -66,7 +68,7 @@ const housekeeping = 10 * time.Second
 func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
-			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits,
+			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
 		}, eviction.SharedFs),
 		HousekeepingInterval: housekeeping,
 		HardGrace:            time.Second,
@@ -90,6 +92,9 @@ func within(t *testing.T, s setting, script func(*world)) {
 			s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
 			ports.Reclaimer = s.freer
 		}
+		if s.strangers {
+			ports.Census = census(len(s.pods))
+		}
 		w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
 		w.settle(s.pods...)
 		if s.before != nil {
@@ -112,6 +117,11 @@ func within(t *testing.T, s setting, script func(*world)) {
 		<-w.ended
 	})
 }
+
+// census is the number of pods with which there are strangers beside them.
+type census int
+
+func (c census) Strangers(known []control.Pod) bool { return len(known) == int(c) }
 
 func (w *world) collect() <-chan []control.Report {
 	all := make(chan []control.Report, 1)
@@ -281,6 +291,7 @@ func soft(s eviction.Signal, amount int64, grace time.Duration) eviction.Thresho
 type pod struct {
 	name    string
 	grace   int64 // seconds, 0: the pod does not say
+	request int64 // bytes of memory
 	limited bool  // has a local-storage limit, which it keeps
 	lost    bool  // nothing to kill was found
 	lingers bool  // its processes are not reaped when they have ended
@@ -311,7 +322,7 @@ func storing(name string, bytes int64) *pod {
 }
 
 func (p *pod) handled() control.Pod {
-	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
+	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, MemoryRequest: p.request, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
 	if p.grace > 0 {
 		digest.TerminationGracePeriod = &p.grace
 	}

@@ -80,6 +80,7 @@ type Publisher struct {
 	mu         sync.Mutex
 	last       control.Report
 	ready      bool
+	heldBack   bool
 	conditions []v1.NodeCondition
 	evictions  []*record
 	written    []v1.NodeCondition // those in the node manifest; nil before it was written
@@ -138,6 +139,7 @@ func (p *Publisher) take(r control.Report) {
 		e := &r.Failed[i]
 		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "failed").Inc()
 	}
+	p.holdBack(&r)
 	p.condition(&r)
 	p.writeNode()
 	p.thresholds(&r)
@@ -145,6 +147,14 @@ func (p *Publisher) take(r control.Report) {
 	case p.passed <- struct{}{}:
 	default:
 	}
+}
+
+// holdBack logs when a victim begins to be held back.
+func (p *Publisher) holdBack(r *control.Report) {
+	if r.HeldBack != nil && !p.heldBack {
+		p.log.Warn("a pod within its request would be next and is held back: processes run as a pod that nobody has told of", "pod", r.HeldBack.String())
+	}
+	p.heldBack = r.HeldBack != nil
 }
 
 // Passed receives when a pass was reported since the last receive.
@@ -161,13 +171,13 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
+			Grace: e.Grace.String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
 		intent: intentOf(e, r.At),
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
 	p.evict(p.evictions[len(p.evictions)-1]) // first: a crash must not lose it
-	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "because", e.Because, "message", e.Message, "source", r.Source)
+	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.String(), "because", e.Because, "message", e.Message, "source", r.Source)
 }
 
 // ended takes up what became of a kill.
@@ -178,6 +188,9 @@ func (p *Publisher) ended(k *kill.Result) {
 	}
 	if e.Signalled.IsZero() {
 		e.Signalled = nodestatus.Time{Time: k.Signalled}
+	}
+	if e.Killed.IsZero() {
+		e.Killed = nodestatus.Time{Time: k.Killed}
 	}
 	if k.Gone.IsZero() {
 		e.intent.Overdue = true
