@@ -100,7 +100,7 @@ func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 		full, _ := g.usage().Get()
 		v := Victim{UID: "a", Target: g}
 		if hurry {
-			v.Target = boosted{g, []string{pod.cpu, class.cpu}}
+			v.Target = &boosted{g, []string{pod.cpu, class.cpu}}
 		}
 		k.Prepare([]Victim{v})
 		began := time.Now()
@@ -135,7 +135,7 @@ type boosted struct {
 	groups []string
 }
 
-func (p boosted) Hurry() (undo func(), err error) {
+func (p *boosted) Hurry() (undo func(), err error) {
 	set := func(shares string) (faults error) {
 		for _, dir := range p.groups {
 			faults = errors.Join(faults, os.WriteFile(dir+"/cpu.shares", []byte(shares), 0))
