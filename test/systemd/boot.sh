@@ -52,10 +52,10 @@ mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
 ln -s pts/ptmx "$root/dev/ptmx"
 : >"$root/dev/console"
 
-# Whatever the host runs stays out; what the package enables is all there is.
-rm -rf "$root/etc/evictd" "$root/var/lib/evictd"
-cp "$deb" "$root/tmp/evictd.deb"
-chroot "$root" dpkg --install --force-depends /tmp/evictd.deb
+# Whatever the host runs stays out, and what a container's host says of services.
+rm -rf "$root/etc/evictd" "$root/var/lib/evictd" "$root/usr/sbin/policy-rc.d" "$root/var/lib/man-db/auto-update"
+cp "$deb" "$root/root/evictd.deb"
+chroot "$root" dpkg --install --force-depends --force-unsafe-io /root/evictd.deb
 cat >"$root/etc/systemd/system/evictd-test.target" <<-TARGET
 	[Unit]
 	Description=The package and a journal

@@ -27,6 +27,7 @@ cgroupRoot: /node
 podManifests: /etc/evictd/pods
 evictionHard: {memory.available: %s}
 evictionPressureTransitionPeriod: 1s
+housekeepingInterval: 1s
 %s
 `
 
@@ -47,7 +48,10 @@ func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 		{"a daemon that stands still is ended and started again", (*machine).isWatched},
 		{"an agent without privileges tells the API server", (*machine).hasAgent},
 		{"a daemon that is killed goes on with its victim", (*machine).resumes},
+		{"systemd listens on a port for a daemon without a network", (*machine).servesPort},
+		{"an upgrade keeps the configuration and starts the new daemon", (*machine).upgrades},
 		{"bad configuration at the start is told and not tried again", (*machine).refusesBadInput},
+		{"the package goes without a trace", (*machine).isPurged},
 	} {
 		if !t.Run(part.name, func(t *testing.T) {
 			inner := *m
@@ -334,5 +338,54 @@ func (m *machine) refusesBadInput() {
 	await(m, "the service to have failed", func() bool { return m.property(daemon, "ActiveState") == "failed" })
 	if code, result := m.property(daemon, "ExecMainStatus"), m.property(daemon, "Result"); code != "2" || result != "exit-code" {
 		m.Errorf("exit %s, %s", code, result)
+	}
+}
+
+func (m *machine) servesPort() {
+	const address = "127.0.0.1:9464"
+	m.write("etc/systemd/system/evictd.socket.d/port.conf", "[Socket]\nListenStream="+address+"\n")
+	m.configure("native", "48Mi", "statusAddress: "+address)
+	m.do("systemctl", "daemon-reload")
+	m.do("systemctl", "stop", daemon)
+	m.do("systemctl", "restart", "evictd.socket")
+	m.do("systemctl", "start", daemon)
+	if status := m.do("evictd", "status", "--status-address="+address); !strings.Contains(status, "hard 48Mi") {
+		m.Errorf("evictd status: %s", status)
+	}
+	if told := m.log(daemon); !strings.Contains(told, "holds a socket that is not used here") {
+		m.Error("the log is silent of the socket that is not used")
+	}
+	m.do("rm", "-r", "/etc/systemd/system/evictd.socket.d")
+	m.do("systemctl", "daemon-reload")
+	m.do("systemctl", "stop", daemon)
+	m.do("systemctl", "restart", "evictd.socket")
+}
+
+func (m *machine) upgrades() {
+	m.configure("native", "48Mi", "")
+	main := m.property(daemon, "MainPID")
+	m.do("dpkg", "--install", "--force-unsafe-io", "/root/evictd.deb")
+	await(m, "the new daemon", func() bool {
+		return m.property(daemon, "MainPID") != main && m.property(daemon, "ActiveState") == "active"
+	})
+	if status := m.do("evictd", "status"); !strings.Contains(status, "hard 48Mi") {
+		m.Errorf("the configuration has changed: %s", status)
+	}
+}
+
+func (m *machine) isPurged() {
+	m.do("systemctl", "start", "evictd-scheduler.service")
+	await(m, "the scheduler to be up", func() bool { return m.property("evictd-scheduler.service", "ActiveState") == "active" })
+	m.do("dpkg", "--purge", "--force-unsafe-io", "evictd")
+	if units := m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "evictd*.service", "evictd*.socket"); units != "" {
+		m.Errorf("still there: %s", units)
+	}
+	for _, path := range []string{"/etc/evictd", "/etc/default/evictd-scheduler", "/var/lib/evictd", "/run/evictd", "/usr/bin/evictd"} {
+		if _, err := os.Lstat(m.root + path); !os.IsNotExist(err) {
+			m.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	if links := m.do("find", "/etc/systemd/system", "-name", "evictd*.service", "-o", "-name", "evictd*.socket"); links != "" {
+		m.Errorf("still there: %s", links)
 	}
 }
