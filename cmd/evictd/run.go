@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/garbage"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
@@ -168,8 +170,9 @@ type daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier // nil where nothing may be touched
-	cluster    *cluster       // nil where there is neither an API server nor a container runtime
+	scores     *apply.Applier     // nil where nothing may be touched
+	cluster    *cluster           // nil where there is neither an API server nor a container runtime
+	collector  *garbage.Collector // nil where no container runtime is used
 	recorder   *flight.Recorder
 	flightDir  string
 	server     *serve.Server
@@ -256,6 +259,10 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
+	if d.cluster.speaksToRuntime() {
+		d.collector = d.newCollector(compiled)
+		ports.Reclaimer = d.collector
+	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -267,7 +274,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
 	if d.cluster.speaksToRuntime() {
-		cfg.Runtime = d.runtimeStatus
+		cfg.Runtime, cfg.Preview = d.runtimeStatus, d.collector.Preview
 	}
 	d.flightDir = flightDir(file.StateDir)
 	d.recorder = flight.New(flight.Config{
@@ -341,6 +348,9 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
 	}
+	if d.collector != nil {
+		around.Go(func() { _ = d.collector.Run(ctx) })
+	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	defer d.watch.Close()
 	around.Go(func() { d.watch.Run(ctx) })
@@ -350,6 +360,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.attend(ctx) })
+	d.settle(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
@@ -361,6 +372,24 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	}
 	d.log.Info("stopped")
 	return err
+}
+
+// settle prepares this process and the calling thread for the sensing. Each thing
+// that the machine refuses is told, and done without.
+func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+	if err := rt.Shed(); err != nil {
+		d.log.Info("the pages of the start stay mapped", "error", err)
+	}
+	if err := rt.Lock(); err != nil {
+		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
+	}
+	runtime.LockOSThread()
+	thread, err := rt.Elevate()
+	if err != nil {
+		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		return
+	}
+	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
 // follow hands the pods to the loop as they change, and keeps their scores.
