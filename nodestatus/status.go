@@ -113,7 +113,7 @@ func Rows(signal eviction.Signal, order []eviction.Ranked) []Ranked {
 		r := &order[i]
 		row := Ranked{
 			Pod: r.Pod.String(), UID: r.Pod.UID, QOSClass: r.Pod.QOS, Priority: r.Pod.Priority,
-			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
+			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(), Estimated: r.Pod.Estimated,
 		}
 		if r.Measured {
 			row.Usage = signal.Quantity(r.Usage)

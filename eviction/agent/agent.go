@@ -240,7 +240,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		wait := min(firstRestart<<min(failures, 10), lastRestart)
 		failures++
-		a.log.Warn("the agent has ended and is started again; meanwhile the API server is not told", "error", err, "after", wait)
+		a.log.Warn("the agent has ended and is started again; meanwhile it speaks for nobody", "error", err, "after", wait)
 		select {
 		case <-ctx.Done():
 			return nil
