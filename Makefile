@@ -5,7 +5,7 @@
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
-#   BENCHFLAGS  flags of bench-cluster, such as -nodes=5000
+#   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -43,7 +43,7 @@ files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
@@ -62,14 +62,14 @@ test: ## run all tests; time of each suite, what was skipped and why
 		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		$(if $(all),go -C test/containerd test -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
-	} | go run ./internal/testsummary
+	} | go run ./internal/summary tests
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
 	@export CGO_ENABLED=1
 	# The detector multiplies the memory that small nodes have little of.
 	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /cmd/evictd-playground)
-	($(call tests,-race,$$packages)) | go run ./internal/testsummary
+	($(call tests,-race,$$packages)) | go run ./internal/summary tests
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -121,7 +121,12 @@ bench: ## run the benchmarks; the machine first
 	printf 'go:     %s\n' "$$(go version)"
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchsummary
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/summary bench
+
+.PHONY: bench-reaction
+bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back
+	@go run ./test/bench $(BENCHFLAGS)
+	go test -run '^$$' -bench 'Starved|Deadline' -benchtime 20x ./eviction/kill
 
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
@@ -197,10 +202,42 @@ containerd-if-possible:
 	fi
 	$(call if_possible,containerd,containerd/parts,tool,3)
 
+# Where things go below $(DESTDIR). What the operator may have changed stays.
+share   := $(DESTDIR)$(PREFIX)/share
+lib     := $(DESTDIR)$(PREFIX)/lib
+sysconf := $(DESTDIR)/etc
+
 .PHONY: install
-install: build ## install the programs under $(DESTDIR)$(PREFIX)/bin
-	@install -d '$(DESTDIR)$(PREFIX)/bin'
+install: build ## install programs, units, manual, completions, configuration: DESTDIR, PREFIX
+	@install -d '$(DESTDIR)$(PREFIX)/bin' $(lib)/{systemd/system,sysusers.d,tmpfiles.d} $(share)/man/man5 $(sysconf)/{default,evictd/pods}
 	install -m 0755 $(installed:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
+	for unit in systemd/*.{service,socket,slice}; do
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 0644 /dev/stdin "$(lib)/systemd/system/$${unit##*/}"
+	done
+	install -m 0644 systemd/evictd.sysusers '$(lib)/sysusers.d/evictd.conf'
+	install -m 0644 systemd/evictd.tmpfiles '$(lib)/tmpfiles.d/evictd.conf'
+	for program in $(installed); do go run -tags docs ./cmd/$$program generate '$(share)'; done
+	install -m 0644 docs/man/evictd.yaml.5 '$(share)/man/man5'
+	[ -e $(sysconf)/evictd/evictd.yaml ] || install -m 0644 systemd/evictd.yaml '$(sysconf)/evictd'
+	[ -e $(sysconf)/default/evictd-scheduler ] || install -m 0644 systemd/evictd-scheduler.default '$(sysconf)/default/evictd-scheduler'
+
+# A version of Debian's begins with a number, and the later one is the greater.
+COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+debversion := $(subst -,+,$(if $(filter 0 1 2 3 4 5 6 7 8 9,$(shell printf %.1s '$(VERSION:v%=%)')),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
+
+.PHONY: deb
+deb: ## build bin/evictd_VERSION_ARCH.deb
+	@rm -rf bin/stage bin/*.deb
+	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w'
+	doc=bin/stage/usr/share/doc/evictd
+	install -d $$doc
+	install -m 0644 systemd/deb/copyright $$doc
+	printf 'evictd (%s) stable; urgency=medium\n\n  * See the log of the sources.\n\n -- The evictd authors <maintainers@evictd.io>  %s\n' \
+		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.Debian.gz
+	echo "evictd: statically-linked-binary [usr/bin/*]" | install -D -m 0644 /dev/stdin bin/stage/usr/share/lintian/overrides/evictd
+	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
+	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
+		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
 
 .PHONY: clean
 clean: ## remove what build made

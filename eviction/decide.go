@@ -38,6 +38,9 @@ type Input struct {
 	Candidates []Candidate
 	// Sampled says that usage was measured in this pass.
 	Sampled bool
+	// Strangers says that processes run as pods which are none of Candidates.
+	// Counts only where Sampled.
+	Strangers bool
 	// Outcomes since the call before.
 	Outcomes []Outcome
 	// Reclaims are those that have begun and go on, or have ended, since the call
@@ -65,7 +68,9 @@ type Eviction struct {
 	Since time.Time
 	// GracePeriodSeconds the victim is given, at least 1.
 	GracePeriodSeconds int64
-	Message            string
+	// Grace is what it has before SIGKILL: that, unless there is no time for it.
+	Grace   time.Duration
+	Message string
 	// DisruptionTarget says whether the pod's status gets that condition;
 	// victims of local-storage limits do not.
 	DisruptionTarget bool
@@ -98,6 +103,9 @@ type Decision struct {
 	// Ranking is the order of victims for Ranked's signal, exempt pods among
 	// them; empty where no pod was considered.
 	Ranking []Ranked
+	// HeldBack is the pod whose turn it is, and which stays for now because it
+	// is within its request and strangers may be what uses the rest.
+	HeldBack *Pod
 	// Evictions to start now.
 	Evictions []Eviction
 }
@@ -111,7 +119,9 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 		st.settle(in.Outcomes)
 		st.settleReclaims(cfg, &in)
 		st.observe(cfg, &in)
-		d.Met = st.met(cfg, in.Room)
+		if d.Met = st.met(cfg, in.Room); len(d.Met) == 0 {
+			st.Doubted = time.Time{}
+		}
 	} else {
 		st.settle(in.Outcomes)
 		st.settleReclaims(cfg, &in)
@@ -205,13 +215,17 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 	}
 }
 
-// choose ranks the candidates for a threshold and starts to evict the first
-// that is not exempt. It says whether there was one.
+// choose ranks the candidates for a threshold and starts to evict the first that
+// is not exempt; where the configuration says so, as many as are enough. It says
+// whether there was one, or one is held back.
 func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
+	missing, known := st.missing(cfg, in, t.Threshold)
+	if known && missing <= 0 {
+		return false
+	}
 	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Room.forRanking(len(in.Candidates)))
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
-	willing := func(r Ranked) bool { return r.Exempt() == "" && st.eligible(r.Pod) }
-	i := slices.IndexFunc(ranking, willing)
+	i := st.willing(ranking, 0)
 	if i < 0 {
 		if d.Ranking == nil {
 			d.Ranking = ranking
@@ -219,24 +233,44 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		return false
 	}
 	d.Ranking = ranking
-	e := Eviction{
-		Pod: ranking[i].Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
-		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, ranking[i].Pod),
-		DisruptionTarget:   true,
-		met:                t, victim: &ranking[i],
-	}
-	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
-		e.next = &ranking[i+1+next]
-	}
-	e.unreclaimed = st.unreclaimed(cfg.Layout, in, t.Signal)
 	st.InFlight = in.Room.forInFlight(st.InFlight)
 	st.pass.chosen = in.Room.forChosen(st.pass.chosen)
-	st.start(&e, in.Now)
 	if d.Evictions == nil {
 		d.Evictions = in.Room.forEvictions()
 	}
-	d.Evictions = append(d.Evictions, e)
+	for more := true; more && i >= 0; {
+		victim := &ranking[i]
+		if st.holdsBack(in, victim) {
+			d.HeldBack = victim.Pod
+			break
+		}
+		e := Eviction{
+			Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
+			GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
+			DisruptionTarget:   true,
+			met:                t, victim: victim,
+			unreclaimed: st.unreclaimed(cfg.Layout, in, t.Signal),
+		}
+		if i = st.willing(ranking, i+1); i >= 0 {
+			e.next = &ranking[i]
+		}
+		st.start(&e, in.Now)
+		d.Evictions = append(d.Evictions, e)
+		frees, measured := victim.atMost()
+		missing -= frees
+		more = cfg.EnoughVictims && known && measured && missing > 0
+	}
 	return true
+}
+
+// willing finds the first from a place on that may go.
+func (st *State) willing(ranking []Ranked, from int) int {
+	for i := from; i < len(ranking); i++ {
+		if r := &ranking[i]; r.Exempt() == "" && st.eligible(r.Pod) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Explain writes the texts of the evictions, which Decide leaves out: whoever
@@ -275,9 +309,10 @@ func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
 
 // start puts a victim in flight.
 func (st *State) start(e *Eviction, now time.Time) {
+	e.Grace = time.Duration(e.GracePeriodSeconds) * time.Second
 	st.InFlight = append(st.InFlight, InFlight{
 		UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: now,
-		Grace: time.Duration(e.GracePeriodSeconds) * time.Second,
+		Grace: e.Grace,
 	})
 	st.pass.chosen = append(st.pass.chosen, e.Pod.UID)
 }

@@ -60,6 +60,7 @@ func anyConfig(r *rand.Rand) eviction.Config {
 		MaxPodGracePeriod:             r.Int64N(60) - 5,
 		PressureTransitionPeriod:      one(r, 0, 10*time.Second, time.Minute),
 		LocalStorageCapacityIsolation: r.IntN(2) == 0,
+		EnoughVictims:                 r.IntN(3) == 0,
 	}, one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs))
 }
 
@@ -169,7 +170,7 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 	t.Helper()
 	n.now = n.now.Add(time.Duration(r.IntN(12)) * time.Second)
 	first := len(n.calls)
-	in := eviction.Input{Now: n.now, Pass: kind, Signals: anySignals(r, n.now), Candidates: n.pods, Sampled: r.IntN(2) == 0}
+	in := eviction.Input{Now: n.now, Pass: kind, Signals: anySignals(r, n.now), Candidates: n.pods, Sampled: r.IntN(2) == 0, Strangers: r.IntN(4) == 0}
 	for _, f := range n.state.InFlight {
 		if r.IntN(3) == 0 {
 			in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: f.UID, Failed: r.IntN(4) == 0})

@@ -54,6 +54,7 @@ func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool) i
 	if parts&localVolumes == 0 {
 		return sum
 	}
+	add(c.Usage.Unlinked.Used, c.Usage.Unlinked.Inodes)
 	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
 		if counts(&c.Pod.Volumes[i]) {
 			add(c.Usage.Volumes[i].Used, c.Usage.Volumes[i].Inodes)

@@ -90,8 +90,8 @@ func (n *starving) wants(t *testing.T, lines ...string) {
 	}
 }
 
-// rule: M.19
-// rule: M.20
+// rule: M.35
+// rule: M.36
 func TestADiskWaitsForItsReclaim(t *testing.T) {
 	const disk, memory = eviction.NodeFsAvailable, eviction.MemoryAvailable
 	short := signals{disk: gibi}
@@ -186,7 +186,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 	}
 }
 
-// rule: M.15
+// rule: M.31
 func TestADiskNeedsWhatResolvesAllItsThresholds(t *testing.T) {
 	thresholds := []eviction.Threshold{
 		{Signal: eviction.NodeFsAvailable, Value: eviction.Value{Amount: 10}, MinReclaim: eviction.Value{Amount: 5}},

@@ -19,6 +19,9 @@ type State struct {
 	Observed [NumSignals]time.Time
 	// InFlight are the victims whose end has not been confirmed, oldest first.
 	InFlight []InFlight
+	// Doubted is since when victims are held back for the sake of strangers;
+	// zero while none is.
+	Doubted time.Time
 	// Reclaims are by disk.
 	Reclaims [numDisks]Reclaim
 

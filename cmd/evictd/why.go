@@ -159,7 +159,10 @@ func tellStory(out io.Writer, s *flight.Story) error {
 	fmt.Fprintf(w, "  next would have been\t%s\n", orElse(s.Next, "nobody"))
 	fmt.Fprintf(w, "  seen by\t%s, decided %v after the crossing\n", s.Source, s.Decided.Sub(s.Crossed.Time).Round(time.Microsecond))
 	if !s.Signalled.IsZero() {
-		fmt.Fprintf(w, "  first signal\t%v after the decision, grace %ds\n", s.Signalled.Sub(s.Decided.Time).Round(time.Microsecond), s.GracePeriodSeconds)
+		fmt.Fprintf(w, "  first signal\t%v after the decision, grace %s\n", s.Signalled.Sub(s.Decided.Time).Round(time.Microsecond), s.Grace)
+	}
+	if !s.Killed.IsZero() {
+		fmt.Fprintf(w, "  SIGKILL\t%v after the first signal\n", s.Killed.Sub(s.Signalled.Time).Round(time.Microsecond))
 	}
 	switch {
 	case s.DryRun:

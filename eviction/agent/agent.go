@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -48,7 +49,10 @@ type Config struct {
 	// Socket of an embedded API, whose group the agent joins; empty for any other
 	// server.
 	Socket string
-	Node   wire.Node
+	// Runtime connects to the container runtime, which the agent itself may not,
+	// and names its endpoint; it must not wait for long. Nil: none is used.
+	Runtime func() (conn *os.File, endpoint string, err error)
+	Node    wire.Node
 }
 
 // Agent is the agent's process as evictd sees it. All but Run may be called from
@@ -78,7 +82,8 @@ type Agent struct {
 	lastOrder uint64
 }
 
-// New takes up what the journal has of evictions that were not told.
+// New takes up what the journal has of evictions that were not told. Without an
+// API server, to which Node.Publish is false, the journal may be nil.
 func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, journal: journal, log: log,
@@ -87,6 +92,9 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 		stock: newStock(), arriving: newStock(), orders: map[uint64]func(error){},
 	}
 	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
+	if journal == nil {
+		return a
+	}
 	for _, e := range journal.Entries(intentKind) {
 		var intent wire.Intent
 		if err := json.Unmarshal(e.Data, &intent); err != nil || intent.ID == "" {
@@ -190,6 +198,13 @@ func (a *Agent) Pods() []*v1.Pod {
 	return a.listed
 }
 
+// Synced says whether all pods have been heard of at least once.
+func (a *Agent) Synced() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pods != nil
+}
+
 // Changed receives when the pods, or what the runtime has, may have changed since
 // the last receive.
 func (a *Agent) Changed() <-chan struct{} { return a.changed }
@@ -225,7 +240,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		wait := min(firstRestart<<min(failures, 10), lastRestart)
 		failures++
-		a.log.Warn("the agent has ended and is started again; meanwhile the API server is not told", "error", err, "after", wait)
+		a.log.Warn("the agent has ended and is started again; meanwhile it speaks for nobody", "error", err, "after", wait)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -32,6 +32,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		cancel(a.send(ctx, process.conn))
 		process.conn.Close()
 	})
+	if process.dials != nil {
+		running.Go(func() { _ = wire.ServeDials(process.dials, a.cfg.Runtime) }) // until the line closes
+	}
 	cancel(a.receive(process.conn))
 	process.end()
 	running.Wait()

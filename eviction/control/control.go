@@ -85,6 +85,13 @@ type Survey interface {
 	Done() <-chan struct{}
 }
 
+// Census knows of pods that the loop was not told of.
+type Census interface {
+	// Strangers says whether processes run in the place of a pod that is none of
+	// these. It is asked before a pod within its request goes.
+	Strangers([]Pod) bool
+}
+
 // Pulse is felt by whoever watches over the loop. It must not wait.
 type Pulse interface {
 	// Beat tells that a pass is complete that began at that time.
@@ -137,7 +144,10 @@ type Report struct {
 	// Failed are the victims whose kill could not begin. The evictions of the
 	// decisions are the others.
 	Failed []eviction.Eviction
-	DryRun bool
+	// HeldBack is the pod whose turn it is, and which stays for now: see
+	// eviction.Decision.
+	HeldBack *eviction.Pod
+	DryRun   bool
 	// Lost counts reports that nobody took in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
@@ -154,6 +164,7 @@ type Loop struct {
 	killer    Killer
 	survey    Survey
 	reclaimer Reclaimer
+	census    Census
 	pulse     Pulse
 	log       *slog.Logger
 
@@ -184,6 +195,7 @@ type Loop struct {
 	refusals    []refusal                        // of the running pass
 	state       eviction.State
 	told        [eviction.NumConditions]bool
+	held        bool       // a victim is held back
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
@@ -198,14 +210,16 @@ const reportQueue = 64
 // more of them.
 const endedQueue = 8
 
-// Ports of the loop. Survey, Reclaimer and Pulse may be nil: then disk figures are
-// taken as they come, the node has nothing to free by itself, and nobody watches.
+// Ports of the loop. Survey, Reclaimer, Census and Pulse may be nil: then disk
+// figures are taken as they come, the node has nothing to free by itself, there are
+// no pods but those that were set, and nobody watches.
 type Ports struct {
 	Sensor    Sensor
 	Waiter    Waiter
 	Killer    Killer
 	Survey    Survey
 	Reclaimer Reclaimer
+	Census    Census
 	Pulse     Pulse
 }
 
@@ -213,7 +227,7 @@ type Ports struct {
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
 		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
-		reclaimer: ports.Reclaimer, pulse: ports.Pulse, log: log,
+		reclaimer: ports.Reclaimer, census: ports.Census, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),

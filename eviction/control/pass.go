@@ -26,11 +26,16 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	decisions := l.decisions
 	var failed []eviction.Eviction
 	acted, chosen, processes := false, false, false
+	var held *eviction.Pod
 	if kind == eviction.Housekeeping { // what waits for the survey may be soft
 		l.surveying = false
 	}
 	for again := true; again; in.Pass = eviction.Continue {
 		state, d := eviction.Decide(l.eviction, l.state, in)
+		if l.misled(&d) {
+			in.Strangers = true
+			state, d = eviction.Decide(l.eviction, l.state, in)
+		}
 		if l.premature(&d, now) {
 			l.surveying = true
 			break
@@ -59,20 +64,21 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			chosen = chosen || len(d.Evictions) > 0
 		}
 		acted = acted || len(d.Met) > 0
+		held = d.HeldBack
 		if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
 			decisions = append(decisions, d)
 		}
 	}
 	l.hasten()
 	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) }
-	l.idle = acted && !chosen && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
+	l.idle = acted && !chosen && held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
 	if len(decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(held); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
-			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
+			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
 	}
 	for _, r := range l.refusals {
@@ -134,9 +140,20 @@ func (l *Loop) premature(d *eviction.Decision, now time.Time) bool {
 	})
 }
 
-// turned says whether a condition has changed since it was last told.
-func (l *Loop) turned() bool {
-	changed := false
+// misled says whether a pod within its request would go although pods run that
+// nobody has told of: one of them may be to blame.
+func (l *Loop) misled(d *eviction.Decision) bool {
+	within := func(e eviction.Eviction) bool {
+		return slices.ContainsFunc(d.Ranking, func(r eviction.Ranked) bool { return r.Pod == e.Pod && !r.Exceeds })
+	}
+	return l.census != nil && slices.ContainsFunc(d.Evictions, within) && l.census.Strangers(l.pods)
+}
+
+// turned says whether a condition, or whether a victim is held back, has changed
+// since it was last told.
+func (l *Loop) turned(held *eviction.Pod) bool {
+	changed := (held != nil) != l.held
+	l.held = held != nil
 	for c := range l.told {
 		changed = changed || l.told[c] != l.state.Pressure[c].Reported
 		l.told[c] = l.state.Pressure[c].Reported
@@ -205,22 +222,23 @@ type refusal struct {
 // begin starts to end the victims, and takes those it could not start on out of
 // the decision.
 func (l *Loop) begin(d *eviction.Decision, now time.Time) (failed []eviction.Eviction) {
-	d.Evictions = slices.DeleteFunc(d.Evictions, func(e eviction.Eviction) bool {
-		err := l.start(&e, now)
-		if err != nil {
+	begun := d.Evictions[:0]
+	for _, e := range d.Evictions {
+		if err := l.start(&e, now); err != nil {
 			failed = append(failed, e)
 			l.refusals = append(l.refusals, refusal{e.Pod, err})
+		} else {
+			begun = append(begun, e)
 		}
-		return err != nil
-	})
+	}
+	d.Evictions = begun
 	return failed
 }
 
 // start begins to end a victim, or in a dry run to count it as being ended.
 func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
-	grace := time.Duration(e.GracePeriodSeconds) * time.Second
 	if e.Hard {
-		grace = l.hardGrace(e.Signal)
+		e.Grace = l.hardGrace(e.Signal)
 	}
 	i := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == e.Pod.UID })
 	pod := &l.pods[i]     // candidates are pods
@@ -228,10 +246,10 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 		_ = pod.Meter.ReadMemory(&l.usages[i], true)
 	}
 	if l.cfg.DryRun {
-		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(grace + kill.Overdue)})
+		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
 		return nil
 	}
-	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: l.names[i], Grace: grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
+	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
 	if err == nil && !e.Hard {
 		l.bear(pod.UID)
 	}

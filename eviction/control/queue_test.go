@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,4 +191,30 @@ func TestAVictimIsGivenNoMoreThanTheSignalLeaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// pulse counts beats.
+type pulse struct{ beats atomic.Int32 }
+
+func (p *pulse) Beat(time.Time) { p.beats.Add(1) }
+
+func TestEveryPassIsABeatAndOfALoopThatIsStuckThereIsNone(t *testing.T) {
+	felt := &pulse{}
+	within(t, setting{thresholds: memoryHard, node: plenty, pulse: felt}, func(w *world) {
+		w.at(30 * time.Second)
+		if beats := felt.beats.Load(); beats < 30 {
+			t.Errorf("%d beats in 30 s", beats)
+		}
+		stuck := make(chan struct{})
+		w.sensor.mu.Lock()
+		w.sensor.stuck = stuck
+		w.sensor.mu.Unlock()
+		w.at(32 * time.Second)
+		before := felt.beats.Load()
+		w.at(time.Minute)
+		if beats := felt.beats.Load() - before; beats != 0 {
+			t.Errorf("%d beats while the sensor was stuck", beats)
+		}
+		close(stuck)
+	})
 }

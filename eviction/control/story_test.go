@@ -30,6 +30,11 @@ func ending(p *pod, ends ...end) *pod {
 	return p
 }
 
+func requesting(p *pod, memory int64) *pod {
+	p.request = memory
+	return p
+}
+
 func TestWhoIsEndedAndWhen(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -42,6 +47,36 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
 			[]string{"13s kill a"},
+		},
+		{
+			"a pod within its request stays while others run that nobody told of",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
+			func(w *world) {
+				w.at(12500 * time.Millisecond)
+				w.sensor.set(short)
+				w.at(13500 * time.Millisecond)
+				w.settle(requesting(using("a", gibi), 2*gibi), using("b", gibi/8))
+				w.at(13550 * time.Millisecond)
+			},
+			[]string{"13.5s kill b"},
+		},
+		{
+			"it stays for two seconds and no longer",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(16 * time.Second) },
+			[]string{"15s kill a"},
+		},
+		{
+			"one above its request goes whoever else runs",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, strangers: true},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(14 * time.Second) },
+			[]string{"13s kill a"},
+		},
+		{
+			"where one is not enough several go at once",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", 80*mebi), using("b", 60*mebi), using("c", 40*mebi)}, enough: true},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13050 * time.Millisecond) },
+			[]string{"13s kill a", "13s kill b"},
 		},
 		{
 			"a soft threshold is seen and acted on in housekeeping passes alone",
@@ -281,7 +316,7 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 	}
 }
 
-// rule: M.19
+// rule: M.35
 func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 	const freeing = "0s free 1073741824 of nodefs.available by [containers images]"
 	full := func() stats.Node { return disk(plenty, 0) }

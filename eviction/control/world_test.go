@@ -55,8 +55,11 @@ type setting struct {
 	survey     *survey // nil: none
 	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
+	strangers  bool    // pods run that nobody told of, until others are set
+	enough     bool    // as many victims as are enough go in a pass
 	dryRun     bool
-	unread     bool         // nobody reads the reports
+	unread     bool // nobody reads the reports
+	pulse      control.Pulse
 	before     func(*world) // before the loop runs
 }
 
@@ -65,7 +68,7 @@ const housekeeping = 10 * time.Second
 func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
-			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits,
+			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
 		}, eviction.SharedFs),
 		HousekeepingInterval: housekeeping,
 		HardGrace:            time.Second,
@@ -80,7 +83,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, freer: s.freer, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
 		w.bell = &bell{rung: make(chan string, 1)}
-		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer}
+		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer, Pulse: s.pulse}
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
@@ -88,6 +91,9 @@ func within(t *testing.T, s setting, script func(*world)) {
 		if s.freer != nil {
 			s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
 			ports.Reclaimer = s.freer
+		}
+		if s.strangers {
+			ports.Census = census(len(s.pods))
 		}
 		w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
 		w.settle(s.pods...)
@@ -111,6 +117,11 @@ func within(t *testing.T, s setting, script func(*world)) {
 		<-w.ended
 	})
 }
+
+// census is the number of pods with which there are strangers beside them.
+type census int
+
+func (c census) Strangers(known []control.Pod) bool { return len(known) == int(c) }
 
 func (w *world) collect() <-chan []control.Report {
 	all := make(chan []control.Report, 1)
@@ -167,11 +178,18 @@ type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node
 	reads []time.Time
+	stuck chan struct{} // closed when Read may return; nil: at once
 }
 
 // Read takes a microsecond: no two readings are of one instant.
 func (s *sensor) Read(n *stats.Node) {
 	time.Sleep(time.Microsecond)
+	s.mu.Lock()
+	stuck := s.stuck
+	s.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*n = s.now
@@ -275,6 +293,7 @@ func soft(s eviction.Signal, amount int64, grace time.Duration) eviction.Thresho
 type pod struct {
 	name    string
 	grace   int64 // seconds, 0: the pod does not say
+	request int64 // bytes of memory
 	limited bool  // has a local-storage limit, which it keeps
 	lost    bool  // nothing to kill was found
 	lingers bool  // its processes are not reaped when they have ended
@@ -305,7 +324,7 @@ func storing(name string, bytes int64) *pod {
 }
 
 func (p *pod) handled() control.Pod {
-	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
+	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, MemoryRequest: p.request, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
 	if p.grace > 0 {
 		digest.TerminationGracePeriod = &p.grace
 	}

@@ -49,6 +49,7 @@ type decided struct {
 	Available          string              `json:"available,omitempty"`
 	Crossed            time.Time           `json:"crossed"`
 	GracePeriodSeconds int64               `json:"gracePeriodSeconds"`
+	Grace              time.Duration       `json:"grace"` // nanoseconds
 	Message            string              `json:"message"`
 	Because            string              `json:"because"`
 	Failed             bool                `json:"failed,omitempty"`
@@ -59,13 +60,14 @@ type decided struct {
 type ended struct {
 	UID       types.UID `json:"uid"`
 	Signalled time.Time `json:"signalled,omitzero"`
+	Killed    time.Time `json:"killed,omitzero"`
 	Gone      time.Time `json:"gone,omitzero"`
 	Freed     string    `json:"freed,omitempty"`
 	Error     string    `json:"error,omitempty"`
 }
 
 func end(k *kill.Result) *ended {
-	e := &ended{UID: k.UID, Signalled: k.Signalled, Gone: k.Gone}
+	e := &ended{UID: k.UID, Signalled: k.Signalled, Killed: k.Killed, Gone: k.Gone}
 	if freed, known := k.Freed.Get(); known {
 		e.Freed = eviction.MemoryAvailable.Quantity(freed)
 	}
@@ -85,7 +87,7 @@ func decisions(r *control.Report) []decided {
 	add := func(e *eviction.Eviction, ranking []eviction.Ranked, failed bool) {
 		d := decided{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(), Hard: e.Hard, Crossed: e.Since,
-			GracePeriodSeconds: e.GracePeriodSeconds, Message: e.Message, Because: e.Because, Failed: failed,
+			GracePeriodSeconds: e.GracePeriodSeconds, Grace: e.Grace, Message: e.Message, Because: e.Because, Failed: failed,
 			Ranking: nodestatus.Rows(e.Signal, ranking[:min(len(ranking), keptRanking)]),
 		}
 		for i := range met {
@@ -111,7 +113,7 @@ func decisions(r *control.Report) []decided {
 // step is the pass as a scenario has it; its usage and pods are filled in by the
 // recorder.
 func step(r *control.Report, begins time.Time) *simulate.FileStep {
-	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Signals: map[string]json.RawMessage{}}
+	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Strangers: r.HeldBack != nil, Signals: map[string]json.RawMessage{}}
 	for _, signal := range eviction.Signals() {
 		o := r.Observations[signal]
 		if !o.Available.IsKnown() {

@@ -34,9 +34,12 @@ type Story struct {
 	Gone               nodestatus.Time `json:"gone,omitzero"`
 	Freed              string          `json:"freed,omitempty"`
 	GracePeriodSeconds int64           `json:"gracePeriodSeconds"`
-	Source             string          `json:"source"`
-	Message            string          `json:"message"`
-	Because            string          `json:"because"`
+	// Grace is what it was given of that, for there was no more time.
+	Grace   string          `json:"grace"`
+	Killed  nodestatus.Time `json:"killed,omitzero"`
+	Source  string          `json:"source"`
+	Message string          `json:"message"`
+	Because string          `json:"because"`
 	// Error says why the kill could not begin, or how it went wrong.
 	Error string `json:"error,omitempty"`
 	// Next would have gone in its place; empty where nobody else could.
@@ -99,7 +102,7 @@ func story(k *key, r *record, d *decided) Story {
 	s := Story{
 		Pod: d.Pod, UID: d.UID, Signal: d.Signal, Kind: kindOf(d.Hard), DryRun: r.DryRun, Version: k.Version,
 		Required: d.Required, Available: d.Available, Crossed: nodestatus.Time{Time: d.Crossed}, Decided: nodestatus.Time{Time: r.At},
-		GracePeriodSeconds: d.GracePeriodSeconds, Source: string(r.Source), Message: d.Message, Because: d.Because, Ranking: d.Ranking,
+		GracePeriodSeconds: d.GracePeriodSeconds, Grace: d.Grace.String(), Source: string(r.Source), Message: d.Message, Because: d.Because, Ranking: d.Ranking,
 	}
 	if d.Failed {
 		s.Error = "the kill could not begin"
@@ -129,6 +132,7 @@ func finish(stories []Story, e *ended) {
 			continue
 		}
 		s.Signalled, s.Gone = nodestatus.Time{Time: e.Signalled}, nodestatus.Time{Time: e.Gone}
+		s.Killed = nodestatus.Time{Time: e.Killed}
 		s.Freed, s.Error = e.Freed, e.Error
 		return
 	}

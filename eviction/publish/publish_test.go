@@ -348,3 +348,33 @@ func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestTheLineNamesTheNearestThresholdAndWhoWouldGo(t *testing.T) {
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{}, now)
+	line := func(node stats.Node) string {
+		t.Helper()
+		now.at(s, s.pass(s.at+time.Second, control.Housekeeping, node))
+		line, err := p.Line(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	if got, want := line(reading(3*gibi)), "memory.available is 3Gi, soft threshold 2Gi; next victim: default/a"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	disk := reading(4 * gibi)
+	disk.NodeFs.Available = stats.Known(11 * gibi)
+	s.candidates = s.candidates[2:3]
+	if got, want := line(disk), "nodefs.available is 11Gi, hard threshold 10Gi; next victim: none"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := line(stats.Node{}); got != "" {
+		t.Errorf("of a node that was not measured: %s", got)
+	}
+	now.err = context.DeadlineExceeded
+	if _, err := p.Line(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -42,7 +42,7 @@ func (c *chooser) containers() {
 	for _, d := range going {
 		c.remove(Removal{
 			Kind: KindContainer, ID: d.ID, Pod: d.Pod, Name: d.Name, Why: d.why,
-			Bytes: c.relief(d.Layer, d.Logs), Inodes: c.relief(d.LayerInodes, d.LogInodes),
+			Bytes: c.relief(d.Layer, d.Logs), Inodes: c.relief(d.LayerInodes, d.LogInodes), Log: d.Log,
 		})
 	}
 	for _, r := range c.plan.Removals {

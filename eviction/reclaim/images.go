@@ -1,6 +1,9 @@
 package reclaim
 
-import "cmp"
+import (
+	"cmp"
+	"time"
+)
 
 // images chooses unused images, the one first that was used longest ago; among
 // those the one that is known longest.
@@ -37,8 +40,10 @@ func (c *chooser) excuse(i *Image) (Excuse, bool) {
 }
 
 // aged says whether an image was not used for longer than any may be. That can
-// be said only after having looked for so long.
+// be said only after having looked for so long. Unlike with the kubelet one that
+// was never used is not older than it is known.
 func (c *chooser) aged(i *Image) bool {
 	most := c.policy.ImageMaxAge
-	return !c.goal.Pressure && most > 0 && c.now.Sub(c.inventory.Watched) > most && c.now.Sub(i.LastUsed) > most
+	beyond := func(t time.Time) bool { return c.now.Sub(t) > most }
+	return !c.goal.Pressure && most > 0 && beyond(c.inventory.Watched) && beyond(i.LastUsed) && beyond(i.FirstDetected)
 }

@@ -63,6 +63,8 @@ type Container struct {
 	// Layer is its writable layer.
 	Layer, LayerInodes stats.Amount
 	Logs, LogInodes    stats.Amount
+	// Log is the path of its log.
+	Log string
 }
 
 // dead is when the container ended, or was made where that is not known.

@@ -195,8 +195,8 @@ func TestWhatIsUsedPinnedOrYoungNeverGoes(t *testing.T) {
 	})
 }
 
-// rule: M.15
-// rule: M.16
+// rule: M.31
+// rule: M.32
 func TestUnderPressureNoMoreGoesThanIsNeeded(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		g.Pressure, p.Everything = true, false

@@ -88,6 +88,8 @@ type Goal struct {
 	// whatever the need is.
 	Pressure bool
 	Need     eviction.Need
+	// Except are the ids of what could not be removed.
+	Except map[string]bool
 }
 
 // Kind of what is removed.
@@ -132,6 +134,8 @@ type Removal struct {
 	// Bytes and Inodes that this is expected to free on the disk. An image's
 	// are too many where it shares layers.
 	Bytes, Inodes stats.Amount
+	// Log of a container is removed with it.
+	Log string
 }
 
 // Excuse says why something stays.
@@ -146,10 +150,11 @@ const (
 	Pinned
 	Protected
 	Enough
+	Refused
 )
 
 func (e Excuse) String() string {
-	return [...]string{"running", "within-limit", "too-young", "in-use", "pinned", "protected", "enough"}[e]
+	return [...]string{"running", "within-limit", "too-young", "in-use", "pinned", "protected", "enough", "refused"}[e]
 }
 
 // Kept is one thing that stays.
@@ -210,10 +215,17 @@ func (c *chooser) met() bool {
 
 // remove chooses something that may go, unless enough has been chosen.
 func (c *chooser) remove(r Removal) {
-	if r.Why != Age && c.limited(r.Kind) && c.met() {
-		c.keep(Kept{Kind: r.Kind, ID: r.ID, Pod: r.Pod, Name: r.Name, Why: Enough})
+	kept := Kept{Kind: r.Kind, ID: r.ID, Pod: r.Pod, Name: r.Name, Why: Enough}
+	if c.goal.Except[r.ID] {
+		kept.Why = Refused
+	} else if r.Why == Age || !c.limited(r.Kind) || !c.met() {
+		c.choose(r)
 		return
 	}
+	c.keep(kept)
+}
+
+func (c *chooser) choose(r Removal) {
 	c.plan.Bytes += r.Bytes.Or(0)
 	c.plan.Inodes += r.Inodes.Or(0)
 	c.plan.Removals = append(c.plan.Removals, r)

@@ -37,6 +37,7 @@ type step struct {
 	reclaims  [2][eviction.NumSignals]int64 // by eviction.ReclaimStep
 	add       []*eviction.Pod
 	remove    []string
+	strangers bool
 	killFails []string
 	kills     map[string]time.Duration
 }
@@ -144,7 +145,7 @@ func (p *parser) existing(path *field.Path, names []string) []string {
 }
 
 func (p *parser) step(path *field.Path, in *FileStep) {
-	s := step{at: in.At.Duration, usage: map[string]*stats.Pod{}, kills: map[string]time.Duration{}}
+	s := step{at: in.At.Duration, strangers: in.Strangers, usage: map[string]*stats.Pod{}, kills: map[string]time.Duration{}}
 	if n := len(p.out.steps); s.at < 0 || n > 0 && s.at < p.out.steps[n-1].at {
 		p.invalid(path.Child("at"), s.at.String(), "steps must be in time order, from 0s on")
 	}

@@ -78,7 +78,7 @@ func (s *Scenario) Run() []Step {
 // step is one pass: what has ended and appeared since, then calls of Decide at
 // one instant, each fed the outcome of the one before.
 func (r *runner) step(s *step) Step {
-	in := eviction.Input{Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, Sampled: true}
+	in := eviction.Input{Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, Sampled: true, Strangers: s.strangers}
 	for signal, age := range s.ages {
 		in.Signals[signal].Time = in.Now.Add(-age)
 	}

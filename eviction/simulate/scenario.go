@@ -50,8 +50,10 @@ type FileStep struct {
 	NodeReclaim FileReclaim                `json:"nodeReclaim,omitzero"`
 	Add         []v1.Pod                   `json:"add,omitempty"`
 	Remove      []string                   `json:"remove,omitempty"`
-	KillFails   []string                   `json:"killFails,omitempty"`
-	Kills       map[string]FileKill        `json:"kills,omitempty"`
+	// Strangers says that processes run as pods that nobody has told of.
+	Strangers bool                `json:"strangers,omitempty"`
+	KillFails []string            `json:"killFails,omitempty"`
+	Kills     map[string]FileKill `json:"kills,omitempty"`
 }
 
 // FileSignal is the long form of a measurement; the short one is a quantity.

@@ -39,7 +39,7 @@ type Log struct {
 type Change struct {
 	record
 	log     *Log
-	slot    int
+	slot    int // negative: nothing was changed
 	holders int
 }
 
@@ -51,8 +51,8 @@ type record struct {
 }
 
 // Set writes a value into a file until the change is undone. A file that several
-// have changed is put back by the last of them. The error is fs.ErrNotExist where
-// the file is gone.
+// have changed is put back by the last of them; one that shows the value already
+// is left alone. The error is fs.ErrNotExist where the file is gone.
 func (l *Log) Set(path, value string) (*Change, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,6 +61,9 @@ func (l *Log) Set(path, value string) (*Change, error) {
 		was, err := read(path)
 		if err != nil {
 			return nil, err
+		}
+		if holds(was, value) {
+			return &Change{log: l, slot: -1}, nil
 		}
 		if c, err = l.add(record{Path: path, Was: was, Set: value}); err != nil {
 			return nil, fmt.Errorf("set %s: %w", path, err)
@@ -88,7 +91,7 @@ func (l *Log) Set(path, value string) (*Change, error) {
 func (c *Change) Undo() error {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	if c.holders--; c.holders > 0 {
+	if c.holders--; c.holders > 0 || c.slot < 0 {
 		return nil
 	}
 	_, err := c.putBack()

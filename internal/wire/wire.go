@@ -198,12 +198,14 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 			return m, fmt.Errorf("read message: %w", err)
 		}
 	}
-	if !c.lines.Scan() {
-		err := c.lines.Err()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return m, io.EOF
+	for more := true; more; more = len(c.lines.Bytes()) == 0 { // the opening
+		if !c.lines.Scan() {
+			err := c.lines.Err()
+			if err == nil || errors.Is(err, net.ErrClosed) {
+				return m, io.EOF
+			}
+			return m, fmt.Errorf("read message: %w", err)
 		}
-		return m, fmt.Errorf("read message: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.lines.Bytes()))
 	if err := decoder.Decode(&m); err != nil {

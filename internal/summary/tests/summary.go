@@ -1,4 +1,8 @@
-package main
+// Package tests reads the output of `go test -json`: a line with the time of each
+// package as it ends, the whole output of what failed, and at the end what was
+// skipped and why, what failed, and a line of the form "N passed, N failed, N
+// skipped".
+package tests
 
 import (
 	"bufio"
@@ -60,10 +64,10 @@ type summary struct {
 	passed, failed, skipped int
 }
 
-// summarize copies a run of `go test -json` from in to out in readable form.
+// Summarize copies a run of `go test -json` from in to out in readable form.
 // Import paths lose the prefix module. Lines that are not JSON, which go test
 // writes when it cannot start, pass through unchanged.
-func summarize(in io.Reader, out *bufio.Writer, module string) error {
+func Summarize(in io.Reader, out *bufio.Writer, module string) error {
 	s := &summary{
 		out:    out,
 		module: module,

@@ -1,4 +1,4 @@
-package main
+package tests
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 func summaryOf(t *testing.T, input string) string {
 	t.Helper()
 	var out strings.Builder
-	if err := summarize(strings.NewReader(input), bufio.NewWriter(&out), "example.org/m"); err != nil {
+	if err := Summarize(strings.NewReader(input), bufio.NewWriter(&out), "example.org/m"); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
