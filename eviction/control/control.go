@@ -138,6 +138,7 @@ type Report struct {
 	Pass         eviction.Pass
 	Node         stats.Node
 	Observations eviction.Observations
+	Forecast     Forecast
 	State        eviction.State
 	Eviction     *eviction.Config
 	Decisions    []eviction.Decision // of the calls of the pass, in order
@@ -186,6 +187,7 @@ type Loop struct {
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
+	observed    eviction.Observations            // last
 	trends      [eviction.NumSignals]stats.Trend // of seconds
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
 	armed       bool                             // the kernel tells when memory crosses a hard threshold

@@ -77,7 +77,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	}
 	if turned := l.turned(held); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
 			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
 	}
@@ -169,6 +169,7 @@ func (l *Loop) sense() eviction.Observations {
 		l.trends[s].Observe(observations[s].Time, observations[s].Available)
 		l.sprints[s].Observe(observations[s].Time, observations[s].Available)
 	}
+	l.observed = observations
 	return observations
 }
 
