@@ -250,7 +250,11 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
 		return nil
 	}
-	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
+	victim := kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage}
+	if e.Hard && pod.Meter != nil { // a soft one may wait for others
+		victim.Held = l.usages[i].Memory
+	}
+	err := l.killer.Kill(victim)
 	if err == nil && !e.Hard {
 		l.bear(pod.UID)
 	}
