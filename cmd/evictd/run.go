@@ -380,15 +380,22 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	return err
 }
 
+// starting is how long the program's start takes, with the first look at all pods.
+const starting = 20 * time.Second
+
 // settle prepares this process and the calling thread for the sensing. Each thing
 // that the machine refuses is told, and done without.
 func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
-	if err := rt.Shed(); err != nil {
-		d.log.Info("the pages of the start stay mapped", "error", err)
-	}
 	if err := rt.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
+	around.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(starting): // locks less than before
+			_ = rt.Lock()
+		}
+	})
 	runtime.LockOSThread()
 	thread, err := rt.Elevate()
 	if err != nil {

@@ -79,7 +79,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	}
 	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
 			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, Reclaims: reclaims, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
 	}
@@ -171,6 +171,7 @@ func (l *Loop) sense() eviction.Observations {
 		l.trends[s].Observe(observations[s].Time, observations[s].Available)
 		l.sprints[s].Observe(observations[s].Time, observations[s].Available)
 	}
+	l.observed = observations
 	return observations
 }
 
@@ -251,7 +252,11 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
 		return nil
 	}
-	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
+	victim := kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage}
+	if e.Hard && pod.Meter != nil { // a soft one may wait for others
+		victim.Held = l.usages[i].Memory
+	}
+	err := l.killer.Kill(victim)
 	if err == nil && !e.Hard {
 		l.bear(pod.UID)
 	}
