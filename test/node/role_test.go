@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,7 +31,7 @@ func playPod() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		act, known := map[string]func(args []string) error{
 			"hold": p.hold, "leak": p.leak, "stamps": p.stampInto, "ignore-term": p.ignoreTerm,
-			"linger": p.linger, "fork": p.fork, "fill": p.fill, "files": p.files,
+			"linger": p.linger, "fork": p.fork, "fill": p.fill, "files": p.files, "read": p.read, "storm": p.storm,
 		}[word]
 		err := errors.New("unknown command")
 		if known {
@@ -161,6 +162,27 @@ func (p *player) fill(args []string) error {
 		}
 	}
 	return f.Sync()
+}
+
+// read FILE reads a file once.
+func (p *player) read(args []string) error {
+	f, err := os.Open(args[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f})
+	return err
+}
+
+// storm FILE N reads a file N times.
+func (p *player) storm(args []string) error {
+	for range number(args, 1) {
+		if err := p.read(args); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // files DIR N makes N empty files.
