@@ -26,6 +26,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/garbage"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
@@ -168,8 +169,9 @@ type daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier // nil where nothing may be touched
-	cluster    *cluster       // nil where there is neither an API server nor a container runtime
+	scores     *apply.Applier     // nil where nothing may be touched
+	cluster    *cluster           // nil where there is neither an API server nor a container runtime
+	collector  *garbage.Collector // nil where no container runtime is used
 	recorder   *flight.Recorder
 	flightDir  string
 	server     *serve.Server
@@ -256,6 +258,10 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
+	if d.cluster.speaksToRuntime() {
+		d.collector = d.newCollector(compiled)
+		ports.Reclaimer = d.collector
+	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -267,7 +273,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
 	if d.cluster.speaksToRuntime() {
-		cfg.Runtime = d.runtimeStatus
+		cfg.Runtime, cfg.Preview = d.runtimeStatus, d.collector.Preview
 	}
 	d.flightDir = flightDir(file.StateDir)
 	d.recorder = flight.New(flight.Config{
@@ -340,6 +346,9 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	}
 	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
+	}
+	if d.collector != nil {
+		around.Go(func() { _ = d.collector.Run(ctx) })
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	defer d.watch.Close()
