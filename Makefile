@@ -5,7 +5,7 @@
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
-#   BENCHFLAGS  flags of bench-cluster, such as -nodes=5000
+#   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -122,6 +122,11 @@ bench: ## run the benchmarks; the machine first
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/summary bench
+
+.PHONY: bench-reaction
+bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back
+	@go run ./test/bench $(BENCHFLAGS)
+	go test -run '^$$' -bench 'Starved|Deadline' -benchtime 20x ./eviction/kill
 
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -359,6 +360,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.attend(ctx) })
+	d.settle(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
@@ -370,6 +372,24 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	}
 	d.log.Info("stopped")
 	return err
+}
+
+// settle prepares this process and the calling thread for the sensing. Each thing
+// that the machine refuses is told, and done without.
+func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+	if err := rt.Shed(); err != nil {
+		d.log.Info("the pages of the start stay mapped", "error", err)
+	}
+	if err := rt.Lock(); err != nil {
+		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
+	}
+	runtime.LockOSThread()
+	thread, err := rt.Elevate()
+	if err != nil {
+		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		return
+	}
+	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
 // follow hands the pods to the loop as they change, and keeps their scores.

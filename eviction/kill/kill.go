@@ -30,7 +30,8 @@ var (
 )
 
 // Target is the processes of a pod. A target that was removed has none, which it
-// may also tell by an error that is fs.ErrNotExist.
+// may also tell by an error that is fs.ErrNotExist. Two that are equal are one:
+// targets are pointers.
 type Target interface {
 	// AppendProcesses appends the ids of the processes that are in the pod now.
 	AppendProcesses(pids []int) ([]int, error)
