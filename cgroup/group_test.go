@@ -134,12 +134,10 @@ func TestActionsWriteTheFileOfTheirVersion(t *testing.T) {
 		act                        func(*Group) error
 	}{
 		{"v2", v2Pod, v2Pod + "/cgroup.kill", "1", (*Group).Kill},
-		{"v2", v2Pod, v2Pod + "/cgroup.freeze", "1", (*Group).Freeze},
 		{"v2", v2Pod, v2Pod + "/cgroup.freeze", "0", (*Group).Thaw},
 		{"v2", v2Pod, v2Pod + "/memory.max", "1048576", func(g *Group) error { return g.SetMemoryLimit(stats.Known(1 << 20)) }},
 		{"v2", v2Pod, v2Pod + "/memory.max", "max", func(g *Group) error { return g.SetMemoryLimit(stats.Amount{}) }},
 		{"v1", v1Pod, "/unified" + v1Pod + "/cgroup.kill", "1", (*Group).Kill},
-		{"v1", v1Pod, "/freezer" + v1Pod + "/freezer.state", "FROZEN", (*Group).Freeze},
 		{"v1", v1Pod, "/freezer" + v1Pod + "/freezer.state", "THAWED", (*Group).Thaw},
 		{"v1", v1Pod, "/memory" + v1Pod + "/memory.limit_in_bytes", "-1", func(g *Group) error { return g.SetMemoryLimit(stats.Amount{}) }},
 	} {
@@ -151,6 +149,52 @@ func TestActionsWriteTheFileOfTheirVersion(t *testing.T) {
 		}
 		if got := get(t, file); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.file, got, c.want)
+		}
+	}
+}
+
+func TestAGroupAtFullSpeedIsWeightedWithThoseAboveItAndHasNoQuota(t *testing.T) {
+	for _, c := range []struct {
+		fixture, group, top string
+		want                []Setting
+	}{
+		{"v1", v1Pod, "/kubepods", []Setting{
+			{"/cpu" + v1Pod + "/cpu.cfs_quota_us", "-1"},
+			{"/cpu" + v1Pod + "/cpu.shares", "262144"},
+			{"/cpu/kubepods/besteffort/cpu.shares", "262144"},
+			{"/cpu" + v1Pod + "/c1/cpu.cfs_quota_us", "-1"},
+		}},
+		{"v2", v2Pod, "/kubepods.slice", []Setting{
+			{v2Pod + "/cpu.max", "max"},
+			{v2Pod + "/cpu.weight", "10000"},
+			{"/kubepods.slice/kubepods-burstable.slice/cpu.weight", "10000"},
+			{v2Pod + "/cri-containerd-aaaa.scope/cpu.max", "max"},
+			{v2Pod + "/cri-containerd-bbbb.scope/cpu.max", "max"},
+		}},
+	} {
+		s, host := fixture(t, c.fixture)
+		got, err := s.FullSpeed(c.group, c.top)
+		if err != nil {
+			t.Error(err)
+		}
+		for i := range c.want {
+			c.want[i].File = host + "/sys/fs/cgroup" + c.want[i].File
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.fixture, got, c.want)
+		}
+	}
+}
+
+func TestFreezingIsASettingOfTheHierarchyThatHasTheFreezer(t *testing.T) {
+	for fixtureOf, want := range map[string]Setting{
+		"v1": {"/freezer" + v1Pod + "/freezer.state", "FROZEN"},
+		"v2": {v1Pod + "/cgroup.freeze", "1"},
+	} {
+		s, host := fixture(t, fixtureOf)
+		want.File = host + "/sys/fs/cgroup" + want.File
+		if got, ok := s.Frozen(v1Pod); !ok || got != want {
+			t.Errorf("%s: got %v, want %v", fixtureOf, got, want)
 		}
 	}
 }

@@ -206,9 +206,11 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	g := open(t, s, group)
 	m := join(t, s, group)
-	if err := g.Freeze(); errors.Is(err, errors.ErrUnsupported) {
+	frozen, ok := s.Frozen(group)
+	if !ok {
 		t.Skip("skipped: no freezer here")
-	} else if err != nil {
+	}
+	if err := os.WriteFile(frozen.File, []byte(frozen.Value), 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.Thaw() })
@@ -228,6 +230,31 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	}
 	if line := <-said; line != "done\n" {
 		t.Errorf("got %q", line)
+	}
+}
+
+func TestARealGroupTakesTheSettingsOfFullSpeed(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if err := s.Create(group+"/pod/c1", Limits{CPUShares: stats.Known(2), CPUQuota: stats.Known(5000)}); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := s.FullSpeed(group+"/pod", group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Mount("cpu") == "" {
+		t.Skip("skipped: no cpu controller here")
+	}
+	for _, setting := range settings {
+		if err := os.WriteFile(setting.File, []byte(setting.Value), 0); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := os.ReadFile(setting.File); err != nil || strings.Fields(string(is))[0] != setting.Value {
+			t.Errorf("%s holds %q, %v; want %s", setting.File, is, err, setting.Value)
+		}
+	}
+	if len(settings) != 3 {
+		t.Errorf("settings %v, want those of the pod and its container", settings)
 	}
 }
 

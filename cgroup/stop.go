@@ -15,19 +15,13 @@ func (g *Group) Kill() error {
 	return g.fault("kill processes", write(g.dirs[unified], "cgroup.kill\x00", "1", errors.ErrUnsupported))
 }
 
-// Freeze begins to stop every process in the group and below it: they run no
-// further, and on v1 do not even die before Thaw. It is errors.ErrUnsupported
-// where there is no freezer.
-func (g *Group) Freeze() error { return g.freeze("FROZEN", "1") }
-
-// Thaw undoes Freeze.
-func (g *Group) Thaw() error { return g.freeze("THAWED", "0") }
-
-func (g *Group) freeze(v1, v2 string) error {
+// Thaw lets frozen processes run, and die. It is errors.ErrUnsupported where
+// there is no freezer.
+func (g *Group) Thaw() error {
 	if g.version == V1 && g.dirs[freezer] >= 0 {
-		return g.fault("write freezer.state", write(g.dirs[freezer], "freezer.state\x00", v1, errors.ErrUnsupported))
+		return g.fault("write freezer.state", write(g.dirs[freezer], "freezer.state\x00", "THAWED", errors.ErrUnsupported))
 	}
-	return g.fault("write cgroup.freeze", write(g.dirs[unified], "cgroup.freeze\x00", v2, errors.ErrUnsupported))
+	return g.fault("write cgroup.freeze", write(g.dirs[unified], "cgroup.freeze\x00", "0", errors.ErrUnsupported))
 }
 
 // WaitEmpty blocks until no process lives in the group or below it, or it is

@@ -38,8 +38,16 @@ type Input struct {
 	Candidates []Candidate
 	// Sampled says that usage was measured in this pass.
 	Sampled bool
+	// Strangers says that processes run as pods which are none of Candidates.
+	// Counts only where Sampled.
+	Strangers bool
 	// Outcomes since the call before.
 	Outcomes []Outcome
+	// Reclaims are those that have begun and go on, or have ended, since the call
+	// before. One that is asked for and not told of was over at once.
+	Reclaims []ReclaimOutcome
+	// Room is memory for what the call returns; nil where it may allocate.
+	Room *Room
 }
 
 // Met is a threshold that acts, with what was required and what was there when
@@ -60,7 +68,9 @@ type Eviction struct {
 	Since time.Time
 	// GracePeriodSeconds the victim is given, at least 1.
 	GracePeriodSeconds int64
-	Message            string
+	// Grace is what it has before SIGKILL: that, unless there is no time for it.
+	Grace   time.Duration
+	Message string
 	// DisruptionTarget says whether the pod's status gets that condition;
 	// victims of local-storage limits do not.
 	DisruptionTarget bool
@@ -68,6 +78,10 @@ type Eviction struct {
 	Annotations map[string]string
 	// Because tells why this pod went before the next candidate.
 	Because string
+
+	met          Met     // that a victim of node pressure was chosen for
+	victim, next *Ranked // it, and who would have gone in its place
+	unreclaimed  string  // why the node could not free enough by itself
 }
 
 // Decision is what to do. At most one of NeedUsage, Reclaim and Evictions is
@@ -81,12 +95,17 @@ type Decision struct {
 	// have been measured since NeedSince, unless that is zero.
 	NeedUsage bool
 	NeedSince time.Time
-	// Reclaim asks the node to free ReclaimFor by itself and to observe again.
-	Reclaim    []ReclaimStep
-	ReclaimFor Signal
+	// Reclaim asks the node to free by itself what ReclaimFor's disk lacks, and to
+	// observe again.
+	Reclaim     []ReclaimStep
+	ReclaimFor  Signal
+	ReclaimNeed Need
 	// Ranking is the order of victims for Ranked's signal, exempt pods among
 	// them; empty where no pod was considered.
 	Ranking []Ranked
+	// HeldBack is the pod whose turn it is, and which stays for now because it
+	// is within its request and strangers may be what uses the rest.
+	HeldBack *Pod
 	// Evictions to start now.
 	Evictions []Eviction
 }
@@ -98,10 +117,14 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	if in.Pass != Continue {
 		st.pass = pass{kind: in.Pass}
 		st.settle(in.Outcomes)
+		st.settleReclaims(cfg, &in)
 		st.observe(cfg, &in)
-		d.Met = st.met(cfg)
+		if d.Met = st.met(cfg, in.Room); len(d.Met) == 0 {
+			st.Doubted = time.Time{}
+		}
 	} else {
 		st.settle(in.Outcomes)
+		st.settleReclaims(cfg, &in)
 	}
 	if len(st.pass.chosen) == 0 && !st.limits(cfg, &in, &d) {
 		st.relieve(cfg, &in, &d)
@@ -110,10 +133,13 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 }
 
 // met lists the thresholds that act in this pass.
-func (st *State) met(cfg *Config) []Met {
+func (st *State) met(cfg *Config, room *Room) []Met {
 	var met []Met
 	for i := range cfg.Thresholds {
 		if st.pass.acting[i].acts {
+			if met == nil {
+				met = room.forMet()
+			}
 			met = append(met, st.metAt(cfg, i))
 		}
 	}
@@ -143,6 +169,7 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 		return true
 	}
 	st.pass.limits = true
+	st.InFlight, st.pass.chosen = slices.Clip(st.InFlight), slices.Clip(st.pass.chosen)
 	for _, c := range in.Candidates {
 		if !limited(c) {
 			continue
@@ -169,16 +196,11 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 		if !st.pass.acting[i].acts || st.relieved(t, cfg.Layout, in.Now) {
 			continue
 		}
-		at := cfg.Layout.placement(t.Signal)
-		if len(at.reclaim) > 0 {
-			if !st.pass.reclaims[at.disk] {
-				st.pass.reclaims[at.disk] = true
-				d.Reclaim, d.ReclaimFor = at.reclaim, t.Signal
+		if st.reclaims(cfg, in, t, d) {
+			if len(d.Reclaim) > 0 {
 				return
 			}
-			if !short(cfg, in, t.Signal) {
-				continue
-			}
+			continue
 		}
 		if !in.Sampled {
 			d.NeedUsage = true
@@ -193,23 +215,17 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 	}
 }
 
-// short says whether the signal's resource is still short after a reclaim:
-// whether any threshold of that resource, grace ignored, is below its quantity
-// plus its minimum reclaim. Unlike the kubelet, other resources do not count.
-func short(cfg *Config, in *Input, s Signal) bool {
-	want := cfg.Layout.shortage(s)
-	return slices.ContainsFunc(cfg.Thresholds, func(t Threshold) bool {
-		return cfg.Layout.shortage(t.Signal) == want && t.crossed(in.Signals[t.Signal], true)
-	})
-}
-
-// choose ranks the candidates for a threshold and starts to evict the first
-// that is not exempt. It says whether there was one.
+// choose ranks the candidates for a threshold and starts to evict the first that
+// is not exempt; where the configuration says so, as many as are enough. It says
+// whether there was one, or one is held back.
 func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
-	candidates := slices.DeleteFunc(slices.Clone(in.Candidates), func(c Candidate) bool { return st.inFlight(c.Pod.UID) })
-	ranking := Rank(t.Signal, cfg.Layout, candidates, make([]Ranked, 0, len(candidates)))
-	willing := func(r Ranked) bool { return r.Exempt() == "" && st.eligible(r.Pod) }
-	i := slices.IndexFunc(ranking, willing)
+	missing, known := st.missing(cfg, in, t.Threshold)
+	if known && missing <= 0 {
+		return false
+	}
+	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Room.forRanking(len(in.Candidates)))
+	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
+	i := st.willing(ranking, 0)
 	if i < 0 {
 		if d.Ranking == nil {
 			d.Ranking = ranking
@@ -217,20 +233,65 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		return false
 	}
 	d.Ranking = ranking
-	victim := &ranking[i]
-	e := Eviction{
-		Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
-		GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
-		DisruptionTarget:   true,
-		Because:            "no other pod could go",
+	st.InFlight = in.Room.forInFlight(st.InFlight)
+	st.pass.chosen = in.Room.forChosen(st.pass.chosen)
+	if d.Evictions == nil {
+		d.Evictions = in.Room.forEvictions()
 	}
-	e.Message, e.Annotations = tell(victim.Candidate, t)
-	if next := slices.IndexFunc(ranking[i+1:], willing); next >= 0 {
-		e.Because = victim.Before(&ranking[i+1+next])
+	for more := true; more && i >= 0; {
+		victim := &ranking[i]
+		if st.holdsBack(in, victim) {
+			d.HeldBack = victim.Pod
+			break
+		}
+		e := Eviction{
+			Pod: victim.Pod, Signal: t.Signal, Hard: t.Hard(), Since: t.Since,
+			GracePeriodSeconds: gracePeriod(cfg, t.Threshold, victim.Pod),
+			DisruptionTarget:   true,
+			met:                t, victim: victim,
+			unreclaimed: st.unreclaimed(cfg.Layout, in, t.Signal),
+		}
+		if i = st.willing(ranking, i+1); i >= 0 {
+			e.next = &ranking[i]
+		}
+		st.start(&e, in.Now)
+		d.Evictions = append(d.Evictions, e)
+		frees, measured := victim.atMost()
+		missing -= frees
+		more = cfg.EnoughVictims && known && measured && missing > 0
 	}
-	st.start(&e, in.Now)
-	d.Evictions = append(d.Evictions, e)
 	return true
+}
+
+// willing finds the first from a place on that may go.
+func (st *State) willing(ranking []Ranked, from int) int {
+	for i := from; i < len(ranking); i++ {
+		if r := &ranking[i]; r.Exempt() == "" && st.eligible(r.Pod) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Explain writes the texts of the evictions, which Decide leaves out: whoever
+// ends pods has no time for them before. It goes by the candidates as they are
+// now, which may have been measured again since.
+func (d *Decision) Explain() {
+	for i := range d.Evictions {
+		d.Evictions[i].explain()
+	}
+}
+
+func (e *Eviction) explain() {
+	if e.victim == nil { // of a limit of its own: told
+		return
+	}
+	e.Message, e.Annotations = tell(e.victim.Candidate, e.met)
+	because := "no other pod could go"
+	if e.next != nil {
+		because = e.victim.Before(e.next)
+	}
+	e.Because = because + e.unreclaimed
 }
 
 // gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
@@ -248,9 +309,10 @@ func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
 
 // start puts a victim in flight.
 func (st *State) start(e *Eviction, now time.Time) {
-	st.InFlight = append(slices.Clip(st.InFlight), InFlight{
+	e.Grace = time.Duration(e.GracePeriodSeconds) * time.Second
+	st.InFlight = append(st.InFlight, InFlight{
 		UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: now,
-		Grace: time.Duration(e.GracePeriodSeconds) * time.Second,
+		Grace: e.Grace,
 	})
-	st.pass.chosen = append(slices.Clip(st.pass.chosen), e.Pod.UID)
+	st.pass.chosen = append(st.pass.chosen, e.Pod.UID)
 }

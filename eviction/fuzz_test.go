@@ -49,6 +49,7 @@ func FuzzDecide(f *testing.F) {
 			}
 			before := text(st)
 			next, d := eviction.Decide(&cfg, st, in)
+			d.Explain()
 			if text(st) != before {
 				t.Fatal("the state was changed")
 			}

@@ -60,6 +60,7 @@ func anyConfig(r *rand.Rand) eviction.Config {
 		MaxPodGracePeriod:             r.Int64N(60) - 5,
 		PressureTransitionPeriod:      one(r, 0, 10*time.Second, time.Minute),
 		LocalStorageCapacityIsolation: r.IntN(2) == 0,
+		EnoughVictims:                 r.IntN(3) == 0,
 	}, one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs))
 }
 
@@ -157,6 +158,7 @@ func anyNode(r *rand.Rand) *node {
 
 func (n *node) decide(in eviction.Input) eviction.Decision {
 	state, d := eviction.Decide(&n.cfg, n.state, in)
+	d.Explain()
 	n.calls = append(n.calls, call{n.state, state, in, d})
 	n.state = state
 	return d
@@ -168,20 +170,30 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 	t.Helper()
 	n.now = n.now.Add(time.Duration(r.IntN(12)) * time.Second)
 	first := len(n.calls)
-	in := eviction.Input{Now: n.now, Pass: kind, Signals: anySignals(r, n.now), Candidates: n.pods, Sampled: r.IntN(2) == 0}
+	in := eviction.Input{Now: n.now, Pass: kind, Signals: anySignals(r, n.now), Candidates: n.pods, Sampled: r.IntN(2) == 0, Strangers: r.IntN(4) == 0}
 	for _, f := range n.state.InFlight {
 		if r.IntN(3) == 0 {
 			in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: f.UID, Failed: r.IntN(4) == 0})
 		}
 	}
+	for _, reclaim := range n.state.Reclaims {
+		if !reclaim.Since.IsZero() && r.IntN(3) == 0 {
+			in.Reclaims = append(in.Reclaims, eviction.ReclaimOutcome{For: reclaim.For, Ended: true})
+		}
+	}
 	for again := true; again; in.Pass = eviction.Continue {
 		d := n.decide(in)
-		in.Outcomes = nil
+		in.Outcomes, in.Reclaims = nil, nil
 		if d.NeedUsage {
 			in.Sampled = true
 		}
-		if len(d.Reclaim) > 0 && r.IntN(2) == 0 {
-			in.Signals[d.ReclaimFor].Available = stats.Known(r.Int64N(2000))
+		if len(d.Reclaim) > 0 {
+			switch r.IntN(3) {
+			case 0:
+				in.Signals[d.ReclaimFor].Available = stats.Known(r.Int64N(2000))
+			case 1:
+				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+			}
 		}
 		for _, e := range d.Evictions {
 			if r.IntN(3) == 0 {

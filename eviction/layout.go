@@ -5,7 +5,7 @@ import v1 "k8s.io/api/core/v1"
 // Layout says which filesystems of the node share a disk.
 type Layout uint8
 
-// The three layouts, by the names that scenarios use.
+// The layouts, by the names that scenarios use.
 const (
 	// SharedFs: one disk for everything.
 	SharedFs Layout = iota
@@ -13,9 +13,12 @@ const (
 	ImageFs
 	// SplitFs: images on a disk of their own, writable layers on nodefs.
 	SplitFs
+	// SeparateFs: images on a disk of their own, writable layers on another. The
+	// kubelet has no such layout.
+	SeparateFs
 )
 
-var layoutNames = [...]string{SharedFs: "shared", ImageFs: "imagefs", SplitFs: "split"}
+var layoutNames = [...]string{SharedFs: "shared", ImageFs: "imagefs", SplitFs: "split", SeparateFs: "separate"}
 
 func (l Layout) String() string { return layoutNames[l] }
 
@@ -70,6 +73,8 @@ type disk uint8
 const (
 	nodeDisk disk = iota
 	imageDisk
+	containerDisk
+	numDisks
 )
 
 // placement is what a filesystem means under a layout: its disk, what the node
@@ -80,8 +85,9 @@ type placement struct {
 	holds   holding
 }
 
-// placements restates the kubelet's ranking and reclaim tables for the three
-// layouts (pkg/kubelet/eviction/helpers.go, 1.37). No pod holds image bytes.
+// placements restates the kubelet's ranking and reclaim tables for its three
+// layouts (pkg/kubelet/eviction/helpers.go, 1.37), and has a row for the one it
+// does not know. No pod holds image bytes.
 var placements = [...][numFilesystems]placement{
 	SharedFs: {
 		nodeFs:      {nodeDisk, []ReclaimStep{DeadContainers, UnusedImages}, everything},
@@ -98,14 +104,20 @@ var placements = [...][numFilesystems]placement{
 		imageFs:     {imageDisk, []ReclaimStep{UnusedImages}, 0},
 		containerFs: {nodeDisk, []ReclaimStep{DeadContainers}, everything},
 	},
+	SeparateFs: {
+		nodeFs:      {nodeDisk, nil, logs | localVolumes},
+		imageFs:     {imageDisk, []ReclaimStep{UnusedImages}, 0},
+		containerFs: {containerDisk, []ReclaimStep{DeadContainers}, writableLayers},
+	},
 }
 
 // containerFsFollows names, per layout, the signals whose thresholds
 // containerfs takes over; it has none of its own.
 var containerFsFollows = [...]struct{ available, inodesFree Signal }{
-	SharedFs: {NodeFsAvailable, NodeFsInodesFree},
-	ImageFs:  {ImageFsAvailable, ImageFsInodesFree},
-	SplitFs:  {NodeFsAvailable, NodeFsInodesFree},
+	SharedFs:   {NodeFsAvailable, NodeFsInodesFree},
+	ImageFs:    {ImageFsAvailable, ImageFsInodesFree},
+	SplitFs:    {NodeFsAvailable, NodeFsInodesFree},
+	SeparateFs: {ImageFsAvailable, ImageFsInodesFree},
 }
 
 func (l Layout) placement(s Signal) placement { return placements[l][signals[s].filesystem] }

@@ -19,7 +19,8 @@ func exceededLimit(c Candidate, l Layout) (Signal, string, bool) {
 			return EmptyDirLimit, fmt.Sprintf(emptyDirMessage, v.Name, written(*v.SizeLimit)), true
 		}
 	}
-	if limit := c.Pod.StorageLimit; limit != nil && over(c.part(everything, false, ephemeral), *limit) {
+	held := c.part(everything, false, ephemeral) + c.Usage.Files.Used.Or(0)
+	if limit := c.Pod.StorageLimit; limit != nil && over(held, *limit) {
 		return PodEphemeralStorageLimit, fmt.Sprintf(podLimitMessage, written(*limit)), true
 	}
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {

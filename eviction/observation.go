@@ -26,6 +26,9 @@ type Candidate struct {
 	// Usage is nil where nothing was measured. Containers and Volumes stand in
 	// the pod's order.
 	Usage *stats.Pod
+	// Growth of the memory used, bytes a second; negative where it shrinks, zero
+	// where it is not known.
+	Growth int64
 }
 
 // part adds up what a pod holds of the parts asked for, in bytes or in inodes.
@@ -51,6 +54,7 @@ func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool) i
 	if parts&localVolumes == 0 {
 		return sum
 	}
+	add(c.Usage.Unlinked.Used, c.Usage.Unlinked.Inodes)
 	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
 		if counts(&c.Pod.Volumes[i]) {
 			add(c.Usage.Volumes[i].Used, c.Usage.Volumes[i].Inodes)

@@ -1,6 +1,10 @@
 package eviction
 
-import "github.com/evictd/evictd/stats"
+import (
+	"time"
+
+	"github.com/evictd/evictd/stats"
+)
 
 // Observer turns readings of a node into observations of its signals. It
 // remembers only what the memory model needs to tell cold cache from hot.
@@ -18,21 +22,25 @@ func (o *Observer) Observe(n *stats.Node) Observations {
 		return m.Available(o.Model, cold), m.Available(stats.WorkingSetModel, false).Plus(m.WorkingSet())
 	}
 	var all Observations
-	set := func(s Signal, available, capacity stats.Amount) {
+	at := func(s Signal, taken time.Time, available, capacity stats.Amount) {
+		if taken.IsZero() {
+			taken = n.Time
+		}
 		if available.IsKnown() {
-			all[s] = Observation{Available: available, Capacity: capacity, Time: n.Time}
+			all[s] = Observation{Available: available, Capacity: capacity, Time: taken}
 		}
 	}
+	set := func(s Signal, available, capacity stats.Amount) { at(s, n.Time, available, capacity) }
 	available, capacity := memory(n.Memory)
 	set(MemoryAvailable, available, capacity)
 	available, capacity = memory(n.PodsMemory)
 	set(AllocatableMemoryAvailable, available, capacity)
-	set(NodeFsAvailable, n.NodeFs.Available, n.NodeFs.Capacity)
-	set(NodeFsInodesFree, n.NodeFs.InodesFree, n.NodeFs.Inodes)
-	set(ImageFsAvailable, n.ImageFs.Available, n.ImageFs.Capacity)
-	set(ImageFsInodesFree, n.ImageFs.InodesFree, n.ImageFs.Inodes)
-	set(ContainerFsAvailable, n.ContainerFs.Available, n.ContainerFs.Capacity)
-	set(ContainerFsInodesFree, n.ContainerFs.InodesFree, n.ContainerFs.Inodes)
+	at(NodeFsAvailable, n.NodeFs.Time, n.NodeFs.Available, n.NodeFs.Capacity)
+	at(NodeFsInodesFree, n.NodeFs.Time, n.NodeFs.InodesFree, n.NodeFs.Inodes)
+	at(ImageFsAvailable, n.ImageFs.Time, n.ImageFs.Available, n.ImageFs.Capacity)
+	at(ImageFsInodesFree, n.ImageFs.Time, n.ImageFs.InodesFree, n.ImageFs.Inodes)
+	at(ContainerFsAvailable, n.ContainerFs.Time, n.ContainerFs.Available, n.ContainerFs.Capacity)
+	at(ContainerFsInodesFree, n.ContainerFs.Time, n.ContainerFs.InodesFree, n.ContainerFs.Inodes)
 	set(PIDAvailable, n.Tasks.Max.Minus(n.Tasks.Running), n.Tasks.Max)
 	return all
 }

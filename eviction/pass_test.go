@@ -46,6 +46,7 @@ func (n *smallNode) pass(kind eviction.Pass, after time.Duration, available int6
 	in := eviction.Input{Now: noon.Add(after), Pass: kind, Sampled: true, Candidates: []eviction.Candidate{{Pod: &n.pod, Usage: &n.usage}}}
 	in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available), Time: measured}
 	state, d := eviction.Decide(&n.cfg, n.state, in)
+	d.Explain()
 	n.state = state
 	return d
 }

@@ -39,6 +39,9 @@ type Pod struct {
 	Priority        int32
 	QOS             v1.PodQOSClass
 	Protection      Protection
+	// Estimated says that class and requests were inferred from what the container
+	// runtime tells, for nobody else knows the pod.
+	Estimated bool
 	// Terminal pods have ended by themselves (Succeeded, Failed).
 	Terminal bool
 	// TerminationGracePeriod in seconds; nil where the pod does not say.

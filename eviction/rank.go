@@ -78,6 +78,12 @@ var (
 			return fmt.Sprintf("has %s processes, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
 		},
 	}
+	byGrowth = key{
+		func(a, b Ranked) int { return cmp.Compare(b.Growth, a.Growth) },
+		func(a, b *Ranked) string {
+			return fmt.Sprintf("uses as much as %v and grows faster, by %d bytes a second more", b.Pod, a.Growth-b.Growth)
+		},
+	}
 	byUID = key{
 		func(a, b Ranked) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) },
 		func(a, b *Ranked) string { return fmt.Sprintf("equal to %v in every respect, and first by uid", b.Pod) },
@@ -85,9 +91,10 @@ var (
 )
 
 // orders gives the keys of a condition's ranking, first one first (kubelet
-// 1.37: rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure).
+// 1.37: rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure). What follows
+// the kubelet's keys settles what they leave equal.
 var orders = [NumConditions][]key{
-	MemoryPressure: {byStatistics, byExcess, byPriority, byOverRequest, byUID},
+	MemoryPressure: {byStatistics, byExcess, byPriority, byOverRequest, byGrowth, byUID},
 	DiskPressure:   {byStatistics, byExcess, byPriority, byOverRequest, byUID},
 	PIDPressure:    {byStatistics, byPriority, byProcesses, byUID},
 }

@@ -19,6 +19,11 @@ type State struct {
 	Observed [NumSignals]time.Time
 	// InFlight are the victims whose end has not been confirmed, oldest first.
 	InFlight []InFlight
+	// Doubted is since when victims are held back for the sake of strangers;
+	// zero while none is.
+	Doubted time.Time
+	// Reclaims are by disk.
+	Reclaims [numDisks]Reclaim
 
 	pass pass
 }
@@ -61,10 +66,10 @@ func (f *InFlight) Overdue(now time.Time) bool { return now.Sub(f.Since) > f.Gra
 type pass struct {
 	kind     Pass
 	acting   [MaxThresholds]crossing
-	reclaims [2]bool     // disks the node has been asked to free by itself
-	limits   bool        // local-storage limits have been looked at
-	chosen   []types.UID // victims of this pass whose kill has not failed
-	failed   []types.UID // pods whose kill failed in this pass
+	reclaims [numDisks]bool // disks the node has been asked to free by itself
+	limits   bool           // local-storage limits have been looked at
+	chosen   []types.UID    // victims of this pass whose kill has not failed
+	failed   []types.UID    // pods whose kill failed in this pass
 }
 
 // crossing is what opened the pass: set where the threshold acts, that is where
@@ -87,6 +92,9 @@ func (st State) Under(old, now *Config) State {
 		}
 	}
 	st.Thresholds, st.pass = standing, pass{}
+	if old.Layout != now.Layout { // other disks
+		st.Reclaims = [numDisks]Reclaim{}
+	}
 	return st
 }
 

@@ -98,6 +98,9 @@ type Config struct {
 	PressureTransitionPeriod time.Duration
 	// LocalStorageCapacityIsolation turns the local-storage limits on.
 	LocalStorageCapacityIsolation bool
+	// EnoughVictims ends as many pods in a pass as cover what is missing, one
+	// otherwise.
+	EnoughVictims bool
 }
 
 // New completes a configuration for a layout: containerfs takes over the

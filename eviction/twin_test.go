@@ -119,6 +119,7 @@ func TestThresholdsStandAsTheyDoWithTheirTwin(t *testing.T) {
 			in := eviction.Input{Now: now, Signals: anySignals(r, now)}
 			var d eviction.Decision
 			st, d = eviction.Decide(&cfg, st, in)
+			d.Explain()
 			want, reported := tw.pass(cfg, now, in.Signals)
 			var got []string
 			for _, m := range d.Met {

@@ -43,7 +43,10 @@ controller makes anew, unless forced.`,
 		if err != nil {
 			return cli.BadInput(err)
 		}
-		d := &kube.Drain{Client: client, Node: args[0], DryRun: *dryRun, Force: *force, Out: c.OutOrStdout()}
+		out := c.OutOrStdout()
+		progress := cli.NewProgress(out, cli.Terminal(out), "pods gone")
+		defer progress.End()
+		d := &kube.Drain{Client: client, Node: args[0], DryRun: *dryRun, Force: *force, Progress: progress}
 		if *grace >= 0 {
 			d.Grace = grace
 		}

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/evictd/evictd/internal/localapi"
+	"github.com/evictd/evictd/internal/localapi/apitest"
 )
 
 // liveCluster is the embedded API, whose answers a test may refuse.
@@ -37,36 +34,15 @@ type liveCluster struct {
 
 func newLiveCluster(t *testing.T) *liveCluster {
 	t.Helper()
-	api, err := localapi.New(localapi.Config{Data: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &liveCluster{T: t}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refuse := c.refuse.Load(); refuse != nil && (*refuse)(w, r) {
-			return
-		}
-		api.ServeHTTP(w, r)
-	}))
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := api.Run(ctx); err != nil {
-			t.Error(err)
-		}
+	c.url = apitest.URL(t, func(api http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuse := c.refuse.Load(); refuse == nil || !(*refuse)(w, r) {
+				api.ServeHTTP(w, r)
+			}
+		})
 	})
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
-		server.Close()
-		if err := api.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c.url = server.URL
-	if c.Interface, err = kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1}); err != nil {
-		t.Fatal(err)
-	}
+	c.Interface = kubernetes.NewForConfigOrDie(&rest.Config{Host: c.url, QPS: -1})
 	return c
 }
 

@@ -1,8 +1,12 @@
 package scheduleradapter
 
 import (
+	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"testing"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -49,6 +53,42 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 	}
 	for name := range factories {
 		t.Errorf("%s is made and in no configuration", name)
+	}
+}
+
+func TestExamplesAreLoadedWithoutAWarningAndKeepEveryDefaultPlugin(t *testing.T) {
+	files, err := filepath.Glob("../docs/examples/*.yaml")
+	more, err2 := filepath.Glob("../docs/examples/*/*.yaml")
+	if err := errors.Join(err, err2); err != nil || len(files) == 0 || len(more) == 0 {
+		t.Fatal(files, more, err)
+	}
+	usual, err := loadConfig("", config.BuiltIn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, more...) {
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
+			cfg, err := loadConfig(file, config.BuiltIn())
+			if err != nil {
+				t.Fatal(err)
+			}
+			env, storage := environment()
+			if _, err := Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler)); err != nil || len(cfg.Warnings) > 0 {
+				t.Error(cfg.Warnings, err)
+			}
+			for point, enabled := range usual.Profiles[0].Points {
+				for _, e := range enabled {
+					if !slices.Contains(cfg.Profiles[0].Points[point], e) {
+						t.Errorf("%s with weight %d is missing at %v", e.Name, e.Weight, framework.Point(point))
+					}
+				}
+			}
+			for _, instance := range usual.Profiles[0].Plugins {
+				if !slices.ContainsFunc(cfg.Profiles[0].Plugins, func(i config.Instance) bool { return reflect.DeepEqual(i, instance) }) {
+					t.Errorf("%s is missing or has other arguments", instance.Name)
+				}
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -45,12 +46,12 @@ func controllersOf(names []string) (cfg lifecycle.Config, err error) {
 }
 
 // control prepares the controllers.
-func (d *daemon) control(cfg lifecycle.Config) {
+func (d *daemon) control(cfg lifecycle.Config, registerer prometheus.Registerer) {
 	if !cfg.TaintEviction && !cfg.NodeLifecycle {
 		return
 	}
 	d.events = events.NewBroadcaster(&events.EventSinkImpl{Interface: d.client.EventsV1()})
-	d.controllers = lifecycle.New(d.client, d.informers, d.events.NewRecorder(scheme.Scheme, "evictd-scheduler"), d.log, cfg)
+	d.controllers = lifecycle.New(d.client, d.informers, d.events.NewRecorder(scheme.Scheme, "evictd-scheduler"), registerer, d.log, cfg)
 }
 
 // runControllers runs them, if any, from when this process leads. A fault of

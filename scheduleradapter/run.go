@@ -137,7 +137,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
 	storage := volumes.NewStorage(table, api)
-	d.writer = kube.NewWriter(client, core.Pods().Lister(), func() bool { return d.loop.Bindings() > 0 }, log)
+	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
@@ -185,7 +185,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 		return nil, err
 	}
 	d.extender.Handler = extender.NewHandler(judge)
-	d.control(roles.controllers)
+	d.control(roles.controllers, registry)
 	return d, nil
 }
 

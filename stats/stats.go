@@ -96,8 +96,9 @@ func (m Memory) Reclaimable() Amount { return Sum(m.ActiveFile, m.SlabReclaimabl
 // Filesystem is one statfs: bytes for ordinary users (f_bavail), and inodes.
 // The inode counts are unknown where the filesystem has none.
 type Filesystem struct {
-	Capacity, Available Amount // f_blocks and f_bavail times f_frsize, bytes
-	Inodes, InodesFree  Amount // f_files, f_ffree
+	Time                time.Time // of the statfs; zero where it is the node's
+	Capacity, Available Amount    // f_blocks and f_bavail times f_frsize, bytes
+	Inodes, InodesFree  Amount    // f_files, f_ffree
 }
 
 // Tasks counts kernel tasks, threads that is, against what the kernel allows.
@@ -135,16 +136,33 @@ type Pod struct {
 	Threads    Amount      // tasks, as the kernel counts pids
 	Containers []Container // in the order of the pod's manifest, init containers first
 	Volumes    []Volume    // in the order of the pod's manifest
+	// Files belong to no container: those directly in the pod's log directory, and
+	// its etc-hosts.
+	Files Volume
+	// Unlinked is what processes of the pod hold open on the node's filesystem
+	// though it was deleted.
+	Unlinked Volume
 }
 
 // Container is one reading of a container: bytes, and inodes.
 type Container struct {
 	Memory               Amount // working set
-	Rootfs, RootfsInodes Amount // the writable layer
+	Rootfs, RootfsInodes Amount // the writable layer, and what was deleted in it and is open
 	Logs, LogsInodes     Amount
 }
 
-// Volume is one reading of a volume's use: bytes, and inodes.
+// Volume is one reading of what a part of a disk holds: bytes, and inodes. All of
+// it was so at Time or later.
 type Volume struct {
+	Time         time.Time
 	Used, Inodes Amount
+}
+
+// Plus adds two readings; one that is unknown adds nothing.
+func (v Volume) Plus(w Volume) Volume {
+	if v.Time.IsZero() || !w.Time.IsZero() && w.Time.Before(v.Time) {
+		v.Time = w.Time
+	}
+	v.Used, v.Inodes = Sum(v.Used, w.Used), Sum(v.Inodes, w.Inodes)
+	return v
 }

@@ -35,6 +35,9 @@ func (t *Trend) Observe(at time.Time, amount Amount) {
 	t.at, t.last = at, n
 }
 
+// PerSecond is the present rate, units a second; negative while the amount falls.
+func (t *Trend) PerSecond() int64 { return int64(t.rate) }
+
 // Until is how long the amount takes to fall to a floor at the present rate:
 // zero where it is there already, and not known where it does not fall.
 func (t *Trend) Until(floor int64) (time.Duration, bool) {

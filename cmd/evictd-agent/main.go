@@ -1,5 +1,6 @@
-// Command evictd-agent speaks to the API server for evictd, which starts it: it
-// says which pods there are, and tells the cluster what evictd decided. It holds
+// Command evictd-agent speaks to the API server and the container runtime for
+// evictd, which starts it: it says which pods and containers there are, tells the
+// cluster what evictd decided, and has the runtime do what evictd orders. It holds
 // no privileges, and whatever becomes of it, the node stays protected.
 package main
 
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/evictd/evictd/cri"
 	podskube "github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
@@ -36,17 +37,21 @@ var version = "unknown"
 const lastWords = 1500 * time.Millisecond
 
 func main() {
-	root := cli.New("evictd-agent", "Speaks to the API server for evictd, which starts it", version, runCommand(), checkCommand())
+	root := cli.New("evictd-agent", "Speaks to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
 	os.Exit(cli.Execute(context.Background(), root, os.Args[1:]))
 }
 
-// serverFlags adds the flags that name the API server; without them evictd does.
+// serverFlags adds the flags that name the API server; without them evictd does. It
+// is nil where nobody names one.
 func serverFlags(c *cobra.Command) func(*wire.Node) (*rest.Config, error) {
 	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server (default that of evictd's configuration)")
 	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one (default that of evictd's configuration)")
 	return func(node *wire.Node) (*rest.Config, error) {
 		if *kubeconfig == "" && *server == "" {
 			*kubeconfig, *server = node.Kubeconfig, node.Server
+		}
+		if *kubeconfig == "" && *server == "" {
+			return nil, nil
 		}
 		cfg, err := kubeclient.Config(*kubeconfig, *server)
 		if err != nil {
@@ -77,7 +82,7 @@ func checkCommand() *cobra.Command {
 
 // run serves evictd until the line to it closes or ctx ends.
 func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log *slog.Logger) error {
-	line, err := net.FileConn(os.NewFile(wire.FD, "evictd"))
+	line, dialer, err := wire.Meet()
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
 	}
@@ -99,45 +104,80 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 	if err != nil {
 		return err
 	}
+	out := &mouth{conn: conn, fail: cancel}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	server, err := serveAPI(ctx, cfg, first.Node, out, &running, log)
+	if err != nil {
+		return err
+	}
+	runtime := serveRuntime(ctx, dialer, out, &running, log)
+	for {
+		m, err := conn.Receive()
+		if errors.Is(err, io.EOF) {
+			time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
+			linger(ctx, func() bool { return (server == nil || server.Idle()) && (runtime == nil || runtime.Idle()) })
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case m.Order != nil && runtime != nil:
+			runtime.Take(*m.Order)
+		case m.Look && runtime != nil:
+			runtime.Look()
+		case server != nil:
+			server.Take(m)
+		}
+	}
+}
+
+// serveAPI speaks to the API server until ctx ends; it is nil without one.
+func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth, running *sync.WaitGroup, log *slog.Logger) (*kube.Publisher, error) {
+	if cfg == nil {
+		return nil, nil
+	}
 	klog.SetSlogLogger(log) // of client-go
 	requests := kube.NewRequests()
 	cfg.UserAgent = "evictd-agent/" + version
 	cfg.Wrap(requests.Wrap)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("make client: %w", err)
 	}
-	out := &mouth{conn: conn, fail: cancel}
-	publisher := kube.New(client, *first.Node, requests, out.say, log)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
+	publisher := kube.New(client, *node, requests, out.say, log)
 	running.Go(func() { _ = publisher.Run(ctx) })
 	running.Go(func() {
-		podskube.Follow(ctx, client, podskube.Config{Node: first.Node.Name, Keep: publisher.Evicting}, out, log)
+		podskube.Follow(ctx, client, podskube.Config{Node: node.Name, Keep: publisher.Evicting}, out, log)
 	})
-	for {
-		m, err := conn.Receive()
-		if errors.Is(err, io.EOF) {
-			time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
-			linger(ctx, publisher)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		publisher.Take(m)
-	}
+	return publisher, nil
 }
 
-// linger tells the API server what evictd said before it ended: nobody else may
-// know of it.
-func linger(ctx context.Context, publisher *kube.Publisher) {
+// surveyPeriod is how often writable layers are measured; containerd refreshes
+// its figures every 10 s.
+const surveyPeriod = 10 * time.Second
+
+// serveRuntime speaks to the container runtime until ctx ends; it is nil without a
+// dialer.
+func serveRuntime(ctx context.Context, dialer *wire.Dialer, out *mouth, running *sync.WaitGroup, log *slog.Logger) *cri.Runtime {
+	if dialer == nil {
+		return nil
+	}
+	runtime := cri.New(cri.Config{Dial: dialer.Dial, Survey: surveyPeriod}, out.say, log)
+	running.Go(func() { runtime.Run(ctx) })
+	return runtime
+}
+
+// linger tells the API server what evictd said before it ended, and has the runtime
+// do it: nobody else may know of it.
+func linger(ctx context.Context, done func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !publisher.Idle() {
+	for !done() {
 		select {
 		case <-ctx.Done():
 			return

@@ -35,6 +35,7 @@ type options struct {
 	programs string // directory; "" is this program's
 	procfs   bool
 	keep     bool
+	storm    bool
 }
 
 func main() {
@@ -49,8 +50,14 @@ func main() {
 	root.Flags().StringVar(&o.programs, "programs", "", "directory of the programs to watch (default that of this one)")
 	root.Flags().BoolVar(&o.procfs, "procfs", false, "use no cgroups: one virtual node, its pods measured through procfs")
 	root.Flags().BoolVar(&o.keep, "keep", false, "leave the cluster running for kubectl, until ^C")
+	root.Flags().BoolVar(&o.storm, "storm", false, "show an eviction storm, without NodePressure and with it")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errBadFlag, err) })
-	root.RunE = func(*cobra.Command, []string) error { return watch(o) }
+	root.RunE = func(*cobra.Command, []string) error {
+		if o.storm && (o.procfs || o.keep) {
+			return fmt.Errorf("%w: --storm: goes with neither --procfs nor --keep", errBadFlag)
+		}
+		return watch(o)
+	}
 	root.AddCommand(podCommand())
 	err := root.Execute()
 	if err != nil {
@@ -94,8 +101,13 @@ func watch(o options) error {
 	t := stage.NewTeller(os.Stdout)
 	if !o.procfs {
 		c, err := cluster.New(t, cluster.Programs{Evictd: paths["evictd"], Scheduler: paths["evictd-scheduler"], APIServer: paths["evictd-apiserver"], Pod: self})
-		if err == nil {
+		switch {
+		case err == nil && o.storm:
+			return c.Storm(ctx)
+		case err == nil:
 			return c.Play(ctx, o.keep)
+		case o.storm:
+			return fmt.Errorf("make cgroups, which a storm needs: %w", err)
 		}
 		t.Tell(time.Now(), stage.Yellow, "playground", "no cgroups can be made here (%v), so this is the story of one virtual node", err)
 	}

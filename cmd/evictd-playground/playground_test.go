@@ -206,6 +206,15 @@ func TestTheWholeLoopIsClosedInASmallCluster(t *testing.T) {
 	s.leavesNothing(t)
 }
 
+func TestReplacementsComeBackInAStormUnlessNodePressureIsOn(t *testing.T) {
+	needCgroups(t)
+	s := play(t, false, "--storm")
+	s.end(t, 0)
+	s.says(t, "yes  without NodePressure replacements came back, to be evicted again", "yes  with it each worker was evicted once, and no replacement came back",
+		"yes  nothing is left behind")
+	s.leavesNothing(t)
+}
+
 func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	needCgroups(t)
 	s := play(t, false, "--keep")
@@ -247,6 +256,7 @@ func TestAnInterruptedPlaygroundSaysSoAndCleansUp(t *testing.T) {
 		"while the cluster comes up":  {"api  ", syscall.SIGTERM, nil},
 		"while a pod leaks":           {"leak  ", os.Interrupt, nil},
 		"while the virtual node does": {"leak  ", syscall.SIGTERM, []string{"--procfs"}},
+		"in a storm":                  {"evicted; of", os.Interrupt, []string{"--storm"}},
 	} {
 		t.Run(moment, func(t *testing.T) {
 			s := play(t, false, c.args...)
@@ -286,6 +296,9 @@ func TestAMissingProgramOrABadFlagIsNamed(t *testing.T) {
 	s = play(t, false, "--evict")
 	s.end(t, exitBadInput)
 	s.says(t, "--evict")
+	s = play(t, false, "--storm", "--keep")
+	s.end(t, exitBadInput)
+	s.says(t, "--storm: goes with neither")
 }
 
 func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {

@@ -38,6 +38,7 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"hard-eviction-grace-period":          {"0s", "hardEvictionGracePeriod: 0s", "hardEvictionGracePeriod: 1s"},
 	"status-address":                      {"none", "statusAddress: none", "statusAddress: unix:/b"},
 	"agent-address":                       {"unix:/a", "agentAddress: unix:/a", "agentAddress: unix:/b"},
+	"runtime-dir":                         {"/a", "runtimeDir: /a", "runtimeDir: /b"},
 	"state-dir":                           {"/a", "stateDir: /a", "stateDir: /b"},
 	"soft-eviction":                       {"api", "softEviction: api", "softEviction: direct"},
 	"soft-eviction-deadline":              {"1s", "softEvictionDeadline: 1s", "softEvictionDeadline: 2s"},

@@ -37,12 +37,13 @@ func doctorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server: unix:PATH or IP:PORT")
+	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server and the container runtime: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if _, _, err := serve.Split(*address); err != nil {
 			return cli.BadInput(err)
 		}
-		findings := append(examine(), apiFindings(c.Context(), *address)...)
+		findings := append(examine(), runtimeFinding(c.Context(), *address))
+		findings = append(findings, apiFindings(c.Context(), *address)...)
 		if output.String() == "json" {
 			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
 		}
@@ -79,11 +80,17 @@ func examine() []finding {
 	add("process_mrelease", "kernel "+release, since(5, 15), "a killed process frees its memory at its own pace, which on a busy machine can be seconds")
 	add("cgroup.kill", "kernel "+release, since(5, 14), "pods are killed process by process")
 
+	findings = append(findings, thresholdFinding())
 	_, err := os.Stat("/proc/pressure/memory")
 	add("pressure stall information", availability(err), err == nil, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
 	if err == nil {
-		err := psiTrigger()
-		add("pressure triggers off the 2 s grid", availability(err), err == nil, "kernel notifications of memory stalls come up to 2 s late; polling decides")
+		err := stallNotice(500 * time.Millisecond)
+		coarse := stallNotice(2 * time.Second)
+		lost := "kernel notifications of memory stalls come up to 2 s late; polling decides"
+		if coarse != nil {
+			lost = "the kernel tells of no memory stalls; polling decides"
+		}
+		add("pressure triggers off the 2 s grid", availability(err), err == nil, lost)
 	}
 
 	set := capabilities()
@@ -100,8 +107,6 @@ func examine() []finding {
 		add(c.name, map[bool]string{true: "held", false: "not held"}[capable(set, c.bit)], capable(set, c.bit), c.lost)
 	}
 
-	socket := findSocket()
-	add("container runtime", orElse(socket, "no socket found"), socket != "", "pods come from manifests alone; writable layers are not measured and images not collected")
 	pid := findKubelet()
 	is := "none"
 	if pid != 0 {
@@ -111,16 +116,49 @@ func examine() []finding {
 	return findings
 }
 
+// standing is what the running daemon says of itself.
+func standing(ctx context.Context, address string) (status nodestatus.Status, err error) {
+	body, err := fetch(ctx, address, "/v1/status")
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	return status, err
+}
+
+// runtimeFinding is what the running daemon has found of the container runtime,
+// or without one whether there is a socket that takes connections.
+func runtimeFinding(ctx context.Context, address string) finding {
+	const name = "container runtime"
+	lost := "pods come from manifests and the API server alone, soft victims are not stopped by their images' signals, writable layers are not measured and images not collected"
+	status, err := standing(ctx, address)
+	if err != nil {
+		conn, at, err := endpoint("").connect()
+		if err != nil {
+			return finding{Name: name, Is: err.Error(), Lost: lost}
+		}
+		conn.Close()
+		return finding{Name: name, OK: true, Is: at + " takes connections"}
+	}
+	r := status.Runtime
+	switch {
+	case r == nil:
+		return finding{Name: name, Is: "evictd was told to use none", Lost: lost}
+	case !r.Connected:
+		return finding{Name: name, Is: r.Error, Lost: lost}
+	}
+	is := fmt.Sprintf("%s %s at %s answers since %s", r.Name, r.Version, r.Endpoint, r.Since.Format(time.RFC3339))
+	if len(r.Missing) > 0 {
+		is += ", without " + strings.Join(r.Missing, ", ")
+	}
+	return finding{Name: name, OK: true, Is: is}
+}
+
 // apiFindings are what the running daemon has found of its API server: whether
 // it answers, and what it does not let evictd do.
 func apiFindings(ctx context.Context, address string) []finding {
 	const name = "API server"
 	lost := "the cluster does not learn of pressure and evictions, and pods come from manifests alone"
-	body, err := fetch(ctx, address, "/v1/status")
-	var status nodestatus.Status
-	if err == nil {
-		err = json.Unmarshal(body, &status)
-	}
+	status, err := standing(ctx, address)
 	switch {
 	case err != nil:
 		return []finding{{Name: name, Is: "no running evictd to ask: " + err.Error(), Lost: "whether it answers, and what it allows, cannot be told"}}
@@ -166,16 +204,38 @@ func availability(err error) string {
 	return err.Error()
 }
 
-// psiTrigger tries a trigger with a window that only privileged users get; it
-// goes with the file.
-func psiTrigger() error {
-	f, err := os.OpenFile("/proc/pressure/memory", os.O_RDWR, 0)
-	if err != nil {
-		return err
+// stallNotice tries a trigger with a window, which may need a privilege.
+func stallNotice(window time.Duration) error {
+	n, err := cgroup.NotifyStallAt("/proc/pressure/memory", window/10, window)
+	if err == nil {
+		n.Close()
 	}
-	defer f.Close()
-	_, err = f.WriteString("some 50000 500000\x00")
 	return err
+}
+
+// thresholdFinding tries to be told of memory that crosses a threshold, one that
+// no machine has.
+func thresholdFinding() finding {
+	const name = "memory thresholds of cgroups"
+	lost := "polling sees a crossing up to 5 ms late"
+	s, err := cgroup.Discover("")
+	if err != nil {
+		return finding{name, false, err.Error(), lost}
+	}
+	top, err := s.Open("/")
+	if err != nil {
+		return finding{name, false, err.Error(), lost}
+	}
+	defer top.Close()
+	n, err := top.NotifyUsage(1 << 60)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return finding{name, false, "cgroup v2 has none", lost}
+	case err != nil:
+		return finding{name, false, availability(err), lost}
+	}
+	n.Close()
+	return finding{Name: name, OK: true, Is: "the kernel tells of a crossing"}
 }
 
 // kernel reads the release; zero where it is not as expected.
@@ -184,18 +244,4 @@ func kernel() (major, minor int, release string) {
 	release = strings.TrimSpace(string(text))
 	fmt.Sscanf(release, "%d.%d", &major, &minor)
 	return major, minor, release
-}
-
-// sockets are where container runtimes listen.
-var sockets = []string{
-	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock", "/run/k3s/containerd/containerd.sock",
-}
-
-func findSocket() string {
-	for _, path := range sockets {
-		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-			return "unix:" + path
-		}
-	}
-	return ""
 }

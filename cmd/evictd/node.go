@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +27,10 @@ import (
 // maxPods is how many pods a node takes (kubelet, maxPods).
 const maxPods = 110
 
+// statfsPatience is how long the start waits for a filesystem that does not
+// answer.
+const statfsPatience = 3 * time.Second
+
 // node is the host as the settings describe it: where to measure, and what was
 // measured first.
 type node struct {
@@ -35,7 +40,7 @@ type node struct {
 	root      string
 	processes *collect.Processes
 	collect   collect.NodeConfig
-	layout    eviction.Layout
+	nodeFs    string
 	first     stats.Node
 
 	capacity, allocatable v1.ResourceList
@@ -57,19 +62,24 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, defaultMode(run).String())); err != nil {
 		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
 	}
-	n.collect = collect.NodeConfig{Pods: run.PodsCgroup, NodeFs: run.NodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}
-	if n.collect.NodeFs == "" {
-		n.collect.NodeFs = defaultNodeFs()
+	n.nodeFs = orElse(run.NodeFs, defaultNodeFs())
+	n.collect = collect.NodeConfig{
+		Pods:  run.PodsCgroup,
+		Disks: collect.NewDisks(collect.Paths{NodeFs: n.nodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}, log),
 	}
 	if err := n.openMemory(run, leaders); err != nil {
 		return nil, err
 	}
-	disks, err := n.collect.Layout()
-	if err != nil {
+	if err := n.collect.Disks.Measure(statfsPatience); err != nil {
 		return nil, cli.BadInput(err)
 	}
-	n.layout, _ = eviction.ParseLayout(disks.String())
 	return n, n.measure(run, compiled, log)
+}
+
+// layout is as the disks were when last measured.
+func (n *node) layout() eviction.Layout {
+	layout, _ := eviction.ParseLayout(n.collect.Disks.Layout().String())
+	return layout
 }
 
 // openMemory decides where memory is measured: in cgroups, or for a node that
@@ -137,6 +147,18 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 		n.podsLimit = stats.Known(limit.Value())
 	}
 	return nil
+}
+
+// scenarioCapacity is what a scenario says of the node: its memory and process ids.
+func (n *node) scenarioCapacity() v1.ResourceList {
+	list := v1.ResourceList{}
+	if memory, known := n.capacity[v1.ResourceMemory]; known {
+		list[v1.ResourceMemory] = memory
+	}
+	if most, known := n.first.Tasks.Max.Get(); known {
+		list["pid"] = *resource.NewQuantity(most, resource.DecimalSI)
+	}
+	return list
 }
 
 // hardThresholds are the amounts that hard thresholds keep from scheduling.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,20 +20,27 @@ import (
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/garbage"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
+	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
 
@@ -45,6 +53,8 @@ const (
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
+	// prepared is how many pods are ready to be signalled.
+	prepared = 16
 )
 
 // runFlags adds the flags of `evictd run`; see contract of the same names.
@@ -59,18 +69,20 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("pod-manifests", "directory of v1.Pod manifests of this node", func(c *file) *string { return &c.PodManifests })
 	o.text("kubeconfig", "kubeconfig of the API server (default none: standalone)", func(c *file) *string { return &c.Kubeconfig })
 	o.text("server", "URL of the API server, or unix:PATH of the embedded one", func(c *file) *string { return &c.Server })
-	o.text("cri-endpoint", "container runtime; none is the only one in this version", func(c *file) *string { return &c.CRIEndpoint })
+	o.text("cri-endpoint", "container runtime: unix:PATH, or none (default found among the usual sockets)", func(c *file) *string { return &c.CRIEndpoint })
 	o.text("nodefs", "path on the node's filesystem (default /var/lib/kubelet or /)", func(c *file) *string { return &c.NodeFs })
 	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
 	o.text("status-address", "unix:PATH, IP:PORT or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
+	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
 	o.text("agent-address", "unix:PATH where the service manager starts evictd-agent (default none: evictd starts it)", func(c *file) *string { return &c.AgentAddress })
-	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+"); used with an API server", func(c *file) *string { return &c.StateDir })
+	o.text("runtime-dir", "directory for what must be undone if evictd is killed, best in memory (default "+defaultRuntimeDir+")", func(c *file) *string { return &c.RuntimeDir })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
-	o.truth("kernel-memcg-notification", "accepted for the kubelet's sake; sensing never waits for the regular pass", func(c *file) *bool { return &c.KernelMemcgNotification })
+	notified := flags.Bool("kernel-memcg-notification", true, "on cgroup v1, let the kernel tell of memory that crosses a threshold; polling goes on either way")
+	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
 	grace := flags.Duration("hard-eviction-grace-period", longestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
 	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }
@@ -132,8 +144,8 @@ func checkRun(file *config.EvictdConfiguration) error {
 	if file.SoftEvictionDeadline.Duration < 0 {
 		fault("--soft-eviction-deadline %v: must not be negative", file.SoftEvictionDeadline.Duration)
 	}
-	if file.CRIEndpoint != "" && file.CRIEndpoint != "none" {
-		fault("--cri-endpoint %q: this version speaks to no container runtime yet; expected none", file.CRIEndpoint)
+	if err := endpoint(file.CRIEndpoint).check(); err != nil {
+		faults = append(faults, err)
 	}
 	if file.HousekeepingInterval.Duration < 0 {
 		fault("--housekeeping-interval %v: must not be negative", file.HousekeepingInterval.Duration)
@@ -146,19 +158,25 @@ func checkRun(file *config.EvictdConfiguration) error {
 
 // daemon is everything that `evictd run` runs.
 type daemon struct {
-	log       *slog.Logger
-	node      *node
-	cfg       control.Config
-	manifests *pods.Manifests // nil without a directory
-	tracker   *tracker
-	survey    *collect.Survey
-	killer    *kill.Killer
-	loop      *control.Loop
-	publisher *publish.Publisher
-	scores    *apply.Applier // nil where nothing may be touched
-	cluster   *cluster       // nil where there is no API server
-	server    *serve.Server
-	service   *rt.Service
+	log        *slog.Logger
+	node       *node
+	cfg        control.Config
+	manifests  *pods.Manifests // nil without a directory
+	tracker    *tracker
+	survey     *collect.Survey
+	watch      *collect.Watch
+	killer     *kill.Killer
+	changes    *undo.Log // nil in a dry run, and where it could not be made
+	runtimeDir string
+	loop       *control.Loop
+	publisher  *publish.Publisher
+	scores     *apply.Applier     // nil where nothing may be touched
+	cluster    *cluster           // nil where there is neither an API server nor a container runtime
+	collector  *garbage.Collector // nil where no container runtime is used
+	recorder   *flight.Recorder
+	flightDir  string
+	server     *serve.Server
+	service    *rt.Service
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
@@ -175,7 +193,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	d := &daemon{log: log, running: *file}
+	d := &daemon{log: log, running: *file, runtimeDir: orElse(file.RuntimeDir, defaultRuntimeDir)}
 	if d.service, err = rt.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -200,18 +218,20 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 			return nil, cli.BadInput(err)
 		}
 	}
-	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.collect.NodeFs
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
 	}
 	d.tracker.node = d.node.name
-	if hasAPI(&file.Run) {
-		if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
-			return nil, err
-		}
+	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
+	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
+		return nil, err
 	}
 	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress), held)
 	if err != nil {
+		return nil, err
+	}
+	if d.watch, err = collect.NewWatch(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
 		return nil, err
 	}
 	held.Release(log)
@@ -232,9 +252,16 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Killer: d.killer, Survey: d.survey, Pulse: d.service}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
+	if d.node.cgroups != nil {
+		ports.Census = d.tracker
+	}
 	if d.cluster != nil {
-		ports.Killer = d.cluster.killer(d.killer)
+		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
+	}
+	if d.cluster.speaksToRuntime() {
+		d.collector = d.newCollector(compiled)
+		ports.Reclaimer = d.collector
 	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
@@ -243,17 +270,30 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile,
 	}
-	if d.cluster != nil {
+	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
+	if d.cluster.speaksToRuntime() {
+		cfg.Runtime, cfg.Preview = d.runtimeStatus, d.collector.Preview
+	}
+	d.flightDir = flightDir(file.StateDir)
+	d.recorder = flight.New(flight.Config{
+		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+	}, d.loop, d.log)
+	cfg.Recorder = d.recorder
 	d.publisher = publish.New(cfg, d.loop, registry, d.log)
 	d.server.Handler = d.handler(registry)
+}
+
+// scenarioNode is what a scenario says of the node.
+func (d *daemon) scenarioNode() simulate.FileNode {
+	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
 }
 
 // control is what the loop needs to know of the settings.
 func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout),
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
 		HardGrace:            longestHardGrace,
@@ -275,9 +315,9 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 // hup receives.
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
-		"layout", d.node.layout.String(), "cgroupRoot", d.node.root, "version", version)
-	if d.manifests == nil && d.cluster == nil {
-		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
+	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") {
+		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server or --cri-endpoint; until then nobody can be evicted")
 	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
@@ -286,6 +326,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		}
 		defer scores.Close()
 		d.scores = scores
+		d.openChanges()
 	}
 	if err := rt.Prioritize(niceness); err != nil {
 		d.log.Info("evictd competes for the processor like everybody else", "error", err)
@@ -299,25 +340,56 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	last.Go(func() { d.recorder.Run(telling) })
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Untold())
 		last.Go(func() { d.cluster.run(telling) })
+	}
+	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
 	}
+	if d.collector != nil {
+		around.Go(func() { _ = d.collector.Run(ctx) })
+	}
+	around.Go(func() { d.node.collect.Disks.Run(ctx) })
+	defer d.watch.Close()
+	around.Go(func() { d.watch.Run(ctx) })
 	around.Go(func() { d.survey.Run(ctx) })
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.attend(ctx) })
+	d.settle(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
 	beside.Wait()
 	hush()
 	last.Wait()
+	if d.changes != nil {
+		err = errors.Join(err, d.changes.Close())
+	}
 	d.log.Info("stopped")
 	return err
+}
+
+// settle prepares this process and the calling thread for the sensing. Each thing
+// that the machine refuses is told, and done without.
+func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+	if err := rt.Shed(); err != nil {
+		d.log.Info("the pages of the start stay mapped", "error", err)
+	}
+	if err := rt.Lock(); err != nil {
+		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
+	}
+	runtime.LockOSThread()
+	thread, err := rt.Elevate()
+	if err != nil {
+		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		return
+	}
+	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
 // follow hands the pods to the loop as they change, and keeps their scores.
@@ -337,6 +409,7 @@ func (d *daemon) follow(ctx context.Context) {
 	defer again.Stop()
 	for {
 		d.score()
+		d.prepare()
 		select {
 		case <-ctx.Done():
 			return
@@ -352,13 +425,19 @@ func (d *daemon) follow(ctx context.Context) {
 // take hands the pods that there are now to the loop.
 func (d *daemon) take() {
 	var fromFiles, fromCluster []*v1.Pod
+	var runtime *wire.Inventory
 	if d.manifests != nil {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster = d.cluster.agent.Pods()
+		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
-	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster))
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.Locate(located(&runtime.Runtime))
+	}
+	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
+		d.loop.SetPods(pods)
+	}
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
@@ -376,6 +455,31 @@ func (d *daemon) score() {
 			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
 		}
 	}
+}
+
+// prepare has the processes of those pods held that would be the first to go for
+// want of memory, so that none need be opened when there is none left.
+func (d *daemon) prepare() {
+	if d.dryRun || d.node.cgroups == nil {
+		return
+	}
+	all := d.tracker.tracked()
+	candidates := make([]eviction.Candidate, 0, len(all))
+	by := make(map[types.UID]*tracked, len(all))
+	for _, p := range all {
+		if p.group != nil && p.Protection == "" {
+			candidates = append(candidates, eviction.Candidate{Pod: p.Pod.Pod, Usage: &stats.Pod{Memory: p.group.usage()}})
+			by[p.UID] = p
+		}
+	}
+	var next []kill.Victim
+	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
+		p := by[r.Pod.UID]
+		if next = append(next, kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}); len(next) == prepared {
+			break
+		}
+	}
+	d.killer.Prepare(next)
 }
 
 // enforce holds the pods' cgroup to what is allocatable, trying until the

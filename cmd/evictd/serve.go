@@ -38,5 +38,6 @@ func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
 			d.log.Debug("status not delivered", "error", err)
 		}
 	})
+	mux.HandleFunc("GET /v1/why", d.why)
 	return mux
 }

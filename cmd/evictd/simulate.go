@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
 )
@@ -21,11 +22,24 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 		Args: cobra.MinimumNArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json")
+	other := c.Flags().String("config", "", "play under this EvictdConfiguration or KubeletConfiguration, not under the scenario's own")
 	c.RunE = func(c *cobra.Command, files []string) error {
 		var out bytes.Buffer
 		var faults []error
+		var under *config.EvictdConfiguration
+		if *other != "" {
+			data, err := cli.ReadInput(c, *other)
+			if err != nil {
+				return err
+			}
+			loaded, err := config.Load(data)
+			if err != nil {
+				return cli.InFile(*other, err)
+			}
+			under = &loaded
+		}
 		for _, name := range files {
-			scenario, err := loadScenario(c, name)
+			scenario, err := loadScenario(c, name, under)
 			if err != nil {
 				faults = append(faults, err)
 				continue
@@ -48,12 +62,12 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 	return c
 }
 
-func loadScenario(c *cobra.Command, name string) (*simulate.Scenario, error) {
+func loadScenario(c *cobra.Command, name string, under *config.EvictdConfiguration) (*simulate.Scenario, error) {
 	data, err := cli.ReadInput(c, name)
 	if err != nil {
 		return nil, err
 	}
-	scenario, err := simulate.Parse(data)
+	scenario, err := simulate.ParseUnder(data, under)
 	if err != nil {
 		return nil, cli.InFile(name, err)
 	}

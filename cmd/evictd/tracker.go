@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,8 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -31,12 +34,15 @@ type tracker struct {
 	cgroups   *cgroup.System // nil where there are none to use
 	podsGroup cgroup.Pods
 	processes *collect.Processes
+	changes   *undo.Log // nil where nothing may be changed for a while
 	nodeFs    string
 	survey    *collect.Survey
 	// ownSession of the daemon, which no pod can have.
 	ownSession int
 	// node is what the API server calls this host.
 	node string
+	// estimates are the pods that only the container runtime knows.
+	estimates pods.Estimates
 
 	known map[types.UID]*tracked
 
@@ -51,16 +57,19 @@ type tracked struct {
 	location pods.Location
 	group    *group // nil without a cgroup
 	disk     *collect.PodDisk
+	// runtime is the pod as the container runtime has it now; nil without one.
+	runtime atomic.Pointer[pods.Runtime]
 }
 
-// track makes the loop's pods of those of the manifests and of the API server,
-// and keeps what it had of those that have not changed.
-func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
-	manifests := pods.Merge(fromFiles, fromCluster, t.node)
-	located := t.layout(fromFiles).Locate(manifests)
+// track makes the loop's pods of those of the manifests, of the API server and of
+// the container runtime, keeps what it had of those that have not changed, and
+// says whether any has.
+func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory) (handled []control.Pod, changed bool) {
+	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
+	located := t.layout(fromFiles, joined).Locate(manifests)
 	known := make(map[types.UID]*tracked, len(manifests))
 	current := make([]*tracked, 0, len(manifests))
-	handled := make([]control.Pod, 0, len(manifests))
+	handled = make([]control.Pod, 0, len(manifests))
 	disks := make([]*collect.PodDisk, 0, len(manifests))
 	for _, m := range manifests {
 		at := located[m.UID]
@@ -68,10 +77,14 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
 		at.Refused = nil
 		p := t.known[m.UID]
 		if p == nil || p.manifest != m || p.location != at {
-			p = t.open(m, at)
+			p = t.open(m, at, p)
 			if refused != nil {
 				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
 			}
+		}
+		p.runtime.Store(joined[m])
+		if joined[m] != nil {
+			p.disk.Tell(told(p.Containers, joined[m]))
 		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
@@ -80,8 +93,9 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod) []control.Pod {
 	t.survey.Watch(disks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	changed = t.current == nil || !slices.Equal(t.current, current)
 	t.current = current
-	return handled
+	return handled, changed
 }
 
 // tracked are the pods of the last call of track.
@@ -89,6 +103,39 @@ func (t *tracker) tracked() []*tracked {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current
+}
+
+// manifests are the pods of the last call of track.
+func (t *tracker) manifests() []*v1.Pod {
+	var all []*v1.Pod
+	for _, p := range t.tracked() {
+		all = append(all, p.manifest)
+	}
+	return all
+}
+
+// Strangers says whether processes run in a group of the kubelet's naming that is
+// that of none of the pods.
+func (t *tracker) Strangers(known []control.Pod) bool {
+	theirs := make(map[string]bool, len(known))
+	for i := range known {
+		if g, ok := known[i].Target.(*group); ok {
+			theirs[g.path] = true
+		}
+	}
+	groups, _ := t.cgroups.PodGroups(t.podsGroup) // of those that cannot be listed nothing can be said
+	return slices.ContainsFunc(groups, func(g cgroup.PodGroup) bool {
+		if theirs[g.Path] {
+			return false
+		}
+		opened, err := t.cgroups.Open(g.Path)
+		if err != nil {
+			return false
+		}
+		defer opened.Close()
+		populated, _ := opened.Populated()
+		return populated
+	})
 }
 
 // leaders are the session leaders of the pods that live in sessions.
@@ -105,7 +152,7 @@ func (t *tracker) leaders() []int {
 // layout says where pods may be. The annotations of a manifest count, for it
 // comes from the directory that the operator named; anybody may have written
 // those of other pods.
-func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
+func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,
@@ -118,23 +165,48 @@ func (t *tracker) layout(fromFiles []*v1.Pod) pods.Layout {
 		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
 			return strings.TrimPrefix(t.podsGroup.Pod(string(id), qos), t.podsGroup.Path()+"/")
 		}
+		l.Told = func(pod *v1.Pod) string {
+			if joined[pod] == nil {
+				return ""
+			}
+			below, is := strings.CutPrefix(joined[pod].Cgroup(), t.podsGroup.Path()+"/")
+			if !is { // the runtime sees other cgroups, or the pod is none of these
+				return ""
+			}
+			return below
+		}
 	}
 	return l
 }
 
-// open finds the means to measure and to end a pod.
-func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
+// open finds the means to measure and to end a pod. before is what there was for
+// it, nil without; what is known of its disks stays.
+func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
+	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)
 	}
-	p.disk = collect.NewPodDisk(t.volumes(m), collect.LogDir(podLogs, m.Namespace, m.Name, id(m)), containers)
+	files := collect.PodFiles{
+		Root:       t.nodeFs,
+		Volumes:    t.volumes(m),
+		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
+		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
+		Containers: containers,
+	}
+	if before != nil && before.location == at && before.disk.Of(&files) {
+		p.disk = before.disk
+	} else {
+		p.disk = collect.NewPodDisk(files)
+	}
+	p.disk.Ask(p.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
-		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup}
+		cfg.Child = p.child
+		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
@@ -157,6 +229,29 @@ func (t *tracker) open(m *v1.Pod, at pods.Location) *tracked {
 	return p
 }
 
+// child names a container's group below the pod's: as the runtime told it, or
+// named after the container where there is no runtime.
+func (p *tracked) child(container string) string {
+	r := p.runtime.Load()
+	if r == nil {
+		return container
+	}
+	c := r.Current(container)
+	if c == nil {
+		return ""
+	}
+	if c.Cgroup != "" {
+		return c.Cgroup
+	}
+	children, _ := p.group.cgroups.Children(p.group.path) // a pod that is gone has none
+	for _, child := range children {
+		if strings.Contains(child, c.ID) {
+			return child
+		}
+	}
+	return ""
+}
+
 // session is closed when nobody uses it any more.
 type session struct{ *kill.Session }
 
@@ -165,9 +260,15 @@ type meter struct{ *collect.Pod }
 
 // Read adds what needs no group of its own: a pod's only container uses what
 // the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
-func (m *meter) Read(s *stats.Pod) error {
-	err := m.Pod.Read(s)
-	if err == nil && !s.Processes.IsKnown() {
+func (m *meter) Read(s *stats.Pod) error { return complete(s, m.Pod.Read(s)) }
+
+// ReadMemory is Read as far as collect.Pod's goes.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return complete(s, m.Pod.ReadMemory(s, containers))
+}
+
+func complete(s *stats.Pod, err error) error {
+	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
 		return cgroup.ErrGone
 	}
 	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
@@ -184,100 +285,34 @@ func id(m *v1.Pod) string {
 	return string(m.UID)
 }
 
-// volumes are the host directories of a pod's volumes; "" for those that are
-// not measured.
-func (t *tracker) volumes(m *v1.Pod) []string {
-	dirs := make([]string, len(m.Spec.Volumes))
+// volumes are the host directories of a pod's volumes; nowhere for those that are
+// not measured. A hostPath is not, as in the kubelet: what lies there was there
+// before the pod, or is other pods' too, and does not go with it.
+func (t *tracker) volumes(m *v1.Pod) []collect.Place {
+	dirs := make([]collect.Place, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
 		switch {
-		case v.HostPath != nil:
-			dirs[i] = v.HostPath.Path
 		case v.EmptyDir != nil:
-			dirs[i] = collect.EmptyDir(t.nodeFs, id(m), v.Name)
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.EmptyDir, v.Name)
+		case v.ConfigMap != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.ConfigMap, v.Name)
+		case v.GitRepo != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.GitRepo, v.Name)
 		}
 	}
 	return dirs
 }
 
-// group is a pod's cgroup for those who end the pod. It is opened when it is
-// first used, for the pod may be known before it runs.
-type group struct {
-	cgroups *cgroup.System
-	path    string
-
-	mu     sync.Mutex
-	opened *cgroup.Group
-}
-
-func (g *group) open() (*cgroup.Group, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opened != nil {
-		if _, err := g.opened.Populated(); !errors.Is(err, cgroup.ErrGone) {
-			return g.opened, nil
-		}
-		g.opened = nil
+// processes are those of a container, or with "" all of the pod's.
+func (p *tracked) processes(container string, into []int) ([]int, error) {
+	switch {
+	case p.Target == nil:
+		return into, nil
+	case container == "":
+		return p.Target.AppendProcesses(into)
 	}
-	opened, err := g.cgroups.Open(g.path)
-	if err != nil {
-		return nil, err
-	}
-	runtime.AddCleanup(g, func(opened *cgroup.Group) { opened.Close() }, opened)
-	g.opened = opened
-	return opened, nil
-}
-
-// AppendProcesses, Kill, Populated and Thaw make the group a kill.Target.
-func (g *group) AppendProcesses(pids []int) ([]int, error) {
-	opened, err := g.open()
-	if err != nil {
-		return pids, err
-	}
-	return opened.AppendProcesses(pids)
-}
-
-func (g *group) Kill() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Kill()
-}
-
-func (g *group) Populated() (bool, error) {
-	opened, err := g.open()
-	if err != nil {
-		return false, err
-	}
-	return opened.Populated()
-}
-
-// Thaw lets frozen processes die.
-func (g *group) Thaw() error {
-	opened, err := g.open()
-	if err != nil {
-		return err
-	}
-	return opened.Thaw()
-}
-
-// usage is what the group holds in memory now, through a descriptor of its own:
-// it is asked for on the killer's goroutines.
-func (g *group) usage() stats.Amount {
-	opened, err := g.cgroups.Open(g.path)
-	if errors.Is(err, cgroup.ErrGone) {
-		return stats.Known(0)
-	}
-	if err != nil {
-		return stats.Amount{}
-	}
-	defer opened.Close()
-	usage, err := opened.Usage()
-	if err != nil {
-		return stats.Amount{}
-	}
-	return usage
+	return p.Processes(container, into)
 }
 
 // Processes lists a container's processes: those of the group of its name, or
@@ -301,7 +336,11 @@ func (p *tracked) list(container string, into []int) ([]int, error) {
 		return into, nil
 	}
 	g := p.group
-	opened, err := g.cgroups.Open(path.Join(g.path, container))
+	child := p.child(container)
+	if child == "" {
+		return into, nil
+	}
+	opened, err := g.cgroups.Open(path.Join(g.path, child))
 	if err == nil {
 		defer opened.Close()
 		return opened.AppendProcesses(into)

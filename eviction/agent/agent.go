@@ -1,7 +1,7 @@
-// Package agent keeps the process that speaks to the API server for evictd: it
-// starts it, tells it what the cluster should know, and hears of it which pods
-// there are. Nothing here ever waits for the agent or the API server, and it
-// decides nothing.
+// Package agent keeps the process that speaks to the API server and the container
+// runtime for evictd: it starts it, tells it what the cluster should know and the
+// runtime should do, and hears of it which pods and containers there are. Nothing
+// here ever waits for the agent or what is behind it, and it decides nothing.
 package agent
 
 import (
@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -48,7 +49,10 @@ type Config struct {
 	// Socket of an embedded API, whose group the agent joins; empty for any other
 	// server.
 	Socket string
-	Node   wire.Node
+	// Runtime connects to the container runtime, which the agent itself may not,
+	// and names its endpoint; it must not wait for long. Nil: none is used.
+	Runtime func() (conn *os.File, endpoint string, err error)
+	Node    wire.Node
 }
 
 // Agent is the agent's process as evictd sees it. All but Run may be called from
@@ -68,16 +72,29 @@ type Agent struct {
 	listed   []*v1.Pod             // pods, sorted; nil when they have changed
 	api      nodestatus.API
 	restarts uint64
+
+	running   bool          // there is an agent to be told
+	runtime   *wire.Runtime // nil before any was heard of
+	stock     *stock
+	arriving  *stock          // of an agent that has not sent all of it
+	inventory *wire.Inventory // of runtime and stock; nil when they have changed
+	orders    map[uint64]func(error)
+	lastOrder uint64
 }
 
-// New takes up what the journal has of evictions that were not told.
+// New takes up what the journal has of evictions that were not told. Without an
+// API server, to which Node.Publish is false, the journal may be nil.
 func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, journal: journal, log: log,
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.Answer, 64),
-		api: nodestatus.API{Error: "the agent has not started yet"},
+		api:   nodestatus.API{Error: "the agent has not started yet"},
+		stock: newStock(), arriving: newStock(), orders: map[uint64]func(error){},
 	}
 	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
+	if journal == nil {
+		return a
+	}
 	for _, e := range journal.Entries(intentKind) {
 		var intent wire.Intent
 		if err := json.Unmarshal(e.Data, &intent); err != nil || intent.ID == "" {
@@ -181,8 +198,23 @@ func (a *Agent) Pods() []*v1.Pod {
 	return a.listed
 }
 
-// Changed receives when the pods may have changed since the last receive.
+// Synced says whether all pods have been heard of at least once.
+func (a *Agent) Synced() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pods != nil
+}
+
+// Changed receives when the pods, or what the runtime has, may have changed since
+// the last receive.
 func (a *Agent) Changed() <-chan struct{} { return a.changed }
+
+func (a *Agent) signal() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
 
 // API is how the agent stands to the API server.
 func (a *Agent) API() nodestatus.API {
@@ -199,6 +231,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	failures := 0
 	for {
 		err := a.serve(ctx)
+		a.abandon(err)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -207,7 +240,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		wait := min(firstRestart<<min(failures, 10), lastRestart)
 		failures++
-		a.log.Warn("the agent has ended and is started again; meanwhile the API server is not told", "error", err, "after", wait)
+		a.log.Warn("the agent has ended and is started again; meanwhile it speaks for nobody", "error", err, "after", wait)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -217,12 +250,19 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 // lost remembers why there is no agent, and says whether that had told of all
-// pods. The pods stay as they were.
+// pods. The pods stay as they were, and so does what the runtime has.
 func (a *Agent) lost(err error) (useful bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.restarts++
 	useful, a.incoming = a.incoming == nil, map[types.UID]*v1.Pod{}
-	a.api = nodestatus.API{Error: "the agent has ended: " + err.Error(), Since: nodestatus.Time{Time: time.Now()}}
+	ended, now := "the agent has ended: "+err.Error(), time.Now()
+	a.api = nodestatus.API{Error: ended, Since: nodestatus.Time{Time: now}}
+	a.arriving = newStock()
+	if a.runtime != nil {
+		runtime := *a.runtime
+		runtime.Connected, runtime.Error, runtime.Since = false, ended, now
+		a.runtime, a.inventory = &runtime, nil
+	}
 	return useful
 }

@@ -154,7 +154,7 @@ func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	a := run(t, New(Config{Address: path, Node: wire.Node{Name: "n", Publish: true}}, records, log))
 	a.Stand(standing("stands"))
-	await(t, "the lack of an agent to be known", func() bool { return strings.Contains(a.API().Error, "have the agent started") })
+	await(t, "the lack of an agent to be known", func() bool { return strings.Contains(a.API().Error, "start the agent") })
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

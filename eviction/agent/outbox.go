@@ -9,7 +9,7 @@ import (
 )
 
 // outbox is what the agent is to be told: states, of which the newest counts,
-// evictions until they are done with, and events.
+// evictions until they are done with, events, and orders for the runtime.
 type outbox struct {
 	nodeTold, standingTold, headroomTold bool
 
@@ -18,6 +18,8 @@ type outbox struct {
 	intents  []*told // oldest first
 	asks     map[types.UID]*asking
 	events   []wire.Event
+	orders   []wire.Order
+	look     bool
 }
 
 // told is an intent, and whether the agent has it as it is now.
@@ -114,7 +116,14 @@ func (o *outbox) take(node *wire.Node) (messages []wire.Down) {
 	for _, e := range o.events {
 		add(wire.Down{Event: &e})
 	}
-	o.nodeTold, o.standingTold, o.headroomTold, o.events = true, true, true, nil
+	for _, order := range o.orders {
+		add(wire.Down{Order: &order})
+	}
+	if o.look {
+		add(wire.Down{Look: true})
+	}
+	o.nodeTold, o.standingTold, o.headroomTold = true, true, true
+	o.events, o.orders, o.look = nil, nil, false
 	return messages
 }
 

@@ -68,47 +68,74 @@ func (u *User) String() string {
 	return u.Name
 }
 
-// process is a running agent and the line to it. Its command is nil where the
+// process is a running agent and the lines to it. Its command is nil where the
 // service manager has started it.
 type process struct {
 	command *exec.Cmd
 	conn    *wire.Evictd
+	// dials is the line for connections to the container runtime; nil where none
+	// is used.
+	dials *net.UnixConn
 }
 
 // start runs an agent that ends when its line closes.
 func start(cfg *Config) (*process, error) {
-	if cfg.Address != "" {
-		line, err := net.DialTimeout("unix", cfg.Address, endPatience)
-		if err != nil {
-			return nil, fmt.Errorf("have the agent started: %w", err)
-		}
-		return &process{conn: wire.NewConn[wire.Down, wire.Up](line, wire.Silence)}, nil
-	}
-	ours, theirs, err := socketPair()
+	p := &process{}
+	line, err := p.launch(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
+	p.conn = wire.NewConn[wire.Down, wire.Up](line, wire.Silence)
+	var theirs *os.File
+	if cfg.Runtime != nil {
+		if p.dials, theirs, err = socketPair(syscall.SOCK_SEQPACKET); err == nil {
+			defer theirs.Close()
+		}
+	}
+	if err == nil {
+		err = wire.Greet(line, theirs)
+	}
+	if err != nil {
+		p.end()
+		return nil, fmt.Errorf("start the agent: %w", err)
+	}
+	return p, nil
+}
+
+// launch starts the program, or has the service manager start it.
+func (p *process) launch(cfg *Config) (*net.UnixConn, error) {
+	if cfg.Address != "" {
+		line, err := net.DialTimeout("unix", cfg.Address, endPatience)
+		if err != nil {
+			return nil, err
+		}
+		return line.(*net.UnixConn), nil
+	}
+	ours, theirs, err := socketPair(syscall.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
 	defer theirs.Close()
-	command := exec.Command(cfg.Program, cfg.Arguments...)
-	command.Stderr = os.Stderr
-	command.ExtraFiles = []*os.File{theirs} // wire.FD
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.command = exec.Command(cfg.Program, cfg.Arguments...)
+	p.command.Stderr = os.Stderr
+	p.command.ExtraFiles = []*os.File{theirs} // wire.FD
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if cfg.User != nil {
 		groups, err := groupOf(cfg.Socket)
 		if err != nil {
 			ours.Close()
-			return nil, fmt.Errorf("start the agent: %w", err)
+			return nil, err
 		}
-		command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID, Groups: groups}
+		p.command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID, Groups: groups}
 		if cfg.User.ReadAll {
-			command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
+			p.command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
 		}
 	}
-	if err := confined(command.Start); err != nil {
+	if err := confined(p.command.Start); err != nil {
 		ours.Close()
-		return nil, fmt.Errorf("start the agent: %w", err)
+		return nil, err
 	}
-	return &process{command: command, conn: wire.NewConn[wire.Down, wire.Up](ours, wire.Silence)}, nil
+	return ours, nil
 }
 
 // groupOf is the group that may speak over a socket. There is none before the
@@ -139,25 +166,29 @@ func confined(start func() error) error {
 	return <-result
 }
 
-func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+func socketPair(kind int) (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, kind|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	mine := os.NewFile(uintptr(fds[0]), "evictd")
 	defer mine.Close()
 	theirs = os.NewFile(uintptr(fds[1]), "evictd-agent")
-	if ours, err = net.FileConn(mine); err != nil {
+	conn, err := net.FileConn(mine)
+	if err != nil {
 		theirs.Close()
 		return nil, nil, err
 	}
-	return ours, theirs, nil
+	return conn.(*net.UnixConn), theirs, nil
 }
 
 // end closes the line and waits until the agent has ended, by force if need be. One
 // that the service manager has started ends by itself.
 func (p *process) end() {
 	p.conn.Close()
+	if p.dials != nil {
+		p.dials.Close()
+	}
 	if p.command == nil {
 		return
 	}

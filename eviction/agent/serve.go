@@ -32,6 +32,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		cancel(a.send(ctx, process.conn))
 		process.conn.Close()
 	})
+	if process.dials != nil {
+		running.Go(func() { _ = wire.ServeDials(process.dials, a.cfg.Runtime) }) // until the line closes
+	}
 	cancel(a.receive(process.conn))
 	process.end()
 	running.Wait()
@@ -41,6 +44,7 @@ func (a *Agent) serve(ctx context.Context) error {
 // send tells what is untold whenever there is something.
 func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
 	a.mu.Lock()
+	a.running = true
 	a.out.again()
 	a.nudge()
 	a.mu.Unlock()
@@ -83,6 +87,10 @@ func (a *Agent) hear(m *wire.Up) {
 		}
 		return
 	}
+	if m.Done != nil {
+		a.ordered(m.Done)
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -99,6 +107,8 @@ func (a *Agent) hear(m *wire.Up) {
 		a.done(m.Told)
 	case m.API != nil:
 		a.api = *m.API
+	default:
+		a.hearRuntime(m)
 	}
 }
 
@@ -121,10 +131,7 @@ func (a *Agent) change(pods func(map[types.UID]*v1.Pod)) {
 	}
 	pods(a.pods)
 	a.listed = nil
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
+	a.signal()
 }
 
 // done forgets an eviction that the API server knows all of, and the pod with it

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -27,8 +28,8 @@ type Config struct {
 	SystemReserved, KubeReserved v1.ResourceList
 	// EnforcePods says whether pods together are held to what is allocatable.
 	EnforcePods bool
-	// ImageGC bounds image collection.
-	ImageGC ImageGC
+	// Reclaim says what the node frees without ending a pod.
+	Reclaim reclaim.Policy
 	// NodeStatusUpdateFrequency is how often conditions are computed anew.
 	NodeStatusUpdateFrequency time.Duration
 	// Warnings tell of settings that are valid and probably not meant.
@@ -43,14 +44,6 @@ type setting struct {
 	eviction.Threshold
 }
 
-// ImageGC bounds image collection: it starts at HighPercent of the image
-// filesystem used, ends at LowPercent, and spares images younger than MinAge.
-// Images unused for MaxAge go in any case; zero turns that off.
-type ImageGC struct {
-	HighPercent, LowPercent int32
-	MinAge, MaxAge          time.Duration
-}
-
 // defaultHard are the thresholds of a node that was told nothing (Linux).
 var defaultHard = map[string]string{
 	"memory.available":   "100Mi",
@@ -63,7 +56,6 @@ var defaultHard = map[string]string{
 const (
 	defaultTransitionPeriod = 5 * time.Minute
 	defaultStatusFrequency  = 10 * time.Second
-	defaultImageMinimumAge  = 2 * time.Minute
 )
 
 // compiler collects everything there is to say about one configuration.
@@ -97,12 +89,16 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		SystemReserved:            c.reserved("systemReserved", file.SystemReserved),
 		KubeReserved:              c.reserved("kubeReserved", file.KubeReserved),
 		EnforcePods:               c.enforcePods(file),
-		ImageGC:                   c.imageGC(file),
+		Reclaim:                   c.reclaimPolicy(file),
 		NodeStatusUpdateFrequency: c.duration("nodeStatusUpdateFrequency", file.NodeStatusUpdateFrequency.Duration, defaultStatusFrequency),
 	}
 	if file.EvictionMaxPodGracePeriod < 0 {
 		c.invalid(c.at("evictionMaxPodGracePeriod"), file.EvictionMaxPodGracePeriod, "must not be negative; the kubelet would kill at once")
 	}
+	if ways := []string{"one", "enough"}; file.VictimsPerPass != "" && !slices.Contains(ways, file.VictimsPerPass) {
+		c.faults = append(c.faults, field.NotSupported(c.at("victimsPerPass"), file.VictimsPerPass, ways))
+	}
+	config.Eviction.EnoughVictims = file.VictimsPerPass == "enough"
 	model, ok := stats.ParseMemoryModel(file.MemoryModel)
 	if !ok {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))
@@ -329,25 +325,4 @@ func (c *compiler) enforcePods(file *EvictdConfiguration) bool {
 		}
 	}
 	return given[enforcePods]
-}
-
-func (c *compiler) imageGC(file *EvictdConfiguration) ImageGC {
-	gc := ImageGC{HighPercent: 85, LowPercent: 80, MinAge: c.duration("imageMinimumGCAge", file.ImageMinimumGCAge.Duration, defaultImageMinimumAge), MaxAge: c.duration("imageMaximumGCAge", file.ImageMaximumGCAge.Duration, 0)}
-	percent := func(name string, given *int32, into *int32) {
-		if given == nil {
-			return
-		}
-		if *into = *given; *given < 0 || *given > 100 {
-			c.invalid(c.at(name), *given, "must be between 0 and 100")
-		}
-	}
-	percent("imageGCHighThresholdPercent", file.ImageGCHighThresholdPercent, &gc.HighPercent)
-	percent("imageGCLowThresholdPercent", file.ImageGCLowThresholdPercent, &gc.LowPercent)
-	if gc.LowPercent >= gc.HighPercent {
-		c.invalid(c.at("imageGCLowThresholdPercent"), gc.LowPercent, fmt.Sprintf("must be lower than imageGCHighThresholdPercent, %d", gc.HighPercent))
-	}
-	if gc.MaxAge > 0 && gc.MaxAge <= gc.MinAge {
-		c.invalid(c.at("imageMaximumGCAge"), gc.MaxAge.String(), "must be above imageMinimumGCAge, "+gc.MinAge.String())
-	}
-	return gc
 }

@@ -49,12 +49,15 @@ func effective(data []byte) []byte {
 		fmt.Fprintf(table, "%v\t%s\t%s\tgrace %v\treclaim %s\n", t.Signal, t.Kind(), t.FormatValue(), t.Grace, t.FormatMinReclaim())
 	}
 	table.Flush()
-	e, gc := compiled.Eviction, compiled.ImageGC
+	e, gc := compiled.Eviction, compiled.Reclaim
 	fmt.Fprintf(&out, "pods: grace at most %ds, storage limits %t, held to allocatable %t\n", e.MaxPodGracePeriod, e.LocalStorageCapacityIsolation, compiled.EnforcePods)
 	fmt.Fprintf(&out, "conditions: held %v, computed every %v\n", e.PressureTransitionPeriod, compiled.NodeStatusUpdateFrequency)
-	fmt.Fprintf(&out, "images: from %d%% to %d%%, unused for %v to %v\n", gc.HighPercent, gc.LowPercent, gc.MinAge, gc.MaxAge)
+	fmt.Fprintf(&out, "images: from %d%% to %d%%, unused for %v to %v\n", gc.HighPercent, gc.LowPercent, gc.ImageMinAge, gc.ImageMaxAge)
+	if gc.Everything || gc.Keep != nil || gc.ContainerMinAge != 0 || gc.MaxPerPodContainer != 1 || gc.MaxContainers != -1 {
+		fmt.Fprintf(&out, "collection: everything %t, keeps %q, dead for %v, %d and %d dead containers\n", gc.Everything, gc.Keep, gc.ContainerMinAge, gc.MaxPerPodContainer, gc.MaxContainers)
+	}
 	fmt.Fprintf(&out, "reserved: system %s, kube %s\n", resources(compiled.SystemReserved), resources(compiled.KubeReserved))
-	fmt.Fprintf(&out, "memory: model %v, kernel notification %t\n", compiled.MemoryModel, file.KernelMemcgNotification)
+	fmt.Fprintf(&out, "memory: model %v, kernel notification %t\n", compiled.MemoryModel, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification)
 	for _, warning := range compiled.Warnings {
 		fmt.Fprintf(&out, "warning: %s\n", warning)
 	}

@@ -61,7 +61,6 @@ func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {
 		ImageMinimumGCAge:                k.ImageMinimumGCAge,
 		ImageMaximumGCAge:                k.ImageMaximumGCAge,
 		NodeStatusUpdateFrequency:        k.NodeStatusUpdateFrequency,
-		Run:                              Run{KernelMemcgNotification: k.KernelMemcgNotification},
 	}
 }
 

@@ -56,10 +56,27 @@ type EvictdConfiguration struct {
 	ImageGCLowThresholdPercent  *int32          `json:"imageGCLowThresholdPercent,omitempty"`
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitzero"`
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitzero"`
+	// ImageGCPressureMode is deficit (the default): a disk under pressure loses
+	// images until it lacks nothing; or all: every unused one, as with the kubelet.
+	ImageGCPressureMode string `json:"imageGCPressureMode,omitempty"`
+	// ImageGCKeep are references of images that are never collected; one that ends
+	// in * stands for all that begin so.
+	ImageGCKeep []string `json:"imageGCKeep,omitempty"`
+	// The kubelet has the following as flags only. MinimumContainerTTLDuration (0)
+	// is how long a container must have been dead to be collected;
+	// MaximumDeadContainersPerContainer (1) are kept of each container of a pod,
+	// MaximumDeadContainers (-1) on the node; below zero is without limit.
+	MinimumContainerTTLDuration       metav1.Duration `json:"minimumContainerTTLDuration,omitzero"`
+	MaximumDeadContainersPerContainer *int32          `json:"maximumDeadContainersPerContainer,omitempty"`
+	MaximumDeadContainers             *int32          `json:"maximumDeadContainers,omitempty"`
 
 	// NodeStatusUpdateFrequency is how often the Node on the API server is held
 	// against what it should be; zero means 10s. Changes are told at once.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
+
+	// VictimsPerPass is one (the default), or enough: as many as cover what is
+	// missing of a threshold and its minimum reclaim.
+	VictimsPerPass string `json:"victimsPerPass,omitempty"`
 
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
@@ -88,7 +105,10 @@ type Run struct {
 	StatusAddress           string           `json:"statusAddress,omitempty"`
 	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
-	KernelMemcgNotification bool             `json:"kernelMemcgNotification,omitempty"`
+	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
+	// nil means true, which costs nothing here.
+	KernelMemcgNotification *bool  `json:"kernelMemcgNotification,omitempty"`
+	RuntimeDir              string `json:"runtimeDir,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
 	// API, which respects disruption budgets, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 // Sensor reads the node-level figures and the time; what it cannot read stays
@@ -27,6 +30,20 @@ type Sensor interface {
 // error is fs.ErrNotExist where the pod has ended.
 type Meter interface {
 	Read(*stats.Pod) error
+	// ReadMemory is Read without the processes, and without the containers if not
+	// asked for. Once it was called it opens nothing and allocates nothing.
+	ReadMemory(s *stats.Pod, containers bool) error
+}
+
+// Waiter is where the loop sleeps, and what the kernel wakes it by.
+type Waiter interface {
+	// Wait sleeps until something rings, Wake is called or d has passed, and
+	// names what rang; "" for the other two.
+	Wait(d time.Duration) (source string)
+	// Wake ends the present Wait, or the next, from any goroutine.
+	Wake()
+	// Aim says where the nearest hard thresholds of memory are. It never blocks.
+	Aim(collect.Aims)
 }
 
 // Killer ends pods in goroutines of its own.
@@ -48,10 +65,13 @@ type Pod struct {
 	Usage func() stats.Amount
 }
 
-// Reclaimer frees what the node can free without ending a pod. It is called on
-// the loop's goroutine and must not wait.
+// Reclaimer frees what the node can free without ending a pod, in a goroutine of
+// its own.
 type Reclaimer interface {
-	Reclaim([]eviction.ReclaimStep)
+	// Reclaim begins to free what a signal's disk needs, and returns at once.
+	Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need)
+	// Reclaimed receives the signal when that has ended, whatever came of it.
+	Reclaimed() <-chan eviction.Signal
 }
 
 // Survey measures what pods hold on disks, in a goroutine of its own.
@@ -62,6 +82,13 @@ type Survey interface {
 	Since() time.Time
 	// Done receives when a round is complete.
 	Done() <-chan struct{}
+}
+
+// Census knows of pods that the loop was not told of.
+type Census interface {
+	// Strangers says whether processes run in the place of a pod that is none of
+	// these. It is asked before a pod within its request goes.
+	Strangers([]Pod) bool
 }
 
 // Pulse is felt by whoever watches over the loop. It must not wait.
@@ -88,16 +115,18 @@ type Config struct {
 	DryRun bool
 }
 
-// Source says what woke the loop for a pass.
+// Source says what woke the loop for a pass: one of these, or what the Waiter
+// calls it.
 type Source string
 
-// The sources.
+// The sources of the loop's own.
 const (
 	Housekeeping Source = "housekeeping"
 	Poll         Source = "poll"
 	VictimGone   Source = "victim-gone"
 	PodsChanged  Source = "pods-changed"
 	DiskSurvey   Source = "disk-survey"
+	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 )
 
@@ -105,6 +134,7 @@ const (
 type Report struct {
 	At           time.Time
 	Source       Source
+	Pass         eviction.Pass
 	Node         stats.Node
 	Observations eviction.Observations
 	State        eviction.State
@@ -113,7 +143,10 @@ type Report struct {
 	// Failed are the victims whose kill could not begin. The evictions of the
 	// decisions are the others.
 	Failed []eviction.Eviction
-	DryRun bool
+	// HeldBack is the pod whose turn it is, and which stays for now: see
+	// eviction.Decision.
+	HeldBack *eviction.Pod
+	DryRun   bool
 	// Lost counts reports that nobody took in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
@@ -126,9 +159,11 @@ type Loop struct {
 	cfg       Config
 	eviction  *eviction.Config // shared with readers of reports: replaced, never changed
 	sensor    Sensor
+	waiter    Waiter
 	killer    Killer
 	survey    Survey
 	reclaimer Reclaimer
+	census    Census
 	pulse     Pulse
 	log       *slog.Logger
 
@@ -136,45 +171,68 @@ type Loop struct {
 	configs  chan Config
 	reports  chan Report
 	asked    chan question
+	ended    chan kill.Result // from the killer, which closes it
+	surveyed chan struct{}    // a round of the survey is complete
+	reclaims chan eviction.Signal
 	lost     atomic.Uint64
 
 	pods        []Pod
-	usages      []stats.Pod // beside pods
+	names       []string      // beside pods, for the killer
+	usages      []stats.Pod   // beside pods
+	growths     []stats.Trend // beside pods, of memory
+	room        eviction.Room
+	decisions   []eviction.Decision // room for those of a pass
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
 	trends      [eviction.NumSignals]stats.Trend // of seconds
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
+	nearing     bool                             // a memory threshold is about to be crossed
+	sampled     time.Time                        // when the pods were last measured
+	detail      int                              // the pod whose containers were last read
+	refusals    []refusal                        // of the running pass
 	state       eviction.State
 	told        [eviction.NumConditions]bool
+	held        bool       // a victim is held back
 	idle        bool       // the last pass found nobody to end
 	surveying   bool       // a pass waits for the disk survey
 	askedSurvey time.Time  // when the last survey was asked for
 	withheld    []withheld // outcomes that do not count yet
+	reclaimed   []eviction.ReclaimOutcome
 }
 
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
 
-// Ports of the loop. Survey, Reclaimer and Pulse may be nil: then disk figures are
-// taken as they come, the node has nothing to free by itself, and nobody watches.
+// endedQueue bounds the ends of kills that wait for the loop; the killer keeps
+// more of them.
+const endedQueue = 8
+
+// Ports of the loop. Survey, Reclaimer, Census and Pulse may be nil: then disk
+// figures are taken as they come, the node has nothing to free by itself, there are
+// no pods but those that were set, and nobody watches.
 type Ports struct {
 	Sensor    Sensor
+	Waiter    Waiter
 	Killer    Killer
 	Survey    Survey
 	Reclaimer Reclaimer
+	Census    Census
 	Pulse     Pulse
 }
 
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
-		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, killer: ports.Killer, survey: ports.Survey,
-		reclaimer: ports.Reclaimer, pulse: ports.Pulse, log: log,
+		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
+		reclaimer: ports.Reclaimer, census: ports.Census, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
 		asked:    make(chan question, 8),
+		ended:    make(chan kill.Result, endedQueue),
+		surveyed: make(chan struct{}, 1),
+		reclaims: make(chan eviction.Signal, endedQueue),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
 	for i := range l.sprints {
@@ -185,12 +243,18 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 
 // SetPods replaces the pods of the node. It never blocks; of sets that the loop
 // has not taken up yet, the last counts. Only one goroutine may call it.
-func (l *Loop) SetPods(pods []Pod) { replace(l.incoming, pods) }
+func (l *Loop) SetPods(pods []Pod) {
+	replace(l.incoming, pods)
+	l.waiter.Wake()
+}
 
 // Configure replaces the configuration: thresholds that stay keep their standing.
 // The housekeeping interval stays as it is. It never blocks; only one goroutine
 // may call it.
-func (l *Loop) Configure(cfg Config) { replace(l.configs, cfg) }
+func (l *Loop) Configure(cfg Config) {
+	replace(l.configs, cfg)
+	l.waiter.Wake()
+}
 
 // replace puts a value in the place of one that was not taken yet.
 func replace[T any](queue chan T, value T) {
@@ -215,61 +279,163 @@ func (l *Loop) report(r Report) {
 	}
 }
 
-// Run senses, decides and kills until ctx ends. It always returns nil: no fault
-// of what is around it ends the protection of the node.
+// Run senses, decides and kills until ctx ends or the killer does. It always
+// returns nil: no fault of what is around it ends the protection of the node.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.reports)
-	housekeeping := time.NewTicker(l.cfg.HousekeepingInterval)
-	defer housekeeping.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() { l.hear(ctx) })
 	l.pass(eviction.Housekeeping, Housekeeping)
-	poll := time.NewTimer(l.pollInterval())
-	defer poll.Stop()
+	regular := time.Now().Add(l.cfg.HousekeepingInterval)
+	poll := time.Now().Add(l.pollInterval())
+	var rung time.Time // when a notice was last followed
+	for {
+		source := l.waiter.Wait(time.Until(earlier(regular, poll)))
+		if ctx.Err() != nil {
+			return nil
+		}
+		now, passed := time.Now(), true
+		switch {
+		case !now.Before(regular):
+			l.pass(eviction.Housekeeping, Housekeeping)
+			regular = regular.Add(now.Sub(regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
+		case source != "" && now.Sub(rung) >= breath:
+			rung = now
+			l.pass(eviction.Event, Source(source))
+		case source != "": // a hail of notices is polled
+			poll = earlier(poll, rung.Add(breath))
+			passed = false
+		case !now.Before(poll):
+			l.pass(eviction.Event, Poll)
+		default:
+			passed = false
+		}
+		heard, open := l.takeUp()
+		if !open {
+			return nil
+		}
+		if passed || heard {
+			poll = time.Now().Add(l.pollInterval())
+			l.waiter.Aim(l.aims())
+		}
+	}
+}
+
+// breath is the least time between passes that notices of the kernel cause.
+const breath = time.Millisecond
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// hear wakes the loop for what others have to say.
+func (l *Loop) hear(ctx context.Context) {
 	var surveyed <-chan struct{}
 	if l.survey != nil {
 		surveyed = l.survey.Done()
 	}
+	var reclaimed <-chan eviction.Signal
+	if l.reclaimer != nil {
+		reclaimed = l.reclaimer.Reclaimed()
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-housekeeping.C:
-			l.pass(eviction.Housekeeping, Housekeeping)
-		case <-poll.C:
-			l.pass(eviction.Event, Poll)
+			l.waiter.Wake()
+			return
+		case <-surveyed:
+			select {
+			case l.surveyed <- struct{}{}:
+			default:
+			}
+		case signal := <-reclaimed:
+			select {
+			case l.reclaims <- signal:
+			case <-ctx.Done():
+			}
+		case result, open := <-l.killer.Results():
+			if !open {
+				close(l.ended)
+				l.waiter.Wake()
+				return
+			}
+			select {
+			case l.ended <- result:
+			case <-ctx.Done():
+			}
+		}
+		l.waiter.Wake()
+	}
+}
+
+// takeUp takes up everything that waits for the loop. It says whether that
+// caused a pass, and false where nobody can be ended any more.
+func (l *Loop) takeUp() (passed, open bool) {
+	for {
+		select {
 		case cfg := <-l.configs:
 			l.configure(cfg)
 			l.pass(eviction.Housekeeping, Reconfigured)
 		case pods := <-l.incoming:
 			l.adopt(pods)
 			l.pass(eviction.Event, PodsChanged)
-		case <-surveyed:
+		case <-l.surveyed:
 			if !l.surveying {
 				continue
 			}
 			l.pass(eviction.Housekeeping, DiskSurvey)
-		case result, open := <-l.killer.Results():
+		case signal := <-l.reclaims:
+			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
+			l.pass(eviction.Housekeeping, Reclaimed)
+		case result, open := <-l.ended:
 			if !open {
-				return nil
+				return passed, false
 			}
 			l.settle(result)
 		case q := <-l.asked:
 			q.answer <- l.snapshot(q.pods)
 			continue
+		default:
+			return passed, true
 		}
-		poll.Reset(l.pollInterval())
+		passed = true
 	}
 }
 
 // adopt takes up a new set of pods.
 func (l *Loop) adopt(pods []Pod) {
-	l.pods = pods
+	growths := make([]stats.Trend, len(pods))
+	for i := range growths {
+		growths[i].Span = growthSpan
+		if before := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == pods[i].UID }); before >= 0 {
+			growths[i] = l.growths[before]
+		}
+	}
+	l.pods, l.growths = pods, growths
+	l.names = make([]string, len(pods))
 	l.usages = make([]stats.Pod, len(pods))
 	l.candidates = make([]eviction.Candidate, 0, len(pods))
 	for i := range pods {
+		l.names[i] = pods[i].String()
 		l.usages[i].Containers = make([]stats.Container, len(pods[i].Containers))
 		l.usages[i].Volumes = make([]stats.Volume, len(pods[i].Volumes))
 	}
+	l.refill()
 	l.idle = false
+}
+
+// refill makes the memory that the next pass decides with.
+func (l *Loop) refill() {
+	l.room.Refill(len(l.pods))
+	if l.decisions == nil {
+		l.decisions = make([]eviction.Decision, 0, 4)
+	}
 }
 
 // configure takes up a new configuration.

@@ -72,6 +72,6 @@ func (w *withheld) due(now time.Time) bool {
 		return !w.counts.After(now)
 	}
 	var left stats.Pod
-	_ = w.tasks.Read(&left) // what is gone has no tasks
+	_ = w.tasks.ReadMemory(&left, false) // what is gone has no tasks
 	return left.Threads.Or(0) == 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
 )
 
 // pass is one pass: calls of Decide at one instant, each fed the outcome of the
@@ -17,30 +18,41 @@ import (
 func (l *Loop) pass(kind eviction.Pass, source Source) {
 	signals := l.sense()
 	now := time.Now()
-	in := eviction.Input{Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(), Outcomes: l.due(now)}
-	var decisions []eviction.Decision
+	in := eviction.Input{
+		Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(),
+		Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
+	}
+	l.reclaimed = nil
+	decisions := l.decisions
 	var failed []eviction.Eviction
-	acted, chosen := false, false
+	acted, chosen, processes := false, false, false
+	var held *eviction.Pod
 	if kind == eviction.Housekeeping { // what waits for the survey may be soft
 		l.surveying = false
 	}
 	for again := true; again; in.Pass = eviction.Continue {
 		state, d := eviction.Decide(l.eviction, l.state, in)
+		if l.misled(&d) {
+			in.Strangers = true
+			state, d = eviction.Decide(l.eviction, l.state, in)
+		}
 		if l.premature(&d, now) {
 			l.surveying = true
 			break
 		}
 		l.state = state
-		in.Outcomes, again = nil, false
+		in.Outcomes, in.Reclaims, again = nil, nil, false
+		processes = processes || slices.ContainsFunc(d.Met, func(m eviction.Met) bool { return m.Signal == eviction.PIDAvailable })
 		switch {
 		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
 			l.surveying = true
 		case d.NeedUsage:
-			in.Candidates, in.Sampled, again = l.sample(), true, true
+			in.Candidates, in.Sampled, again = l.sample(processes), true, true
 		case len(d.Reclaim) > 0:
-			if l.reclaimer != nil && !l.cfg.DryRun {
-				l.reclaimer.Reclaim(d.Reclaim)
-				in.Signals = l.sense()
+			if l.reclaimer != nil {
+				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
+				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+				l.surveyedSince(now, now) // should it not suffice, the figures are there
 			}
 			again = true
 		case len(d.Evictions) > 0:
@@ -52,30 +64,41 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			chosen = chosen || len(d.Evictions) > 0
 		}
 		acted = acted || len(d.Met) > 0
+		held = d.HeldBack
 		if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
 			decisions = append(decisions, d)
 		}
 	}
 	l.hasten()
 	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) }
-	l.idle = acted && !chosen && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
-	if turned := l.turned(); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
+	l.idle = acted && !chosen && held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
+	if len(decisions) > 0 {
+		l.decisions = nil // they are the report's
+	}
+	if turned := l.turned(held); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Node: l.node, Observations: in.Signals,
-			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, DryRun: l.cfg.DryRun,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
+			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
 	}
+	for _, r := range l.refusals {
+		l.log.Error("could not start to evict", "pod", r.pod.String(), "error", r.err)
+	}
+	l.refusals = l.refusals[:0]
+	l.follow(kind)
+	l.refill()
 	if l.pulse != nil {
 		l.pulse.Beat(now)
 	}
 }
 
-// kept makes decisions that outlive the pass.
+// kept makes decisions that outlive the pass, and writes their texts.
 func kept(decisions []eviction.Decision) []eviction.Decision {
 	for _, d := range decisions {
 		for i := range d.Ranking {
 			keep(&d.Ranking[i].Candidate)
 		}
+		d.Explain()
 	}
 	return decisions
 }
@@ -117,9 +140,20 @@ func (l *Loop) premature(d *eviction.Decision, now time.Time) bool {
 	})
 }
 
-// turned says whether a condition has changed since it was last told.
-func (l *Loop) turned() bool {
-	changed := false
+// misled says whether a pod within its request would go although pods run that
+// nobody has told of: one of them may be to blame.
+func (l *Loop) misled(d *eviction.Decision) bool {
+	within := func(e eviction.Eviction) bool {
+		return slices.ContainsFunc(d.Ranking, func(r eviction.Ranked) bool { return r.Pod == e.Pod && !r.Exceeds })
+	}
+	return l.census != nil && slices.ContainsFunc(d.Evictions, within) && l.census.Strangers(l.pods)
+}
+
+// turned says whether a condition, or whether a victim is held back, has changed
+// since it was last told.
+func (l *Loop) turned(held *eviction.Pod) bool {
+	changed := (held != nil) != l.held
+	l.held = held != nil
 	for c := range l.told {
 		changed = changed || l.told[c] != l.state.Pressure[c].Reported
 		l.told[c] = l.state.Pressure[c].Reported
@@ -147,10 +181,11 @@ func (l *Loop) unmeasured() []eviction.Candidate {
 	return l.candidates
 }
 
-// sample measures the pods. One of which nothing can be killed is no candidate,
-// and neither is one without a process: it has ended, whatever it left behind.
-func (l *Loop) sample() []eviction.Candidate {
-	l.candidates = l.candidates[:0]
+// sample measures the pods, the processes too where they are asked for. One of
+// which nothing can be killed is no candidate, and neither is one without a
+// process: it has ended, whatever it left behind.
+func (l *Loop) sample(processes bool) []eviction.Candidate {
+	l.candidates, l.sampled = l.candidates[:0], l.node.Time
 	for i := range l.pods {
 		pod, usage := &l.pods[i], &l.usages[i]
 		if pod.Target == nil {
@@ -158,12 +193,18 @@ func (l *Loop) sample() []eviction.Candidate {
 		}
 		c := eviction.Candidate{Pod: pod.Pod}
 		if pod.Meter != nil {
-			err := pod.Meter.Read(usage)
-			processes, counted := usage.Processes.Get()
-			if errors.Is(err, fs.ErrNotExist) || counted && processes == 0 {
+			var err error
+			if processes {
+				err = pod.Meter.Read(usage)
+			} else {
+				err = pod.Meter.ReadMemory(usage, false)
+			}
+			if errors.Is(err, fs.ErrNotExist) || usage.Processes == stats.Known(0) || usage.Threads == stats.Known(0) {
 				continue
 			}
-			if counted || usage.Memory.IsKnown() {
+			l.growths[i].Observe(usage.Time, usage.Memory)
+			c.Growth = l.growths[i].PerSecond()
+			if usage.Processes.IsKnown() || usage.Threads.IsKnown() || usage.Memory.IsKnown() {
 				c.Usage = usage
 			}
 		}
@@ -172,33 +213,43 @@ func (l *Loop) sample() []eviction.Candidate {
 	return l.candidates
 }
 
+// refusal is a kill that could not begin; it is logged when the pass is over.
+type refusal struct {
+	pod *eviction.Pod
+	err error
+}
+
 // begin starts to end the victims, and takes those it could not start on out of
 // the decision.
 func (l *Loop) begin(d *eviction.Decision, now time.Time) (failed []eviction.Eviction) {
-	d.Evictions = slices.DeleteFunc(d.Evictions, func(e eviction.Eviction) bool {
-		err := l.start(&e, now)
-		if err != nil {
-			l.log.Error("could not start to evict", "pod", e.Pod.String(), "error", err)
+	begun := d.Evictions[:0]
+	for _, e := range d.Evictions {
+		if err := l.start(&e, now); err != nil {
 			failed = append(failed, e)
+			l.refusals = append(l.refusals, refusal{e.Pod, err})
+		} else {
+			begun = append(begun, e)
 		}
-		return err != nil
-	})
+	}
+	d.Evictions = begun
 	return failed
 }
 
 // start begins to end a victim, or in a dry run to count it as being ended.
 func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
-	grace := time.Duration(e.GracePeriodSeconds) * time.Second
 	if e.Hard {
-		grace = l.hardGrace(e.Signal)
-	}
-	if l.cfg.DryRun {
-		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(grace + kill.Overdue)})
-		return nil
+		e.Grace = l.hardGrace(e.Signal)
 	}
 	i := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == e.Pod.UID })
-	pod := &l.pods[i] // candidates are pods
-	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: pod.String(), Grace: grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
+	pod := &l.pods[i]     // candidates are pods
+	if pod.Meter != nil { // what its containers hold is told, and can be read only before
+		_ = pod.Meter.ReadMemory(&l.usages[i], true)
+	}
+	if l.cfg.DryRun {
+		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
+		return nil
+	}
+	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
 	if err == nil && !e.Hard {
 		l.bear(pod.UID)
 	}
@@ -214,45 +265,4 @@ func (l *Loop) bear(uid types.UID) {
 			f.Grace += l.cfg.SoftPatience
 		}
 	}
-}
-
-// Bounds of the poll: near a threshold the loop looks every few milliseconds,
-// far from all of them once a second.
-const (
-	pollFloor   = 5 * time.Millisecond
-	pollCeiling = time.Second
-)
-
-// fillRates are the fastest plausible ways to use up a signal, units a second:
-// memory as fast as pages can be touched, a disk as fast as it can be written,
-// inodes and process ids as fast as the kernel can make them.
-var fillRates = [eviction.NumSignals]int64{
-	eviction.MemoryAvailable:            6 << 30,
-	eviction.AllocatableMemoryAvailable: 6 << 30,
-	eviction.NodeFsAvailable:            3 << 30,
-	eviction.NodeFsInodesFree:           500_000,
-	eviction.ImageFsAvailable:           3 << 30,
-	eviction.ImageFsInodesFree:          500_000,
-	eviction.ContainerFsAvailable:       3 << 30,
-	eviction.ContainerFsInodesFree:      500_000,
-	eviction.PIDAvailable:               100_000,
-}
-
-// pollInterval sleeps no longer than the nearest hard threshold is away at the
-// fastest plausible rate. Those that act and find nobody to end are in no hurry.
-func (l *Loop) pollInterval() time.Duration {
-	observations := l.observer.Observe(&l.node)
-	interval := pollCeiling
-	for i := range l.eviction.Thresholds {
-		t := &l.eviction.Thresholds[i]
-		o := observations[t.Signal]
-		available, measured := o.Available.Get()
-		required, known := t.Value.Of(o)
-		if !t.Hard() || !measured || !known || l.idle && l.state.Thresholds[i].Acting {
-			continue
-		}
-		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
-		interval = min(interval, headroom)
-	}
-	return max(interval, pollFloor)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 // TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks reads the poll interval
@@ -46,4 +47,75 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+		w.at(500 * time.Millisecond)
+		w.sensor.set(short)
+		w.bell.ring("memcg-threshold")
+		w.at(501 * time.Millisecond)
+		w.wants("500ms kill a")
+		for _, r := range w.told() {
+			if len(r.Decisions) > 0 && r.Ended == nil && r.Source != "memcg-threshold" {
+				t.Errorf("decided for %q", r.Source)
+			}
+		}
+	})
+}
+
+func TestANoticeAloneDecidesNothing(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+		w.at(500 * time.Millisecond)
+		w.bell.ring("memory-stall")
+		w.at(5 * time.Second)
+		w.wants()
+	})
+}
+
+func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+		w.at(500 * time.Millisecond)
+		before := w.sensor.count()
+		for range 1000 {
+			w.bell.ring("memcg-threshold")
+			time.Sleep(10 * time.Microsecond)
+		}
+		w.at(520 * time.Millisecond)
+		if passes := w.sensor.count() - before; passes < 5 || passes > 20 {
+			t.Errorf("%d passes for 1000 notices in 10 ms", passes)
+		}
+	})
+}
+
+func TestFastFallIsFollowedEveryMillisecondBeforeTheCrossing(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: memory(gibi + 600*mebi)}, func(w *world) {
+		w.at(time.Second)
+		for left := gibi + 600*mebi; left > gibi+5*mebi; left -= 5 * mebi {
+			w.sensor.set(memory(left))
+			time.Sleep(time.Millisecond)
+		}
+		if gap := w.sensor.gap(); gap != time.Millisecond {
+			t.Errorf("looked every %v", gap)
+		}
+	})
+}
+
+func TestTheLoopAimsAtTheUseThatCrossesTheNearestHardThreshold(t *testing.T) {
+	node := memory(10 * gibi)
+	node.Memory.InactiveFile = stats.Known(gibi)
+	node.PodsMemory = stats.Memory{Limit: stats.Known(32 * gibi), Usage: stats.Known(20 * gibi)}
+	thresholds := []eviction.Threshold{
+		hard(eviction.MemoryAvailable, gibi), soft(eviction.MemoryAvailable, 2*gibi, time.Minute), hard(eviction.AllocatableMemoryAvailable, gibi),
+	}
+	within(t, setting{thresholds: thresholds, node: node}, func(w *world) {
+		w.at(time.Second)
+		want := collect.Aims{
+			{Usage: stats.Known(54 * gibi), Mark: stats.Known(64 * gibi)}, // 63 GiB, and a GiB of file pages
+			{Usage: stats.Known(20 * gibi), Mark: stats.Known(31 * gibi)},
+		}
+		if got := w.bell.aimed(); got != want {
+			t.Errorf("aims at %v, want %v", got, want)
+		}
+	})
 }

@@ -40,6 +40,7 @@ func (l *Loop) ask(ctx context.Context, pods bool) (Snapshot, error) {
 	answer := make(chan Snapshot, 1) // the loop never waits for its reader
 	select {
 	case l.asked <- question{pods, answer}:
+		l.waiter.Wake()
 	case <-ctx.Done():
 		return Snapshot{}, ctx.Err()
 	}
@@ -67,7 +68,7 @@ func (l *Loop) snapshot(pods bool) Snapshot {
 	if !pods {
 		return s
 	}
-	s.Candidates = slices.Clone(l.sample())
+	s.Candidates = slices.Clone(l.sample(true))
 	for i := range s.Candidates {
 		keep(&s.Candidates[i])
 	}

@@ -30,6 +30,11 @@ func ending(p *pod, ends ...end) *pod {
 	return p
 }
 
+func requesting(p *pod, memory int64) *pod {
+	p.request = memory
+	return p
+}
+
 func TestWhoIsEndedAndWhen(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -42,6 +47,36 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
 			[]string{"13s kill a"},
+		},
+		{
+			"a pod within its request stays while others run that nobody told of",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
+			func(w *world) {
+				w.at(12500 * time.Millisecond)
+				w.sensor.set(short)
+				w.at(13500 * time.Millisecond)
+				w.settle(requesting(using("a", gibi), 2*gibi), using("b", gibi/8))
+				w.at(13550 * time.Millisecond)
+			},
+			[]string{"13.5s kill b"},
+		},
+		{
+			"it stays for two seconds and no longer",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(16 * time.Second) },
+			[]string{"15s kill a"},
+		},
+		{
+			"one above its request goes whoever else runs",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, strangers: true},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(14 * time.Second) },
+			[]string{"13s kill a"},
+		},
+		{
+			"where one is not enough several go at once",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", 80*mebi), using("b", 60*mebi), using("c", 40*mebi)}, enough: true},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13050 * time.Millisecond) },
+			[]string{"13s kill a", "13s kill b"},
 		},
 		{
 			"a soft threshold is seen and acted on in housekeeping passes alone",
@@ -276,6 +311,63 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 				if got := w.survey.asked(); got != c.asked {
 					t.Errorf("asked for %d surveys, want %d", got, c.asked)
 				}
+			})
+		})
+	}
+}
+
+// rule: M.35
+func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
+	const freeing = "0s free 1073741824 of nodefs.available by [containers images]"
+	full := func() stats.Node { return disk(plenty, 0) }
+	writer := func() *pod { return ending(storing("a", gibi), immortal) }
+	for _, c := range []struct {
+		name string
+		setting
+		script func(*world)
+		want   []string
+	}{
+		{
+			"and no pod goes where that suffices",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
+			func(w *world) { w.at(50 * time.Second) },
+			[]string{freeing},
+		},
+		{
+			"a pod goes at once where it does not",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
+			func(w *world) { w.at(14 * time.Second) },
+			[]string{freeing, "5s kill a"},
+		},
+		{
+			"by figures that were taken meanwhile",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, survey: &survey{takes: 4 * time.Second}, pods: []*pod{writer()}},
+			func(w *world) { w.at(14 * time.Second) },
+			[]string{freeing, "5s kill a"},
+		},
+		{
+			"soft thresholds wait for it, too",
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), freer: &freer{takes: 5 * time.Second}, pods: []*pod{writer()}},
+			func(w *world) { w.at(19 * time.Second) },
+			[]string{"10s free 1073741824 of nodefs.available by [containers images]", "15s kill a in 1m0s"},
+		},
+		{
+			"while memory does not wait",
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), node: full(), freer: &freer{takes: -1}, pods: []*pod{ending(using("b", gibi), immortal)}},
+			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
+			[]string{freeing, "3s kill b"},
+		},
+		{
+			"a runtime that hangs is waited for half a minute",
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: -1}, pods: []*pod{writer()}},
+			func(w *world) { w.at(35 * time.Second) },
+			[]string{freeing, "30s kill a"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			within(t, c.setting, func(w *world) {
+				c.script(w)
+				w.wants(c.want...)
 			})
 		})
 	}

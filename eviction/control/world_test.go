@@ -19,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 const (
@@ -35,8 +36,10 @@ type world struct {
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when Run has returned
 	sensor  *sensor
+	bell    *bell
 	killer  *killer
 	survey  *survey
+	freer   *freer
 	pods    []*pod                  // at the beginning
 	reports <-chan []control.Report // those of the whole run, at its end
 
@@ -50,7 +53,10 @@ type setting struct {
 	pods       []*pod
 	node       stats.Node
 	survey     *survey // nil: none
+	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
+	strangers  bool    // pods run that nobody told of, until others are set
+	enough     bool    // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool // nobody reads the reports
 	pulse      control.Pulse
@@ -62,7 +68,7 @@ const housekeeping = 10 * time.Second
 func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
-			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits,
+			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
 		}, eviction.SharedFs),
 		HousekeepingInterval: housekeeping,
 		HardGrace:            time.Second,
@@ -74,12 +80,20 @@ func (s *setting) config() control.Config {
 // must end then with all that it began.
 func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, pods: s.pods}
+		w := &world{T: t, begun: time.Now(), ended: make(chan struct{}), sensor: &sensor{now: s.node}, survey: s.survey, freer: s.freer, pods: s.pods}
 		w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
-		ports := control.Ports{Sensor: w.sensor, Killer: w.killer, Pulse: s.pulse}
+		w.bell = &bell{rung: make(chan string, 1)}
+		ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer, Pulse: s.pulse}
 		if s.survey != nil {
 			s.survey.done = make(chan struct{}, 1)
 			ports.Survey = s.survey
+		}
+		if s.freer != nil {
+			s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
+			ports.Reclaimer = s.freer
+		}
+		if s.strangers {
+			ports.Census = census(len(s.pods))
 		}
 		w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
 		w.settle(s.pods...)
@@ -103,6 +117,11 @@ func within(t *testing.T, s setting, script func(*world)) {
 		<-w.ended
 	})
 }
+
+// census is the number of pods with which there are strangers beside them.
+type census int
+
+func (c census) Strangers(known []control.Pod) bool { return len(known) == int(c) }
 
 func (w *world) collect() <-chan []control.Report {
 	all := make(chan []control.Report, 1)
@@ -184,12 +203,63 @@ func (s *sensor) set(n stats.Node) {
 	s.now = n
 }
 
+func (s *sensor) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.reads)
+}
+
 // gap is the time between the last two readings.
 func (s *sensor) gap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.reads) - 1
 	return s.reads[last].Sub(s.reads[last-1]).Round(100 * time.Microsecond)
+}
+
+// bell is a control.Waiter of channels and simulated time.
+type bell struct {
+	rung chan string
+
+	mu   sync.Mutex
+	aims collect.Aims
+}
+
+func (b *bell) Wait(d time.Duration) string {
+	select {
+	case source := <-b.rung:
+		return source
+	case <-time.After(d):
+		return ""
+	}
+}
+
+func (b *bell) Wake() {
+	select {
+	case b.rung <- "":
+	default: // it wakes anyway
+	}
+}
+
+// ring rings by a notice of the kernel, in the place of a Wake.
+func (b *bell) ring(source string) {
+	select {
+	case <-b.rung:
+	default:
+	}
+	b.rung <- source
+}
+
+func (b *bell) Aim(a collect.Aims) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.aims = a
+}
+
+func (b *bell) aimed() collect.Aims {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.aims
 }
 
 // memory is a node of 64 GiB that has so much left, with nothing else measured.
@@ -221,6 +291,7 @@ func soft(s eviction.Signal, amount int64, grace time.Duration) eviction.Thresho
 type pod struct {
 	name    string
 	grace   int64 // seconds, 0: the pod does not say
+	request int64 // bytes of memory
 	limited bool  // has a local-storage limit, which it keeps
 	lost    bool  // nothing to kill was found
 	lingers bool  // its processes are not reaped when they have ended
@@ -251,7 +322,7 @@ func storing(name string, bytes int64) *pod {
 }
 
 func (p *pod) handled() control.Pod {
-	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
+	digest := &eviction.Pod{UID: types.UID(p.name), Namespace: "default", Name: p.name, MemoryRequest: p.request, QOS: v1.PodQOSBestEffort, Containers: []eviction.Container{{Name: "c"}}}
 	if p.grace > 0 {
 		digest.TerminationGracePeriod = &p.grace
 	}
@@ -275,6 +346,9 @@ func (p *pod) Read(s *stats.Pod) error {
 	}
 	return p.fault
 }
+
+// ReadMemory implements control.Meter.
+func (p *pod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
 
 // AppendProcesses, Kill and Populated make the pod a kill.Target.
 func (p *pod) AppendProcesses(pids []int) ([]int, error) { return pids, fs.ErrNotExist }
@@ -350,6 +424,30 @@ func (k *killer) Hasten(uid types.UID, grace time.Duration) {
 }
 
 func (k *killer) Results() <-chan kill.Result { return k.results }
+
+// freer frees so much of the disk so long after it was asked to; never where
+// that is negative.
+type freer struct {
+	*world
+	takes     time.Duration
+	frees     int64
+	reclaimed chan eviction.Signal
+}
+
+func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
+	f.write("free %d of %v by %v", need.Bytes, s, steps)
+	if f.takes < 0 {
+		return
+	}
+	time.AfterFunc(f.takes, func() {
+		f.sensor.mu.Lock()
+		f.sensor.now.NodeFs.Available = f.sensor.now.NodeFs.Available.Plus(stats.Known(f.frees))
+		f.sensor.mu.Unlock()
+		f.reclaimed <- s
+	})
+}
+
+func (f *freer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
 
 // survey is complete so long after it was asked for; never where that is
 // negative. A round begins a millisecond after the request.

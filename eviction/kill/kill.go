@@ -30,7 +30,8 @@ var (
 )
 
 // Target is the processes of a pod. A target that was removed has none, which it
-// may also tell by an error that is fs.ErrNotExist.
+// may also tell by an error that is fs.ErrNotExist. Two that are equal are one:
+// targets are pointers.
 type Target interface {
 	// AppendProcesses appends the ids of the processes that are in the pod now.
 	AppendProcesses(pids []int) ([]int, error)
@@ -47,6 +48,17 @@ type thawer interface {
 	Thaw() error
 }
 
+// freezer is a thawer that can freeze them, too.
+type freezer interface {
+	Freeze() error
+}
+
+// hurrier is a Target whose processes can be given the processor first. What
+// could not be done is an error, what was done is undone by undo.
+type hurrier interface {
+	Hurry() (undo func(), err error)
+}
+
 // Victim is a pod to kill.
 type Victim struct {
 	UID    types.UID
@@ -54,6 +66,11 @@ type Victim struct {
 	Grace  time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
 	Soft   bool          // a soft threshold's: others may be asked first whether it may go
 	Target Target
+	// Elsewhere is not nil where somebody else tells the processes to end. SIGTERM
+	// is sent once it is closed; the end of the grace period waits for nobody.
+	Elsewhere <-chan struct{}
+	// Ended is called when no process is left, and must not wait. Nil: nobody cares.
+	Ended func()
 	// Usage reads what the pod holds, bytes: before the first signal and after
 	// the end. A pod that is gone holds zero. Nil: what it freed stays unknown.
 	Usage func() stats.Amount
@@ -64,6 +81,7 @@ type Victim struct {
 type Result struct {
 	UID       types.UID
 	Signalled time.Time    // of the first signal; zero if none was sent
+	Killed    time.Time    // of the first SIGKILL; zero if none was needed
 	Gone      time.Time    // when no process was left; zero if some are
 	Freed     stats.Amount // bytes, once gone
 	Err       error        // is ErrNotSignalled or ErrPopulated; nil once gone
@@ -82,12 +100,14 @@ type Killer struct {
 	releases chan process
 	workers  int // releasers
 	open     func(pid int) (process, error)
+	alarm    func(at time.Time) (rings <-chan struct{}, stop func())
 	log      *slog.Logger
 	// cannotRelease is set once the kernel has no process_mrelease for us.
 	cannotRelease atomic.Bool
 
 	mu       sync.Mutex
 	inFlight map[types.UID]*pursuit
+	ready    map[types.UID]*grip
 	limit    int
 	begun    int // pursuits that have not delivered their last result
 	stopped  bool
@@ -107,8 +127,10 @@ func New(cfg Config, log *slog.Logger) *Killer {
 		releases: make(chan process, 128),
 		workers:  cfg.Releasers,
 		open:     openPidfd,
+		alarm:    alarm,
 		log:      log,
 		inFlight: map[types.UID]*pursuit{},
+		ready:    map[types.UID]*grip{},
 		limit:    cfg.Victims,
 	}
 }
@@ -178,6 +200,10 @@ func (k *Killer) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopped = true
+	for uid, g := range k.ready {
+		g.letGo()
+		delete(k.ready, uid)
+	}
 }
 
 // settle takes a pod out of flight, before its last result: a Kill after that

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// maxHeld bounds the processes of a pod that are held at a time. Those
-	// beyond follow as the first ones end.
-	maxHeld = 4096
 	// termRounds bounds how often processes forked between the listing and the
 	// signal are looked for before the grace period is waited out.
 	termRounds = 3
+	// killRounds is after how many rounds of SIGKILL in a row that found somebody
+	// the pod is frozen for the next.
+	killRounds = 2
 	// A pod whose killed processes do not end is listed again after a pause
 	// that doubles; the end of the last one ends the pause.
 	shortestPause = time.Millisecond
@@ -29,16 +29,15 @@ const (
 	overduePause  = time.Second
 )
 
-var errOwnProcess = errors.New("our own process is among them")
-
 // pursuit is the kill of one pod. Its goroutine owns everything but the time of
 // SIGKILL.
 type pursuit struct {
 	Victim
-	k         *Killer
-	held      map[int]process // signalled in this stage and not seen to end
-	signalled time.Time
-	fault     error // the last one
+	*grip
+	k                 *Killer
+	signalled, killed time.Time // first signal, first SIGKILL
+	fault             error     // the last one
+	calm              func()    // undoes what hurry did; nil before
 
 	mu     sync.Mutex
 	ends   time.Time // of the grace period
@@ -46,7 +45,7 @@ type pursuit struct {
 }
 
 func newPursuit(k *Killer, v Victim, ends time.Time) *pursuit {
-	return &pursuit{Victim: v, k: k, held: map[int]process{}, ends: ends, sooner: make(chan struct{}, 1)}
+	return &pursuit{Victim: v, grip: k.gripLocked(v.UID, v.Target), k: k, ends: ends, sooner: make(chan struct{}, 1)}
 }
 
 // shorten brings the end of the grace period forward, never back.
@@ -72,24 +71,35 @@ func (p *pursuit) graceEnds() time.Time {
 func (p *pursuit) run(ctx context.Context) {
 	before := p.usage()
 	p.terminate(ctx)
-	p.letGo()
+	p.restage()
 	defer p.letGo()
-	told := false
+	defer p.relax()
+	told, rounds := false, 0
 	for pause := shortestPause; ctx.Err() == nil; {
-		if p.over() {
+		if len(p.ready) == 0 && p.over() {
 			p.k.settle(p)
+			if p.Ended != nil {
+				p.Ended()
+			}
 			p.tell(ctx, Result{Gone: time.Now(), Freed: before.Minus(p.usage())})
 			return
 		}
+		if rounds == killRounds {
+			p.freeze()
+		}
 		struck := p.strike(unix.SIGKILL)
+		p.hurry()
 		if err := p.failure(); err != nil && !told {
+			p.relax()
 			p.tell(ctx, Result{Err: err})
 			told = true
 		}
 		if struck > 0 { // who was forked meanwhile?
 			pause = shortestPause
+			rounds++
 			continue
 		}
+		rounds = 0
 		p.wait(ctx, pause)
 		pause = min(2*pause, longestPause)
 		if told {
@@ -103,9 +113,10 @@ func (p *pursuit) run(ctx context.Context) {
 // that lives on are left to it, for they may be how it shuts down; those that
 // outlive all their elders are told themselves.
 func (p *pursuit) terminate(ctx context.Context) {
+	p.attend(ctx)
 	for ctx.Err() == nil {
-		left := time.Until(p.graceEnds())
-		if left <= 0 {
+		ends := p.graceEnds()
+		if time.Until(ends) <= 0 {
 			return
 		}
 		for range termRounds {
@@ -116,94 +127,93 @@ func (p *pursuit) terminate(ctx context.Context) {
 		if len(p.held) == 0 || p.signalled.IsZero() {
 			return
 		}
-		p.wait(ctx, left)
+		rings, stop := p.k.alarm(ends)
+		p.await(ctx, rings)
+		stop()
 	}
 }
 
-// strike signals every process not held yet, holds it, and counts how many that
-// were. SIGKILL goes to all at once first where the kernel can.
+// attend waits while somebody else tells the processes to end. Those that are
+// left when that is over are told again.
+func (p *pursuit) attend(ctx context.Context) {
+	if p.Elsewhere == nil {
+		return
+	}
+	p.signalled = time.Now()
+	for over := false; !over && ctx.Err() == nil && time.Until(p.graceEnds()) > 0; {
+		pinned, err := p.pin(maxHeld)
+		p.note(err)
+		maps.Copy(p.held, pinned)
+		if len(p.held) == 0 {
+			break
+		}
+		p.wait(ctx, time.Until(p.graceEnds()))
+		select {
+		case <-p.Elsewhere:
+			over = true
+		default:
+		}
+	}
+	p.letGo()
+	p.Elsewhere = nil
+}
+
+// strike signals every process that was not signalled in this stage, holds it,
+// and counts how many that were. Those that are ready come first: nothing is
+// opened before. Then SIGKILL goes to all at once where the kernel can.
 func (p *pursuit) strike(sig unix.Signal) int {
-	pinned, err := p.pin()
+	struck := p.signalAll(p.ready, sig)
+	clear(p.ready)
+	pinned, err := p.pin(maxHeld)
 	p.note(err)
 	if errors.Is(err, errOwnProcess) {
-		return 0
+		return struck
 	}
 	if sig == unix.SIGKILL {
-		p.noteSignal(p.Target.Kill())
+		p.noteSignal(sig, p.Target.Kill())
 	}
-	for pid, process := range pinned {
-		p.held[pid] = process
-		p.noteSignal(process.signal(sig))
-	}
+	struck += p.signalAll(pinned, sig)
 	if t, ok := p.Target.(thawer); ok {
 		p.note(t.Thaw())
 	}
+	return struck
+}
+
+func (p *pursuit) signalAll(processes map[int]process, sig unix.Signal) int {
+	p.grip.signal(processes, sig, func(err error) { p.noteSignal(sig, err) })
 	if sig == unix.SIGKILL {
-		p.k.release(pinned)
+		p.k.release(processes)
 	}
-	return len(pinned)
+	return len(processes)
 }
 
-// pin opens the processes of the pod that are not held yet. An id may have gone
-// to a stranger between listing and opening; but a pidfd stays with one process
-// for good, so where the id is listed again now, either the pidfd is that of a
-// member, or its process has ended and takes no signal.
-func (p *pursuit) pin() (map[int]process, error) {
-	for pid, process := range p.held {
-		if process.exited() {
-			p.drop(pid)
-		}
+// hurry lets the killed processes have the processor until they are gone: dying
+// takes some, and a throttled pod has none. It does not matter to them that the
+// signal came first.
+func (p *pursuit) hurry() {
+	h, ok := p.Target.(hurrier)
+	if !ok || p.calm != nil {
+		return
 	}
-	pids, err := p.list()
+	undo, err := h.Hurry()
 	if err != nil {
-		return nil, err
+		p.k.log.Warn("a victim may be slow to die: it could not be given the processor", "pod", p.Name, "error", err)
 	}
-	var fault error
-	opened := map[int]process{}
-	for _, pid := range pids {
-		if p.held[pid] != nil {
-			continue
-		}
-		if len(p.held)+len(opened) == maxHeld {
-			break
-		}
-		process, err := p.k.open(pid)
-		switch {
-		case err == nil:
-			opened[pid] = process
-		case !errors.Is(err, os.ErrProcessDone):
-			fault = err
-		}
-	}
-	if len(opened) == 0 {
-		return nil, fault
-	}
-	members, err := p.list()
-	pinned := make(map[int]process, len(opened))
-	for _, pid := range members {
-		if process := opened[pid]; process != nil {
-			pinned[pid] = process
-			delete(opened, pid)
-		}
-	}
-	for _, stranger := range opened {
-		stranger.close()
-	}
-	return pinned, errors.Join(fault, err)
+	p.calm = sync.OnceFunc(undo)
 }
 
-// list never shows a pod that would take us along.
-func (p *pursuit) list() ([]int, error) {
-	pids, err := p.Target.AppendProcesses(nil)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case slices.Contains(pids, os.Getpid()):
-		return nil, errOwnProcess
+func (p *pursuit) relax() {
+	if p.calm != nil {
+		p.calm()
 	}
-	return pids, nil
+}
+
+// freeze stops the pod's processes until the next strike: those that fork faster
+// than they can be listed.
+func (p *pursuit) freeze() {
+	if f, ok := p.Target.(freezer); ok {
+		p.note(f.Freeze())
+	}
 }
 
 // over says whether no process is left.
@@ -216,27 +226,34 @@ func (p *pursuit) over() bool {
 // wait returns when every held process has ended, at the latest after d; after d
 // where none is held.
 func (p *pursuit) wait(ctx context.Context, d time.Duration) {
-	enough := time.NewTimer(d)
-	defer enough.Stop()
-	await := func(ended <-chan struct{}) bool {
+	enough := make(chan struct{})
+	timer := time.AfterFunc(d, func() { close(enough) })
+	defer timer.Stop()
+	p.await(ctx, enough)
+}
+
+// await returns when every held process has ended, or it was enough.
+func (p *pursuit) await(ctx context.Context, enough <-chan struct{}) {
+	ended := func(end <-chan struct{}) bool {
 		select {
-		case <-ended:
+		case <-end:
 			return true
-		case <-enough.C:
+		case <-enough:
 		case <-p.sooner:
+		case <-p.Elsewhere:
 		case <-ctx.Done():
 		}
 		return false
 	}
 	if len(p.held) == 0 {
-		await(nil)
+		ended(nil)
 		return
 	}
 	for pid, process := range p.held {
-		if !await(process.gone()) {
+		if !ended(process.gone()) {
 			return
 		}
-		p.drop(pid)
+		drop(p.held, pid)
 	}
 }
 
@@ -268,15 +285,21 @@ func (p *pursuit) note(err error) {
 	}
 }
 
-func (p *pursuit) noteSignal(err error) {
+func (p *pursuit) noteSignal(sig unix.Signal, err error) {
 	p.note(err)
-	if err == nil && p.signalled.IsZero() {
+	if err != nil {
+		return
+	}
+	if p.signalled.IsZero() {
 		p.signalled = time.Now()
+	}
+	if sig == unix.SIGKILL && p.killed.IsZero() {
+		p.killed = time.Now()
 	}
 }
 
 func (p *pursuit) tell(ctx context.Context, r Result) {
-	r.UID, r.Signalled = p.UID, p.signalled
+	r.UID, r.Signalled, r.Killed = p.UID, p.signalled, p.killed
 	select {
 	case p.k.results <- r:
 	case <-ctx.Done():
@@ -288,15 +311,4 @@ func (p *pursuit) usage() stats.Amount {
 		return stats.Amount{}
 	}
 	return p.Usage()
-}
-
-func (p *pursuit) drop(pid int) {
-	p.held[pid].close()
-	delete(p.held, pid)
-}
-
-func (p *pursuit) letGo() {
-	for pid := range p.held {
-		p.drop(pid)
-	}
 }

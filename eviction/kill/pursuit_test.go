@@ -76,6 +76,7 @@ func sorted(pids []int) []int {
 type fakePod struct {
 	mu        sync.Mutex
 	processes map[int]*fakeProcess
+	listed    int
 }
 
 type fakeProcess struct {
@@ -85,6 +86,9 @@ type fakeProcess struct {
 	refuse error
 	got    []unix.Signal
 	ended  chan struct{}
+	closed int
+	// signalled is called at each signal, under the pod's lock.
+	signalled func()
 }
 
 func newFakePod(k *Killer, processes ...*fakeProcess) *fakePod {
@@ -100,6 +104,7 @@ func newFakePod(k *Killer, processes ...*fakeProcess) *fakePod {
 func (f *fakePod) AppendProcesses(pids []int) ([]int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listed++
 	for pid := range f.processes {
 		pids = append(pids, pid)
 	}
@@ -130,6 +135,9 @@ func (p *fakeProcess) signal(sig unix.Signal) error {
 		return p.refuse
 	}
 	p.got = append(p.got, sig)
+	if p.signalled != nil {
+		p.signalled()
+	}
 	if slices.Contains(p.diesOf, sig) {
 		p.end()
 	}
@@ -153,7 +161,7 @@ func (p *fakeProcess) endAfter(d time.Duration) {
 
 func (p *fakeProcess) release() error        { return unix.EINVAL }
 func (p *fakeProcess) gone() <-chan struct{} { return p.ended }
-func (p *fakeProcess) close()                {}
+func (p *fakeProcess) close()                { p.closed++ }
 func (p *fakeProcess) exited() bool {
 	select {
 	case <-p.ended:
@@ -169,6 +177,7 @@ func inBubble(t *testing.T, cfg Config, body func(t *testing.T, k *Killer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		k := New(cfg, slog.New(slog.DiscardHandler))
+		k.alarm = simulated
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- k.Run(ctx) }()
@@ -184,6 +193,13 @@ func inBubble(t *testing.T, cfg Config, body func(t *testing.T, k *Killer)) {
 			t.Errorf("kill after the end: %v, want %v", err, ErrStopped)
 		}
 	})
+}
+
+// simulated is alarm in the time of a bubble.
+func simulated(at time.Time) (rings <-chan struct{}, stop func()) {
+	ringing := make(chan struct{})
+	t := time.AfterFunc(time.Until(at), func() { close(ringing) })
+	return ringing, func() { t.Stop() }
 }
 
 func start(t *testing.T, k *Killer, v Victim) time.Time {
@@ -378,4 +394,37 @@ type releasing struct {
 func (r *releasing) release() error {
 	r.calls++
 	return fmt.Errorf("release: %w", r.errors[r.calls-1])
+}
+
+func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails        time.Duration // when it is found that nobody else tells it; zero: never
+		endsByItself time.Duration
+		want         time.Duration
+		wantSignals  []unix.Signal
+	}{
+		"it ends as it was told":  {endsByItself: time.Second, want: time.Second},
+		"nobody tells it in time": {want: 5 * time.Second, wantSignals: []unix.Signal{unix.SIGKILL}},
+		"it turns out untold":     {fails: 2 * time.Second, want: 2 * time.Second, wantSignals: []unix.Signal{unix.SIGTERM}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+				p := &fakeProcess{diesOf: []unix.Signal{unix.SIGTERM, unix.SIGKILL}}
+				elsewhere, ended := make(chan struct{}), make(chan struct{})
+				pod := newFakePod(k, p)
+				if c.fails > 0 {
+					time.AfterFunc(c.fails, func() { close(elsewhere) })
+				}
+				if c.endsByItself > 0 {
+					p.endAfter(c.endsByItself)
+				}
+				since := start(t, k, Victim{UID: "a", Grace: 5 * time.Second, Target: pod, Elsewhere: elsewhere, Ended: func() { close(ended) }})
+				wantAfter(t, k, since, c.want, c.want+longestPause)
+				<-ended
+				if fmt.Sprint(p.got) != fmt.Sprint(c.wantSignals) {
+					t.Errorf("signals %v, want %v", p.got, c.wantSignals)
+				}
+			})
+		})
+	}
 }

@@ -89,6 +89,9 @@ type Layout struct {
 	Named func(id types.UID, qos v1.PodQOSClass) string
 	// QOSClass is the pod's class by its requests and limits.
 	QOSClass func(*v1.Pod) v1.PodQOSClass
+	// Told is where the container runtime says that the pod lives, below the
+	// pods' cgroup; "" where it does not. Nil: there is none to ask.
+	Told func(*v1.Pod) string
 	// Trusted says whether the pod's evictd.io annotations count. Only those
 	// of a manifest directory of this host do. Nil trusts none.
 	Trusted func(*v1.Pod) bool
@@ -130,12 +133,12 @@ type claim struct {
 	annotation string // that the cgroup comes from; "" for the uid
 }
 
-// say orders claims. A uid is given by the API server; who writes a pod also
-// writes its annotations.
+// say orders claims. A uid is given by the API server, and what the runtime runs
+// was given to it by the kubelet; who writes a pod also writes its annotations.
 type say uint8
 
 const (
-	byUID say = iota
+	byUID say = iota // or by the runtime
 	byHash
 	byAnnotation
 )
@@ -146,6 +149,11 @@ func (l Layout) claim(pod *v1.Pod) claim {
 		c.session = pod.Annotations[SessionAnnotation]
 		if cgroup, given := pod.Annotations[CgroupAnnotation]; given {
 			c.say, c.cgroup, c.annotation = byAnnotation, path.Clean(cgroup), CgroupAnnotation
+			return c
+		}
+	}
+	if l.Told != nil {
+		if c.cgroup = l.Told(pod); c.cgroup != "" {
 			return c
 		}
 	}

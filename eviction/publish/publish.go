@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -39,6 +40,18 @@ type Config struct {
 	// API server.
 	Cluster Cluster
 	API     func() nodestatus.API
+	// Runtime says how we stand to the container runtime; nil where none is used.
+	Runtime func() nodestatus.Runtime
+	// Recorder keeps every report; nil keeps none.
+	Recorder Recorder
+	// Preview is what a disk under pressure would lose; nil where nothing is
+	// collected.
+	Preview func() reclaim.Plan
+}
+
+// Recorder keeps reports. It never waits.
+type Recorder interface {
+	Record(control.Report)
 }
 
 // Cluster is told what the API server should know. It never waits.
@@ -60,11 +73,14 @@ type Publisher struct {
 	look    Snapshots
 	log     *slog.Logger
 	metrics *metrics
-	passed  chan struct{}
+	// collections is nil where nothing is collected.
+	collections *collections
+	passed      chan struct{}
 
 	mu         sync.Mutex
 	last       control.Report
 	ready      bool
+	heldBack   bool
 	conditions []v1.NodeCondition
 	evictions  []*record
 	written    []v1.NodeCondition // those in the node manifest; nil before it was written
@@ -82,15 +98,25 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 	if cfg.API != nil {
 		registerer.MustRegister(apiCollector{cfg.API})
 	}
-	return &Publisher{
+	if cfg.Runtime != nil {
+		registerer.MustRegister(runtimeCollector{cfg.Runtime})
+	}
+	p := &Publisher{
 		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
 	}
+	if cfg.Preview != nil {
+		p.collections = newCollections(registerer)
+	}
+	return p
 }
 
 // Run takes reports until there are no more.
 func (p *Publisher) Run(reports <-chan control.Report) {
 	for r := range reports {
 		p.take(r)
+		if p.cfg.Recorder != nil {
+			p.cfg.Recorder.Record(r)
+		}
 	}
 }
 
@@ -113,6 +139,7 @@ func (p *Publisher) take(r control.Report) {
 		e := &r.Failed[i]
 		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "failed").Inc()
 	}
+	p.holdBack(&r)
 	p.condition(&r)
 	p.writeNode()
 	p.thresholds(&r)
@@ -120,6 +147,14 @@ func (p *Publisher) take(r control.Report) {
 	case p.passed <- struct{}{}:
 	default:
 	}
+}
+
+// holdBack logs when a victim begins to be held back.
+func (p *Publisher) holdBack(r *control.Report) {
+	if r.HeldBack != nil && !p.heldBack {
+		p.log.Warn("a pod within its request would be next and is held back: processes run as a pod that nobody has told of", "pod", r.HeldBack.String())
+	}
+	p.heldBack = r.HeldBack != nil
 }
 
 // Passed receives when a pass was reported since the last receive.
@@ -136,13 +171,13 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because,
+			Grace: e.Grace.String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
 		intent: intentOf(e, r.At),
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
 	p.evict(p.evictions[len(p.evictions)-1]) // first: a crash must not lose it
-	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "because", e.Because, "message", e.Message, "source", r.Source)
+	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.String(), "because", e.Because, "message", e.Message, "source", r.Source)
 }
 
 // ended takes up what became of a kill.
@@ -153,6 +188,9 @@ func (p *Publisher) ended(k *kill.Result) {
 	}
 	if e.Signalled.IsZero() {
 		e.Signalled = nodestatus.Time{Time: k.Signalled}
+	}
+	if e.Killed.IsZero() {
+		e.Killed = nodestatus.Time{Time: k.Killed}
 	}
 	if k.Gone.IsZero() {
 		e.intent.Overdue = true

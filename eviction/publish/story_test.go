@@ -90,6 +90,7 @@ func (s *story) pass(at time.Duration, source control.Source, node stats.Node, o
 	for again := true; again; in.Pass, in.Outcomes = eviction.Continue, nil {
 		var d eviction.Decision
 		s.state, d = eviction.Decide(s.cfg, s.state, in)
+		d.Explain()
 		r.Decisions = append(r.Decisions, d)
 		again = len(d.Reclaim) > 0
 	}

@@ -48,10 +48,10 @@ Rules that evictd mends name the rule (M) that takes their place; what is left o
 
 var (
 	caseFolders = []string{
-		"eviction/simulate/testdata", "eviction/config/testdata", "oom/testdata",
+		"eviction/simulate/testdata", "eviction/config/testdata", "eviction/reclaim/testdata", "oom/testdata",
 		"scheduleradapter/simulate/testdata", "scheduleradapter/config/testdata", "scheduleradapter/queue/testdata",
 	}
-	kinds = []string{"config case", "oom case", "queue script", "parser test", "test", "integration test"}
+	kinds = []string{"config case", "oom case", "reclaim case", "queue script", "parser test", "test", "integration test"}
 
 	mended   = regexp.MustCompile(`^mended by (M\.\d+)$`)
 	leftOut  = regexp.MustCompile(`^left out: \S`)

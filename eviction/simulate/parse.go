@@ -24,19 +24,20 @@ type Scenario struct {
 	Warnings []string
 
 	config eviction.Config
-	pods   map[string]*eviction.Pod // every pod that ever appears, by namespace/name
-	first  []string                 // those there from the start
+	first  []*eviction.Pod // those there from the start
 	steps  []step
 }
 
 type step struct {
 	at        time.Duration
+	pass      eviction.Pass
 	signals   eviction.Observations // times are filled in by Run from ages
 	ages      [eviction.NumSignals]time.Duration
 	usage     map[string]*stats.Pod
 	reclaims  [2][eviction.NumSignals]int64 // by eviction.ReclaimStep
-	add       []string
+	add       []*eviction.Pod
 	remove    []string
+	strangers bool
 	killFails []string
 	kills     map[string]time.Duration
 }
@@ -44,18 +45,28 @@ type step struct {
 // parser collects the faults of one scenario.
 type parser struct {
 	faults field.ErrorList
-	in     *file
+	in     *File
 	out    *Scenario
+	pods   map[string]*eviction.Pod // the last pod of each namespace/name
+	uids   map[types.UID]bool
+	gone   map[string]bool // names whose pod was removed
 }
 
 // Parse reads and validates a scenario. The error joins every fault.
-func Parse(data []byte) (*Scenario, error) {
+func Parse(data []byte) (*Scenario, error) { return ParseUnder(data, nil) }
+
+// ParseUnder is Parse of a scenario that is played under another configuration
+// than its own, unless that is nil.
+func ParseUnder(data []byte, other *config.EvictdConfiguration) (*Scenario, error) {
 	documents := manifest.Split(data)
 	if len(documents) != 1 {
 		return nil, fmt.Errorf("expected one document of kind %s, found %d", Kind, len(documents))
 	}
-	p := parser{in: &file{}, out: &Scenario{pods: map[string]*eviction.Pod{}}}
+	p := parser{in: &File{}, out: &Scenario{}, pods: map[string]*eviction.Pod{}, uids: map[types.UID]bool{}, gone: map[string]bool{}}
 	err := manifest.Decode(documents[0], p.in)
+	if other != nil {
+		p.in.Spec.Config = *other
+	}
 	p.parse()
 	return p.out, errors.Join(append(manifest.Faults(err), manifest.Faults(p.faults.ToAggregate())...)...)
 }
@@ -80,49 +91,48 @@ func (p *parser) parse() {
 	p.out.Warnings = compiled.Warnings
 	layout, ok := eviction.ParseLayout(p.in.Spec.Node.Filesystems)
 	if !ok {
-		p.faults = append(p.faults, field.NotSupported(spec.Child("node", "filesystems"), p.in.Spec.Node.Filesystems, []string{"shared", "imagefs", "split"}))
+		p.faults = append(p.faults, field.NotSupported(spec.Child("node", "filesystems"), p.in.Spec.Node.Filesystems, []string{"shared", "imagefs", "split", "separate"}))
 	}
 	p.out.config = eviction.New(compiled.Eviction, layout)
-	p.out.first = p.pods(spec.Child("pods"), p.in.Spec.Pods)
+	p.out.first = p.appear(spec.Child("pods"), p.in.Spec.Pods)
 	for i := range p.in.Spec.Steps {
 		p.step(spec.Child("steps").Index(i), &p.in.Spec.Steps[i])
 	}
 }
 
-// pods digests manifests as an API server without admission would see them.
-func (p *parser) pods(path *field.Path, manifests []v1.Pod) []string {
-	var names []string
+// appear digests manifests as an API server without admission would see them. A
+// name may come again with another pod: one that has a uid of its own, or whose
+// forerunner was removed.
+func (p *parser) appear(path *field.Path, manifests []v1.Pod) []*eviction.Pod {
+	var pods []*eviction.Pod
 	for i := range manifests {
-		pod := &manifests[i]
+		pod := manifests[i].DeepCopy()
 		if pod.Namespace == "" {
 			pod.Namespace = v1.NamespaceDefault
 		}
 		name := pod.Namespace + "/" + pod.Name
+		again := pod.UID != "" || p.gone[name]
 		if pod.UID == "" {
 			pod.UID = types.UID(name)
+			for n := 2; p.gone[name] && p.uids[pod.UID]; n++ {
+				pod.UID = types.UID(fmt.Sprintf("%s#%d", name, n))
+			}
 		}
 		if pod.Name == "" {
 			p.faults = append(p.faults, field.Required(path.Index(i).Child("metadata", "name"), ""))
 		}
-		if p.known(name) || p.usesUID(pod.UID) {
+		if p.pods[name] != nil && !again || p.uids[pod.UID] {
 			p.faults = append(p.faults, field.Duplicate(path.Index(i).Child("metadata"), name))
 		}
-		p.out.pods[name] = eviction.Digest(pod)
-		names = append(names, name)
+		digest := eviction.Digest(pod)
+		p.pods[name], p.uids[pod.UID] = digest, true
+		delete(p.gone, name)
+		pods = append(pods, digest)
 	}
-	return names
+	return pods
 }
 
-func (p *parser) known(pod string) bool { return p.out.pods[pod] != nil }
-
-func (p *parser) usesUID(uid types.UID) bool {
-	for _, pod := range p.out.pods {
-		if pod.UID == uid {
-			return true
-		}
-	}
-	return false
-}
+func (p *parser) known(pod string) bool { return p.pods[pod] != nil }
 
 // existing keeps the names that are pods, and faults the others.
 func (p *parser) existing(path *field.Path, names []string) []string {
@@ -134,13 +144,19 @@ func (p *parser) existing(path *field.Path, names []string) []string {
 	return names
 }
 
-func (p *parser) step(path *field.Path, in *fileStep) {
-	s := step{at: in.At.Duration, usage: map[string]*stats.Pod{}, kills: map[string]time.Duration{}}
+func (p *parser) step(path *field.Path, in *FileStep) {
+	s := step{at: in.At.Duration, strangers: in.Strangers, usage: map[string]*stats.Pod{}, kills: map[string]time.Duration{}}
 	if n := len(p.out.steps); s.at < 0 || n > 0 && s.at < p.out.steps[n-1].at {
 		p.invalid(path.Child("at"), s.at.String(), "steps must be in time order, from 0s on")
 	}
+	if in.Event {
+		s.pass = eviction.Event
+	}
 	s.remove = p.existing(path.Child("remove"), in.Remove)
-	s.add = p.pods(path.Child("add"), in.Add)
+	for _, name := range s.remove {
+		p.gone[name] = true
+	}
+	s.add = p.appear(path.Child("add"), in.Add)
 	s.killFails = p.existing(path.Child("killFails"), in.KillFails)
 	for _, name := range slices.Sorted(maps.Keys(in.Kills)) {
 		if !p.known(name) {
@@ -152,7 +168,7 @@ func (p *parser) step(path *field.Path, in *fileStep) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Usage)) {
 		at := path.Child("usage").Key(name)
-		if pod := p.out.pods[name]; pod != nil {
+		if pod := p.pods[name]; pod != nil {
 			s.usage[name] = p.usage(at, pod, in.Usage[name])
 		} else {
 			p.faults = append(p.faults, field.NotFound(at, name))
@@ -204,7 +220,7 @@ func (p *parser) amount(path *field.Path, q *resource.Quantity) stats.Amount {
 // signal reads a measurement in either form and faults a percentage threshold
 // that it gives no capacity for.
 func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (eviction.Observation, time.Duration) {
-	var long fileSignal
+	var long FileSignal
 	if short := new(resource.Quantity); raw[0] != '{' {
 		if err := short.UnmarshalJSON(raw); err != nil || string(raw) == "null" {
 			p.invalid(path, string(raw), "expected a quantity, or available, capacity and age")
@@ -246,7 +262,7 @@ var nodeCapacity = [eviction.NumConditions]v1.ResourceName{
 }
 
 // usage lays a pod's figures out in the order of its manifest.
-func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *fileUsage) *stats.Pod {
+func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) *stats.Pod {
 	if in == nil {
 		return nil
 	}

@@ -57,9 +57,9 @@ type Eviction struct {
 type runner struct {
 	*Scenario
 	state eviction.State
-	alive []string // in the order of appearance
+	alive []*eviction.Pod // in the order of appearance
 	usage map[string]*stats.Pod
-	gone  map[string]time.Duration // pods being killed, and when they are gone
+	gone  map[types.UID]time.Duration // pods being killed, and when they are gone
 }
 
 // epoch is the instant of 0s. Any will do that is not the zero time.
@@ -67,7 +67,7 @@ var epoch = time.Unix(0, 0)
 
 // Run plays the scenario.
 func (s *Scenario) Run() []Step {
-	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]*stats.Pod{}, gone: map[string]time.Duration{}}
+	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]*stats.Pod{}, gone: map[types.UID]time.Duration{}}
 	steps := make([]Step, 0, len(s.steps))
 	for i := range s.steps {
 		steps = append(steps, r.step(&s.steps[i]))
@@ -78,15 +78,18 @@ func (s *Scenario) Run() []Step {
 // step is one pass: what has ended and appeared since, then calls of Decide at
 // one instant, each fed the outcome of the one before.
 func (r *runner) step(s *step) Step {
-	in := eviction.Input{Now: epoch.Add(s.at), Pass: eviction.Housekeeping, Signals: s.signals, Sampled: true}
+	in := eviction.Input{Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, Sampled: true, Strangers: s.strangers}
 	for signal, age := range s.ages {
 		in.Signals[signal].Time = in.Now.Add(-age)
 	}
 	in.Outcomes = r.endings(s)
+	for _, pod := range s.add {
+		delete(r.usage, pod.String())
+	}
 	r.alive = append(r.alive, s.add...)
 	maps.Copy(r.usage, s.usage)
-	for _, name := range r.alive {
-		in.Candidates = append(in.Candidates, eviction.Candidate{Pod: r.pods[name], Usage: r.usage[name]})
+	for _, pod := range r.alive {
+		in.Candidates = append(in.Candidates, eviction.Candidate{Pod: pod, Usage: r.usage[pod.String()]})
 	}
 
 	out := Step{At: s.at.String(), ThresholdsMet: []Threshold{}, NodeReclaim: []string{}, Ranking: []string{}, Evictions: []Eviction{}}
@@ -94,7 +97,8 @@ func (r *runner) step(s *step) Step {
 	var d eviction.Decision
 	for again := true; again; in.Pass = eviction.Continue {
 		r.state, d = eviction.Decide(&r.config, r.state, in)
-		if in.Pass == eviction.Housekeeping {
+		d.Explain()
+		if in.Pass != eviction.Continue {
 			r.report(&out, d.Met)
 			out.Changes = r.changes(&before, &in, d.Met)
 		}
@@ -111,14 +115,16 @@ func (r *runner) step(s *step) Step {
 	return out
 }
 
-// endings takes the pods away that have ended, by themselves or killed.
+// endings takes the pods away that have ended: by themselves, killed, or followed
+// by another pod of their name.
 func (r *runner) endings(s *step) []eviction.Outcome {
 	var outcomes []eviction.Outcome
-	r.alive = slices.DeleteFunc(r.alive, func(name string) bool {
-		end, killed := r.gone[name]
-		if slices.Contains(s.remove, name) || killed && end <= s.at {
-			delete(r.gone, name)
-			outcomes = append(outcomes, eviction.Outcome{UID: r.pods[name].UID})
+	r.alive = slices.DeleteFunc(r.alive, func(pod *eviction.Pod) bool {
+		end, killed := r.gone[pod.UID]
+		followed := slices.ContainsFunc(s.add, func(next *eviction.Pod) bool { return next.String() == pod.String() })
+		if followed || slices.Contains(s.remove, pod.String()) || killed && end <= s.at {
+			delete(r.gone, pod.UID)
+			outcomes = append(outcomes, eviction.Outcome{UID: pod.UID})
 			return true
 		}
 		return false
@@ -139,24 +145,11 @@ func (r *runner) report(out *Step, met []eviction.Met) {
 	}
 	out.Taints = append(out.Taints, nodestatus.TaintNames(nodestatus.Native.Taints(raised))...)
 	for _, f := range r.state.InFlight {
-		if name := r.name(f.UID); r.killing(name) {
-			out.InFlight = append(out.InFlight, name)
+		i := slices.IndexFunc(r.alive, func(pod *eviction.Pod) bool { return pod.UID == f.UID })
+		if _, killing := r.gone[f.UID]; killing {
+			out.InFlight = append(out.InFlight, r.alive[i].String())
 		}
 	}
-}
-
-func (r *runner) killing(name string) bool {
-	_, killing := r.gone[name]
-	return killing
-}
-
-func (r *runner) name(uid types.UID) string {
-	for name, pod := range r.pods {
-		if pod.UID == uid {
-			return name
-		}
-	}
-	return ""
 }
 
 // act plays what was decided and returns the kills that failed.
@@ -177,7 +170,7 @@ func (r *runner) act(s *step, out *Step, d *eviction.Decision) []eviction.Outcom
 			failed = append(failed, eviction.Outcome{UID: e.Pod.UID, Failed: true})
 			continue
 		}
-		r.gone[name] = s.at + s.kills[name]
+		r.gone[e.Pod.UID] = s.at + s.kills[name]
 		out.Evictions = append(out.Evictions, Eviction{
 			Pod: name, Signal: e.Signal.String(), GracePeriodSeconds: e.GracePeriodSeconds,
 			Reason: eviction.ReasonEvicted, Message: e.Message, DisruptionTarget: e.DisruptionTarget,

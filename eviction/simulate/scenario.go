@@ -16,71 +16,84 @@ import (
 // Kind of a scenario file; its apiVersion is config.APIVersion.
 const Kind = "Scenario"
 
-// file is a scenario as text has it.
-type file struct {
+// File is a scenario as text has it.
+type File struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
-	Spec struct {
-		Config config.EvictdConfiguration `json:"config"`
-		Node   struct {
-			Name        string          `json:"name"`
-			Capacity    v1.ResourceList `json:"capacity"`
-			Filesystems string          `json:"filesystems"`
-		} `json:"node"`
-		Pods  []v1.Pod   `json:"pods"`
-		Steps []fileStep `json:"steps"`
-	} `json:"spec"`
+	Spec FileSpec `json:"spec"`
 }
 
-// fileStep is one pass. Pods are named namespace/name.
-type fileStep struct {
-	At          metav1.Duration            `json:"at"`
-	Signals     map[string]json.RawMessage `json:"signals"`
-	Usage       map[string]*fileUsage      `json:"usage"`
-	NodeReclaim fileReclaim                `json:"nodeReclaim"`
-	Add         []v1.Pod                   `json:"add"`
-	Remove      []string                   `json:"remove"`
-	KillFails   []string                   `json:"killFails"`
-	Kills       map[string]fileKill        `json:"kills"`
+// FileSpec is what happens to which node under which configuration.
+type FileSpec struct {
+	Config config.EvictdConfiguration `json:"config"`
+	Node   FileNode                   `json:"node"`
+	Pods   []v1.Pod                   `json:"pods"`
+	Steps  []FileStep                 `json:"steps"`
 }
 
-// fileSignal is the long form of a measurement; the short one is a quantity.
-type fileSignal struct {
+// FileNode is the node; Filesystems is the name of an eviction.Layout.
+type FileNode struct {
+	Name        string          `json:"name"`
+	Capacity    v1.ResourceList `json:"capacity,omitempty"`
+	Filesystems string          `json:"filesystems,omitempty"`
+}
+
+// FileStep is one pass. Pods are named namespace/name.
+type FileStep struct {
+	At metav1.Duration `json:"at"`
+	// Event says that the pass looks at hard thresholds only.
+	Event       bool                       `json:"event,omitempty"`
+	Signals     map[string]json.RawMessage `json:"signals,omitempty"`
+	Usage       map[string]*FileUsage      `json:"usage,omitempty"`
+	NodeReclaim FileReclaim                `json:"nodeReclaim,omitzero"`
+	Add         []v1.Pod                   `json:"add,omitempty"`
+	Remove      []string                   `json:"remove,omitempty"`
+	// Strangers says that processes run as pods that nobody has told of.
+	Strangers bool                `json:"strangers,omitempty"`
+	KillFails []string            `json:"killFails,omitempty"`
+	Kills     map[string]FileKill `json:"kills,omitempty"`
+}
+
+// FileSignal is the long form of a measurement; the short one is a quantity.
+type FileSignal struct {
 	Available *resource.Quantity `json:"available"`
-	Capacity  *resource.Quantity `json:"capacity"`
-	Age       metav1.Duration    `json:"age"`
+	Capacity  *resource.Quantity `json:"capacity,omitempty"`
+	Age       metav1.Duration    `json:"age,omitzero"`
 }
 
-// fileReclaim is what each reclaim step would free, by signal.
-type fileReclaim struct {
-	Containers map[string]resource.Quantity `json:"containers"`
-	Images     map[string]resource.Quantity `json:"images"`
+// FileReclaim is what each reclaim step would free, by signal.
+type FileReclaim struct {
+	Containers map[string]resource.Quantity `json:"containers,omitempty"`
+	Images     map[string]resource.Quantity `json:"images,omitempty"`
 }
 
-// fileUsage is what a pod uses: bytes, inodes, processes.
-type fileUsage struct {
-	Memory     *resource.Quantity            `json:"memory"`
-	PIDs       *resource.Quantity            `json:"pids"`
-	Containers map[string]fileContainerUsage `json:"containers"`
-	Volumes    map[string]fileVolumeUsage    `json:"volumes"`
+// FileUsage is what a pod uses: bytes, inodes, processes. What is nil was not
+// measured.
+type FileUsage struct {
+	Memory     *resource.Quantity            `json:"memory,omitempty"`
+	PIDs       *resource.Quantity            `json:"pids,omitempty"`
+	Containers map[string]FileContainerUsage `json:"containers,omitempty"`
+	Volumes    map[string]FileVolumeUsage    `json:"volumes,omitempty"`
 }
 
-type fileContainerUsage struct {
-	Memory       *resource.Quantity `json:"memory"`
-	Rootfs       *resource.Quantity `json:"rootfs"`
-	RootfsInodes *resource.Quantity `json:"rootfsInodes"`
-	Logs         *resource.Quantity `json:"logs"`
-	LogsInodes   *resource.Quantity `json:"logsInodes"`
+// FileContainerUsage is what a container uses: bytes, inodes.
+type FileContainerUsage struct {
+	Memory       *resource.Quantity `json:"memory,omitempty"`
+	Rootfs       *resource.Quantity `json:"rootfs,omitempty"`
+	RootfsInodes *resource.Quantity `json:"rootfsInodes,omitempty"`
+	Logs         *resource.Quantity `json:"logs,omitempty"`
+	LogsInodes   *resource.Quantity `json:"logsInodes,omitempty"`
 }
 
-type fileVolumeUsage struct {
-	Used   *resource.Quantity `json:"used"`
-	Inodes *resource.Quantity `json:"inodes"`
+// FileVolumeUsage is what a volume holds: bytes, inodes.
+type FileVolumeUsage struct {
+	Used   *resource.Quantity `json:"used,omitempty"`
+	Inodes *resource.Quantity `json:"inodes,omitempty"`
 }
 
-// fileKill says how long a kill decided in the pass takes.
-type fileKill struct {
+// FileKill says how long a kill decided in the pass takes.
+type FileKill struct {
 	Takes metav1.Duration `json:"takes"`
 }

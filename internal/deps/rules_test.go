@@ -23,7 +23,7 @@ type arrow struct {
 // arrows has a row for every package: whoever starts one says where it stands.
 // A row of the package's own goes before one of a pattern.
 var arrows = []arrow{
-	{"cmd/evictd-playground/stage", nil, "children and a terminal know nothing of pods"},
+	{"cmd/evictd-playground/stage", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
 	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/stage", "eviction", "stats"}, "the playground's kubelet is no part of evictd"},
 	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus", "stats"}, "the playground drives the built programs"},
@@ -32,11 +32,10 @@ var arrows = []arrow{
 
 	{"stats", nil, "values are the bottom of the house"},
 	{"cgroup", []string{"stats"}, "kernel files in, values out"},
-	{"cri", []string{"stats"}, "the runtime's answers in, values out"},
+	{"cri", []string{"internal/wire"}, "the runtime's answers in, messages out"},
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
-	{"internal/wire", []string{"nodestatus"}, "messages carry values"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
@@ -50,22 +49,28 @@ var arrows = []arrow{
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
-	{"internal/testsummary", nil, "a build tool stands outside the house"},
-	{"internal/benchsummary", nil, "a build tool stands outside the house"},
+	{"internal/summary", []string{"internal/summary/..."}, "a build tool stands outside the house"},
+	{"internal/summary/...", nil, "a build tool stands outside the house"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},
-	{"eviction/config", []string{"eviction", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
+	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
-	{"eviction/pods", []string{"cri", "eviction", "internal/manifest", "stats"}, "pods are found here, judged in the core"},
-	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "cri", "eviction", "stats"}, "a source of pods feeds the merged view"},
+	{"eviction/pods", []string{"eviction", "internal/manifest", "internal/wire", "stats"}, "pods are found here, judged in the core"},
+	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "stats"}, "a source of pods feeds the merged view"},
+	{"eviction/flight", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "nodestatus", "stats"},
+		"recording decides nothing and holds up nobody"},
+	{"eviction/undo", nil, "files are put back, whatever they are"},
+	{"eviction/garbage", []string{"eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
+		"removing is ordered and told; what goes is chosen in reclaim"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
+	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/agent", []string{"eviction/journal", "eviction/kill", "internal/rt", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
-	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/kill", "internal/wire", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
+	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/garbage", "eviction/kill", "eviction/reclaim", "internal/wire", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"eviction"}, "a policy over manifests"},
@@ -139,7 +144,7 @@ var lean = []struct {
 	paths   []string
 	why     string
 }{
-	{"cmd/evictd", []string{"k8s.io/client-go", "google.golang.org/grpc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
+	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
 }
 
 // impureImports are what a pure package may not import itself.

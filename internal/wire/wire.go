@@ -1,6 +1,6 @@
 // Package wire is what evictd and its agent, the process that speaks to the API
-// server, say to each other: JSON messages, a line each, over a stream socket. It
-// knows neither a client nor an API server.
+// server and the container runtime, say to each other: JSON messages, a line each,
+// over a stream socket. It knows neither a client nor a server.
 package wire
 
 import (
@@ -32,6 +32,9 @@ type Down struct {
 	Intent   *Intent   `json:"intent,omitempty"`
 	Ask      *Ask      `json:"ask,omitempty"`
 	Event    *Event    `json:"event,omitempty"`
+	Order    *Order    `json:"order,omitempty"`
+	// Look asks for figures of the runtime that are younger than the message.
+	Look bool `json:"look,omitempty"`
 }
 
 // Node is what does not change while evictd runs.
@@ -119,6 +122,17 @@ type Up struct {
 	Told   string          `json:"told,omitempty"` // the id of an intent that is done with
 	Answer *Answer         `json:"answer,omitempty"`
 	API    *nodestatus.API `json:"api,omitempty"`
+
+	Runtime   *Runtime   `json:"runtime,omitempty"`
+	Sandbox   *Sandbox   `json:"sandbox,omitempty"`   // is new or has changed
+	Container *Container `json:"container,omitempty"` // likewise
+	Image     *Image     `json:"image,omitempty"`     // likewise
+	Layers    []Layer    `json:"layers,omitempty"`    // that have changed, of containers that were sent
+	// Dropped is the id of a sandbox, container or image that is no longer there.
+	Dropped string `json:"dropped,omitempty"`
+	// Listed: all that the runtime has has been sent at least once.
+	Listed bool  `json:"listed,omitempty"`
+	Done   *Done `json:"done,omitempty"`
 }
 
 // Answer is what became of an Ask.
@@ -184,12 +198,14 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 			return m, fmt.Errorf("read message: %w", err)
 		}
 	}
-	if !c.lines.Scan() {
-		err := c.lines.Err()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return m, io.EOF
+	for more := true; more; more = len(c.lines.Bytes()) == 0 { // the opening
+		if !c.lines.Scan() {
+			err := c.lines.Err()
+			if err == nil || errors.Is(err, net.ErrClosed) {
+				return m, io.EOF
+			}
+			return m, fmt.Errorf("read message: %w", err)
 		}
-		return m, fmt.Errorf("read message: %w", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.lines.Bytes()))
 	if err := decoder.Decode(&m); err != nil {

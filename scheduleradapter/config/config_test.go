@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,6 +40,25 @@ func TestCases(t *testing.T) {
 		}
 		golden.Check(t, golden.Beside(file, ".txt"), compiled(data))
 	})
+}
+
+// TestExamplesChangeNothingButWhatTheyAreAbout holds the configurations that are
+// shipped: what the files beside do not tell is as in the default profile.
+func TestExamplesChangeNothingButWhatTheyAreAbout(t *testing.T) {
+	golden.Each(t, "../../docs/examples/*.yaml", checkExample)
+	golden.Each(t, "../../docs/examples/*/*.yaml", checkExample)
+}
+
+func checkExample(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := filepath.Rel("../../docs/examples", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/examples/"+strings.TrimSuffix(strings.ReplaceAll(name, "/", "-"), ".yaml")+".txt", compiled(data))
 }
 
 // compiled is what a configuration comes to, or its faults. Of plugins and
@@ -174,12 +194,13 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 	for _, c := range []struct {
 		value       string
 		ebs, cinder int32
+		types       string // for which the limit of EBS is 25
 		warning     string
 	}{
-		{"", 39, 256, "[]"},
-		{"7", 7, 7, "[]"},
-		{"0", 39, 256, `[KUBE_MAX_PD_VOLS: "0" is no number above 0: not looked at]`},
-		{"many", 39, 256, `[KUBE_MAX_PD_VOLS: "many" is no number above 0: not looked at]`},
+		{"", 39, 256, "^[cmr]5.*|t3|z1d", "[]"},
+		{"7", 7, 7, "", "[]"},
+		{"0", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "0" is no number above 0: not looked at]`},
+		{"many", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "many" is no number above 0: not looked at]`},
 	} {
 		file, err := config.Load(data, c.value)
 		if err != nil {
@@ -191,7 +212,11 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 		}
 		instances := compiled.Profiles[0].Plugins
 		args := instances[slices.IndexFunc(instances, func(i config.Instance) bool { return i.Name == "NodeVolumeLimits" })].Args.(*config.NodeVolumeLimitsArgs)
-		want := []config.InTreeLimit{{Plugin: "kubernetes.io/aws-ebs", Count: c.ebs}, {Plugin: "kubernetes.io/cinder", Count: c.cinder}}
+		ebs := config.InTreeLimit{Plugin: "kubernetes.io/aws-ebs", Count: c.ebs, InstanceTypes: c.types}
+		if c.types != "" {
+			ebs.CountThere = 25
+		}
+		want := []config.InTreeLimit{ebs, {Plugin: "kubernetes.io/cinder", Count: c.cinder}}
 		if got := fmt.Sprint(compiled.Warnings); !slices.Equal(args.InTree, want) || got != c.warning {
 			t.Errorf("%q: limits %+v, warnings %s; want %+v, %s", c.value, args.InTree, got, want, c.warning)
 		}

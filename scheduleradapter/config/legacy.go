@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,6 +102,11 @@ type InTreeLimit struct {
 	// Plugin is one of kubernetes.io/aws-ebs, gce-pd, azure-disk and cinder.
 	Plugin string `json:"plugin"`
 	Count  int32  `json:"count"`
+	// InstanceTypes is a regular expression. Nodes whose label
+	// node.kubernetes.io/instance-type, or its beta, matches it anywhere take
+	// CountThere. Empty: none do.
+	InstanceTypes string `json:"instanceTypes,omitempty"`
+	CountThere    int32  `json:"countThere,omitempty"`
 }
 
 // DeepCopyObject copies the arguments.
@@ -123,6 +129,12 @@ func checkLimits(path *field.Path, args *NodeVolumeLimitsArgs) (faults field.Err
 		}
 		if limit.Count < 0 {
 			faults = append(faults, field.Invalid(at.Child("count"), limit.Count, "must not be negative"))
+		}
+		if limit.CountThere < 0 {
+			faults = append(faults, field.Invalid(at.Child("countThere"), limit.CountThere, "must not be negative"))
+		}
+		if _, err := regexp.Compile(limit.InstanceTypes); err != nil {
+			faults = append(faults, field.Invalid(at.Child("instanceTypes"), limit.InstanceTypes, err.Error()))
 		}
 	}
 	return faults

@@ -225,14 +225,14 @@ func (t *translation) arguments() (arguments []configv1.PluginConfig) {
 
 // count adds a kind of in-tree volumes with its limit, which the environment may
 // override.
-func (t *translation) count(plugin string, most int32) {
+func (t *translation) count(limit InTreeLimit) {
 	if t.maxVolumes != "" {
 		n, err := strconv.ParseInt(t.maxVolumes, 10, 32)
 		if err == nil && n > 0 {
-			most = int32(n)
+			limit = InTreeLimit{Plugin: limit.Plugin, Count: int32(n)}
 		} else if len(t.volumes.InTree) == 0 {
 			t.warnings = append(t.warnings, fmt.Sprintf("%s: %q is no number above 0: not looked at", MaxVolumesVariable, t.maxVolumes))
 		}
 	}
-	t.volumes.InTree = append(t.volumes.InTree, InTreeLimit{Plugin: plugin, Count: most})
+	t.volumes.InTree = append(t.volumes.InTree, limit)
 }

@@ -28,7 +28,15 @@ type predicateTerm struct {
 }
 
 func volumesOf(plugin string, most int32) func(*translation) {
-	return func(t *translation) { t.count(plugin, most) }
+	return func(t *translation) { t.count(InTreeLimit{Plugin: plugin, Count: most}) }
+}
+
+// nitro finds the instance types that take 25 volumes of EBS, as kube-scheduler
+// did (pkg/volume/util, EBSNitroLimitRegex); it knew none that came later.
+const nitro = "^[cmr]5.*|t3|z1d"
+
+func volumesOfEBS(t *translation) {
+	t.count(InTreeLimit{Plugin: "kubernetes.io/aws-ebs", Count: 39, InstanceTypes: nitro, CountThere: 25})
 }
 
 func conditionOf(kind v1.NodeConditionType) func(*translation) {
@@ -50,7 +58,7 @@ var predicates = []predicateTerm{
 	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration goes by NoSchedule taints too"},
 	{names: []string{checkLabelPresence}, plugins: []string{nodeLabel}},
 	{names: []string{checkServiceAffinity}, plugins: []string{serviceAffinity}},
-	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/aws-ebs", 39), usual: true},
+	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOfEBS, usual: true},
 	{names: []string{"MaxGCEPDVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/gce-pd", 16), usual: true},
 	{names: []string{"MaxCSIVolumeCountPred"}, plugins: []string{nodeVolumeLimits}, needs: func(t *translation) { t.volumes.CSI = new(true) }, usual: true},
 	{names: []string{"MaxAzureDiskVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/azure-disk", 16), usual: true},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -33,9 +32,16 @@ type Drain struct {
 	// Force evicts also pods that no controller makes anew.
 	Force bool
 	// Grace is what pods get instead of their own period, in seconds; nil leaves them that.
-	Grace *int64
-	// Out is told of progress.
-	Out io.Writer
+	Grace    *int64
+	Progress Progress
+}
+
+// Progress is told how a drain goes on.
+type Progress interface {
+	// Tell is a line.
+	Tell(format string, args ...any)
+	// Set is how many of all pods that go are gone.
+	Set(done, all int)
 }
 
 // leaver is a pod on its way off the node.
@@ -65,7 +71,7 @@ func (d *Drain) Run(ctx context.Context) error {
 		pod := &pods[i]
 		name := pod.Namespace + "/" + pod.Name
 		if why := staying(pod); why != "" {
-			d.tell("pod %s stays: %s", name, why)
+			d.Progress.Tell("pod %s stays: %s", name, why)
 			continue
 		}
 		if metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp == nil {
@@ -81,7 +87,7 @@ func (d *Drain) Run(ctx context.Context) error {
 	}
 	if d.DryRun {
 		for _, l := range leavers {
-			d.tell("pod %s would be evicted", l.name())
+			d.Progress.Tell("pod %s would be evicted", l.name())
 		}
 		return nil
 	}
@@ -106,17 +112,17 @@ func staying(pod *v1.Pod) string {
 func (d *Drain) cordon(ctx context.Context, node *v1.Node) error {
 	switch {
 	case node.Spec.Unschedulable:
-		d.tell("node %s is cordoned already", d.Node)
+		d.Progress.Tell("node %s is cordoned already", d.Node)
 		return nil
 	case d.DryRun:
-		d.tell("node %s would be cordoned", d.Node)
+		d.Progress.Tell("node %s would be cordoned", d.Node)
 		return nil
 	}
 	patch := []byte(`{"spec":{"unschedulable":true}}`)
 	if _, err := d.Client.CoreV1().Nodes().Patch(ctx, d.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("cordon node %s: %w", d.Node, err)
 	}
-	d.tell("node %s is cordoned", d.Node)
+	d.Progress.Tell("node %s is cordoned", d.Node)
 	return nil
 }
 
@@ -125,6 +131,7 @@ func (d *Drain) empty(ctx context.Context, leavers []*leaver) error {
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
 	all := len(leavers)
+	d.Progress.Set(0, all)
 	for {
 		for _, l := range leavers {
 			if !l.asked && !time.Now().Before(l.next) {
@@ -139,14 +146,15 @@ func (d *Drain) empty(ctx context.Context, leavers []*leaver) error {
 					return false
 				}
 				gone++
-				d.tell("[%d/%d] pod %s is gone", all-len(leavers)+gone, all, l.name())
+				d.Progress.Tell("[%d/%d] pod %s is gone", all-len(leavers)+gone, all, l.name())
 				return true
 			})
+			d.Progress.Set(all-len(leavers), all)
 		} else if ctx.Err() == nil {
-			d.tell("node %s cannot be looked at: %v", d.Node, err)
+			d.Progress.Tell("node %s cannot be looked at: %v", d.Node, err)
 		}
 		if len(leavers) == 0 {
-			d.tell("node %s is drained", d.Node)
+			d.Progress.Tell("node %s is drained", d.Node)
 			return nil
 		}
 		select {
@@ -189,7 +197,7 @@ func (d *Drain) ask(ctx context.Context, l *leaver) {
 	l.next = time.Now().Add(drainRetry)
 	if why := err.Error(); why != l.waiting {
 		l.waiting = why
-		d.tell("pod %s waits: %s", l.name(), why)
+		d.Progress.Tell("pod %s waits: %s", l.name(), why)
 	}
 }
 
@@ -212,5 +220,3 @@ func (d *Drain) there(ctx context.Context) (map[types.UID]bool, error) {
 	}
 	return there, err
 }
-
-func (d *Drain) tell(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }

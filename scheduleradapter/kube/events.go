@@ -35,7 +35,7 @@ const (
 // events writes events of pods behind everything else.
 type events struct {
 	client   clients.EventsGetter
-	busy     func() bool
+	binding  *traffic // which events give way to
 	log      *slog.Logger
 	instance string
 	waiting  chan happening
@@ -62,9 +62,9 @@ type repeats struct {
 	last, lastWrite time.Time
 }
 
-func newEvents(client clients.EventsGetter, busy func() bool, log *slog.Logger) *events {
+func newEvents(client clients.EventsGetter, binding *traffic, log *slog.Logger) *events {
 	host, _ := os.Hostname()
-	return &events{client: client, busy: busy, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
+	return &events{client: client, binding: binding, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
 }
 
 func (e *events) add(event loop.Event) {
@@ -100,8 +100,12 @@ func (e *events) run(ctx context.Context) {
 
 // yield waits while pods are being bound, for a while.
 func (e *events) yield(ctx context.Context) {
-	for deadline := time.Now().Add(eventYield); e.busy() && ctx.Err() == nil && time.Now().Before(deadline); {
-		time.Sleep(eventYield / 10)
+	late := time.NewTimer(eventYield)
+	defer late.Stop()
+	select {
+	case <-e.binding.pause():
+	case <-late.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -31,18 +31,19 @@ const (
 type Writer struct {
 	client    kubernetes.Interface
 	binds     chan struct{}
+	binding   *traffic
 	evictions chan struct{}
 	statuses  *statuses
 	events    *events
 }
 
 // NewWriter makes a writer. Pods is what the API server has told of pods, so that
-// nothing is written twice; busy says whether pods are being bound, to which
-// events give way.
-func NewWriter(client kubernetes.Interface, pods listers.PodLister, busy func() bool, log *slog.Logger) *Writer {
+// nothing is written twice.
+func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *Writer {
+	binding := newTraffic()
 	return &Writer{
-		client: client, binds: make(chan struct{}, bindsAtOnce), evictions: make(chan struct{}, evictionsAtOnce),
-		statuses: newStatuses(client, pods, log), events: newEvents(client.EventsV1(), busy, log),
+		client: client, binds: make(chan struct{}, bindsAtOnce), binding: binding, evictions: make(chan struct{}, evictionsAtOnce),
+		statuses: newStatuses(client, pods, log), events: newEvents(client.EventsV1(), binding, log),
 	}
 }
 
@@ -65,8 +66,46 @@ func take(ctx context.Context, slots chan struct{}) (free func(), err error) {
 	}
 }
 
+// traffic is the requests of a kind that are under way or wait for a slot.
+type traffic struct {
+	mu    sync.Mutex
+	n     int
+	quiet chan struct{} // closed while there are none
+}
+
+func newTraffic() *traffic {
+	t := &traffic{quiet: make(chan struct{})}
+	close(t.quiet)
+	return t
+}
+
+func (t *traffic) enter() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n++; t.n == 1 {
+		t.quiet = make(chan struct{})
+	}
+}
+
+func (t *traffic) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 {
+		close(t.quiet)
+	}
+}
+
+// pause is closed when there are none next.
+func (t *traffic) pause() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.quiet
+}
+
 // Bind gives the pod of this uid the node.
 func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
+	w.binding.enter()
+	defer w.binding.leave()
 	free, err := take(ctx, w.binds)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -85,16 +85,14 @@ func (s *server) wait(n int) []string {
 }
 
 // writing runs a writer until the test ends.
-func (s *server) writing(busy func() bool) *Writer {
-	w := NewWriter(s.client, listers.NewPodLister(s.known), busy, slog.New(slog.DiscardHandler))
+func (s *server) writing() *Writer {
+	w := NewWriter(s.client, listers.NewPodLister(s.known), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	s.Cleanup(func() { stop(); running.Wait() })
 	return w
 }
-
-func idle() bool { return false }
 
 func aPod(name string) *v1.Pod {
 	return &v1.Pod{
@@ -108,7 +106,7 @@ func unschedulable(message string) loop.Status {
 
 func TestAStatusIsWrittenOnceAndUnderTheUIDOfItsPod(t *testing.T) {
 	s := newServer(t)
-	w := s.writing(idle)
+	w := s.writing()
 	node := "n"
 	w.PatchStatus(aPod("p"), loop.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node})
 	request := s.wait(1)[0]
@@ -157,7 +155,7 @@ func TestAStatusThatTheServerDoesNotTakeIsTriedAgainAndTheLaterWordCounts(t *tes
 		}
 		return http.StatusOK, ""
 	}
-	w := s.writing(idle)
+	w := s.writing()
 	w.PatchStatus(aPod("p"), unschedulable("first"))
 	got := s.wait(3)
 	if !strings.Contains(got[2], "first") {
@@ -177,7 +175,7 @@ func TestNothingIsWrittenOfPodsThatAreGoneOrHaveANode(t *testing.T) {
 	if err := s.known.Add(bound); err != nil {
 		t.Fatal(err)
 	}
-	w := s.writing(idle)
+	w := s.writing()
 	w.PatchStatus(aPod("bound"), unschedulable("no room"))
 	w.PatchStatus(aPod("gone"), unschedulable("no room"))
 	s.wait(1)
@@ -211,7 +209,7 @@ func TestAVictimIsMarkedAndDeletedUnderItsUID(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(t)
 			s.answer = c.answer
-			err := s.writing(idle).Evict(t.Context(), aPod("p"), aPod("high"))
+			err := s.writing().Evict(t.Context(), aPod("p"), aPod("high"))
 			if (err != nil) != c.fails {
 				t.Error(err)
 			}
@@ -235,7 +233,7 @@ func failure(note string) loop.Event {
 }
 
 func TestEventsThatRepeatBecomeASeries(t *testing.T) {
-	e := newEvents(newServer(t).client.EventsV1(), idle, slog.New(slog.DiscardHandler))
+	e := newEvents(newServer(t).client.EventsV1(), newTraffic(), slog.New(slog.DiscardHandler))
 	start := time.Unix(1000, 0)
 	key := series{"p", "FailedScheduling", "Scheduling"}
 	for _, c := range []struct {
@@ -251,21 +249,39 @@ func TestEventsThatRepeatBecomeASeries(t *testing.T) {
 	}
 }
 
-func TestEventsGiveWayToBindingsButNotForEver(t *testing.T) {
+func TestAnEventIsWritten(t *testing.T) {
 	s := newServer(t)
-	var asked atomic.Int32
-	w := s.writing(func() bool { asked.Add(1); return true })
-	w.Tell(failure("no room"))
+	s.writing().Tell(failure("no room"))
 	if got := s.wait(1); !strings.HasPrefix(got[0], "POST /apis/events.k8s.io/v1/namespaces/default/events ") || !strings.Contains(got[0], "no room") {
 		t.Errorf("wrote %q", got)
 	}
-	if asked.Load() == 0 {
-		t.Error("nobody was given way")
+}
+
+func TestEventsGiveWayToBindingsButNotForEver(t *testing.T) {
+	for name, c := range map[string]struct{ binding, want time.Duration }{
+		"nobody is bound": {0, 0}, "for as long as somebody is": {eventYield / 4, eventYield / 4}, "not for ever": {time.Hour, eventYield},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				binding := newTraffic()
+				binding.enter()
+				binding.enter()
+				binding.leave()
+				ended := time.AfterFunc(c.binding, binding.leave)
+				defer ended.Stop()
+				synctest.Wait()
+				start := time.Now()
+				newEvents(nil, binding, nil).yield(t.Context())
+				if took := time.Since(start); took != c.want {
+					t.Errorf("gave way for %v, want %v", took, c.want)
+				}
+			})
+		})
 	}
 }
 
 func TestEventsAreLostBeforeAnybodyWaits(t *testing.T) {
-	w := NewWriter(newServer(t).client, nil, idle, slog.New(slog.DiscardHandler))
+	w := NewWriter(newServer(t).client, nil, slog.New(slog.DiscardHandler))
 	for range eventsKept + 7 {
 		w.Tell(failure("no room"))
 	}

@@ -33,7 +33,8 @@ type tainted struct {
 type stay struct {
 	pod   *v1.Pod
 	since time.Time
-	at    time.Time // to leave for the taint, where armed
+	at    time.Time // to leave for the taint, where armed; or to be told so again
+	due   time.Time // as at, however often it could not be told
 	taint v1.Taint
 	place int       // among the armed, or nowhere
 	told  bool      // that it has to leave
@@ -42,10 +43,11 @@ type stay struct {
 
 const nowhere = -1
 
-// Departure is a pod that has to leave its node now, for a taint.
+// Departure is a pod that has had to leave its node for a taint since an instant.
 type Departure struct {
 	Pod   *v1.Pod
 	Taint v1.Taint
+	Since time.Time
 }
 
 // NewDepartures knows no node and no pod.
@@ -135,7 +137,7 @@ func (d *Departures) Due(now time.Time) (due []Departure) {
 	for len(d.armed) > 0 && !d.armed[0].at.After(now) {
 		s := heap.Pop(&d.armed).(*stay)
 		s.told = true
-		due = append(due, Departure{s.pod, s.taint})
+		due = append(due, Departure{s.pod, s.taint, s.due})
 	}
 	return due
 }
@@ -166,10 +168,11 @@ func (d *Departures) judge(s *stay, node *tainted) (cancelled bool) {
 	if taint == nil {
 		return d.disarm(s)
 	}
+	s.due, s.taint = at, *taint
 	if at.Before(s.pause) {
 		at = s.pause
 	}
-	s.at, s.taint = at, *taint
+	s.at = at
 	if s.place == nowhere {
 		heap.Push(&d.armed, s)
 	} else {

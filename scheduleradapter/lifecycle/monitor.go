@@ -41,6 +41,8 @@ type Update struct {
 	Retaint bool
 	// Lost: the node was ready until now, and its silence ends that.
 	Lost bool
+	// Evicted: the node gets a NoExecute taint and had none of these.
+	Evicted bool
 }
 
 // Monitor follows which nodes are alive, as the node lifecycle controller does: by
@@ -240,12 +242,13 @@ func (m *Monitor) noExecute(f *finding) string {
 		f.waiting, f.condemned = time.Time{}, false
 		return ""
 	}
-	for i := range f.seen.Spec.Taints {
-		if t := &f.seen.Spec.Taints[i]; t.Effect == v1.TaintEffectNoExecute && isOurs(t) {
-			f.condemned = true
-		}
-	}
+	f.condemned = f.condemned || evicted(f.seen)
 	return key
+}
+
+// evicted says whether a node has one of the taints that drive pods off it.
+func evicted(node *v1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute && isOurs(&t) })
 }
 
 func (m *Monitor) update(now time.Time, f *finding) (u Update, any bool) {
@@ -253,7 +256,10 @@ func (m *Monitor) update(now time.Time, f *finding) (u Update, any bool) {
 	if !f.condemned {
 		key = ""
 	}
-	u = Update{Node: f.seen, Conditions: f.changed, Lost: readiness(f.seen) == v1.ConditionTrue && readiness(f.node) != v1.ConditionTrue}
+	u = Update{
+		Node: f.seen, Conditions: f.changed, Evicted: key != "" && !evicted(f.seen),
+		Lost: readiness(f.seen) == v1.ConditionTrue && readiness(f.node) != v1.ConditionTrue,
+	}
 	u.Taints, u.Retaint = retaint(f.node, key, now)
 	return u, u.Retaint || len(u.Conditions) > 0
 }

@@ -1,6 +1,9 @@
 package lifecycle
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // What the node lifecycle controller of Kubernetes 1.37 does unless told otherwise.
 const (
@@ -16,6 +19,21 @@ type zone struct {
 	rate           float64 // nodes a second
 	next           time.Time
 }
+
+// Zones are how many nodes of each zone that there ever was counted in the last
+// pass, and how many of them were not ready.
+func (m *Monitor) Zones() iter.Seq2[string, Census] {
+	return func(yield func(string, Census) bool) {
+		for key, z := range m.zones {
+			if !yield(key, Census{z.ready + z.unready, z.unready}) {
+				return
+			}
+		}
+	}
+}
+
+// Census counts nodes.
+type Census struct{ Nodes, Unready int }
 
 // fullyDisrupted: no node is ready.
 func (z *zone) fullyDisrupted() bool { return z.ready == 0 && z.unready > 0 }

@@ -1,7 +1,10 @@
 package collect
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -9,97 +12,104 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// The raw system call below takes struct statfs as 64-bit systems have it; this
+// The raw system calls below take struct statfs as 64-bit systems have it; this
 // constant does not compile elsewhere.
 const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
 
-// filesystem measures the filesystem that a path is on, at every reading anew: a
-// descriptor kept open would keep it from being unmounted, and would not see what
-// is mounted over it later.
+// answerPatience is how long the last figures of a filesystem are taken for
+// those of now while it is asked for new ones. The loop looks at least once a
+// second, and the kernel answers in microseconds.
+const answerPatience = 10 * time.Second
+
+var errSilent = errors.New("does not answer")
+
+// filesystem is the one that a path is on. It is looked up at every reading anew:
+// a descriptor kept open would keep it from being unmounted, and would not see
+// what is mounted over it later.
 type filesystem struct {
+	path  string
 	pathZ []byte // with its NUL, because unix.Statfs copies the path
+	asked chan struct{}
+	busy  sync.Mutex // held while the kernel is asked, which may be for ever
+
+	mu     sync.Mutex
+	figure stats.Filesystem // the last one; unknown before the first and where errno says why
+	errno  unix.Errno
+	device uint64    // the last one found; 0 before the first
+	since  time.Time // when the question was asked that is not answered; zero without one
 }
 
-// read fills bytes for ordinary users and inodes. A filesystem without a fixed
+func newFilesystem(path string) *filesystem {
+	return &filesystem{path: path, pathZ: append([]byte(path), 0), asked: make(chan struct{}, 1)}
+}
+
+// read fills in the last figures, and asks for the next ones.
+func (f *filesystem) read(now time.Time, s *stats.Filesystem) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.since.IsZero() {
+		f.since = now
+		select {
+		case f.asked <- struct{}{}:
+		default:
+		}
+	} else if now.Sub(f.since) > answerPatience {
+		return fmt.Errorf("statfs %s: %w", f.path, errSilent)
+	}
+	if f.errno != 0 {
+		return fmt.Errorf("statfs %s: %w", f.path, f.errno)
+	}
+	*s = f.figure
+	return nil
+}
+
+// measure asks the kernel, and says whether the path is on another device than
+// before.
+func (f *filesystem) measure() (moved bool) {
+	f.busy.Lock()
+	defer f.busy.Unlock()
+	var figure stats.Filesystem
+	device, errno := f.ask(&figure)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.figure, f.errno, f.since = figure, errno, time.Time{}
+	if errno != 0 || device == f.device {
+		return false
+	}
+	f.device = device
+	return true
+}
+
+// ask fills in bytes for ordinary users and inodes. A filesystem without a fixed
 // number of inodes (btrfs) tells none.
-func (f *filesystem) read(s *stats.Filesystem) error {
+func (f *filesystem) ask(s *stats.Filesystem) (device uint64, errno unix.Errno) {
+	var stx unix.Statx_t
+	here := unix.AT_FDCWD
+	if _, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(here), uintptr(unsafe.Pointer(unsafe.SliceData(f.pathZ))), 0, 0, uintptr(unsafe.Pointer(&stx)), 0); errno != 0 {
+		return 0, errno
+	}
 	var st unix.Statfs_t
-	_, _, errno := unix.Syscall(unix.SYS_STATFS, uintptr(unsafe.Pointer(unsafe.SliceData(f.pathZ))), uintptr(unsafe.Pointer(&st)), 0)
-	if errno != 0 {
-		return fmt.Errorf("statfs %s: %w", f.pathZ[:len(f.pathZ)-1], errno)
+	now := time.Now()
+	if _, _, errno := unix.Syscall(unix.SYS_STATFS, uintptr(unsafe.Pointer(unsafe.SliceData(f.pathZ))), uintptr(unsafe.Pointer(&st)), 0); errno != 0 {
+		return 0, errno
 	}
 	*s = stats.Filesystem{
+		Time:      now,
 		Capacity:  stats.Known(int64(st.Blocks) * int64(st.Frsize)),
 		Available: stats.Known(int64(st.Bavail) * int64(st.Frsize)),
 	}
 	if st.Files > 0 {
 		s.Inodes, s.InodesFree = stats.Known(int64(st.Files)), stats.Known(int64(st.Ffree))
 	}
+	return unix.Mkdev(stx.Dev_major, stx.Dev_minor), 0
+}
+
+// fault is why there are no figures, or nothing.
+func (f *filesystem) fault() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.errno != 0 {
+		return fmt.Errorf("stat %s: %w", f.path, f.errno)
+	}
 	return nil
-}
-
-// filesystems returns a source for each of the three.
-func filesystems(cfg NodeConfig) []source {
-	sources := make([]source, 0, 3)
-	for i, path := range cfg.paths() {
-		f := &filesystem{pathZ: append([]byte(path), 0)}
-		sources = append(sources, source{
-			name: [...]string{"nodefs", "imagefs", "containerfs"}[i],
-			read: func(s *stats.Node) error {
-				return f.read([...]*stats.Filesystem{&s.NodeFs, &s.ImageFs, &s.ContainerFs}[i])
-			},
-		})
-	}
-	return sources
-}
-
-// paths are those of nodefs, imagefs and containerfs.
-func (cfg NodeConfig) paths() [3]string {
-	image := cfg.ImageFs
-	if image == "" {
-		image = cfg.NodeFs
-	}
-	container := cfg.ContainerFs
-	if container == "" {
-		container = image
-	}
-	return [3]string{cfg.NodeFs, image, container}
-}
-
-// Layout says which of the three filesystems are one.
-type Layout int
-
-// The layouts the kubelet knows.
-const (
-	SharedFs Layout = iota // one filesystem for everything
-	ImageFs                // images and writable layers on a filesystem of their own
-	SplitFs                // images on one of their own, writable layers on nodefs
-)
-
-func (l Layout) String() string {
-	return [...]string{SharedFs: "shared", ImageFs: "imagefs", SplitFs: "split"}[l]
-}
-
-// Layout finds out by the devices of the three paths. Writable layers on a third
-// device are no layout of the kubelet's, and an error.
-func (cfg NodeConfig) Layout() (Layout, error) {
-	paths := cfg.paths()
-	var devices [3]uint64
-	for i, path := range paths {
-		var st unix.Stat_t
-		if err := unix.Stat(path, &st); err != nil {
-			return SharedFs, fmt.Errorf("stat %s: %w", path, err)
-		}
-		devices[i] = st.Dev
-	}
-	node, image, container := devices[0], devices[1], devices[2]
-	switch {
-	case node == image && image == container:
-		return SharedFs, nil
-	case image == container:
-		return ImageFs, nil
-	case node == container:
-		return SplitFs, nil
-	}
-	return SharedFs, fmt.Errorf("containerfs %s is neither on the filesystem of nodefs %s nor on that of imagefs %s", paths[2], paths[0], paths[1])
 }

@@ -21,9 +21,8 @@ type NodeConfig struct {
 	// Pods is the name of the group below Root that pods live in; "" finds
 	// kubepods or kubepods.slice.
 	Pods string
-	// NodeFs, ImageFs and ContainerFs are paths on the three filesystems. An
-	// empty ImageFs is NodeFs, an empty ContainerFs is ImageFs.
-	NodeFs, ImageFs, ContainerFs string
+	// Disks are the node's filesystems.
+	Disks *Disks
 	// Virtual is the memory of a node whose cgroups cannot be used.
 	Virtual *VirtualMemory
 }
@@ -56,17 +55,10 @@ func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 	n := &Node{log: log, cgroups: cfg.Cgroups, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
 	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
 	if cfg.Cgroups != nil {
-		n.root.open = func() (*cgroup.Group, error) { return cfg.Cgroups.Open(cfg.Root) }
-		n.pods.open = func() (*cgroup.Group, error) {
-			pods, err := cfg.Cgroups.FindPods(cfg.Root, cfg.Pods)
-			if err != nil {
-				return nil, err
-			}
-			return cfg.Cgroups.Open(pods.Path())
-		}
+		n.root.open, n.pods.open = cfg.openRoot, cfg.openPods
 		n.sources = append(n.sources, source{name: "pods memory", read: n.readPodsMemory})
 	}
-	n.sources = append(n.sources, filesystems(cfg)...)
+	n.sources = append(n.sources, cfg.Disks.sources()...)
 	n.sources = append(n.sources, source{name: "tasks", read: n.readTasks})
 	for p, name := range pressures {
 		n.pressure[p].path = cfg.Host + "/proc/pressure/" + name
@@ -78,6 +70,24 @@ func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 		})
 	}
 	return n
+}
+
+func (cfg *NodeConfig) openRoot() (*cgroup.Group, error) {
+	if cfg.Cgroups == nil {
+		return nil, errors.ErrUnsupported
+	}
+	return cfg.Cgroups.Open(cfg.Root)
+}
+
+func (cfg *NodeConfig) openPods() (*cgroup.Group, error) {
+	if cfg.Cgroups == nil {
+		return nil, errors.ErrUnsupported
+	}
+	pods, err := cfg.Cgroups.FindPods(cfg.Root, cfg.Pods)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Cgroups.Open(pods.Path())
 }
 
 const numPressures = 3

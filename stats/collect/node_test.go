@@ -45,9 +45,10 @@ func put(t testing.TB, file, content string) {
 	}
 }
 
-// newNode returns a node and what it logs.
-func newNode(t testing.TB, cfg NodeConfig) (*Node, *bytes.Buffer) {
+// newNode returns a node and what it logs. The paths are those of its disks.
+func newNode(t testing.TB, cfg NodeConfig, paths Paths) (*Node, *bytes.Buffer) {
 	var logged bytes.Buffer
+	cfg.Disks = runDisks(t, paths, slog.DiscardHandler)
 	n := NewNode(cfg, slog.New(slog.NewTextHandler(&logged, nil)))
 	t.Cleanup(n.Close)
 	return n, &logged
@@ -57,7 +58,7 @@ func newNode(t testing.TB, cfg NodeConfig) (*Node, *bytes.Buffer) {
 // rule: 1.52
 func TestANodeIsReadFromItsGroupAndFromProc(t *testing.T) {
 	s, host := fixture(t)
-	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s, NodeFs: host})
+	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host})
 	var got stats.Node
 	n.Read(&got)
 	if got.Memory.Limit != stats.Known(8131596<<10) || got.Memory.WorkingSet() != stats.Known(1610612736+2147483648-536870912) {
@@ -82,7 +83,7 @@ func TestANodeIsReadFromItsGroupAndFromProc(t *testing.T) {
 
 func TestAGroupWithFewerTasksThanTheMachineIsTheNodesOwn(t *testing.T) {
 	s, host := fixture(t)
-	n, _ := newNode(t, NodeConfig{Host: host, Cgroups: s, Root: podGroup, NodeFs: host})
+	n, _ := newNode(t, NodeConfig{Host: host, Cgroups: s, Root: podGroup}, Paths{NodeFs: host})
 	var got stats.Node
 	n.Read(&got)
 	if want := (stats.Tasks{Max: stats.Known(100), Running: stats.Known(23)}); got.Tasks != want {
@@ -97,7 +98,7 @@ func TestAGroupWithFewerTasksThanTheMachineIsTheNodesOwn(t *testing.T) {
 
 func TestALostSourceIsReportedOnceAndBlindsNothingElse(t *testing.T) {
 	s, host := fixture(t)
-	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s, NodeFs: host + "/var"})
+	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host + "/var"})
 	var got stats.Node
 	put(t, host+"/proc/loadavg", "garbage\n")
 	for range 3 {
@@ -126,7 +127,7 @@ func TestAKernelWithoutPressureIsNotALoss(t *testing.T) {
 	for _, r := range pressures {
 		os.Remove(host + "/sys/fs/cgroup/" + r + ".pressure")
 	}
-	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s, NodeFs: host})
+	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host})
 	var got stats.Node
 	n.Read(&got)
 	if got.MemoryStall.Known || logged.Len() > 0 {
@@ -141,7 +142,7 @@ func TestAKernelWithoutPressureIsNotALoss(t *testing.T) {
 
 func TestPodsAreFoundWhenTheirGroupAppears(t *testing.T) {
 	s, group := realGroup(t)
-	n, _ := newNode(t, NodeConfig{Cgroups: s, Root: group, NodeFs: "/"})
+	n, _ := newNode(t, NodeConfig{Cgroups: s, Root: group}, Paths{NodeFs: "/"})
 	var got stats.Node
 	for range 2 { // it comes, goes, and comes again
 		n.Read(&got)
@@ -155,42 +156,6 @@ func TestPodsAreFoundWhenTheirGroupAppears(t *testing.T) {
 		}
 		if err := s.Delete(group + "/kubepods"); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// rule: 1.17
-// rule: 1.18
-func TestAFilesystemIsWhatStatfsTells(t *testing.T) {
-	dir := mounted(t, "size=16m,nr_inodes=100")
-	n, _ := newNode(t, NodeConfig{NodeFs: "/", ImageFs: dir})
-	var got stats.Node
-	n.Read(&got)
-	put(t, dir+"/file", strings.Repeat("x", 1<<20))
-	var after stats.Node
-	n.Read(&after)
-	want := stats.Filesystem{Capacity: stats.Known(16 << 20), Available: stats.Known(15 << 20), Inodes: stats.Known(100), InodesFree: got.ImageFs.InodesFree.Minus(stats.Known(1))}
-	if after.ImageFs != want || after.ContainerFs != want || after.NodeFs == want {
-		t.Errorf("got %v, want %v", after.ImageFs, want)
-	}
-}
-
-// rule: 1.53
-func TestTheLayoutFollowsTheDevices(t *testing.T) {
-	node, image := mounted(t, "size=1m"), mounted(t, "size=1m")
-	for _, c := range []struct {
-		image, container string
-		want             Layout
-	}{
-		{"", "", SharedFs}, {node, node, SharedFs}, {image, "", ImageFs}, {image, image, ImageFs}, {image, node, SplitFs},
-	} {
-		if got, err := (NodeConfig{NodeFs: node, ImageFs: c.image, ContainerFs: c.container}).Layout(); err != nil || got != c.want {
-			t.Errorf("%v: got %v, %v", c, got, err)
-		}
-	}
-	for _, container := range []string{mounted(t, "size=1m"), node + "/missing"} {
-		if got, err := (NodeConfig{NodeFs: node, ImageFs: image, ContainerFs: container}).Layout(); err == nil {
-			t.Errorf("writable layers on %s: got %v", container, got)
 		}
 	}
 }
@@ -251,7 +216,7 @@ func TestReadingANodeAllocatesNothing(t *testing.T) {
 	s, group := realGroup(t)
 	create(t, s, group+"/kubepods")
 	for _, root := range []string{"/", group} {
-		n, _ := newNode(t, NodeConfig{Cgroups: s, Root: root, Pods: strings.TrimPrefix(group+"/kubepods", root), NodeFs: "/"})
+		n, _ := newNode(t, NodeConfig{Cgroups: s, Root: root, Pods: strings.TrimPrefix(group+"/kubepods", root)}, Paths{NodeFs: "/"})
 		var got stats.Node
 		if allocs := testing.AllocsPerRun(100, func() { n.Read(&got) }); allocs != 0 {
 			t.Errorf("root %s: %v allocations", root, allocs)
@@ -265,7 +230,7 @@ func TestReadingANodeAllocatesNothing(t *testing.T) {
 func BenchmarkNode(b *testing.B) {
 	s, group := realGroup(b)
 	create(b, s, group+"/kubepods")
-	n, _ := newNode(b, NodeConfig{Cgroups: s, Root: group, NodeFs: "/"})
+	n, _ := newNode(b, NodeConfig{Cgroups: s, Root: group}, Paths{NodeFs: "/"})
 	var got stats.Node
 	b.ReportAllocs()
 	for b.Loop() {
@@ -275,7 +240,7 @@ func BenchmarkNode(b *testing.B) {
 
 func BenchmarkNodeThatIsTheMachine(b *testing.B) {
 	s, group := realGroup(b)
-	n, _ := newNode(b, NodeConfig{Cgroups: s, Pods: group, NodeFs: "/"})
+	n, _ := newNode(b, NodeConfig{Cgroups: s, Pods: group}, Paths{NodeFs: "/"})
 	var got stats.Node
 	b.ReportAllocs()
 	for b.Loop() {

@@ -62,6 +62,20 @@ func NewPod(cfg PodConfig) *Pod {
 // found. Slices of s are used again. The error joins what could not be read for
 // another reason than being gone, and leaves it unknown.
 func (p *Pod) Read(s *stats.Pod) error {
+	err := p.ReadMemory(s, true)
+	if p.cfg.Cgroups == nil {
+		return err
+	}
+	return errors.Join(err, present(p.pod.read(func(g *cgroup.Group) (err error) {
+		s.Processes, err = g.Processes()
+		return err
+	})))
+}
+
+// ReadMemory is Read without the processes, whose files are opened to count them:
+// it uses descriptors that stay open and, for a pod of a cgroup, takes a tenth of
+// the time. Containers are read if asked for.
+func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 	*s = stats.Pod{
 		Time:       time.Now(),
 		Containers: zeroed(s.Containers, len(p.cfg.Containers)),
@@ -70,29 +84,21 @@ func (p *Pod) Read(s *stats.Pod) error {
 	if p.cfg.Disk != nil {
 		p.cfg.Disk.read(s)
 	}
-	switch {
-	case p.cfg.Cgroups != nil:
-		return p.readGroups(s)
-	case p.cfg.Processes != nil:
-		p.cfg.Processes.pod(p.cfg.Leader, s)
+	if p.cfg.Cgroups == nil {
+		if p.cfg.Processes != nil {
+			p.cfg.Processes.pod(p.cfg.Leader, s)
+		}
+		return nil
 	}
-	return nil
-}
-
-func zeroed[T any](s []T, n int) []T {
-	s = slices.Grow(s[:0], n)[:n]
-	clear(s)
-	return s
-}
-
-func (p *Pod) readGroups(s *stats.Pod) error {
 	err := present(p.pod.read(func(g *cgroup.Group) error {
-		var err1, err2, err3 error
+		var err1, err2 error
 		s.Memory, err1 = g.WorkingSet()
-		s.Processes, err2 = g.Processes()
-		s.Threads, err3 = g.Threads()
-		return errors.Join(err1, err2, err3)
+		s.Threads, err2 = g.Threads()
+		return errors.Join(err1, err2)
 	}))
+	if !containers {
+		return err
+	}
 	for i := range p.containers {
 		err = errors.Join(err, present(p.containers[i].read(func(g *cgroup.Group) (err error) {
 			s.Containers[i].Memory, err = g.WorkingSet()
@@ -100,6 +106,12 @@ func (p *Pod) readGroups(s *stats.Pod) error {
 		})))
 	}
 	return err
+}
+
+func zeroed[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // present drops the error of a group that is not there: pods come and go.

@@ -2,7 +2,11 @@ package collect
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/stats"
 )
@@ -16,7 +20,7 @@ func TestAPodAndItsContainersAreReadFromTheirGroups(t *testing.T) {
 		Cgroups: s, Cgroup: podGroup,
 		Containers: []string{"init", "gone", "app", "side"},
 		Child:      func(name string) string { return ids[name] },
-		Disk:       NewPodDisk([]string{""}, "", []string{"init", "gone", "app", "side"}),
+		Disk:       NewPodDisk(PodFiles{Volumes: []Place{{}}, Containers: []string{"init", "gone", "app", "side"}}),
 	})
 	t.Cleanup(p.Close)
 	var got stats.Pod
@@ -81,20 +85,49 @@ func TestReadingAPodAllocatesNothing(t *testing.T) {
 	}
 }
 
-func benchmarkPods(b *testing.B, n int) {
+func TestMemoryIsReadWithoutOpeningAnything(t *testing.T) {
+	pod := realPods(t, 1)[0]
+	var all, got stats.Pod
+	if err := pod.Read(&all); err != nil {
+		t.Fatal(err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	err := pod.ReadMemory(&got, true)
+	if restored := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); restored != nil {
+		t.Fatal(restored)
+	}
+	all.Processes, all.Time, got.Time = stats.Amount{}, time.Time{}, time.Time{}
+	if err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("read %+v, %v, want %+v", got, err, all)
+	}
+}
+
+func benchmarkPods(b *testing.B, n int, read func(*Pod, *stats.Pod) error) {
 	pods := realPods(b, n)
-	read := make([]stats.Pod, n)
+	figures := make([]stats.Pod, n)
 	for i, p := range pods { // opens what stays open
-		p.Read(&read[i])
+		p.Read(&figures[i])
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, p := range pods {
-			p.Read(&read[i])
+			read(p, &figures[i])
 		}
 	}
 }
 
-func BenchmarkOnePod(b *testing.B) { benchmarkPods(b, 1) }
+func BenchmarkOnePod(b *testing.B) { benchmarkPods(b, 1, (*Pod).Read) }
 
-func Benchmark110Pods(b *testing.B) { benchmarkPods(b, 110) }
+func Benchmark110Pods(b *testing.B) { benchmarkPods(b, 110, (*Pod).Read) }
+
+func BenchmarkMemoryOf110Pods(b *testing.B) {
+	benchmarkPods(b, 110, func(p *Pod, s *stats.Pod) error { return p.ReadMemory(s, false) })
+}

@@ -65,9 +65,9 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	processes := NewProcesses("")
-	n, logged := newNode(t, NodeConfig{NodeFs: "/", Virtual: &VirtualMemory{
+	n, logged := newNode(t, NodeConfig{Virtual: &VirtualMemory{
 		Capacity: 1 << 30, Processes: processes, Leaders: func() []int { return []int{leader.Process.Pid} },
-	}})
+	}}, Paths{NodeFs: "/"})
 	p := NewPod(PodConfig{Processes: processes, Leader: leader.Process.Pid, Containers: []string{"c"}})
 	var node stats.Node
 	var pod stats.Pod

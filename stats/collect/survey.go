@@ -3,9 +3,11 @@ package collect
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/stats"
 )
@@ -14,91 +16,65 @@ import (
 // kubelet's volumeStatsAggPeriod.
 const SurveyInterval = time.Minute
 
-// walkPause follows every walkPerStep entries of a round that nobody waits for,
-// so that it takes a fifth of one processor at most.
-const walkPause = 80 * time.Millisecond
+const (
+	// wholeInterval is how often everything is looked at though nobody asks and
+	// no disk fills up more than its pods are seen to.
+	wholeInterval = 10 * time.Minute
+	// walkPause follows every walkPerStep entries of a round that nobody waits
+	// for, so that it takes a fifth of one processor at most.
+	walkPause = 80 * time.Millisecond
+	// memory is how many directories and files a survey remembers, some 200 bytes
+	// each. Trees beyond are read whole every time.
+	memory = 16_384
+	// unexplainedBytes and unexplainedInodes by which a disk may fill up more than
+	// the trees on it.
+	unexplainedBytes, unexplainedInodes = 64 << 20, 10_000
+)
 
-// EmptyDir is the directory of an emptyDir volume below the kubelet's root
-// directory. id is the pod's uid, or the config hash of a static pod.
-func EmptyDir(root, id, volume string) string {
-	return filepath.Join(root, "pods", id, "volumes", "kubernetes.io~empty-dir", volume)
-}
-
-// LogDir is the directory of a pod's logs below the kubelet's, /var/log/pods.
-func LogDir(root, namespace, name, id string) string {
-	return filepath.Join(root, namespace+"_"+name+"_"+id)
-}
-
-// PodDisk is what a pod holds in directories of the host, as the last survey
-// found it. Any goroutine may read it.
-type PodDisk struct {
-	volumes int
-	paths   []string // of the volumes, then of the containers' logs; "" is not measured
-	found   atomic.Pointer[[]stats.Volume]
-}
-
-// NewPodDisk names the directories of a pod: one for each volume, in the order
-// of the manifest, "" for one that is not measured; and below logs, unless that
-// is "", one for each container.
-func NewPodDisk(volumes []string, logs string, containers []string) *PodDisk {
-	d := &PodDisk{volumes: len(volumes), paths: append([]string{}, volumes...)}
-	for _, name := range containers {
-		path := ""
-		if logs != "" {
-			path = filepath.Join(logs, name)
-		}
-		d.paths = append(d.paths, path)
-	}
-	return d
-}
-
-// read fills volumes and logs; before the first survey they are unknown.
-func (d *PodDisk) read(s *stats.Pod) {
-	found := d.found.Load()
-	if found == nil {
-		s.Volumes = append(s.Volumes, make([]stats.Volume, d.volumes)...)
-		return
-	}
-	s.Volumes = append(s.Volumes, (*found)[:d.volumes]...)
-	for i, logs := range (*found)[d.volumes:] {
-		s.Containers[i].Logs, s.Containers[i].LogsInodes = logs.Used, logs.Inodes
-	}
-}
-
-// Survey measures the directories of all pods, round by round, so that nobody
-// who decides ever waits for a disk.
+// Survey measures what all pods hold on disks, round by round, so that nobody who
+// decides ever waits for a disk. A regular round is quick where it can be (see
+// tree); one that is asked for looks at everything.
 type Survey struct {
-	log      *slog.Logger
-	pods     atomic.Pointer[[]*PodDisk]
-	since    atomic.Pointer[time.Time]
-	requests chan struct{}
-	done     chan struct{}
-	failed   map[string]bool // paths whose fault was told; owned by Run
+	log       *slog.Logger
+	pods      atomic.Pointer[[]*PodDisk]
+	since     atomic.Pointer[time.Time]
+	requests  chan struct{}
+	newcomers chan struct{}
+	done      chan struct{}
+
+	// Owned by Run.
+	failed map[Place]bool   // whose fault was told
+	whole  map[uint64]usage // of the last whole round, by device
+}
+
+// usage is what a disk holds, and the trees on it.
+type usage struct {
+	bytes, inodes           int64
+	treesBytes, treesInodes int64
+	path                    string // on it
 }
 
 // NewSurvey makes a survey of nothing.
 func NewSurvey(log *slog.Logger) *Survey {
-	s := &Survey{log: log, requests: make(chan struct{}, 1), done: make(chan struct{}, 1), failed: map[string]bool{}}
+	s := &Survey{
+		log: log, requests: make(chan struct{}, 1), newcomers: make(chan struct{}, 1), done: make(chan struct{}, 1),
+		failed: map[Place]bool{},
+	}
 	s.pods.Store(new([]*PodDisk))
 	s.since.Store(new(time.Time))
 	return s
 }
 
-// Watch replaces the pods and asks for a round.
+// Watch replaces the pods. Those that were never measured are measured next.
 func (s *Survey) Watch(pods []*PodDisk) {
 	s.pods.Store(&pods)
-	s.Request()
+	poke(s.newcomers)
 }
 
-// Request asks for a new round, at full speed, and returns at once.
-func (s *Survey) Request() {
-	select {
-	case s.requests <- struct{}{}:
-	default:
-	}
-}
+// Request asks for a whole round, at full speed, and returns at once.
+func (s *Survey) Request() { poke(s.requests) }
 
-// Since is when the last complete round began; zero before the first.
+// Since is when the last whole round began; zero before the first.
 func (s *Survey) Since() time.Time { return *s.since.Load() }
 
 // Done receives when a round is complete.
@@ -113,55 +89,168 @@ func (s *Survey) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.requests:
-			s.round(ctx, 0)
+			s.round(ctx, true, 0, everyPod)
+		case <-s.newcomers:
+			s.round(ctx, true, 0, func(d *PodDisk) bool { return d.found.Load() == nil })
 		case <-regular.C:
-			s.round(ctx, walkPause)
-		}
-	}
-}
-
-// round walks every directory once.
-func (s *Survey) round(ctx context.Context, pause time.Duration) {
-	begun := time.Now()
-	for _, pod := range *s.pods.Load() {
-		found := make([]stats.Volume, len(pod.paths))
-		for i, path := range pod.paths {
-			if path != "" {
-				found[i] = s.measure(ctx, path, pause)
+			whole := time.Since(s.Since()) > wholeInterval
+			s.round(ctx, whole, walkPause, everyPod)
+			if !whole && s.unexplained() {
+				s.round(ctx, true, walkPause, everyPod)
 			}
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		pod.found.Store(&found)
-	}
-	s.since.Store(&begun)
-	select {
-	case s.done <- struct{}{}:
-	default:
 	}
 }
 
-// measure walks one directory. One that is not there holds nothing known.
-func (s *Survey) measure(ctx context.Context, path string, pause time.Duration) stats.Volume {
-	w, err := newWalk(path)
-	switch {
-	case err != nil && !s.failed[path]:
-		s.log.Warn("a pod's directory cannot be measured", "path", path, "error", err)
-		s.failed[path] = true
-	case err == nil:
-		delete(s.failed, path)
+func everyPod(*PodDisk) bool { return true }
+
+// round is one look at many pods.
+type round struct {
+	survey   *Survey
+	ctx      context.Context
+	whole    bool
+	pause    time.Duration
+	room     int
+	looked   int // entries since the last pause
+	overlays map[uint64]Place
+}
+
+// round looks at the pods that are chosen.
+func (s *Survey) round(ctx context.Context, whole bool, pause time.Duration, chosen func(*PodDisk) bool) {
+	begun := time.Now()
+	r := &round{survey: s, ctx: ctx, whole: whole, pause: pause, room: memory}
+	if whole {
+		r.overlays = s.overlays()
 	}
-	if w == nil {
-		return stats.Volume{}
-	}
-	defer w.close()
-	for budget := walkPerStep; !w.step(&budget); budget = walkPerStep {
-		select {
-		case <-ctx.Done():
-			return stats.Volume{}
-		case <-time.After(pause):
+	pods, complete := *s.pods.Load(), true
+	for _, pod := range pods {
+		for t := range pod.trees {
+			r.room -= t.remembers
 		}
 	}
-	return stats.Volume{Used: stats.Known(w.bytes), Inodes: stats.Known(w.inodes)}
+	for _, pod := range pods {
+		if !chosen(pod) {
+			complete = false
+			continue
+		}
+		if !pod.look(r) {
+			return
+		}
+	}
+	if whole && complete {
+		s.whole = usageOf(pods)
+		s.since.Store(&begun)
+	}
+	poke(s.done)
+}
+
+// overlays finds the writable layers; none where the mounts cannot be read.
+func (s *Survey) overlays() map[uint64]Place {
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	defer mounts.Close()
+	layers, err := overlays(mounts)
+	if err != nil {
+		s.log.Warn("the mounts cannot be read; writable layers are as the runtime tells them", "error", err)
+	}
+	delete(layers, rootDevice(os.Getpid())) // a host that is itself a container
+	return layers
+}
+
+func (r *round) ended() bool { return r.ctx.Err() != nil }
+
+// pace rests between two steps, unless somebody waits for a round.
+func (r *round) pace() bool {
+	if len(r.survey.requests) > 0 {
+		r.pause = 0
+	}
+	if r.pause == 0 {
+		return !r.ended()
+	}
+	select {
+	case <-r.ctx.Done():
+		return false
+	case <-time.After(r.pause):
+		return true
+	}
+}
+
+// measure looks at one tree. One that is nowhere, or not there, holds nothing
+// known.
+func (r *round) measure(t *tree) stats.Volume {
+	if t.place == (Place{}) {
+		return stats.Volume{}
+	}
+	room := r.room
+	entries, err := t.look(time.Now(), r.whole, &r.room, r.pace)
+	t.remembers += room - r.room
+	if r.looked += entries % walkPerStep; r.looked >= walkPerStep {
+		r.looked = 0
+		r.pace()
+	}
+	failed := r.survey.failed
+	switch {
+	case err != nil && !failed[t.place]:
+		r.survey.log.Warn("a pod's directory cannot be measured", "path", t.place.String(), "error", err)
+		failed[t.place] = true
+	case err == nil:
+		delete(failed, t.place)
+	}
+	if t.whole.IsZero() {
+		return stats.Volume{}
+	}
+	return stats.Volume{Time: t.whole, Used: stats.Known(t.bytes), Inodes: stats.Known(t.inodes)}
+}
+
+// trees are all of a pod.
+func (d *PodDisk) trees(yield func(*tree) bool) {
+	for _, trees := range [][]tree{d.volumes, d.logs, d.layers} {
+		for i := range trees {
+			if !yield(&trees[i]) {
+				return
+			}
+		}
+	}
+}
+
+// usageOf sums the trees by device, for those devices that hold one which is not
+// looked at whole every time.
+func usageOf(pods []*PodDisk) map[uint64]usage {
+	all := map[uint64]usage{}
+	for _, pod := range pods {
+		for t := range pod.trees {
+			u := all[t.device]
+			u.treesBytes, u.treesInodes = u.treesBytes+t.bytes, u.treesInodes+t.inodes
+			if t.root != nil {
+				u.path = t.place.String()
+			}
+			all[t.device] = u
+		}
+	}
+	for device, u := range all {
+		var st unix.Statfs_t
+		if u.path == "" || unix.Statfs(u.path, &st) != nil {
+			delete(all, device)
+			continue
+		}
+		u.bytes, u.inodes = int64(st.Blocks-st.Bfree)*st.Frsize, int64(st.Files-st.Ffree)
+		all[device] = u
+	}
+	return all
+}
+
+// unexplained says whether a disk has filled up since the last whole round by more
+// than quick looks have found.
+func (s *Survey) unexplained() bool {
+	for device, now := range usageOf(*s.pods.Load()) {
+		then, known := s.whole[device]
+		bytes := now.bytes - then.bytes - (now.treesBytes - then.treesBytes)
+		inodes := now.inodes - then.inodes - (now.treesInodes - then.treesInodes)
+		if known && (bytes > unexplainedBytes || inodes > unexplainedInodes) {
+			return true
+		}
+	}
+	return false
 }

@@ -53,11 +53,13 @@ func (l *logText) String() string {
 // socket is the node's status address.
 func (n *node) socket() string { return filepath.Join(n.dir, "status.sock") }
 
+func (n *node) runtime() string { return filepath.Join(n.dir, "run") }
+
 // arguments of `evictd run` that make it quick to test; more of them win.
 func (n *node) arguments(more ...string) []string {
 	return append([]string{
-		"run", "--node-name=node-1", "--cri-endpoint=none", "--nodefs=" + n.dir,
-		"--pod-manifests=" + n.manifests(), "--node-status-file=" + n.statusFile(), "--status-address=unix:" + n.socket(),
+		"run", "--node-name=node-1", "--cri-endpoint=none", "--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "state"),
+		"--pod-manifests=" + n.manifests(), "--node-status-file=" + n.statusFile(), "--status-address=unix:" + n.socket(), "--runtime-dir=" + n.runtime(),
 		"--housekeeping-interval=100ms", "--eviction-pressure-transition-period=1s",
 	}, more...)
 }

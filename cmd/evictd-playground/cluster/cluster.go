@@ -1,6 +1,7 @@
-// Package cluster tells the story of a whole small cluster on this host: an
+// Package cluster tells stories of a whole small cluster on this host: an
 // embedded API, a scheduler, and three nodes that are bounded cgroups, an evictd
-// and a runner each. A leak puts a node under pressure, and everything follows.
+// and a runner each. A leak puts a node under pressure, and everything follows; or
+// a node stays under pressure, and evicted pods come back to it or not.
 package cluster
 
 import (
@@ -73,6 +74,7 @@ type story struct {
 	waited    bool                // the newcomer did, when the tolerant pod had been let in
 	kept      bool                // the story has been told, and the cluster goes on
 
+	storms                     []*storm
 	newcomer, tolerant, urgent types.UID
 	victims                    []types.UID
 	crossed, back              time.Time // the threshold, both ways
@@ -119,8 +121,17 @@ func New(t *stage.Teller, programs Programs) (*Cluster, error) {
 // stage.ErrNotHeld where something did not, and stage.ErrInterrupted where ctx
 // ended before the story.
 func (c *Cluster) Play(ctx context.Context, keep bool) error {
-	defer c.s.launcher.Close()
-	return c.s.run(ctx, keep)
+	s := c.s
+	defer s.launcher.Close()
+	return s.run(ctx, keep, s.sumUp, s.comeUp, s.place, s.leak, s.keepAway, s.letIn, s.preempt, s.heal)
+}
+
+// Storm plays another: replacements come back to a node that stays short of
+// memory, or do not, as NodePressure is off or on. The error is as Play's.
+func (c *Cluster) Storm(ctx context.Context) error {
+	s := c.s
+	defer s.launcher.Close()
+	return s.run(ctx, false, s.sumUpStorms, s.comeUp, s.storm)
 }
 
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.

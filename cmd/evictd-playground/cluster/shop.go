@@ -26,8 +26,8 @@ const why = "why"
 //go:embed scheduler.yaml
 var schedulerConfig []byte
 
-//go:embed shop
-var shop embed.FS
+//go:embed shop storm
+var objects embed.FS
 
 // read reads an object of the story.
 func read[T any](document []byte) (*T, error) {
@@ -37,7 +37,7 @@ func read[T any](document []byte) (*T, error) {
 
 // readPod reads the pod of a file, bound to a node by choice or to none.
 func readPod(name, node string) (*v1.Pod, error) {
-	data, err := shop.ReadFile("shop/" + name + ".yaml")
+	data, err := objects.ReadFile("shop/" + name + ".yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func readPod(name, node string) (*v1.Pod, error) {
 	return pod, err
 }
 
-// openShop creates what the workloads need and returns them, to be created one
-// after the other.
-func openShop(ctx context.Context, client kubernetes.Interface) (sets []*appsv1.ReplicaSet, err error) {
-	data, err := shop.ReadFile("shop/workloads.yaml")
+// open creates what the workloads of a directory need and returns them, to be
+// created one after the other.
+func open(ctx context.Context, client kubernetes.Interface, dir string) (sets []*appsv1.ReplicaSet, err error) {
+	data, err := objects.ReadFile(dir + "/workloads.yaml")
 	if err != nil {
 		return nil, err
 	}

@@ -32,14 +32,14 @@ const (
 )
 
 // run plays the acts one after the other; one that does not come true is the last.
-func (s *story) run(interrupt context.Context, keep bool) error {
+func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, acts ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(interrupt, longest)
 	defer cancel()
 	var err error
 	if keep {
 		s.port, err = freePort()
 	}
-	for _, act := range []func(context.Context) error{s.comeUp, s.place, s.leak, s.keepAway, s.letIn, s.preempt, s.heal} {
+	for _, act := range acts {
 		if err == nil {
 			err = act(ctx)
 		}
@@ -49,7 +49,7 @@ func (s *story) run(interrupt context.Context, keep bool) error {
 		_, cleaned := s.cleanUp()
 		return errors.Join(stage.ErrInterrupted, cleaned)
 	}
-	held := s.sumUp()
+	held := sumUp()
 	if keep && err == nil {
 		s.keep(interrupt)
 	}
@@ -113,7 +113,7 @@ func (s *story) pass(ctx context.Context, while time.Duration) error {
 
 // place opens the shop, a workload after the other.
 func (s *story) place(ctx context.Context) error {
-	sets, err := openShop(ctx, s.client)
+	sets, err := open(ctx, s.client, "shop")
 	if err != nil {
 		return err
 	}

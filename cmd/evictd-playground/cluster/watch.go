@@ -147,13 +147,13 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	if once(at, &p.running, running(seen)) && s.open {
 		s.Tell(at, stage.Green, seen.Spec.NodeName, "%v runs, %s after it was bound", p, stage.Milliseconds(at.Sub(p.bound)))
 	}
-	if once(at, &p.failed, seen.Status.Phase == v1.PodFailed && seen.DeletionTimestamp == nil) {
+	if once(at, &p.failed, seen.Status.Phase == v1.PodFailed && seen.DeletionTimestamp == nil) && s.open {
 		s.Tell(at, stage.Red, "pod", "%v is %s/%s in the API%s", p, seen.Status.Phase, seen.Status.Reason, s.afterCrossing(at))
 	}
-	if once(at, &p.doomed, seen.DeletionTimestamp != nil && p.disrupted() != "") {
+	if once(at, &p.doomed, seen.DeletionTimestamp != nil && p.disrupted() != "") && s.open {
 		s.Tell(at, stage.Red, "pod", "%v has to go (%s) and is given %ds", p, p.disrupted(), *seen.DeletionGracePeriodSeconds)
 	}
-	if once(at, &p.gone, gone) && !p.doomed.IsZero() {
+	if once(at, &p.gone, gone) && !p.doomed.IsZero() && s.open {
 		s.Tell(at, stage.Red, "pod", "%v is gone after %s; it %s", p, stage.Milliseconds(at.Sub(p.doomed)), ending(seen))
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/evictd/evictd/internal/cli"
 )
 
 // What ends a story that did not fail.
@@ -33,11 +35,9 @@ type Teller struct {
 // margin is what stands before the text of a line.
 const margin = "                      "
 
-// NewTeller writes in colour where out is a terminal (https://no-color.org).
+// NewTeller writes in colour where out is a terminal.
 func NewTeller(out *os.File) *Teller {
-	info, err := out.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
-	return &Teller{out, time.Now(), terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return &Teller{out, time.Now(), cli.Terminal(out)}
 }
 
 // Colour is an SGR parameter (ECMA-48).

@@ -4,6 +4,7 @@ package apitest
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -19,8 +20,8 @@ func New(t testing.TB) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(&rest.Config{Host: URL(t), QPS: -1})
 }
 
-// URL is where such an API is.
-func URL(t testing.TB) string {
+// URL is where such an API is, behind what stands around it.
+func URL(t testing.TB, around ...func(api http.Handler) http.Handler) string {
 	t.Helper()
 	api, err := localapi.New(localapi.Config{Data: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -29,7 +30,11 @@ func URL(t testing.TB) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- api.Run(ctx) }()
-	server := httptest.NewServer(api)
+	var handler http.Handler = api
+	for _, put := range around {
+		handler = put(handler)
+	}
+	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

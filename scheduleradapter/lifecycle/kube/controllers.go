@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -47,6 +48,7 @@ type Controllers struct {
 	client      kubernetes.Interface
 	recorder    events.EventRecorder
 	log         *slog.Logger
+	metrics     *metrics
 	nodes, pods cache.SharedIndexInformer
 }
 
@@ -54,9 +56,9 @@ type Controllers struct {
 // may leave out what nobody here reads: of pods all but metadata, tolerations,
 // spec.nodeName and from the status phase, startTime and conditions; of nodes all
 // but metadata, taints, spec.unschedulable and conditions with their heartbeats.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory, recorder events.EventRecorder, log *slog.Logger, cfg Config) *Controllers {
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, recorder events.EventRecorder, registerer prometheus.Registerer, log *slog.Logger, cfg Config) *Controllers {
 	return &Controllers{
-		Config: cfg, client: client, recorder: recorder, log: log,
+		Config: cfg, client: client, recorder: recorder, log: log, metrics: newMetrics(registerer, cfg),
 		nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 )
 
@@ -30,6 +34,7 @@ type bench struct {
 	t        *testing.T
 	client   *fake.Clientset
 	recorder *events.FakeRecorder
+	registry *prometheus.Registry
 }
 
 // play runs the controllers in simulated time while act acts.
@@ -37,9 +42,9 @@ func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		b := &bench{t, fake.NewClientset(objects...), events.NewFakeRecorder(1000)}
+		b := &bench{t, fake.NewClientset(objects...), events.NewFakeRecorder(1000), prometheus.NewRegistry()}
 		factory := informers.NewSharedInformerFactory(b.client, 0)
-		controllers := kube.New(b.client, factory, b.recorder, slog.New(slog.NewTextHandler(io.Discard, nil)), cfg)
+		controllers := kube.New(b.client, factory, b.recorder, b.registry, slog.New(slog.NewTextHandler(io.Discard, nil)), cfg)
 		factory.Start(ctx.Done())
 		ended := make(chan error)
 		go func() { ended <- controllers.Run(ctx) }()
@@ -247,6 +252,26 @@ func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
 			t.Errorf("taints %q of a node that was never silent", got)
 		}
 	}, node("silent"), node("a"), node("b"), leaseOf("silent"), leaseOf("a"), leaseOf("b"), pod("there", "silent", 300), pod("here", "a", 300))
+}
+
+// TestMetricsHaveKubeControllerManagersNames after a node fell silent and one of
+// its pods had to leave, which took two requests. A region and its zone are one
+// label, with a zero byte between.
+func TestMetricsHaveKubeControllerManagersNames(t *testing.T) {
+	zoned := node("silent")
+	zoned.Labels = map[string]string{v1.LabelTopologyRegion: "region", v1.LabelTopologyZone: "zone"}
+	play(t, kube.Config{TaintEviction: true, NodeLifecycle: true}, func(b *bench) {
+		failed := false
+		b.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			first := !failed
+			failed = true
+			return first, nil, apierrors.NewInternalError(errors.New("the store is gone"))
+		})
+		b.pass(2*time.Minute, "a", "b")
+		page := httptest.NewRecorder()
+		promhttp.HandlerFor(b.registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+		golden.Check(t, "testdata/metrics.txt", strings.ReplaceAll(page.Body.String(), "\x00", `\x00`))
+	}, zoned, node("a"), node("b"), leaseOf("silent"), leaseOf("a"), leaseOf("b"), pod("there", "silent", 30), pod("stays", "silent", 300), pod("here", "a", 30))
 }
 
 func TestATaintFollowsItsConditionAtOnce(t *testing.T) {

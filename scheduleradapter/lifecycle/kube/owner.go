@@ -153,7 +153,10 @@ func (o *owner) pass() {
 	for _, node := range o.seen {
 		all = append(all, o.sighting(node))
 	}
-	for _, update := range o.monitor.Pass(time.Now(), all) {
+	begin := time.Now()
+	updates := o.monitor.Pass(begin, all)
+	o.metrics.passed(o.monitor, time.Since(begin))
+	for _, update := range updates {
 		if o.settled(update.Node) {
 			o.write(update)
 		}

@@ -69,6 +69,9 @@ func (o *owner) tellWritten(u lifecycle.Update) {
 	if len(u.Conditions) > 0 {
 		o.log.Info("node is silent", "node", u.Node.Name)
 	}
+	if u.Evicted {
+		o.metrics.evicted(u.Node)
+	}
 	if u.Lost {
 		o.recorder.Eventf(u.Node, nil, v1.EventTypeNormal, "NodeNotReady", "Monitoring", "Node %s status is now: NodeNotReady", u.Node.Name)
 		o.unready(u.Node.Name)
@@ -117,6 +120,7 @@ func (o *owner) evict() {
 				o.log.Warn("pod could not be evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString(), "error", err)
 				o.departures.PutBack(pod.UID, time.Now().Add(retryAfter))
 			default:
+				o.metrics.deleted(d.Since)
 				o.log.Info("pod was evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString())
 				o.recorder.Eventf(pod, nil, v1.EventTypeNormal, "TaintManagerEviction", "Evicting", "Marking for deletion Pod %s", name)
 			}

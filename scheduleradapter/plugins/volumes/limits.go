@@ -2,8 +2,10 @@ package volumes
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -20,9 +22,45 @@ const LimitsName = "NodeVolumeLimits"
 type Limits struct {
 	*Storage
 	csi     bool
-	inTree  map[string]int32 // by plugin
-	missing string           // the first claim there is not
-	wanted  []attachable     // of the pod, each once
+	inTree  map[string]*usual // by plugin
+	missing string            // the first claim there is not
+	wanted  []attachable      // of the pod, each once
+}
+
+// usual is how many volumes of an in-tree plugin a node takes that does not say
+// so, by its instance type.
+type usual struct {
+	config.InTreeLimit
+	there *regexp.Regexp
+	types map[string]int32 // that were asked for
+}
+
+func newUsual(limit config.InTreeLimit) (*usual, error) {
+	u := &usual{limit, nil, map[string]int32{}}
+	var err error
+	if limit.InstanceTypes != "" {
+		u.there, err = regexp.Compile(limit.InstanceTypes)
+	}
+	return u, err
+}
+
+// on a node; -1 for any number.
+func (u *usual) on(node *v1.Node) int32 {
+	if u == nil {
+		return -1
+	}
+	name := node.Labels[v1.LabelInstanceTypeStable]
+	if name == "" {
+		name = node.Labels[v1.LabelInstanceType]
+	}
+	most, known := u.types[name]
+	if !known {
+		if most = u.Count; u.there != nil && u.there.MatchString(name) {
+			most = u.CountThere
+		}
+		u.types[name] = most
+	}
+	return most
 }
 
 // NewLimits makes the plugin; args are a NodeVolumeLimitsArgs with its defaults.
@@ -31,9 +69,13 @@ func (s *Storage) NewLimits(args any, _ framework.Env) (framework.Plugin, error)
 	if !ok || a.CSI == nil {
 		return nil, fmt.Errorf("%s: arguments are %T without their defaults", LimitsName, args)
 	}
-	l := &Limits{Storage: s, csi: *a.CSI, inTree: map[string]int32{}}
+	l := &Limits{Storage: s, csi: *a.CSI, inTree: map[string]*usual{}}
 	for _, limit := range a.InTree {
-		l.inTree[limit.Plugin] = limit.Count
+		u, err := newUsual(limit)
+		if err != nil {
+			return nil, fmt.Errorf("%s: instance types: %w", LimitsName, err)
+		}
+		l.inTree[limit.Plugin] = u
 	}
 	return l, nil
 }
@@ -88,7 +130,7 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 		}
 		most, inTree := l.inTree[a.plugin]
 		if l.csi || inTree {
-			l.check(c, a.driver, -1)
+			l.check(c, a.driver, nil)
 		}
 		if inTree {
 			l.check(c, nodetable.Intern(a.plugin), most)
@@ -98,13 +140,13 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 }
 
 // check takes out nodes that would have too many volumes of a keeper; those that
-// say nothing take usually so many, -1 for any number.
-func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually int32) {
+// say nothing take the usual number, nil for any.
+func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually *usual) {
 	use := l.ledger.columns(keeper)
 	for row := range c.Feasible.All() {
 		most := use.limit[row]
 		if most < 0 {
-			most = usually
+			most = usually.on(l.table.Node(row).Object)
 		}
 		if most < 0 || int(use.count[row])+len(l.wanted) <= int(most) {
 			continue
@@ -143,7 +185,7 @@ func (l *Limits) Events() []framework.EventHint {
 		{Event: framework.Event{Resource: framework.VolumeAttachment, Action: framework.Delete}, Hint: detached},
 	}
 	if len(l.inTree) > 0 {
-		events = append(events, framework.EventHint{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeAllocatable}})
+		events = append(events, framework.EventHint{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeAllocatable | framework.UpdateNodeLabel}})
 	}
 	return events
 }

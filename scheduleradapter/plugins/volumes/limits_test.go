@@ -124,7 +124,7 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 	for _, c := range []struct {
 		name    string
 		count   int32
-		allowed string // by the node; empty where it says nothing
+		allowed string // by the node, or by its type; empty where it says nothing
 		csi     map[string]int32
 		running []*v1.Pod
 		coming  *v1.Pod
@@ -141,11 +141,17 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 		{"volumes of another kind", 1, "", nil, []*v1.Pod{ebs("1")}, gce, ""},
 		{"a driver has taken over and says nothing", 1, "", map[string]int32{}, []*v1.Pod{ebs("1")}, ebs("2"), ""},
 		{"a driver has taken over and takes one", 39, "", map[string]int32{"ebs.csi.aws.com": 1}, []*v1.Pod{ebs("1")}, ebs("2"), full},
+		{"an instance type that takes fewer", 39, "type t3.large", nil, []*v1.Pod{ebs("1")}, ebs("2"), full},
+		{"one that takes as many as others", 39, "type t2.large", nil, []*v1.Pod{ebs("1")}, ebs("2"), ""},
 		{"volumes of drivers do not count", 39, "", map[string]int32{"csi": 0}, nil, pod("p", "other"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newCluster(t, 1)
-			if c.allowed != "" {
+			if kind, ok := strings.CutPrefix(c.allowed, "type "); ok {
+				n := node("a", nil)
+				n.Labels = map[string]string{v1.LabelInstanceTypeStable: kind}
+				k.Table.SetNode(nodetable.NewNode(n))
+			} else if c.allowed != "" {
 				n := node("a", nil)
 				n.Status.Allocatable = v1.ResourceList{"attachable-volumes-aws-ebs": resource.MustParse(c.allowed)}
 				k.Table.SetNode(nodetable.NewNode(n))
@@ -157,7 +163,7 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 			for _, p := range c.running {
 				k.Place(p, "a")
 			}
-			args := &config.NodeVolumeLimitsArgs{CSI: new(false), InTree: []config.InTreeLimit{{Plugin: "kubernetes.io/aws-ebs", Count: c.count}}}
+			args := &config.NodeVolumeLimitsArgs{CSI: new(false), InTree: []config.InTreeLimit{{Plugin: "kubernetes.io/aws-ebs", Count: c.count, InstanceTypes: "^m5|t3", CountThere: 1}}}
 			if got := verdict(k.Judge(k.Make(k.NewLimits, args), k.Digest(c.coming))); got != c.want {
 				t.Errorf("verdict %q, want %q", got, c.want)
 			}

@@ -1,0 +1,172 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Notice is a descriptor by which the kernel tells of something that happened to
+// a group's memory. A Bell rings at it.
+type Notice struct {
+	fd     int
+	events uint32 // of epoll_ctl(2)
+	source File   // what else must stay open
+}
+
+// Close ends the notification; no Bell rings at it any more.
+func (n *Notice) Close() {
+	unix.Close(n.fd)
+	n.source.Close()
+}
+
+// NotifyUsage tells when the memory usage of the group, page cache included,
+// comes to a mark in bytes or falls below it again, and when the group is
+// removed (cgroup.event_control, v1). The kernel looks every 128 pages that a
+// processor charges. It waits for all processors to arm this, some ten
+// milliseconds, and so does the caller. It is errors.ErrUnsupported on v2.
+func (g *Group) NotifyUsage(mark int64) (*Notice, error) {
+	if g.version != V1 {
+		return nil, errors.ErrUnsupported
+	}
+	usage, err := openat(g.dirs[memory], usageFile[V1], unix.O_RDONLY)
+	if err != nil {
+		return nil, g.fault("notify of memory usage", goneOr(err))
+	}
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(usage)
+		return nil, g.fault("notify of memory usage", err)
+	}
+	n := &Notice{fd: event, events: unix.EPOLLIN, source: File{usage + 1}}
+	line := strconv.Itoa(event) + " " + strconv.Itoa(usage) + " " + strconv.FormatInt(mark, 10)
+	if err := write(g.dirs[memory], "cgroup.event_control\x00", line, errNoSuchFile); err != nil {
+		n.Close()
+		return nil, g.fault("notify of memory usage", err)
+	}
+	return n, nil
+}
+
+// NotifyEvents tells when memory.events changes: the group, or one below it, was
+// throttled at memory.high, reached memory.max or lost a process to the kernel.
+// It is errors.ErrUnsupported on v1 and at the top.
+func (g *Group) NotifyEvents() (*Notice, error) {
+	if g.version != V2 || g.top {
+		return nil, errors.ErrUnsupported
+	}
+	fd, err := openat(g.dirs[memory], "memory.events\x00", unix.O_RDONLY)
+	if err != nil {
+		return nil, g.fault("notify of memory events", goneOr(err))
+	}
+	return &Notice{fd: fd, events: unix.EPOLLPRI}, nil
+}
+
+// NotifyStall tells when tasks of the group have waited for memory, some of them
+// at a time, for so long in so long a window. Windows off the 2 s grid need
+// CAP_SYS_RESOURCE, else the error is EINVAL (Linux 6.5; before, every trigger
+// needs it). It is errors.ErrUnsupported where nobody measures stalls.
+func (g *Group) NotifyStall(stall, window time.Duration) (*Notice, error) {
+	if g.dirs[unified] < 0 {
+		return nil, errors.ErrUnsupported
+	}
+	fd, err := openat(g.dirs[unified], pressureFiles[MemoryStall], unix.O_RDWR|unix.O_NONBLOCK)
+	if err == unix.ENOENT && alive(g.dirs[unified]) == nil || err == unix.EOPNOTSUPP { // no PSI in this kernel, or not in this group
+		err = errors.ErrUnsupported
+	}
+	if err != nil {
+		return nil, g.fault("notify of memory stalls", goneOr(err))
+	}
+	n, err := trigger(fd, stall, window)
+	return n, g.fault("notify of memory stalls", err)
+}
+
+// NotifyStallAt is NotifyStall for a pressure file that has a path of its own,
+// /proc/pressure/memory.
+func NotifyStallAt(path string, stall, window time.Duration) (*Notice, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("notify of stalls by %s: %w", path, err)
+	}
+	n, err := trigger(fd, stall, window)
+	if err != nil {
+		return nil, fmt.Errorf("notify of stalls by %s: %w", path, err)
+	}
+	return n, nil
+}
+
+// trigger turns a pressure file into a notification: one to a descriptor.
+func trigger(fd int, stall, window time.Duration) (*Notice, error) {
+	line := fmt.Sprintf("some %d %d\x00", stall.Microseconds(), window.Microseconds())
+	if _, err := unix.Write(fd, []byte(line)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &Notice{fd: fd, events: unix.EPOLLPRI}, nil
+}
+
+// Bell wakes one goroutine by notices of the kernel and by Ring. Waiting blocks
+// its thread in the kernel and nowhere else, so that a thread of high priority
+// depends on no other to go on.
+type Bell struct {
+	epoll, rung int
+	ready       [16]unix.EpollEvent
+}
+
+// NewBell makes a bell that nothing rings.
+func NewBell() (*Bell, error) {
+	b := &Bell{}
+	var err error
+	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("make a bell: %w", err)
+	}
+	if b.rung, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
+		err = b.add(b.rung, unix.EPOLLIN, -1)
+	}
+	if err != nil {
+		b.Close()
+		return nil, fmt.Errorf("make a bell: %w", err)
+	}
+	return b, nil
+}
+
+// add takes a descriptor up by its edges: nothing has to be read from it before
+// it rings again, so that Wait needs nothing but the bell.
+func (b *Bell) add(fd int, events uint32, id int32) error {
+	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET, Fd: id})
+}
+
+// Add makes a notice ring with an id from 0 to 63. Any goroutine may call it.
+func (b *Bell) Add(n *Notice, id int) error {
+	if err := b.add(n.fd, n.events, int32(id)); err != nil {
+		return fmt.Errorf("add a notice to a bell: %w", err)
+	}
+	return nil
+}
+
+// Ring ends the present Wait, or the next. Any goroutine may call it.
+func (b *Bell) Ring() {
+	one := [8]byte{1}
+	unix.Write(b.rung, one[:])
+}
+
+// Wait sleeps until a notice or Ring rings, or for so long; durations are rounded
+// up to milliseconds. It returns the set of the notices that rang, by id. It
+// allocates nothing; one goroutine at a time may call it.
+func (b *Bell) Wait(d time.Duration) (rang uint64) {
+	n, _ := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
+	for i := range max(0, n) { // negative where a signal came
+		if id := b.ready[i].Fd; id >= 0 {
+			rang |= 1 << id
+		}
+	}
+	return rang
+}
+
+// Close takes the bell down. Nobody may wait for it any more.
+func (b *Bell) Close() {
+	unix.Close(b.epoll)
+	unix.Close(b.rung)
+}

@@ -1,0 +1,154 @@
+package cgroup
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func newBell(t testing.TB) *Bell {
+	t.Helper()
+	b, err := NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// awaitRing waits for a notice, and returns the set of those that rang.
+func awaitRing(t *testing.T, b *Bell) uint64 {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if rang := b.Wait(time.Second); rang != 0 {
+			return rang
+		}
+	}
+	t.Fatal("nothing rang")
+	return 0
+}
+
+func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
+	b := newBell(t)
+	b.Ring()
+	for _, c := range []struct {
+		name        string
+		d           time.Duration
+		least, most time.Duration
+	}{
+		{"one that rang before", time.Minute, 0, 30 * time.Second},
+		{"nobody", 20 * time.Millisecond, 20 * time.Millisecond, time.Minute},
+		{"nobody, and no time to wait", -time.Second, 0, 30 * time.Second},
+	} {
+		began := time.Now()
+		if rang := b.Wait(c.d); rang != 0 {
+			t.Errorf("%s: notices %b", c.name, rang)
+		}
+		if took := time.Since(began); took < c.least || took > c.most {
+			t.Errorf("%s: waited %v", c.name, took)
+		}
+	}
+	go b.Ring()
+	if began := time.Now(); b.Wait(time.Minute) != 0 || time.Since(began) > 30*time.Second {
+		t.Error("a ring from another goroutine did not wake")
+	}
+}
+
+func TestWaitingAllocatesNothing(t *testing.T) {
+	b := newBell(t)
+	if n := testing.AllocsPerRun(100, func() { b.Ring(); b.Wait(time.Second) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if s.Version() != V1 {
+		t.Skip("skipped: usage thresholds are of cgroup v1")
+	}
+	sub := group + "/sub"
+	if err := s.Create(sub, bounded()); err != nil {
+		t.Fatal(err)
+	}
+	g, err := s.Open(sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	n, err := g.NotifyUsage(32 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	b := newBell(t)
+	if err := b.Add(n, 5); err != nil {
+		t.Fatal(err)
+	}
+	if rang := b.Wait(50 * time.Millisecond); rang != 0 {
+		t.Fatalf("notices %b before anything happened", rang)
+	}
+	m := join(t, s, sub)
+	m.do(t, "x=$(head -c 48000000 /dev/zero | tr '\\0' x)")
+	if rang := awaitRing(t, b); rang != 1<<5 {
+		t.Errorf("notices %b", rang)
+	}
+	if usage, err := g.Usage(); err != nil || usage.Or(0) < 32<<20 {
+		t.Errorf("the group uses %v, %v", usage, err)
+	}
+	m.end()
+	for b.Wait(50*time.Millisecond) != 0 { // it fell below the mark
+	}
+	if err := s.Delete(sub); err != nil {
+		t.Fatal(err)
+	}
+	if rang := awaitRing(t, b); rang != 1<<5 {
+		t.Errorf("notices %b", rang)
+	}
+	if _, err := g.Usage(); err != ErrGone {
+		t.Errorf("reading a group whose removal rang: %v", err)
+	}
+}
+
+func TestAStallIsToldInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	g, err := s.Open(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	n, err := g.NotifyStall(100*time.Millisecond, 2*time.Second)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
+		t.Skip("skipped: this kernel has no triggers on stalls for us:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	b := newBell(t)
+	if err := b.Add(n, 0); err != nil {
+		t.Fatal(err)
+	}
+	if rang := b.Wait(20 * time.Millisecond); rang != 0 {
+		t.Errorf("notices %b of a group where nobody waits", rang)
+	}
+	if _, err := g.NotifyStall(100*time.Millisecond, 3500*time.Microsecond); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a window of 3.5 ms: %v", err)
+	}
+}
+
+func TestNoticesThatAVersionDoesNotHaveAreUnsupported(t *testing.T) {
+	v1 := &Group{version: V1}
+	v1.dirs[unified] = -1
+	for name, open := range map[string]func() (*Notice, error){
+		"usage on v2":                   func() (*Notice, error) { return (&Group{version: V2}).NotifyUsage(1) },
+		"events on v1":                  v1.NotifyEvents,
+		"events at the top":             (&Group{version: V2, top: true}).NotifyEvents,
+		"stalls without a unified twin": func() (*Notice, error) { return v1.NotifyStall(time.Second, 2*time.Second) },
+	} {
+		if _, err := open(); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+)
+
+// stormLasts is for how long replacements are counted, from the condition on.
+const stormLasts = 4 * time.Second
+
+// storm is what becomes of the workers beside a cache that grows.
+type storm struct {
+	what      string // places them
+	scheduler string // its name as a profile
+	suffix    string // of the names of its workloads
+
+	workers int  // before the cache grew
+	beside  bool // it, all of them
+	began   time.Time
+	tally
+}
+
+// tally is of the workers that there have been since.
+type tally struct {
+	evicted, replacements int
+	back, away            int // of the replacements: on the node of the cache, elsewhere
+	settled               int // of those elsewhere, that run
+}
+
+// storm has the same happen twice: without NodePressure, and with it.
+func (s *story) storm(ctx context.Context) error {
+	sets, err := open(ctx, s.client, "storm")
+	if err != nil {
+		return err
+	}
+	s.storms = []*storm{
+		{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1"},
+		{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"},
+	}
+	for i, one := range s.storms {
+		if i > 0 {
+			err = s.calmDown(ctx, s.storms[i-1], sets)
+		}
+		var cache *pod
+		if err == nil {
+			cache, err = s.gather(ctx, one, sets[0], sets[1])
+		}
+		if err == nil {
+			err = s.blow(ctx, one, cache)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	last := s.storms[len(s.storms)-1]
+	return s.await(ctx, "all workers to run on other nodes", soon, func() bool {
+		last.tally = s.count(last)
+		return last.settled == last.workers
+	})
+}
+
+// gather has the scheduler place a cache and its workers.
+func (s *story) gather(ctx context.Context, one *storm, cache, worker *appsv1.ReplicaSet) (*pod, error) {
+	s.Tell(time.Now(), stage.Bold, "profile", "%s", one.what)
+	caches, err := s.begin(ctx, one, cache)
+	if err != nil {
+		return nil, err
+	}
+	s.pressed = s.nodes[slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == caches[0].Spec.NodeName })]
+	s.pressed.forget()
+	workers, err := s.begin(ctx, one, worker)
+	one.workers = len(workers)
+	one.beside = !slices.ContainsFunc(workers, func(p *pod) bool { return p.Spec.NodeName != s.pressed.name })
+	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %v and %d workers, who like to be beside it, on %s", caches[0], one.workers, s.pressed.name)
+	return caches[0], err
+}
+
+// begin creates a workload, and waits until its pods run.
+func (s *story) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) ([]*pod, error) {
+	set = set.DeepCopy()
+	set.Name += one.suffix
+	set.Spec.Template.Spec.SchedulerName = one.scheduler
+	if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	err := s.await(ctx, "all pods of "+set.Name+" to run", soon, func() bool { return s.runs(set.Name) == int(*set.Spec.Replicas) })
+	return s.podsOf(set.Name), err
+}
+
+// blow lets the cache grow, and counts.
+func (s *story) blow(ctx context.Context, one *storm, cache *pod) error {
+	one.began = time.Now()
+	if err := s.pressed.runner.Signal(cache.UID, syscall.SIGUSR1); err != nil {
+		return fmt.Errorf("let the cache grow: %w", err)
+	}
+	s.Tell(one.began, stage.Bold, "cache", "%v grows, and is not to be evicted: it is %s", cache, cache.Spec.PriorityClassName)
+	err := s.await(ctx, "the condition", soon, func() bool { return !s.pressed.raised.IsZero() })
+	for range stormLasts / time.Second {
+		if err == nil {
+			err = s.pass(ctx, time.Second)
+		}
+		if err != nil {
+			return err
+		}
+		one.tally = s.count(one)
+		s.Tell(time.Now(), stage.Red, "workers", "%d evicted; of %d replacements %d came back to %s, %d went elsewhere", one.evicted, one.replacements, one.back, s.pressed.name, one.away)
+	}
+	return nil
+}
+
+// runs is how many pods of a workload run.
+func (s *story) runs(workload string) (n int) {
+	for _, p := range s.podsOf(workload) {
+		if !p.running.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// count looks at all workers there have been.
+func (s *story) count(one *storm) (t tally) {
+	for _, p := range s.pods {
+		if p.owner() != "worker"+one.suffix {
+			continue
+		}
+		if !p.failed.IsZero() && p.Status.Reason == "Evicted" {
+			t.evicted++
+		}
+		if p.created.Before(one.began) {
+			continue
+		}
+		t.replacements++
+		switch p.Spec.NodeName {
+		case "":
+		case s.pressed.name:
+			t.back++
+		default:
+			t.away++
+			if !p.running.IsZero() && p.failed.IsZero() {
+				t.settled++
+			}
+		}
+	}
+	return t
+}
+
+// calmDown takes a storm's pods away, and waits until its node has recovered.
+func (s *story) calmDown(ctx context.Context, one *storm, sets []*appsv1.ReplicaSet) error {
+	s.Tell(time.Now(), stage.Bold, "playground", "takes the cache and the workers away, and waits until %s has recovered", s.pressed.name)
+	for _, set := range sets {
+		patch := []byte(`{"spec":{"replicas":0}}`)
+		if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name+one.suffix, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	return s.await(ctx, s.pressed.name+" to recover", transition+soon, func() bool {
+		for _, p := range s.pods {
+			if p.gone.IsZero() && p.failed.IsZero() {
+				return false
+			}
+		}
+		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero()
+	})
+}
+
+// sumUpStorms writes the figures of both and judges what must hold.
+func (s *story) sumUpStorms() error {
+	s.Tell(time.Now(), stage.Bold, "summary", "in %v of shortage", stormLasts)
+	rows := [][]string{{"PROFILE", "EVICTED", "REPLACEMENTS", "CAME BACK", "WENT ELSEWHERE"}}
+	beside := len(s.storms) > 0
+	for _, one := range s.storms {
+		rows = append(rows, []string{one.what, strconv.Itoa(one.evicted), strconv.Itoa(one.replacements), strconv.Itoa(one.back), strconv.Itoa(one.away)})
+		beside = beside && one.beside
+	}
+	s.Table(rows)
+	off, on := &storm{}, &storm{}
+	if len(s.storms) == 2 {
+		off, on = s.storms[0], s.storms[1]
+	}
+	return s.Judge([]stage.Claim{
+		{Text: "all workers were beside the cache before it grew", Held: beside},
+		{Text: "without NodePressure replacements came back, to be evicted again", Held: off.back > 0 && off.evicted > off.workers},
+		{Text: "with it each worker was evicted once, and no replacement came back", Held: on.back == 0 && on.evicted == on.workers && on.workers > 0},
+		{Text: "and all of them run on other nodes", Held: on.settled == on.workers && on.workers > 0},
+		{Text: "evictd left the cache alone", Held: s.unharmed("cache")},
+		{Text: "the kernel killed nobody for want of memory", Held: s.spared()},
+	})
+}
+
+// unharmed says that no pod of a workload has failed.
+func (s *story) unharmed(app string) bool {
+	for _, p := range s.pods {
+		if p.Labels["app"] == app && !p.failed.IsZero() {
+			return false
+		}
+	}
+	return true
+}

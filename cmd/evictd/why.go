@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/cli"
+)
+
+// flightDir is where the flight recorder of a state directory is.
+func flightDir(stateDir string) string {
+	return filepath.Join(orElse(stateDir, defaultStateDir), "flight")
+}
+
+// answer is what the flight recorder knows of evictions: the document at /v1/why.
+type answer struct {
+	Stories []flight.Story `json:"stories"` // oldest first
+	// Scenario is the recording around the last of them.
+	Scenario *simulate.File `json:"scenario,omitempty"`
+}
+
+// lookUp answers from a recording on disk. An empty pod asks for all of them;
+// last keeps only the last story.
+func lookUp(dir, pod string, last bool) (answer, error) {
+	recording, err := flight.Read(dir)
+	if err != nil {
+		return answer{}, err
+	}
+	stories := recording.Stories()
+	if pod != "" {
+		stories = flight.About(stories, pod)
+	}
+	if n := len(stories); n > 1 && last {
+		stories = stories[n-1:]
+	}
+	a := answer{Stories: stories}
+	if n := len(stories); n > 0 {
+		a.Scenario = recording.Scenario(&stories[n-1])
+	}
+	return a, nil
+}
+
+// why serves /v1/why?pod=NAME&last=true.
+func (d *daemon) why(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	a, err := lookUp(d.flightDir, query.Get("pod"), query.Get("last") == "true")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(a); err != nil {
+		d.log.Debug("stories not delivered", "error", err)
+	}
+}
+
+func whyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "why POD | --last",
+		Short: "Tell why a pod was evicted, and who would have been next",
+		Long: `Tell from the flight recorder why a pod was evicted: what was measured, how the
+pods were ranked, who would have been next, and how the kill went. POD is
+NAMESPACE/NAME, a name or a uid. It asks the running evictd, and reads the state
+directory where none runs.
+
+With -o scenario it prints what was recorded around the eviction, for
+  evictd simulate --config OTHER FILE
+which tells when another configuration would have acted. What was measured after
+the recorded eviction is what that left; after the first difference a replay says
+no more than which pod would have gone, and when.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	output := cli.OutputFlag(c, "text", "json", "scenario")
+	last := c.Flags().Bool("last", false, "the last eviction, whose ever")
+	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
+	stateDir := c.Flags().String("state-dir", "", "read this state directory and ask nobody")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		pod := strings.Join(args, "")
+		if (pod == "") != *last {
+			return cli.BadInput(errors.New("expected either POD or --last"))
+		}
+		a, err := ask(c.Context(), *address, *stateDir, pod, *last)
+		if err != nil {
+			return err
+		}
+		if len(a.Stories) == 0 {
+			return fmt.Errorf("the flight recorder knows of no eviction%s", map[bool]string{true: "", false: " of " + pod}[*last])
+		}
+		switch output.String() {
+		case "json":
+			encoder := json.NewEncoder(c.OutOrStdout())
+			encoder.SetEscapeHTML(false)
+			return encoder.Encode(a.Stories)
+		case "scenario":
+			text, err := yaml.Marshal(a.Scenario)
+			if err == nil {
+				_, err = c.OutOrStdout().Write(text)
+			}
+			return err
+		}
+		for i := range a.Stories {
+			if err := tellStory(c.OutOrStdout(), &a.Stories[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+// ask asks the running daemon, and the disk where there is none or a directory is
+// named.
+func ask(ctx context.Context, address, stateDir, pod string, last bool) (answer, error) {
+	if stateDir != "" {
+		return lookUp(flightDir(stateDir), pod, last)
+	}
+	query := url.Values{"pod": {pod}, "last": {fmt.Sprint(last)}}
+	body, err := fetch(ctx, address, "/v1/why?"+query.Encode())
+	if err != nil {
+		a, onDisk := lookUp(flightDir(""), pod, last)
+		if onDisk == nil && len(a.Stories) > 0 {
+			return a, nil
+		}
+		return a, err
+	}
+	var a answer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return a, fmt.Errorf("read stories: %w", err)
+	}
+	return a, nil
+}
+
+// tellStory writes a story for people.
+func tellStory(out io.Writer, s *flight.Story) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	verb := "was evicted"
+	if s.DryRun {
+		verb = "would have been evicted"
+	}
+	fmt.Fprintf(w, "%s %s at %s for %s (%s)", s.Pod, verb, s.Decided.Format(time.RFC3339), s.Signal, s.Kind)
+	if s.Required != "" {
+		fmt.Fprintf(w, ": %s available, %s required", s.Available, s.Required)
+	}
+	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
+	fmt.Fprintf(w, "  next would have been\t%s\n", orElse(s.Next, "nobody"))
+	fmt.Fprintf(w, "  seen by\t%s, decided %v after the crossing\n", s.Source, s.Decided.Sub(s.Crossed.Time).Round(time.Microsecond))
+	if !s.Signalled.IsZero() {
+		fmt.Fprintf(w, "  first signal\t%v after the decision, grace %s\n", s.Signalled.Sub(s.Decided.Time).Round(time.Microsecond), s.Grace)
+	}
+	if !s.Killed.IsZero() {
+		fmt.Fprintf(w, "  SIGKILL\t%v after the first signal\n", s.Killed.Sub(s.Signalled.Time).Round(time.Microsecond))
+	}
+	switch {
+	case s.DryRun:
+	case s.Error != "":
+		fmt.Fprintf(w, "  end\t%s\n", s.Error)
+	case s.Gone.IsZero():
+		fmt.Fprintf(w, "  end\tnot seen\n")
+	default:
+		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), orElse(s.Freed, "an unknown amount"))
+	}
+	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
+	if len(s.Ranking) > 0 {
+		fmt.Fprintln(w)
+		rankingTable(w, s.Ranking)
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
+}

@@ -1,0 +1,224 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// Annotations of pods that are passed on: those by which the kubelet tells pods
+// that the API server did not send.
+var podAnnotations = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash", "kubernetes.io/config.mirror"}
+
+// graceAnnotation is the kubelet's, on every container: the pod's
+// terminationGracePeriodSeconds.
+const graceAnnotation = "io.kubernetes.pod.terminationGracePeriod"
+
+// detail is what the runtime tells of one of its own when it is asked for that
+// one alone.
+type detail struct {
+	cgroup string
+	image  string // of a sandbox, by any of its names
+	// Of a container, whose state it was looked at in.
+	state   cri.ContainerState
+	status  *cri.ContainerStatus
+	oom     *int64
+	memory  int64
+	shares  int64
+	quota   int64
+	period  int64
+	verbose bool // the runtime was asked for everything
+}
+
+// info is what verbose statuses of containerd and CRI-O have in common. It is no
+// part of the CRI: whatever is missing stays unknown.
+type info struct {
+	Image  string `json:"image"`
+	Config struct {
+		Linux struct {
+			CgroupParent string `json:"cgroup_parent"`
+			Resources    struct {
+				OOMScoreAdj *int64 `json:"oom_score_adj"`
+			} `json:"resources"`
+		} `json:"linux"`
+	} `json:"config"`
+	RuntimeSpec struct {
+		Process struct {
+			OOMScoreAdj *int64 `json:"oomScoreAdj"`
+		} `json:"process"`
+		Linux struct {
+			CgroupsPath string `json:"cgroupsPath"`
+			Resources   struct {
+				Memory struct {
+					Limit int64 `json:"limit"`
+				} `json:"memory"`
+				CPU struct {
+					Shares int64 `json:"shares"`
+					Quota  int64 `json:"quota"`
+					Period int64 `json:"period"`
+				} `json:"cpu"`
+			} `json:"resources"`
+		} `json:"linux"`
+	} `json:"runtimeSpec"`
+}
+
+func parseInfo(verbose map[string]string) (i info) {
+	_ = json.Unmarshal([]byte(verbose["info"]), &i) // what it has of it
+	return i
+}
+
+// sandboxImage is the image of sandboxes in containerd's verbose status; "" where
+// it is pinned or unknown.
+func sandboxImage(config string) string {
+	var c struct {
+		SandboxImage string `json:"sandboxImage"`
+	}
+	_ = json.Unmarshal([]byte(config), &c) // other runtimes say other things
+	return c.SandboxImage
+}
+
+func lookAtSandbox(ctx context.Context, c *client, id string) (detail, error) {
+	answer, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if err != nil {
+		return detail{}, err
+	}
+	i := parseInfo(answer.GetInfo())
+	d := detail{cgroup: i.Config.Linux.CgroupParent, image: i.Image}
+	if d.cgroup == "" {
+		d.cgroup, _ = splitCgroup(i.RuntimeSpec.Linux.CgroupsPath)
+	}
+	return d, nil
+}
+
+// lookAtContainer asks for all there is once, and for the state after that.
+func lookAtContainer(ctx context.Context, c *client, p *cri.Container, was detail) (detail, error) {
+	answer, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: p.Id, Verbose: !was.verbose})
+	if err != nil {
+		return detail{}, err
+	}
+	d := was
+	d.state, d.status = p.State, answer.GetStatus()
+	if !was.verbose {
+		i := parseInfo(answer.GetInfo())
+		d.verbose = true
+		_, d.cgroup = splitCgroup(i.RuntimeSpec.Linux.CgroupsPath)
+		// The runtime may not have been allowed to give the score it was asked for.
+		if d.oom = i.Config.Linux.Resources.OOMScoreAdj; d.oom == nil {
+			d.oom = i.RuntimeSpec.Process.OOMScoreAdj
+		}
+		limits := i.RuntimeSpec.Linux.Resources
+		d.memory, d.shares, d.quota, d.period = limits.Memory.Limit, limits.CPU.Shares, limits.CPU.Quota, limits.CPU.Period
+	}
+	if r := d.status.GetResources().GetLinux(); r != nil {
+		d.memory, d.shares, d.quota, d.period = r.MemoryLimitInBytes, r.CpuShares, r.CpuQuota, r.CpuPeriod
+		if d.oom == nil {
+			d.oom = &r.OomScoreAdj
+		}
+	}
+	return d, nil
+}
+
+// splitCgroup takes apart the path of a container's cgroup in its OCI spec: a
+// path, or slice:prefix:name for systemd's scope prefix-name.scope.
+func splitCgroup(cgroup string) (parent, child string) {
+	if cgroup == "" {
+		return "", ""
+	}
+	if parts := strings.Split(cgroup, ":"); len(parts) == 3 {
+		return parts[0], parts[1] + "-" + parts[2] + ".scope"
+	}
+	return path.Split(path.Clean(cgroup))
+}
+
+func sandboxOf(s *cri.PodSandbox, d detail, images map[string]string) wire.Sandbox {
+	meta := s.GetMetadata()
+	sandbox := wire.Sandbox{
+		ID: s.Id, UID: types.UID(meta.GetUid()), Namespace: meta.GetNamespace(), Name: meta.GetName(), Attempt: meta.GetAttempt(),
+		Ready: s.State == cri.PodSandboxState_SANDBOX_READY, Created: instant(s.CreatedAt),
+		Cgroup: strings.TrimSuffix(d.cgroup, "/"), Image: images[d.image],
+	}
+	for _, key := range podAnnotations {
+		if value, set := s.Annotations[key]; set {
+			if sandbox.Annotations == nil {
+				sandbox.Annotations = map[string]string{}
+			}
+			sandbox.Annotations[key] = value
+		}
+	}
+	return sandbox
+}
+
+var containerStates = map[cri.ContainerState]string{
+	cri.ContainerState_CONTAINER_CREATED: wire.ContainerCreated,
+	cri.ContainerState_CONTAINER_RUNNING: wire.ContainerRunning,
+	cri.ContainerState_CONTAINER_EXITED:  wire.ContainerExited,
+}
+
+func containerOf(p *cri.Container, d detail, images map[string]string) wire.Container {
+	container := wire.Container{
+		ID: p.Id, Sandbox: p.PodSandboxId, Name: p.GetMetadata().GetName(), Attempt: p.GetMetadata().GetAttempt(),
+		State: wire.ContainerUnknown, Created: instant(p.CreatedAt),
+		Started: instant(d.status.GetStartedAt()), Finished: instant(d.status.GetFinishedAt()),
+		ExitCode: d.status.GetExitCode(), Reason: d.status.GetReason(),
+		LogPath: d.status.GetLogPath(), Cgroup: d.cgroup,
+		OOMScoreAdj: d.oom, MemoryLimit: max(0, d.memory), CPUShares: d.shares, CPUQuota: d.quota, CPUPeriod: d.period,
+	}
+	if state, known := containerStates[p.State]; known {
+		container.State = state
+	}
+	if seconds, err := strconv.ParseInt(p.Annotations[graceAnnotation], 10, 64); err == nil {
+		container.GraceSeconds = &seconds
+	}
+	// By what was asked for, by what it was resolved to, and by its id.
+	container.ImageName = p.GetImage().GetUserSpecifiedImage()
+	if container.ImageName == "" {
+		container.ImageName = d.status.GetImage().GetImage()
+	}
+	if container.ImageName == "" {
+		container.ImageName = p.GetImage().GetImage()
+	}
+	container.Image = resolve(images, p.ImageId, p.ImageRef, p.GetImage().GetImage(), d.status.GetImageId(), d.status.GetImageRef())
+	for _, m := range d.status.GetMounts() {
+		if volume := m.GetImage().GetImage(); volume != "" {
+			container.ImageVolumes = append(container.ImageVolumes, resolve(images, volume))
+		}
+	}
+	return container
+}
+
+// resolve finds the id of an image by the first of its names that is known, or
+// returns the first there is.
+func resolve(images map[string]string, names ...string) (first string) {
+	for _, name := range names {
+		if id := images[name]; id != "" {
+			return id
+		}
+		if first == "" {
+			first = name
+		}
+	}
+	return first
+}
+
+// imageNames maps everything that an image is called to its id.
+func imageNames(images []*cri.Image) map[string]string {
+	names := map[string]string{}
+	for _, i := range images {
+		for _, name := range append(append([]string{i.GetId()}, i.GetRepoTags()...), i.GetRepoDigests()...) {
+			names[name] = i.GetId()
+		}
+	}
+	delete(names, "")
+	return names
+}
+
+func imageOf(i *cri.Image, ofSandboxes bool) wire.Image {
+	return wire.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Bytes: int64(i.Size), Pinned: i.Pinned || ofSandboxes}
+}

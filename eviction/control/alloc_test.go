@@ -1,0 +1,118 @@
+package control
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+// crowd is a node of many pods whose memory was crossed, and everything around
+// the loop; nothing of it allocates.
+type crowd struct {
+	left    int64
+	mallocs uint64 // when the killer was last called
+	kills   int
+}
+
+func (c *crowd) Read(n *stats.Node) {
+	*n = stats.Node{Time: time.Now(), Memory: stats.Memory{Limit: stats.Known(64 << 30), Usage: stats.Known(64<<30 - c.left)}}
+}
+func (c *crowd) Wait(time.Duration) string { return "" }
+func (c *crowd) Wake()                     {}
+func (c *crowd) Aim(collect.Aims)          {}
+
+func (c *crowd) Kill(kill.Victim) error {
+	c.kills++
+	c.mallocs = mallocs()
+	return nil
+}
+func (c *crowd) Hasten(types.UID, time.Duration) {}
+func (c *crowd) Results() <-chan kill.Result     { return nil }
+
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+type meter struct{ bytes int64 }
+
+func (m meter) Read(s *stats.Pod) error { return m.ReadMemory(s, true) }
+func (m meter) ReadMemory(s *stats.Pod, _ bool) error {
+	s.Time, s.Memory, s.Threads = time.Now(), stats.Known(m.bytes), stats.Known(1)
+	return nil
+}
+
+type target struct{ kill.Target }
+
+func newCrowd(pods int) (*crowd, *Loop) {
+	c := &crowd{}
+	cfg := Config{
+		Eviction: eviction.New(eviction.Config{
+			Thresholds:                    []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 100 << 20}}},
+			PressureTransitionPeriod:      time.Minute,
+			LocalStorageCapacityIsolation: true,
+		}, eviction.SharedFs),
+		HousekeepingInterval: time.Hour,
+		HardGrace:            time.Second,
+	}
+	l := New(cfg, Ports{Sensor: c, Waiter: c, Killer: c}, slog.New(slog.DiscardHandler))
+	var all []Pod
+	for i := range pods {
+		all = append(all, Pod{
+			Pod: &eviction.Pod{
+				UID: types.UID(fmt.Sprint("uid-", i)), Namespace: "default", Name: fmt.Sprint("pod-", i), Priority: int32(i % 3),
+				MemoryRequest: 1 << 20, Containers: make([]eviction.Container, 2),
+			},
+			Meter: meter{int64(i%17) << 20}, Target: target{},
+		})
+	}
+	l.adopt(all)
+	return c, l
+}
+
+// cross lets the node run out of memory and come back, with nobody in flight.
+func (c *crowd) cross(l *Loop) {
+	c.left = 50 << 20
+	l.pass(eviction.Event, "memcg-threshold")
+	c.left = 32 << 30
+	l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: l.state.InFlight[0].UID}})
+	l.pass(eviction.Event, Poll)
+	for len(l.reports) > 0 {
+		<-l.reports
+	}
+}
+
+func TestNothingIsAllocatedBetweenTheWakeAndTheKill(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c, l := newCrowd(110)
+	const rounds = 100
+	var allocated uint64
+	for range rounds {
+		before := mallocs()
+		c.cross(l)
+		allocated += c.mallocs - before
+	}
+	if c.kills != rounds || allocated > 0 {
+		t.Errorf("%d allocations before %d kills in %d rounds", allocated, c.kills, rounds)
+	}
+}
+
+// BenchmarkCrossing is a whole crossing of 110 pods: the decision with the kill,
+// what is made for the report and for the next one, and a pass without a cause.
+func BenchmarkCrossing(b *testing.B) {
+	c, l := newCrowd(110)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.cross(l)
+	}
+}

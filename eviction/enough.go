@@ -1,0 +1,68 @@
+package eviction
+
+import "time"
+
+// missing is what the signal lacks of the threshold and its minimum reclaim. Of
+// memory, what its victims that have been sent SIGKILL still hold comes back
+// without another pod, unless they are overdue: such a one may never give it back.
+func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, known bool) {
+	o := in.Signals[t.Signal]
+	available, measured := o.Available.Get()
+	required, resolved := t.Value.Of(o)
+	if !measured || !resolved {
+		return 0, false
+	}
+	more, _ := t.MinReclaim.Of(o)
+	missing := required - (available - more) // required + more could overflow
+	if t.Signal.Condition() != MemoryPressure || missing <= 0 {
+		return max(1, missing), true
+	}
+	for i := range in.Candidates {
+		c := &in.Candidates[i]
+		if c.Usage != nil && st.dying(c.Pod, t.Signal, cfg.Layout, in.Now) {
+			missing -= c.usage(t.Signal, cfg.Layout)
+		}
+	}
+	return missing, true
+}
+
+// dying says whether the pod has been sent SIGKILL for the same shortage, and
+// should be gone soon.
+func (st *State) dying(p *Pod, s Signal, l Layout, now time.Time) bool {
+	for i := range st.InFlight {
+		if f := &st.InFlight[i]; f.UID == p.UID {
+			return l.shortage(f.Signal) == l.shortage(s) && now.Sub(f.Since) >= f.Grace && !f.Overdue(now)
+		}
+	}
+	return false
+}
+
+// atMost is what counts as given back by the pod's end when it is asked whether
+// that is enough. Process ids are used by threads, too.
+func (r *Ranked) atMost() (amount int64, measured bool) {
+	amount, measured = r.WouldFree.Get()
+	if r.Signal.Condition() == PIDPressure && measured {
+		amount = max(amount, r.Candidate.Usage.Threads.Or(0))
+	}
+	return amount, measured
+}
+
+// strangerPatience is how long pods within their request are spared for the sake
+// of strangers: those that will be known are, within a moment of a restart of
+// whoever tells of pods; others may stay strangers for good.
+const strangerPatience = 2 * time.Second
+
+// holdsBack says whether a victim is to stay because a pod that nobody has told
+// of yet may be to blame.
+func (st *State) holdsBack(in *Input, r *Ranked) bool {
+	if !in.Strangers {
+		st.Doubted = time.Time{}
+	}
+	if !in.Strangers || r.Exceeds {
+		return false
+	}
+	if st.Doubted.IsZero() {
+		st.Doubted = in.Now
+	}
+	return in.Now.Sub(st.Doubted) < strangerPatience
+}

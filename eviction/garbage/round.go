@@ -1,0 +1,265 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/stats"
+)
+
+const (
+	// together is how many containers or sandboxes are removed at once; images
+	// go one by one, so that none goes too many.
+	together = 4
+	// showing is how long what containers held may take to show on the disk.
+	showing      = time.Second
+	showingEvery = 50 * time.Millisecond
+)
+
+// patience with the runtime's answer, by kind.
+var patience = [...]time.Duration{
+	reclaim.KindContainer: 10 * time.Second,
+	reclaim.KindSandbox:   10 * time.Second,
+	reclaim.KindImage:     time.Minute,
+}
+
+// orders are what the runtime is asked for, by kind.
+var orders = [...]wire.OrderKind{
+	reclaim.KindContainer: wire.RemoveContainer,
+	reclaim.KindSandbox:   wire.RemoveSandbox,
+	reclaim.KindImage:     wire.RemoveImage,
+}
+
+var (
+	errNoRuntime = errors.New("there is no container runtime")
+	errAway      = errors.New("the container runtime does not answer")
+	errNoAnswer  = errors.New("the container runtime has not answered in time")
+)
+
+// round is one collection as it goes on.
+type round struct {
+	Report
+	*Collector
+	ctx    context.Context
+	policy *reclaim.Policy
+	first  control.Snapshot
+	tried  map[string]bool // and not removed
+}
+
+// begin looks at the disks before anything is removed.
+func (c *Collector) begin(ctx context.Context, o Occasion, s eviction.Signal, need eviction.Need) *round {
+	w := &round{
+		Report:    Report{Occasion: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
+		Collector: c, ctx: ctx, policy: c.rules(), tried: map[string]bool{},
+	}
+	w.first, w.Error = c.ports.Glance(ctx)
+	return w
+}
+
+// step removes what a goal allows until lacks says that it was enough; nil is
+// never enough. What was removed frees other than expected, so that the disk is
+// looked at after each removal and the rest chosen anew.
+func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need) {
+	for g.Except = w.tried; w.Error == nil && (lacks == nil || w.sized(&g, lacks)); {
+		inv, err := w.inventory()
+		if err != nil {
+			w.Error = err
+			return
+		}
+		w.detect(inv)
+		plan := reclaim.Choose(inv, w.policy, g, time.Now())
+		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
+			break
+		}
+		if lacks != nil && g.Containers && plan.Bytes >= g.Need.Bytes && plan.Inodes >= g.Need.Inodes {
+			w.show(lacks)
+		}
+	}
+	if g.Containers && w.Error == nil {
+		w.Logs += w.removeLogs()
+	}
+}
+
+// sized sets what a goal still needs, and says whether that is anything, or does
+// not count.
+func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Need) bool {
+	if w.DryRun {
+		return true
+	}
+	s, err := w.ports.Glance(w.ctx)
+	if err != nil {
+		w.Error = err
+		return false
+	}
+	need := lacks(&s)
+	g.Need.Bytes, g.Need.Inodes = need.Bytes, need.Inodes
+	return !met(need) || !g.Pressure || w.policy.Everything
+}
+
+func met(n eviction.Need) bool { return n.Bytes <= 0 && n.Inodes <= 0 }
+
+// carryOut removes what was chosen, as long as it is needed. It says whether there
+// is more to choose.
+func (w *round) carryOut(removals []reclaim.Removal, lacks func(*control.Snapshot) eviction.Need) bool {
+	if w.DryRun {
+		w.Removed = append(w.Removed, removals...)
+		return false
+	}
+	failed := len(w.Failed)
+	for len(removals) > 0 && w.Error == nil && w.ctx.Err() == nil {
+		if len(w.Failed) > failed && removals[0].Kind == reclaim.KindSandbox {
+			return true // with a sandbox goes what it holds, and that was refused
+		}
+		n := w.batch(removals)
+		batch := removals[:n]
+		removals = removals[n:]
+		for i, err := range w.order(batch) {
+			if err == nil {
+				w.took(batch[i])
+				continue
+			}
+			w.tried[batch[i].ID] = true
+			w.Failed = append(w.Failed, Failure{batch[i], err})
+			if errors.Is(err, errNoAnswer) {
+				w.Error = err
+			}
+		}
+		if len(removals) > 0 && w.enough(batch, lacks) {
+			return false
+		}
+	}
+	return w.ctx.Err() == nil
+}
+
+// took takes up that something was removed, and takes its log away.
+func (w *round) took(r reclaim.Removal) {
+	w.Removed = append(w.Removed, r)
+	w.mu.Lock()
+	w.removed[r.ID] = time.Now()
+	w.mu.Unlock()
+	if r.Log != "" {
+		logs := w.openLogs()
+		defer logs.close()
+		logs.remove(r.Log)
+	}
+}
+
+// batch is how many of the removals go at once.
+func (w *round) batch(removals []reclaim.Removal) int {
+	n := 1
+	for n < min(together, len(removals)) && removals[0].Kind != reclaim.KindImage && removals[n].Kind == removals[0].Kind {
+		n++
+	}
+	return n
+}
+
+// enough says whether the disk lacks nothing more. What has grown too old, and
+// everything where everything goes, is removed whatever it lacks.
+func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) eviction.Need) bool {
+	if lacks == nil || w.policy.Everything && w.Occasion == Pressure || batch[0].Why == reclaim.Age {
+		return false
+	}
+	s, err := w.ports.Glance(w.ctx)
+	return err == nil && met(lacks(&s))
+}
+
+// show waits, not for long, until what was removed suffices: runtimes may free
+// it a little later.
+func (w *round) show(lacks func(*control.Snapshot) eviction.Need) {
+	for until := time.Now().Add(showing); time.Now().Before(until); {
+		s, err := w.ports.Glance(w.ctx)
+		if err != nil || met(lacks(&s)) {
+			return
+		}
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-time.After(showingEvery):
+		}
+	}
+}
+
+// order has the runtime remove a batch and waits for all of it, for as long as
+// it may take.
+func (w *round) order(batch []reclaim.Removal) []error {
+	limit := patience[batch[0].Kind]
+	deadline := time.Now().Add(limit)
+	answers := make([]chan error, len(batch))
+	for i, r := range batch {
+		done := make(chan error, 1)
+		answers[i] = done
+		err := w.ports.Runtime.Order(wire.Order{Kind: orders[r.Kind], Target: r.ID, Deadline: deadline}, func(err error) { done <- err })
+		if err != nil {
+			done <- err
+		}
+	}
+	timeout := time.NewTimer(limit + time.Second) // what answers late answers with an error first
+	defer timeout.Stop()
+	errs := make([]error, len(batch))
+	for i := range batch {
+		select {
+		case errs[i] = <-answers[i]:
+			if errs[i] != nil && !time.Now().Before(deadline) {
+				errs[i] = errNoAnswer
+			}
+		case <-timeout.C:
+			timeout.Reset(0)
+			errs[i] = errNoAnswer
+		case <-w.ctx.Done():
+			errs[i] = w.ctx.Err()
+		}
+	}
+	return errs
+}
+
+// end tells what the round came to, if it came to anything.
+func (w *round) end(lacks func(*control.Snapshot) eviction.Need) {
+	w.Ended = time.Now()
+	for _, r := range w.Removed {
+		w.Expected += r.Bytes.Or(0)
+	}
+	s, err := w.ports.Glance(w.ctx)
+	if err != nil || w.DryRun {
+		return
+	}
+	before, after := disk(w.Signal, &w.first.Node), disk(w.Signal, &s.Node)
+	w.Freed, w.FreedInodes = gain(before.Available, after.Available), gain(before.InodesFree, after.InodesFree)
+	w.Short = lacks != nil && !met(lacks(&s))
+}
+
+// disk is the filesystem that a signal is of.
+func disk(s eviction.Signal, n *stats.Node) stats.Filesystem {
+	switch s {
+	case eviction.ImageFsAvailable, eviction.ImageFsInodesFree:
+		return n.ImageFs
+	case eviction.ContainerFsAvailable, eviction.ContainerFsInodesFree:
+		return n.ContainerFs
+	}
+	return n.NodeFs
+}
+
+// gain is what became free; less than nothing where others have used up more.
+func gain(before, after stats.Amount) int64 {
+	if !before.IsKnown() || !after.IsKnown() {
+		return 0
+	}
+	return after.Or(0) - before.Or(0)
+}
+
+// failures are all that could not be removed, together.
+func (w *round) failures() error {
+	var errs []error
+	for _, f := range w.Failed {
+		errs = append(errs, fmt.Errorf("remove %v %s: %w", f.Kind, f.ID, f.Err))
+	}
+	if len(errs) == 0 {
+		return w.Error
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,125 @@
+package undo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const prefix = "undo-"
+
+// Open makes the log of this process in a directory, which is made where it is
+// missing. Make it before anything is changed; the directory should be a tmpfs.
+func Open(dir string) (*Log, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make a log of changed settings: %w", err)
+	}
+	for {
+		file, err := os.CreateTemp(dir, prefix+"*")
+		if err != nil {
+			return nil, fmt.Errorf("make a log of changed settings: %w", err)
+		}
+		kept, err := claim(file)
+		if err == nil && kept {
+			return &Log{file: file, changes: map[string]*Change{}}, nil
+		}
+		file.Close()
+		if err != nil {
+			os.Remove(file.Name())
+			return nil, fmt.Errorf("make a log of changed settings: %w", err)
+		}
+	}
+}
+
+// claim locks a new log and gives it its room. It says whether the log is still
+// there: before it was locked, Recover may have taken it for one without an owner.
+func claim(file *os.File) (kept bool, err error) {
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return false, err
+	}
+	if _, err := file.Write(make([]byte, slots*slotSize)); err != nil {
+		return false, err
+	}
+	mine, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(file.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(mine, there), err
+}
+
+// Close undoes what is still changed, and removes the log.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var faults error
+	for _, c := range l.changes {
+		_, err := c.putBack()
+		faults = errors.Join(faults, err)
+	}
+	if faults == nil {
+		faults = os.Remove(l.file.Name())
+	}
+	return errors.Join(faults, l.file.Close())
+}
+
+// Recover puts back what processes that have ended left changed, by their logs in
+// a directory, and returns the files that it wrote. What fails stays recorded. A
+// log that is not our own user's is left alone.
+func Recover(dir string) (undone []string, err error) {
+	logs, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	if err != nil {
+		return nil, fmt.Errorf("find logs of changed settings: %w", err)
+	}
+	var faults error
+	for _, name := range logs {
+		written, err := recoverOne(name)
+		undone = append(undone, written...)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			faults = errors.Join(faults, fmt.Errorf("undo what %s records: %w", name, err))
+		}
+	}
+	return undone, faults
+}
+
+func recoverOne(name string) (undone []string, err error) {
+	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	if !known || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() {
+		return nil, errors.New("it belongs to somebody else")
+	}
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return nil, nil // its owner lives
+	}
+	log, err := io.ReadAll(io.LimitReader(file, slots*slotSize))
+	if err != nil {
+		return nil, err
+	}
+	var faults error
+	for _, r := range records(log) {
+		written, err := r.putBack()
+		if written {
+			undone = append(undone, r.Path)
+		}
+		faults = errors.Join(faults, err)
+	}
+	if faults == nil {
+		faults = os.Remove(name)
+	}
+	return undone, faults
+}

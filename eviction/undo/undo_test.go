@@ -1,0 +1,216 @@
+package undo
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func setting(t *testing.T, value string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cpu.shares")
+	put(t, path, value)
+	return path
+}
+
+func put(t *testing.T, path, value string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(value+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustHold(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := read(path); err != nil || got != want {
+		t.Errorf("%s holds %q, %v, want %q", path, got, err, want)
+	}
+}
+
+func openLog(t *testing.T, dir string) *Log {
+	t.Helper()
+	l, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.file.Close() })
+	return l
+}
+
+func set(t *testing.T, l *Log, path, value string) *Change {
+	t.Helper()
+	c, err := l.Set(path, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func undo(t *testing.T, c *Change) {
+	t.Helper()
+	if err := c.Undo(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crash lets go of a log as the end of its process does.
+func crash(l *Log) { l.file.Close() }
+
+func TestASettingIsAsItWasOnceTheLastWhoChangedItIsDone(t *testing.T) {
+	path, l := setting(t, "2"), openLog(t, t.TempDir())
+	first, second := set(t, l, path, "262144"), set(t, l, path, "262144")
+	undo(t, first)
+	mustHold(t, path, "262144")
+	undo(t, second)
+	mustHold(t, path, "2")
+	undo(t, set(t, l, path, "7"))
+	mustHold(t, path, "2")
+}
+
+func TestWhatAnEndedProcessLeftChangedIsPutBackByTheNext(t *testing.T) {
+	dir, path, other := t.TempDir(), setting(t, "2"), setting(t, "200000 100000")
+	l := openLog(t, dir)
+	set(t, l, path, "5")
+	set(t, l, path, "262144")
+	set(t, l, other, "max")
+	put(t, other, "max 100000") // as the kernel shows it
+	undo(t, set(t, l, setting(t, "1"), "3"))
+	crash(l)
+	undone, err := Recover(dir)
+	if err != nil || len(undone) != 2 {
+		t.Errorf("undone %v, %v", undone, err)
+	}
+	mustHold(t, path, "2")
+	mustHold(t, other, "200000 100000")
+	if again, err := Recover(dir); err != nil || len(again) > 0 {
+		t.Errorf("a second time undone %v, %v", again, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestWhatALivingProcessHasChangedIsItsOwn(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "2")
+	l := openLog(t, dir)
+	c := set(t, l, path, "262144")
+	if undone, err := Recover(dir); err != nil || len(undone) > 0 {
+		t.Errorf("undone %v, %v", undone, err)
+	}
+	mustHold(t, path, "262144")
+	undo(t, c)
+	mustHold(t, path, "2")
+}
+
+func TestASettingThatSomebodyElseHasWrittenSinceIsLeftToThem(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "2")
+	l := openLog(t, dir)
+	c := set(t, l, path, "262144")
+	put(t, path, "512")
+	undo(t, c)
+	mustHold(t, path, "512")
+	set(t, l, path, "262144")
+	put(t, path, "100")
+	crash(l)
+	if undone, err := Recover(dir); err != nil || len(undone) > 0 {
+		t.Errorf("undone %v, %v", undone, err)
+	}
+	mustHold(t, path, "100")
+}
+
+func TestAFreezerOnItsWayCountsAsFrozen(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "THAWED")
+	l := openLog(t, dir)
+	set(t, l, path, "FROZEN")
+	put(t, path, "FREEZING")
+	crash(l)
+	if _, err := Recover(dir); err != nil {
+		t.Error(err)
+	}
+	mustHold(t, path, "THAWED")
+}
+
+func TestAGroupThatIsGoneNeedsNoUndoing(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "2")
+	l := openLog(t, dir)
+	c := set(t, l, path, "262144")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	undo(t, c)
+	if _, err := l.Set(path, "1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v for a file that is gone", err)
+	}
+	if len(l.changes) > 0 {
+		t.Errorf("still recorded: %v", l.changes)
+	}
+}
+
+func TestWhatCannotBeRecordedIsNotChanged(t *testing.T) {
+	path := setting(t, "2")
+	t.Run("there is no room", func(t *testing.T) {
+		l := openLog(t, t.TempDir())
+		for i := range l.used {
+			l.used[i] = true
+		}
+		if _, err := l.Set(path, "3"); !errors.Is(err, ErrFull) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("the path is too long", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("a", 200), strings.Repeat("b", 200), strings.Repeat("c", 200))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		long := filepath.Join(dir, "cpu.shares")
+		put(t, long, "2")
+		if _, err := openLog(t, t.TempDir()).Set(long, "3"); !errors.Is(err, ErrFull) {
+			t.Errorf("got %v", err)
+		}
+		mustHold(t, long, "2")
+	})
+	t.Run("the log is closed", func(t *testing.T) {
+		l := openLog(t, t.TempDir())
+		crash(l)
+		if _, err := l.Set(path, "3"); err == nil {
+			t.Error("no error")
+		}
+	})
+	mustHold(t, path, "2")
+}
+
+func TestATornRecordIsPassedOver(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "2")
+	l := openLog(t, dir)
+	set(t, l, setting(t, "1"), "9")
+	set(t, l, path, "262144")
+	if _, err := l.file.WriteAt([]byte(`{"path":"/x`), 0); err != nil {
+		t.Fatal(err)
+	}
+	crash(l)
+	if undone, err := Recover(dir); err != nil || len(undone) != 1 || undone[0] != path {
+		t.Errorf("undone %v, %v", undone, err)
+	}
+}
+
+func TestCloseUndoesAndLeavesNothing(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "2")
+	l := openLog(t, dir)
+	set(t, l, path, "262144")
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	mustHold(t, path, "2")
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestNoDirectoryHasNothingToUndo(t *testing.T) {
+	if undone, err := Recover(filepath.Join(t.TempDir(), "none")); err != nil || undone != nil {
+		t.Errorf("undone %v, %v", undone, err)
+	}
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Terminal says whether out is a terminal that may be drawn on: none that is dumb,
+// and nobody has set NO_COLOR (https://no-color.org).
+func Terminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Progress writes lines, and where it draws keeps a bar below the last of them. One
+// goroutine at a time may use it.
+type Progress struct {
+	out  io.Writer
+	draw bool
+	what string
+	bar  string // as it stands there; empty for none
+}
+
+// NewProgress counts what is done, such as "pods gone"; it draws only where out
+// is a Terminal.
+func NewProgress(out io.Writer, draw bool, what string) *Progress {
+	return &Progress{out: out, draw: draw, what: what}
+}
+
+// erase takes away the line that the cursor is in (ECMA-48, EL).
+const erase = "\r\x1b[K"
+
+// Tell writes a line.
+func (p *Progress) Tell(format string, args ...any) {
+	line := fmt.Sprintf(format, args...) + "\n"
+	if p.bar != "" {
+		line = erase + line + p.bar
+	}
+	fmt.Fprint(p.out, line)
+}
+
+// Set moves the bar to done of all.
+func (p *Progress) Set(done, all int) {
+	if !p.draw || all <= 0 {
+		return
+	}
+	const width = 32
+	full := width * min(max(done, 0), all) / all
+	p.bar = fmt.Sprintf("[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat("-", width-full), done, all, p.what)
+	fmt.Fprint(p.out, erase+p.bar)
+}
+
+// End takes the bar away.
+func (p *Progress) End() {
+	if p.bar != "" {
+		fmt.Fprint(p.out, erase)
+		p.bar = ""
+	}
+}

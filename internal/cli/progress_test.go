@@ -1,0 +1,60 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/evictd/evictd/internal/cli"
+)
+
+func TestABarStaysBelowTheLinesOfATerminalAndIsTakenAway(t *testing.T) {
+	const gone = "\r\x1b[K"
+	for draw, want := range map[bool]string{
+		false: "begins\n1 of 4\n",
+		true: "begins\n" + gone + "[--------------------------------] 0/4 done" + gone + "1 of 4\n[--------------------------------] 0/4 done" +
+			gone + "[########------------------------] 1/4 done" + gone,
+	} {
+		var out strings.Builder
+		p := cli.NewProgress(&out, draw, "done")
+		p.Tell("begins")
+		p.Set(0, 0)
+		p.Set(0, 4)
+		p.Tell("%d of %d", 1, 4)
+		p.Set(1, 4)
+		p.End()
+		p.End()
+		if out.String() != want {
+			t.Errorf("drawn %t: %q, want %q", draw, out.String(), want)
+		}
+	}
+}
+
+func TestOnlyATerminalThatIsNotDumbIsDrawnOn(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if cli.Terminal(file) || cli.Terminal(&strings.Builder{}) {
+		t.Error("a file or a buffer is taken for a terminal")
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminal can be made here: ", err)
+	}
+	defer terminal.Close()
+	if !cli.Terminal(terminal) {
+		t.Error("a terminal is not taken for one")
+	}
+	t.Setenv("TERM", "dumb")
+	dumb := cli.Terminal(terminal)
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "1")
+	if dumb || cli.Terminal(terminal) {
+		t.Error("it is drawn on a terminal that is dumb, or against NO_COLOR")
+	}
+}

@@ -1,0 +1,231 @@
+package collect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// runDisks measures once, as the daemon does at its start, and runs.
+func runDisks(t testing.TB, given Paths, log slog.Handler) *Disks {
+	t.Helper()
+	d := NewDisks(given, slog.New(log))
+	_ = d.Measure(time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// figures reads one of the filesystems until it tells what was so after the call,
+// or an error.
+func (d *Disks) figures(t *testing.T, i int) (s stats.Filesystem, err error) {
+	t.Helper()
+	called := time.Now()
+	awaitThat(t, "new figures", func() bool {
+		err = d.read(i, time.Now(), &s)
+		return err != nil || s.Time.After(called)
+	})
+	return s, err
+}
+
+func awaitThat(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain waited for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// rule: 1.17
+// rule: 1.18
+// rule: 1.52
+func TestAFilesystemIsWhatStatfsTells(t *testing.T) {
+	dir := mounted(t, "size=16m,nr_inodes=100")
+	d := runDisks(t, Paths{NodeFs: "/", ImageFs: dir}, slog.DiscardHandler)
+	before, _ := d.figures(t, 1)
+	put(t, dir+"/file", strings.Repeat("x", 1<<20))
+	got, _ := d.figures(t, 1)
+	want := stats.Filesystem{
+		Time: got.Time, Capacity: stats.Known(16 << 20), Available: stats.Known(15 << 20), Inodes: stats.Known(100),
+		InodesFree: before.InodesFree.Minus(stats.Known(1)),
+	}
+	if got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if container, _ := d.figures(t, 2); container.Capacity != want.Capacity {
+		t.Errorf("containerfs is not that of the images: %v", container)
+	}
+	if node, _ := d.figures(t, 0); node.Capacity == want.Capacity {
+		t.Errorf("nodefs: got %v", node)
+	}
+}
+
+// rule: 1.53
+// rule: 1.54
+func TestTheLayoutFollowsTheDevices(t *testing.T) {
+	node, image, third := mounted(t, "size=1m"), mounted(t, "size=1m"), mounted(t, "size=1m")
+	for _, c := range []struct {
+		image, container string
+		want             Layout
+	}{
+		{"", "", SharedFs}, {node, node, SharedFs}, {image, "", ImageFs}, {image, image, ImageFs}, {image, node, SplitFs},
+		{node, image, SeparateFs}, {image, third, SeparateFs},
+	} {
+		var log bytes.Buffer
+		d := runDisks(t, Paths{node, c.image, c.container}, slog.NewTextHandler(&log, nil))
+		if got := d.Layout(); got != c.want {
+			t.Errorf("%v: got %v", c, got)
+		}
+		if told := strings.Contains(log.String(), "on a filesystem of their own, apart"); told != (c.want == SeparateFs) {
+			t.Errorf("%v: log:\n%s", c, &log)
+		}
+	}
+	d := NewDisks(Paths{node, node + "/none", image + "/none"}, slog.New(slog.DiscardHandler))
+	err := d.Measure(time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "stat "+node+"/none") || !strings.Contains(err.Error(), image+"/none") || d.Layout() != SharedFs {
+		t.Errorf("paths that are not there: %v, %v", err, d.Layout())
+	}
+}
+
+// rule: 1.51
+func TestTheRuntimesPathsCountWhereTheOperatorGaveNone(t *testing.T) {
+	node, image := mounted(t, "size=1m"), mounted(t, "size=2m")
+	d := runDisks(t, Paths{NodeFs: node}, slog.DiscardHandler)
+	d.Locate(Paths{ImageFs: image, ContainerFs: image})
+	<-d.Changed()
+	if got, _ := d.figures(t, 1); d.Layout() != ImageFs || got.Capacity != stats.Known(2<<20) {
+		t.Errorf("got %v, %v", d.Layout(), got)
+	}
+	d.Locate(Paths{ImageFs: image, ContainerFs: node})
+	<-d.Changed()
+	if got, _ := d.figures(t, 2); d.Layout() != SplitFs || got.Capacity != stats.Known(1<<20) {
+		t.Errorf("it moves: got %v, %v", d.Layout(), got)
+	}
+	given := runDisks(t, Paths{NodeFs: node, ImageFs: node}, slog.DiscardHandler)
+	given.Locate(Paths{ImageFs: image})
+	if got, _ := given.figures(t, 1); given.Layout() != SharedFs || got.Capacity != stats.Known(1<<20) {
+		t.Errorf("given by the operator: got %v, %v", given.Layout(), got)
+	}
+}
+
+// rule: M.22
+func TestAFilesystemThatIsUnmountedAndMountedAgainIsFoundAgain(t *testing.T) {
+	node, image := mounted(t, "size=1m"), t.TempDir()
+	d := runDisks(t, Paths{NodeFs: node, ImageFs: image}, slog.DiscardHandler)
+	if err := unix.Mount("tmpfs", image, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	still := func(i int, capacity int64) func() bool {
+		return func() bool { s, err := d.figures(t, i); return err == nil && s.Capacity == stats.Known(capacity) }
+	}
+	awaitThat(t, "the mount", still(1, 2<<20))
+	if err := unix.Unmount(image, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(image); err != nil {
+		t.Fatal(err)
+	}
+	awaitThat(t, "the loss", func() bool { _, err := d.figures(t, 1); return errors.Is(err, unix.ENOENT) })
+	if !still(0, 1<<20)() || d.Layout() != ImageFs {
+		t.Errorf("nodefs is lost with it, or the layout %v", d.Layout())
+	}
+	if err := os.Mkdir(image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mountAt(t, image, "size=3m")
+	awaitThat(t, "the return", still(1, 3<<20))
+}
+
+// hungMount mounts a filesystem whose server never answers, until release.
+func hungMount(t *testing.T) (dir string, release func()) {
+	t.Helper()
+	dir = t.TempDir()
+	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("skipped: no filesystem that hangs without /dev/fuse:", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())
+	if err := unix.Mount("evictd-test", dir, "fuse", 0, options); err != nil {
+		server.Close()
+		t.Skip("skipped: mounting needs CAP_SYS_ADMIN:", err)
+	}
+	t.Cleanup(func() {
+		server.Close()
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func() { server.Close() }
+}
+
+func TestAFilesystemThatHangsHoldsUpNobodyAndBlindsNothingElse(t *testing.T) {
+	dir, release := hungMount(t)
+	d := NewDisks(Paths{NodeFs: t.TempDir(), ImageFs: dir}, slog.New(slog.DiscardHandler))
+	if err := d.Measure(10 * time.Millisecond); err != nil {
+		t.Errorf("at the start: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx) }()
+	var s stats.Filesystem
+	for range 3 {
+		if err := d.read(1, time.Now(), &s); err != nil || s.Capacity.IsKnown() {
+			t.Errorf("got %v, %v", s, err)
+		}
+	}
+	if s, err := d.figures(t, 0); err != nil || !s.Capacity.IsKnown() {
+		t.Errorf("nodefs: got %v, %v", s, err)
+	}
+	later := time.Now().Add(answerPatience + time.Minute)
+	if err := d.read(1, later, &s); !errors.Is(err, errSilent) {
+		t.Errorf("after a while: got %v", err)
+	}
+	release()
+	awaitThat(t, "an answer", func() bool { err := d.read(1, later, &s); return err != nil && !errors.Is(err, errSilent) })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
+	dir, release := hungMount(t)
+	var log bytes.Buffer
+	d := NewDisks(Paths{NodeFs: dir}, slog.New(slog.NewTextHandler(&log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx) }()
+	awaitThat(t, "the kernel to be asked", func() bool {
+		idle := d.filesystems[0].busy.TryLock()
+		if idle {
+			d.filesystems[0].busy.Unlock()
+		}
+		return !idle
+	})
+	cancel()
+	<-ended
+	if !strings.Contains(log.String(), "is left alone") {
+		t.Errorf("log:\n%s", &log)
+	}
+	release()
+	d.filesystems[0].busy.Lock()
+}

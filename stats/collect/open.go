@@ -1,0 +1,128 @@
+package collect
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// maxDescriptors of a pod are looked at; what more it has open is not counted.
+const maxDescriptors = 20_000
+
+// overlays maps the device of every overlay filesystem that is mounted on this
+// host to the directory of its writable layer. A pod may mount one of its own that
+// names any directory; that is not among them.
+func overlays(mountinfo io.Reader) (map[uint64]Place, error) {
+	layers := map[uint64]Place{}
+	lines := bufio.NewReader(mountinfo)
+	for {
+		line, err := lines.ReadString('\n')
+		if device, upper, ok := parseOverlay(line); ok {
+			layers[device] = Place{filepath.Dir(upper), filepath.Base(upper)}
+		}
+		if errors.Is(err, io.EOF) {
+			return layers, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// parseOverlay reads a line of mountinfo (proc(5)): the third field is the device,
+// and after a dash come the type, the source and the options of the filesystem.
+func parseOverlay(line string) (device uint64, upper string, ok bool) {
+	mount, filesystem, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+	of, fields := strings.Fields(filesystem), strings.Fields(mount)
+	if len(of) < 3 || of[0] != "overlay" || len(fields) < 3 {
+		return 0, "", false
+	}
+	major, minor, _ := strings.Cut(fields[2], ":")
+	majorNumber, err1 := strconv.ParseUint(major, 10, 32)
+	minorNumber, err2 := strconv.ParseUint(minor, 10, 32)
+	for option := range strings.SplitSeq(of[2], ",") {
+		if dir, is := strings.CutPrefix(option, "upperdir="); is {
+			upper = unescape(dir)
+		}
+	}
+	return unix.Mkdev(uint32(majorNumber), uint32(minorNumber)), upper, err1 == nil && err2 == nil && filepath.IsAbs(upper)
+}
+
+// unescape undoes \ooo, by which mountinfo writes blanks, commas and backslashes.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// rootDevice is the device that a process has its root on; 0 where it has ended.
+func rootDevice(pid int) uint64 {
+	var st unix.Statx_t
+	if statAt(unix.AT_FDCWD, nameZ("/proc/"+strconv.Itoa(pid)+"/root"), 0, &st) != 0 {
+		return 0
+	}
+	return device(&st)
+}
+
+// unlinked sums by device what processes hold open though it was deleted, each
+// file once. Anonymous memory (memfd) is on a device that no pod writes files on.
+func unlinked(pids []int) map[uint64]stats.Volume {
+	type file struct{ device, ino uint64 }
+	seen := map[file]bool{}
+	sums := map[uint64]stats.Volume{}
+	left := maxDescriptors
+	w := walk{pace: func() bool { return true }}
+	buf := make([]byte, 8<<10)
+	for _, pid := range pids {
+		fds, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		w.read(fds, buf, func(nameZ []byte) {
+			var st unix.Statx_t
+			if left--; left < 0 || statAt(fds, &nameZ[0], 0, &st) != 0 || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+				return
+			}
+			of := file{device(&st), st.Ino}
+			if !seen[of] {
+				seen[of] = true
+				sums[of.device] = sums[of.device].Plus(stats.Volume{Used: stats.Known(int64(st.Blocks) * 512), Inodes: stats.Known(1)})
+			}
+		})
+		unix.Close(fds)
+	}
+	return sums
+}
+
+// direct sums the files that are directly in a directory.
+func direct(p Place) (sum stats.Volume) {
+	fd, err := p.open(unix.O_RDONLY | unix.O_DIRECTORY)
+	if err != nil {
+		return sum
+	}
+	defer unix.Close(fd)
+	w := walk{pace: func() bool { return true }}
+	w.read(fd, make([]byte, 8<<10), func(nameZ []byte) {
+		var st unix.Statx_t
+		if statAt(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW, &st) == 0 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			sum = sum.Plus(stats.Volume{Used: stats.Known(int64(st.Blocks) * 512), Inodes: stats.Known(1)})
+		}
+	})
+	return sum
+}

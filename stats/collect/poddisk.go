@@ -1,0 +1,216 @@
+package collect
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// Volume is the directory of a pod's volume below the kubelet's root directory. id
+// is the pod's uid, or the config hash of a static pod; plugin is the kubelet's for
+// the volume's kind, such as EmptyDir.
+func Volume(root, id, plugin, volume string) Place {
+	return Place{root, "pods/" + id + "/volumes/" + plugin + "/" + volume}
+}
+
+// The plugins of volumes that hold bytes of the node's filesystem, or of memory.
+const (
+	EmptyDir  = "kubernetes.io~empty-dir"
+	ConfigMap = "kubernetes.io~configmap"
+	GitRepo   = "kubernetes.io~git-repo"
+)
+
+// EtcHosts is the file that the kubelet mounts over the /etc/hosts of a pod.
+func EtcHosts(root, id string) Place { return Place{root, "pods/" + id + "/etc-hosts"} }
+
+// LogDir is the directory of a pod's logs below the kubelet's, /var/log/pods.
+func LogDir(root, namespace, name, id string) Place {
+	return Place{root, namespace + "_" + name + "_" + id}
+}
+
+// PodFiles says where a pod keeps what it writes. What is nowhere is not measured.
+type PodFiles struct {
+	// Root is a path on the node's filesystem, the kubelet's root directory.
+	Root    string
+	Volumes []Place // in the order of the manifest
+	// Logs is the pod's log directory, with one below for each of Containers.
+	Logs       Place
+	EtcHosts   Place
+	Containers []string // in the order of PodConfig's
+}
+
+// Lister appends the processes of a container of a pod, or with "" all of the pod's.
+type Lister func(container string, into []int) ([]int, error)
+
+// Told is what the runtime says of a pod's containers, in their order; what it
+// does not say is unknown or nowhere.
+type Told struct {
+	Layers []stats.Volume // the writable ones
+	Logs   []Place
+}
+
+// PodDisk is what a pod holds on disks, as the last survey found it. Any goroutine
+// may read it.
+type PodDisk struct {
+	files     PodFiles
+	processes atomic.Pointer[Lister] // nil leaves layers, and what is deleted and open, to others
+	found     atomic.Pointer[holdings]
+	told      atomic.Pointer[Told]
+
+	// What the survey remembers; nobody else touches it.
+	volumes, logs, layers []tree
+	open                  []stats.Volume // beside layers: deleted and open
+	unlinked              stats.Volume
+}
+
+// holdings are what one round has found, beside the volumes and the containers.
+type holdings struct {
+	volumes, logs, layers, open []stats.Volume
+	files, unlinked             stats.Volume
+}
+
+// NewPodDisk makes a pod that was never surveyed.
+func NewPodDisk(files PodFiles) *PodDisk {
+	n := len(files.Containers)
+	d := &PodDisk{files: files, volumes: make([]tree, len(files.Volumes)), logs: make([]tree, n), layers: make([]tree, n), open: make([]stats.Volume, n)}
+	for i, place := range files.Volumes {
+		d.volumes[i].place = place
+	}
+	return d
+}
+
+// Of says whether the pod keeps its files there, so that what is known of them
+// still holds.
+func (d *PodDisk) Of(files *PodFiles) bool {
+	return d.files.Root == files.Root && d.files.Logs == files.Logs && d.files.EtcHosts == files.EtcHosts &&
+		slices.Equal(d.files.Volumes, files.Volumes) && slices.Equal(d.files.Containers, files.Containers)
+}
+
+// Ask says who knows the pod's processes.
+func (d *PodDisk) Ask(processes Lister) { d.processes.Store(&processes) }
+
+// Tell takes up what the runtime says. It goes before what the survey finds, and
+// before where the kubelet would keep it.
+func (d *PodDisk) Tell(told Told) { d.told.Store(&told) }
+
+// read fills in what is known; before the first survey that is nothing.
+func (d *PodDisk) read(s *stats.Pod) {
+	found := d.found.Load()
+	if found == nil {
+		found = &holdings{}
+	}
+	s.Volumes = append(s.Volumes, found.volumes...)
+	for range len(d.files.Volumes) - len(found.volumes) {
+		s.Volumes = append(s.Volumes, stats.Volume{})
+	}
+	s.Files, s.Unlinked = found.files, found.unlinked
+	for i := range s.Containers {
+		c, layer := &s.Containers[i], d.layerTold(i)
+		if i < len(found.logs) {
+			c.Logs, c.LogsInodes = found.logs[i].Used, found.logs[i].Inodes
+			layer = layer.Plus(found.layers[i]).Plus(found.open[i])
+		}
+		c.Rootfs, c.RootfsInodes = layer.Used, layer.Inodes
+	}
+}
+
+// layerTold is the runtime's figure of a writable layer; unknown without one.
+func (d *PodDisk) layerTold(i int) stats.Volume {
+	if told := d.told.Load(); told != nil && i < len(told.Layers) {
+		return told.Layers[i]
+	}
+	return stats.Volume{}
+}
+
+// logDir is where a container logs to.
+func (d *PodDisk) logDir(i int) Place {
+	if told := d.told.Load(); told != nil && i < len(told.Logs) && told.Logs[i] != (Place{}) {
+		return told.Logs[i]
+	}
+	if d.files.Logs == (Place{}) {
+		return Place{}
+	}
+	return Place{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
+}
+
+// look measures the pod, and says whether it came to the end.
+func (d *PodDisk) look(r *round) bool {
+	found := &holdings{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
+	var projects []uint32
+	for i := range d.volumes {
+		if d.volumes[i].place == (Place{}) {
+			continue
+		}
+		project, used := quotaOf(d.volumes[i].place, projects)
+		if project != 0 {
+			projects, found.volumes[i] = append(projects, project), used
+			continue
+		}
+		found.volumes[i] = r.measure(&d.volumes[i])
+	}
+	if r.whole {
+		d.lookAtProcesses(r, len(projects) > 0)
+	}
+	for i := range d.logs {
+		d.logs[i].moveTo(d.logDir(i))
+		found.logs[i] = r.measure(&d.logs[i])
+		if !d.layerTold(i).Used.IsKnown() {
+			found.layers[i] = r.measure(&d.layers[i])
+		}
+	}
+	found.open = slices.Clone(d.open)
+	found.unlinked = d.unlinked
+	if d.files.Logs != (Place{}) {
+		found.files = direct(d.files.Logs)
+	}
+	if size, is := d.files.EtcHosts.fileSize(); is {
+		found.files = found.files.Plus(stats.Volume{Used: stats.Known(size), Inodes: stats.Known(1)})
+	}
+	found.files.Time = time.Now()
+	if r.ended() {
+		return false
+	}
+	d.found.Store(found)
+	return true
+}
+
+// lookAtProcesses finds the writable layer that each container's processes have as
+// their root, and what they hold open though it was deleted. A volume that a quota
+// counts has the deleted in it already.
+func (d *PodDisk) lookAtProcesses(r *round, quota bool) {
+	ask := d.processes.Load()
+	if ask == nil {
+		return
+	}
+	processes := *ask
+	pids, err := processes("", nil)
+	if err != nil {
+		return // it has ended
+	}
+	now := time.Now()
+	open := unlinked(pids)
+	var st unix.Statx_t
+	d.unlinked = stats.Volume{}
+	if !quota && statAt(unix.AT_FDCWD, nameZ(d.files.Root), 0, &st) == 0 {
+		d.unlinked = open[device(&st)]
+		d.unlinked.Time = now
+	}
+	for i, name := range d.files.Containers {
+		pids, err = processes(name, pids[:0])
+		if err != nil || len(pids) == 0 {
+			continue // what it has written stays until it is removed
+		}
+		root := rootDevice(pids[0])
+		place, is := r.overlays[root]
+		if !is {
+			continue
+		}
+		d.layers[i].moveTo(place)
+		d.open[i] = open[root]
+		d.open[i].Time = now
+	}
+}

@@ -1,0 +1,63 @@
+package node
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// Filesystem is a kind of filesystem that a Disk can have.
+type Filesystem string
+
+// The filesystems of disks. An xfs has 320 MiB at the least.
+const (
+	Ext4 Filesystem = "ext4"
+	XFS  Filesystem = "xfs"
+)
+
+// minXFS is the least that mkfs.xfs is content with, and inodeXFS what it makes
+// an inode of.
+const (
+	minXFS   = 320 * MiB
+	inodeXFS = 512
+)
+
+// Disk mounts a new filesystem of some bytes and inodes at a directory of its own
+// until the end of the test, and returns that. Both are about what the filesystem
+// has: statfs tells what it really is. It skips the test where that cannot be.
+func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
+	t.Helper()
+	dir := newDir(t)
+	image, disk := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
+	var program string
+	var args []string
+	switch kind {
+	case Ext4:
+		// Blocks reserved for root would count as used.
+		program, args = "mke2fs", []string{"-q", "-t", "ext4", "-m", "0", "-N", strconv.FormatInt(inodes, 10), "-O", "^has_journal", image}
+	case XFS:
+		bytes = max(bytes, minXFS)
+		percent := max(1, inodes*inodeXFS*100/bytes)
+		program, args = "mkfs.xfs", []string{"-q", "-i", "maxpct=" + strconv.FormatInt(percent, 10), image}
+	}
+	file, err := os.Create(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Skipf("skipped: no %s can be made: %v: %s", kind, err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", image, disk).CombinedOutput(); err != nil {
+		t.Skipf("skipped: no %s can be mounted: %v: %s", kind, err, out)
+	}
+	return disk
+}

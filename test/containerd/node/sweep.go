@@ -1,0 +1,215 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// trace is something outside a directory that exists because of what happened
+// inside it.
+type trace struct {
+	what   string
+	remove func() error
+}
+
+// traces finds what a node leaves behind that is not in its directory, or in
+// those below the directory: processes of containerd, the sockets of its shims,
+// cgroups and who lives there, mounts, loop devices; in the order in which they
+// can be removed.
+func traces(dir string) []trace {
+	mounts := mountTable()
+	return slices.Concat(processes(dir), sockets(dir), cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir))
+}
+
+// sweep removes all traces of a directory, whatever state they are in. It gives up
+// where they get no fewer.
+func sweep(dir string) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var deadline time.Time
+	for fewest := math.MaxInt; ; {
+		found := traces(dir)
+		if len(found) == 0 {
+			return nil
+		}
+		if len(found) < fewest {
+			fewest, deadline = len(found), time.Now().Add(patience)
+		}
+		var faults error
+		for _, t := range found {
+			if err := t.remove(); err != nil {
+				faults = errors.Join(faults, fmt.Errorf("remove %s: %w", t.what, err))
+			}
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(faults, fmt.Errorf("%s leaves %s behind", dir, found[0].what))
+		}
+		<-tick.C
+	}
+}
+
+// daemons are the programs that have the directory in their arguments.
+var daemons = []string{"containerd", "containerd-shim-runc-v2", "runc", "ctr"}
+
+func processes(dir string) (found []trace) {
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, command := range commands {
+		line, _ := os.ReadFile(command) // empty once it has ended
+		program, arguments, _ := bytes.Cut(line, []byte{0})
+		if !slices.Contains(daemons, filepath.Base(string(program))) || !bytes.Contains(arguments, []byte(dir+"/")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(command)))
+		if err != nil {
+			continue
+		}
+		found = append(found, trace{fmt.Sprintf("process %d, %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte{' '})), func() error { return end(pid) }})
+	}
+	return found
+}
+
+func end(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// Where a shim's bundle says what it listens on. The socket itself is below
+// /run/containerd, wherever containerd's own state is.
+var (
+	bundles      = []string{"state/io.containerd.runtime.v2.task/*/*/address", "state/io.containerd.runtime.v2.task/*/*/bootstrap.json"}
+	shimListener = regexp.MustCompile(`unix://(/[^"\s]+)`)
+)
+
+func sockets(dir string) (found []trace) {
+	for _, bundle := range bundles {
+		here, _ := filepath.Glob(filepath.Join(dir, bundle))
+		below, _ := filepath.Glob(filepath.Join(dir, "*", bundle))
+		for _, file := range append(here, below...) {
+			text, _ := os.ReadFile(file)
+			socket := shimListener.FindSubmatch(text)
+			if socket == nil {
+				continue
+			}
+			path := string(socket[1])
+			if _, err := os.Lstat(path); err == nil {
+				found = append(found, trace{"socket " + path, func() error { return os.RemoveAll(path) }})
+			}
+		}
+	}
+	return found
+}
+
+// mounted is a line of the mount table.
+type mounted struct{ point, kind string }
+
+// mountTable reads /proc/self/mountinfo, see proc_pid_mountinfo(5).
+func mountTable() (table []mounted) {
+	text, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
+		before, after, _ := strings.Cut(line, " - ")
+		mount, kind := strings.Fields(before), strings.Fields(after)
+		if len(mount) > 4 && len(kind) > 0 {
+			table = append(table, mounted{mount[4], kind[0]})
+		}
+	}
+	return table
+}
+
+func mountsBelow(dir string, table []mounted) (found []trace) {
+	for _, m := range slices.Backward(table) {
+		if strings.HasPrefix(m.point, dir+"/") {
+			found = append(found, trace{"mount of " + m.kind + " at " + m.point, func() error { return syscall.Unmount(m.point, 0) }})
+		}
+	}
+	return found
+}
+
+func cgroups(dir string, table []mounted) (found []trace) {
+	group := cgroupOf(dir)
+	for _, at := range append(cgroupsAt(group, table), cgroupsAt(group+"-*", table)...) {
+		found = append(found, trace{"cgroup " + at, func() error { return removeCgroup(at) }})
+	}
+	return found
+}
+
+// cgroupsAt are the directories of a group, or of those that match a pattern, in
+// every hierarchy: the container runtime makes groups in more of them than evictd
+// does.
+func cgroupsAt(group string, table []mounted) (found []string) {
+	for _, m := range table {
+		if m.kind == "cgroup" || m.kind == "cgroup2" {
+			here, _ := filepath.Glob(filepath.Join(m.point, group))
+			found = append(found, here...)
+		}
+	}
+	return found
+}
+
+// removeCgroup ends whoever lives in a group and removes it, as far as it can: on
+// v1 who is frozen dies only once thawed.
+func removeCgroup(at string) error {
+	var groups []string
+	_ = filepath.WalkDir(at, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			groups = append(groups, path)
+		}
+		return nil // it is normal that a group vanishes
+	})
+	for _, group := range slices.Backward(groups) {
+		_ = os.WriteFile(filepath.Join(group, "freezer.state"), []byte("THAWED"), 0)
+		_ = os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte("0"), 0)
+		pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+		for text := range strings.FieldsSeq(string(pids)) {
+			if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
+				_ = end(pid)
+			}
+		}
+	}
+	var faults error
+	for _, group := range slices.Backward(groups) {
+		if err := syscall.Rmdir(group); err != nil && !errors.Is(err, syscall.ENOENT) {
+			faults = errors.Join(faults, err)
+		}
+	}
+	return faults
+}
+
+func loopDevices(dir string) (found []trace) {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, file := range files {
+		image, _ := os.ReadFile(file)
+		if strings.HasPrefix(string(image), dir+"/") {
+			device := filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(file))))
+			found = append(found, trace{"loop device " + device, func() error { return detach(device) }})
+		}
+	}
+	return found
+}
+
+// loopClear is LOOP_CLR_FD, see loop(4).
+const loopClear = 0x4c01
+
+func detach(device string) error {
+	file, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), loopClear, 0); errno != 0 && errno != syscall.ENXIO {
+		return errno
+	}
+	return nil
+}
