@@ -43,7 +43,7 @@ files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
@@ -202,10 +202,42 @@ containerd-if-possible:
 	fi
 	$(call if_possible,containerd,containerd/parts,tool,3)
 
+# Where things go below $(DESTDIR). What the operator may have changed stays.
+share   := $(DESTDIR)$(PREFIX)/share
+lib     := $(DESTDIR)$(PREFIX)/lib
+sysconf := $(DESTDIR)/etc
+
 .PHONY: install
-install: build ## install the programs under $(DESTDIR)$(PREFIX)/bin
-	@install -d '$(DESTDIR)$(PREFIX)/bin'
+install: build ## install programs, units, manual, completions, configuration: DESTDIR, PREFIX
+	@install -d '$(DESTDIR)$(PREFIX)/bin' $(lib)/{systemd/system,sysusers.d,tmpfiles.d} $(share)/man/man5 $(sysconf)/{default,evictd/pods}
 	install -m 0755 $(installed:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
+	for unit in systemd/*.{service,socket,slice}; do
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 0644 /dev/stdin "$(lib)/systemd/system/$${unit##*/}"
+	done
+	install -m 0644 systemd/evictd.sysusers '$(lib)/sysusers.d/evictd.conf'
+	install -m 0644 systemd/evictd.tmpfiles '$(lib)/tmpfiles.d/evictd.conf'
+	for program in $(installed); do go run -tags docs ./cmd/$$program generate '$(share)'; done
+	install -m 0644 docs/man/evictd.yaml.5 '$(share)/man/man5'
+	[ -e $(sysconf)/evictd/evictd.yaml ] || install -m 0644 systemd/evictd.yaml '$(sysconf)/evictd'
+	[ -e $(sysconf)/default/evictd-scheduler ] || install -m 0644 systemd/evictd-scheduler.default '$(sysconf)/default/evictd-scheduler'
+
+# A version of Debian's begins with a number, and the later one is the greater.
+COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+debversion := $(subst -,+,$(if $(filter 0 1 2 3 4 5 6 7 8 9,$(shell printf %.1s '$(VERSION:v%=%)')),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
+
+.PHONY: deb
+deb: ## build bin/evictd_VERSION_ARCH.deb
+	@rm -rf bin/stage bin/*.deb
+	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w'
+	doc=bin/stage/usr/share/doc/evictd
+	install -d $$doc
+	install -m 0644 systemd/deb/copyright $$doc
+	printf 'evictd (%s) stable; urgency=medium\n\n  * See the log of the sources.\n\n -- The evictd authors <maintainers@evictd.io>  %s\n' \
+		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.Debian.gz
+	echo "evictd: statically-linked-binary [usr/bin/*]" | install -D -m 0644 /dev/stdin bin/stage/usr/share/lintian/overrides/evictd
+	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
+	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
+		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
 
 .PHONY: clean
 clean: ## remove what build made

@@ -26,6 +26,14 @@ type Status struct {
 	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
 	// API is nil where the daemon speaks to no API server.
 	API *API `json:"api,omitempty"`
+	// Runtime is nil where the daemon uses no container runtime.
+	Runtime *Runtime `json:"runtime,omitempty"`
+	// Reclaimable is what a disk under pressure would lose before a pod went, in
+	// that order; Unreclaimable are the images and dead containers that stay.
+	Reclaimable   []Reclaimable `json:"reclaimable,omitempty"`
+	Unreclaimable []Reclaimable `json:"unreclaimable,omitempty"`
+	// Reclaiming are the disks that are being freed so.
+	Reclaiming []Reclaiming `json:"reclaiming,omitempty"`
 }
 
 // MarshalJSON writes what is empty as [] or {}, never as null.
@@ -93,6 +101,9 @@ type Ranked struct {
 	Protected string         `json:"protected"` // why the pod is never evicted; "" where it may be
 	WouldFree string         `json:"wouldFree"`
 	Because   string         `json:"because,omitempty"` // why it goes before the next
+	// Estimated: class and request were inferred from what the container runtime
+	// tells.
+	Estimated bool `json:"estimated,omitempty"`
 }
 
 // Rows are a signal's ranking for people and programs.
@@ -102,7 +113,7 @@ func Rows(signal eviction.Signal, order []eviction.Ranked) []Ranked {
 		r := &order[i]
 		row := Ranked{
 			Pod: r.Pod.String(), UID: r.Pod.UID, QOSClass: r.Pod.QOS, Priority: r.Pod.Priority,
-			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
+			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(), Estimated: r.Pod.Estimated,
 		}
 		if r.Measured {
 			row.Usage = signal.Quantity(r.Usage)
@@ -132,9 +143,10 @@ type Eviction struct {
 	Source    string    `json:"source"`             // what brought the observation about
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
-	Because   string    `json:"because,omitempty"` // why it went before the next
-	Grace     string    `json:"grace,omitempty"`   // from then to SIGKILL, as decided: a pass that finds less time shortens it
-	Killed    Time      `json:"killed,omitzero"`   // they were sent SIGKILL
+	Because   string    `json:"because,omitempty"`   // why it went before the next
+	Estimated bool      `json:"estimated,omitempty"` // as of Ranked
+	Grace     string    `json:"grace,omitempty"`     // from then to SIGKILL, as decided: a pass that finds less time shortens it
+	Killed    Time      `json:"killed,omitzero"`     // they were sent SIGKILL
 }
 
 // Time is an instant that is written in RFC 3339 with microseconds, in UTC.
@@ -168,4 +180,22 @@ func TaintNames(taints []v1.Taint) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Reclaimable is a dead container, a sandbox or an image, and why it would go or
+// stays. What it would free is left out where it is not known.
+type Reclaimable struct {
+	Kind            string    `json:"kind"` // container, sandbox or image
+	ID              string    `json:"id"`
+	Name            string    `json:"name,omitempty"`
+	Pod             types.UID `json:"pod,omitempty"`
+	Why             string    `json:"why"`
+	WouldFree       string    `json:"wouldFree,omitempty"`
+	WouldFreeInodes string    `json:"wouldFreeInodes,omitempty"`
+}
+
+// Reclaiming is a disk that the node frees by itself.
+type Reclaiming struct {
+	Signal string `json:"signal"`
+	Since  Time   `json:"since"`
 }

@@ -46,7 +46,7 @@ func checkConfigCommand() *cobra.Command {
 		file, err := config.Load(data)
 		flags.apply(&file)
 		compiled, more := config.Compile(&file, nil)
-		if err := errors.Join(err, more); err != nil {
+		if err := errors.Join(err, more, checkRun(&file)); err != nil {
 			return cli.InFile(args[0], err)
 		}
 		e := describe(&compiled)

@@ -41,10 +41,13 @@ const (
 // hasAPI says whether evictd speaks to an API server.
 func hasAPI(run *config.Run) bool { return run.Kubeconfig != "" || run.Server != "" }
 
-// cluster is what evictd has where it speaks to an API server.
+// cluster is what evictd has where an agent speaks for it: to an API server, to a
+// container runtime, or to both.
 type cluster struct {
 	agent   *agent.Agent
-	journal *journal.Journal
+	api     bool
+	journal *journal.Journal // nil where none can be kept, and no API server needs one
+	runtime endpoint
 	asker   *agent.Asker // nil where soft victims are killed directly
 	log     *slog.Logger
 	// patience is how long a soft victim may wait for leave; zero asks nobody.
@@ -53,39 +56,72 @@ type cluster struct {
 	resumed map[types.UID]bool
 }
 
-// newCluster checks that the agent is there and that it knows its API server.
+// newCluster checks that the agent is there and that it knows its API server. It
+// is nil where there is nobody to speak to.
 func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *daemon, log *slog.Logger) (*cluster, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", agentName, err)
 	}
+	program := filepath.Join(filepath.Dir(self), agentName)
+	api, runtime := hasAPI(&file.Run), endpoint(file.CRIEndpoint)
+	if d.node.cgroups == nil && runtime == "" { // no runtime runs pods of a virtual node
+		runtime = noRuntime
+	}
+	if _, err := os.Stat(program); err != nil && file.AgentAddress == "" && !api && runtime == "" {
+		log.Info("no agent beside evictd: a container runtime would not be used", "error", err)
+		runtime = noRuntime
+	}
+	if !api && runtime == noRuntime {
+		return nil, nil
+	}
 	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
 	cfg := agent.Config{
 		Address:   strings.TrimPrefix(file.AgentAddress, "unix:"),
-		Program:   filepath.Join(filepath.Dir(self), agentName),
+		Program:   program,
 		Arguments: append([]string{"run"}, server...),
 		User:      agent.Unprivileged(capabilities()),
 		Socket:    socketOf(file.Server),
 		Node: wire.Node{
-			Name: d.node.name, Mode: d.node.mode, Publish: !d.dryRun,
+			Name: d.node.name, Mode: d.node.mode, Publish: api && !d.dryRun,
 			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
 			Kubeconfig:      file.Kubeconfig, Server: file.Server,
 		},
 	}
-	if err := checkAgent(cfg.Program, server); err != nil {
-		return nil, err
+	if runtime != noRuntime {
+		cfg.Runtime = runtime.connect
 	}
-	records, err := journal.Open(orElse(file.StateDir, defaultStateDir), log)
+	if api || runtime != "" {
+		if err := checkAgent(cfg.Program, server); err != nil {
+			return nil, err
+		}
+	}
+	c := &cluster{api: api, runtime: runtime, log: log, resumed: map[types.UID]bool{}}
+	c.journal, err = journal.Open(orElse(file.StateDir, defaultStateDir), log)
+	if !api {
+		if err != nil {
+			log.Warn("the ages of images will not survive a restart", "error", err)
+			c.journal = nil
+		}
+		c.agent = agent.New(cfg, nil, log)
+		return c, nil
+	}
 	if err != nil {
 		return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
 	}
-	return &cluster{
-		agent: agent.New(cfg, records, log), journal: records, log: log,
-		patience: softPatience(file, d.node.mode), resumed: map[types.UID]bool{},
-	}, nil
+	c.patience = softPatience(file, d.node.mode)
+	c.agent = agent.New(cfg, c.journal, log)
+	return c, nil
 }
+
+// speaksToAPI says whether there is an API server; c may be nil.
+func (c *cluster) speaksToAPI() bool { return c != nil && c.api }
+
+// speaksToRuntime says whether a container runtime is used, or looked for; c may
+// be nil.
+func (c *cluster) speaksToRuntime() bool { return c != nil && c.runtime != noRuntime }
 
 // socketOf is the path of an embedded API, empty for any other server.
 func socketOf(server string) string {
@@ -100,7 +136,7 @@ func socketOf(server string) string {
 // known at the start.
 func checkAgent(program string, server []string) error {
 	if _, err := os.Stat(program); err != nil {
-		return fmt.Errorf("--kubeconfig, --server: expected the agent beside evictd: %w", err)
+		return fmt.Errorf("--kubeconfig, --server, --cri-endpoint: expected the agent beside evictd: %w", err)
 	}
 	check := exec.Command(program, append([]string{"check"}, server...)...)
 	var errs bytes.Buffer
@@ -115,8 +151,12 @@ func checkAgent(program string, server []string) error {
 	return nil
 }
 
-// killer asks before soft victims are killed, where that is configured.
-func (c *cluster) killer(below *kill.Killer) control.Killer {
+// killer lets the container runtime stop soft victims, and asks before they are
+// killed, where that is configured.
+func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Running) control.Killer {
+	if c.speaksToRuntime() {
+		below = agent.NewStopper(below, c.agent, running, c.log)
+	}
 	if c.patience == 0 {
 		return below
 	}
@@ -137,13 +177,20 @@ func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.D
 // run keeps the agent and the journal; the journal is written to the last.
 func (c *cluster) run(ctx context.Context) {
 	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	var recorded, running sync.WaitGroup
-	recorded.Go(func() {
-		if err := c.journal.Run(recording); err != nil {
-			c.log.Error("the journal could not be written to the last", "error", err)
+	if c.journal != nil {
+		recorded.Go(func() {
+			if err := c.journal.Run(recording); err != nil {
+				c.log.Error("the journal could not be written to the last", "error", err)
+			}
+		})
+	}
+	running.Go(func() {
+		if c.speaksToAPI() || c.runtime.await(ctx) {
+			_ = c.agent.Run(ctx)
 		}
 	})
-	running.Go(func() { _ = c.agent.Run(ctx) })
 	if c.asker != nil {
 		running.Go(func() { _ = c.asker.Run(ctx) })
 	}

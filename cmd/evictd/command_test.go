@@ -132,11 +132,11 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 		{[]string{"run", "--eviction-minimum-reclaim", "memory.available=1,memory.available=2"}, []string{
 			`invalid argument "memory.available=1,memory.available=2" for "--eviction-minimum-reclaim" flag: "memory.available" is given twice`}},
 		{
-			append(virtual, "--soft-eviction", "perhaps", "--cri-endpoint", "unix:/x", "--housekeeping-interval", "-1s", "--hard-eviction-grace-period", "2s", "--eviction-hard", "x<1Gi"),
+			append(virtual, "--soft-eviction", "perhaps", "--cri-endpoint", "unix:x", "--housekeeping-interval", "-1s", "--hard-eviction-grace-period", "2s", "--eviction-hard", "x<1Gi"),
 			[]string{
 				`configuration: evictionHard[x]: Invalid value: "1Gi": unsupported eviction signal "x"`,
 				`configuration: --soft-eviction "perhaps": expected api or direct`,
-				`configuration: --cri-endpoint "unix:/x": this version speaks to no container runtime yet; expected none`,
+				`configuration: --cri-endpoint "unix:x": expected unix:PATH with an absolute path, or none`,
 				`configuration: --housekeeping-interval -1s: must not be negative`,
 				`configuration: --hard-eviction-grace-period 2s: expected 0s to 1s`,
 			},

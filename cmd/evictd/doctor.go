@@ -37,12 +37,13 @@ func doctorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server: unix:PATH or IP:PORT")
+	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server and the container runtime: unix:PATH or IP:PORT")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if _, _, err := serve.Split(*address); err != nil {
 			return cli.BadInput(err)
 		}
-		findings := append(examine(), apiFindings(c.Context(), *address)...)
+		findings := append(examine(), runtimeFinding(c.Context(), *address))
+		findings = append(findings, apiFindings(c.Context(), *address)...)
 		if output.String() == "json" {
 			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
 		}
@@ -106,8 +107,6 @@ func examine() []finding {
 		add(c.name, map[bool]string{true: "held", false: "not held"}[capable(set, c.bit)], capable(set, c.bit), c.lost)
 	}
 
-	socket := findSocket()
-	add("container runtime", orElse(socket, "no socket found"), socket != "", "pods come from manifests alone; writable layers are not measured and images not collected")
 	pid := findKubelet()
 	is := "none"
 	if pid != 0 {
@@ -117,16 +116,49 @@ func examine() []finding {
 	return findings
 }
 
+// standing is what the running daemon says of itself.
+func standing(ctx context.Context, address string) (status nodestatus.Status, err error) {
+	body, err := fetch(ctx, address, "/v1/status")
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	return status, err
+}
+
+// runtimeFinding is what the running daemon has found of the container runtime,
+// or without one whether there is a socket that takes connections.
+func runtimeFinding(ctx context.Context, address string) finding {
+	const name = "container runtime"
+	lost := "pods come from manifests and the API server alone, soft victims are not stopped by their images' signals, writable layers are not measured and images not collected"
+	status, err := standing(ctx, address)
+	if err != nil {
+		conn, at, err := endpoint("").connect()
+		if err != nil {
+			return finding{Name: name, Is: err.Error(), Lost: lost}
+		}
+		conn.Close()
+		return finding{Name: name, OK: true, Is: at + " takes connections"}
+	}
+	r := status.Runtime
+	switch {
+	case r == nil:
+		return finding{Name: name, Is: "evictd was told to use none", Lost: lost}
+	case !r.Connected:
+		return finding{Name: name, Is: r.Error, Lost: lost}
+	}
+	is := fmt.Sprintf("%s %s at %s answers since %s", r.Name, r.Version, r.Endpoint, r.Since.Format(time.RFC3339))
+	if len(r.Missing) > 0 {
+		is += ", without " + strings.Join(r.Missing, ", ")
+	}
+	return finding{Name: name, OK: true, Is: is}
+}
+
 // apiFindings are what the running daemon has found of its API server: whether
 // it answers, and what it does not let evictd do.
 func apiFindings(ctx context.Context, address string) []finding {
 	const name = "API server"
 	lost := "the cluster does not learn of pressure and evictions, and pods come from manifests alone"
-	body, err := fetch(ctx, address, "/v1/status")
-	var status nodestatus.Status
-	if err == nil {
-		err = json.Unmarshal(body, &status)
-	}
+	status, err := standing(ctx, address)
 	switch {
 	case err != nil:
 		return []finding{{Name: name, Is: "no running evictd to ask: " + err.Error(), Lost: "whether it answers, and what it allows, cannot be told"}}
@@ -212,18 +244,4 @@ func kernel() (major, minor int, release string) {
 	release = strings.TrimSpace(string(text))
 	fmt.Sscanf(release, "%d.%d", &major, &minor)
 	return major, minor, release
-}
-
-// sockets are where container runtimes listen.
-var sockets = []string{
-	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock", "/run/k3s/containerd/containerd.sock",
-}
-
-func findSocket() string {
-	for _, path := range sockets {
-		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-			return "unix:" + path
-		}
-	}
-	return ""
 }

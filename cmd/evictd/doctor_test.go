@@ -10,6 +10,31 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
+func TestDoctorTellsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		runtime *nodestatus.Runtime
+		want    string
+	}{
+		{"none", nil, "-- evictd was told to use none"},
+		{"away", &nodestatus.Runtime{Error: "no socket"}, "-- no socket"},
+		{"answers", &nodestatus.Runtime{Connected: true, Name: "containerd", Version: "v9", Endpoint: "unix:/x", Missing: []string{"A", "B"}}, "ok containerd v9 at unix:/x answers since 0001-01-01T00:00:00Z, without A, B"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if err := json.NewEncoder(w).Encode(nodestatus.Status{Runtime: c.runtime}); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			f := runtimeFinding(t.Context(), strings.TrimPrefix(server.URL, "http://"))
+			if got := map[bool]string{true: "ok ", false: "-- "}[f.OK] + f.Is; got != c.want || f.OK != (f.Lost == "") {
+				t.Errorf("%q, without it %q; want %q", got, f.Lost, c.want)
+			}
+		})
+	}
+}
+
 func TestDoctorTellsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
 	for _, c := range []struct {
 		name string

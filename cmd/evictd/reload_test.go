@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,26 +34,5 @@ func TestAReloadTellsEveryFieldThatDiffersAndWhenItTakesEffect(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestFieldsThatAReloadTakesUpAreFieldsOfTheConfiguration(t *testing.T) {
-	known := map[string]bool{}
-	var list func(reflect.Type)
-	list = func(of reflect.Type) {
-		for field := range of.NumField() {
-			f := of.Field(field)
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if f.Anonymous {
-				list(f.Type)
-			}
-			known[name] = true
-		}
-	}
-	list(reflect.TypeFor[config.EvictdConfiguration]())
-	for _, name := range reloadable {
-		if !known[name] {
-			t.Errorf("there is no field %s", name)
-		}
 	}
 }

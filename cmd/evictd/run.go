@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/garbage"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
@@ -67,7 +69,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("pod-manifests", "directory of v1.Pod manifests of this node", func(c *file) *string { return &c.PodManifests })
 	o.text("kubeconfig", "kubeconfig of the API server (default none: standalone)", func(c *file) *string { return &c.Kubeconfig })
 	o.text("server", "URL of the API server, or unix:PATH of the embedded one", func(c *file) *string { return &c.Server })
-	o.text("cri-endpoint", "container runtime; none is the only one in this version", func(c *file) *string { return &c.CRIEndpoint })
+	o.text("cri-endpoint", "container runtime: unix:PATH, or none (default found among the usual sockets)", func(c *file) *string { return &c.CRIEndpoint })
 	o.text("nodefs", "path on the node's filesystem (default /var/lib/kubelet or /)", func(c *file) *string { return &c.NodeFs })
 	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
@@ -142,8 +144,8 @@ func checkRun(file *config.EvictdConfiguration) error {
 	if file.SoftEvictionDeadline.Duration < 0 {
 		fault("--soft-eviction-deadline %v: must not be negative", file.SoftEvictionDeadline.Duration)
 	}
-	if file.CRIEndpoint != "" && file.CRIEndpoint != "none" {
-		fault("--cri-endpoint %q: this version speaks to no container runtime yet; expected none", file.CRIEndpoint)
+	if err := endpoint(file.CRIEndpoint).check(); err != nil {
+		faults = append(faults, err)
 	}
 	if file.HousekeepingInterval.Duration < 0 {
 		fault("--housekeeping-interval %v: must not be negative", file.HousekeepingInterval.Duration)
@@ -168,8 +170,9 @@ type daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier // nil where nothing may be touched
-	cluster    *cluster       // nil where there is no API server
+	scores     *apply.Applier     // nil where nothing may be touched
+	cluster    *cluster           // nil where there is neither an API server nor a container runtime
+	collector  *garbage.Collector // nil where no container runtime is used
 	recorder   *flight.Recorder
 	flightDir  string
 	server     *serve.Server
@@ -221,10 +224,8 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	}
 	d.tracker.node = d.node.name
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
-	if hasAPI(&file.Run) {
-		if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
-			return nil, err
-		}
+	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
+		return nil, err
 	}
 	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress), held)
 	if err != nil {
@@ -256,7 +257,11 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		ports.Census = d.tracker
 	}
 	if d.cluster != nil {
-		ports.Killer = d.cluster.killer(d.killer)
+		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
+	}
+	if d.cluster.speaksToRuntime() {
+		d.collector = d.newCollector(compiled)
+		ports.Reclaimer = d.collector
 	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
@@ -265,8 +270,11 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile,
 	}
-	if d.cluster != nil {
+	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
+	}
+	if d.cluster.speaksToRuntime() {
+		cfg.Runtime, cfg.Preview = d.runtimeStatus, d.collector.Preview
 	}
 	d.flightDir = flightDir(file.StateDir)
 	d.recorder = flight.New(flight.Config{
@@ -308,8 +316,8 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
-	if d.manifests == nil && d.cluster == nil {
-		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig or --server; until then nobody can be evicted")
+	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") {
+		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server or --cri-endpoint; until then nobody can be evicted")
 	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
@@ -336,7 +344,12 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Untold())
 		last.Go(func() { d.cluster.run(telling) })
+	}
+	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
+	}
+	if d.collector != nil {
+		around.Go(func() { _ = d.collector.Run(ctx) })
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	defer d.watch.Close()
@@ -347,6 +360,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.attend(ctx) })
+	d.settle(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
@@ -358,6 +372,24 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	}
 	d.log.Info("stopped")
 	return err
+}
+
+// settle prepares this process and the calling thread for the sensing. Each thing
+// that the machine refuses is told, and done without.
+func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+	if err := rt.Shed(); err != nil {
+		d.log.Info("the pages of the start stay mapped", "error", err)
+	}
+	if err := rt.Lock(); err != nil {
+		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
+	}
+	runtime.LockOSThread()
+	thread, err := rt.Elevate()
+	if err != nil {
+		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		return
+	}
+	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
 // follow hands the pods to the loop as they change, and keeps their scores.
@@ -400,7 +432,12 @@ func (d *daemon) take() {
 	if d.cluster != nil {
 		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
 	}
-	d.loop.SetPods(d.tracker.track(fromFiles, fromCluster, runtime))
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.Locate(located(&runtime.Runtime))
+	}
+	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
+		d.loop.SetPods(pods)
+	}
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}

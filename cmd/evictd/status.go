@@ -109,6 +109,9 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	if s.API != nil {
 		showAPI(w, s.API)
 	}
+	if s.Runtime != nil {
+		showRuntime(w, s.Runtime)
+	}
 	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
 		if len(s.Ranking[signal]) == 0 {
 			continue
@@ -116,6 +119,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "\neviction order for %s\n", signal)
 		rankingTable(w, s.Ranking[signal])
 	}
+	showReclaimable(w, s)
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
@@ -135,6 +139,54 @@ func rankingTable(w io.Writer, ranking []nodestatus.Ranked) {
 			why = "never: " + r.Protected
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
+	}
+}
+
+// showReclaimable writes what a disk under pressure would lose before a pod went.
+func showReclaimable(w io.Writer, s *nodestatus.Status) {
+	for _, r := range s.Reclaiming {
+		fmt.Fprintf(w, "\nfreeing the disk of %s by what is unused since %s\n", r.Signal, r.Since.Format(time.RFC3339))
+	}
+	if len(s.Reclaimable) > 0 {
+		fmt.Fprintln(w, "\nunused, in the order in which a disk under pressure loses it")
+		fmt.Fprintln(w, "#\tKIND\tNAME\tID\tWOULD FREE\tINODES\tWHY")
+	}
+	for i, r := range s.Reclaimable {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, r.Name, shortID(r.ID), orElse(r.WouldFree, "unknown"), orElse(r.WouldFreeInodes, "unknown"), r.Why)
+	}
+	if len(s.Unreclaimable) > 0 {
+		fmt.Fprintln(w, "\nKEPT\tNAME\tID\tWHY")
+	}
+	for _, r := range s.Unreclaimable {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Kind, r.Name, shortID(r.ID), r.Why)
+	}
+}
+
+// shortID is the beginning of an id, as crictl shows it.
+func shortID(id string) string {
+	id = id[strings.IndexByte(id, ':')+1:]
+	return id[:min(13, len(id))]
+}
+
+func showRuntime(w io.Writer, r *nodestatus.Runtime) {
+	state := r.Error
+	if r.Connected {
+		state = fmt.Sprintf("%s %s answers, %d sandboxes, %d containers, %d images", r.Name, r.Version, r.Sandboxes, r.Containers, r.Images)
+	}
+	fmt.Fprintf(w, "container runtime\t%s\n", state)
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(w, "\tdoes not implement %s\n", strings.Join(r.Missing, ", "))
+	}
+	if len(r.Pods) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nPOD\tCONTAINER\tSTATE\tMEMORY\tWRITABLE LAYER\tLOG")
+	for i := range r.Pods {
+		name := r.Pods[i].Pod
+		for _, c := range r.Pods[i].Containers {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, c.Name, c.State, c.Memory, c.Layer, c.Log)
+			name = ""
+		}
 	}
 }
 

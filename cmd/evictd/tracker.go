@@ -62,13 +62,14 @@ type tracked struct {
 }
 
 // track makes the loop's pods of those of the manifests, of the API server and of
-// the container runtime, and keeps what it had of those that have not changed.
-func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory) []control.Pod {
+// the container runtime, keeps what it had of those that have not changed, and
+// says whether any has.
+func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory) (handled []control.Pod, changed bool) {
 	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
 	located := t.layout(fromFiles, joined).Locate(manifests)
 	known := make(map[types.UID]*tracked, len(manifests))
 	current := make([]*tracked, 0, len(manifests))
-	handled := make([]control.Pod, 0, len(manifests))
+	handled = make([]control.Pod, 0, len(manifests))
 	disks := make([]*collect.PodDisk, 0, len(manifests))
 	for _, m := range manifests {
 		at := located[m.UID]
@@ -82,6 +83,9 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 			}
 		}
 		p.runtime.Store(joined[m])
+		if joined[m] != nil {
+			p.disk.Tell(told(p.Containers, joined[m]))
+		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
@@ -89,8 +93,9 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 	t.survey.Watch(disks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	changed = t.current == nil || !slices.Equal(t.current, current)
 	t.current = current
-	return handled
+	return handled, changed
 }
 
 // tracked are the pods of the last call of track.
@@ -189,13 +194,13 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
 		Containers: containers,
-		Processes:  p.processes,
 	}
 	if before != nil && before.location == at && before.disk.Of(&files) {
 		p.disk = before.disk
 	} else {
 		p.disk = collect.NewPodDisk(files)
 	}
+	p.disk.Ask(p.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":

@@ -111,6 +111,15 @@ func (a *Agent) Runtime() *wire.Inventory {
 	return a.inventory
 }
 
+// Answers says whether there is a container runtime that answers.
+func (a *Agent) Answers() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.answersNow()
+}
+
+func (a *Agent) answersNow() bool { return a.running && a.runtime != nil && a.runtime.Connected }
+
 // Look asks the runtime for figures younger than now. They come with a later
 // Changed; Inventory.Surveyed tells.
 func (a *Agent) Look() { a.tell(func(o *outbox) { o.look = true }) }
@@ -123,7 +132,7 @@ func (a *Agent) Order(o wire.Order, done func(error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case !a.running || a.runtime == nil || !a.runtime.Connected:
+	case !a.answersNow():
 		return fmt.Errorf("%s %s: %w", o.Kind, o.Target, ErrNoRuntime)
 	case len(a.orders) == maxOrders:
 		return fmt.Errorf("%s %s: %w", o.Kind, o.Target, ErrManyOrders)

@@ -58,7 +58,7 @@ func (c *Collector) begin(ctx context.Context, o Occasion, s eviction.Signal, ne
 		Report:    Report{Occasion: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
 		Collector: c, ctx: ctx, policy: c.rules(), tried: map[string]bool{},
 	}
-	w.first, w.Error = c.ports.Node.Glance(ctx)
+	w.first, w.Error = c.ports.Glance(ctx)
 	return w
 }
 
@@ -92,7 +92,7 @@ func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Ne
 	if w.DryRun {
 		return true
 	}
-	s, err := w.ports.Node.Glance(w.ctx)
+	s, err := w.ports.Glance(w.ctx)
 	if err != nil {
 		w.Error = err
 		return false
@@ -165,7 +165,7 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 	if lacks == nil || w.policy.Everything && w.Occasion == Pressure || batch[0].Why == reclaim.Age {
 		return false
 	}
-	s, err := w.ports.Node.Glance(w.ctx)
+	s, err := w.ports.Glance(w.ctx)
 	return err == nil && met(lacks(&s))
 }
 
@@ -173,7 +173,7 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 // it a little later.
 func (w *round) show(lacks func(*control.Snapshot) eviction.Need) {
 	for until := time.Now().Add(showing); time.Now().Before(until); {
-		s, err := w.ports.Node.Glance(w.ctx)
+		s, err := w.ports.Glance(w.ctx)
 		if err != nil || met(lacks(&s)) {
 			return
 		}
@@ -224,7 +224,7 @@ func (w *round) end(lacks func(*control.Snapshot) eviction.Need) {
 	for _, r := range w.Removed {
 		w.Expected += r.Bytes.Or(0)
 	}
-	s, err := w.ports.Node.Glance(w.ctx)
+	s, err := w.ports.Glance(w.ctx)
 	if err != nil || w.DryRun {
 		return
 	}

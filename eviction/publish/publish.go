@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -39,8 +40,13 @@ type Config struct {
 	// API server.
 	Cluster Cluster
 	API     func() nodestatus.API
+	// Runtime says how we stand to the container runtime; nil where none is used.
+	Runtime func() nodestatus.Runtime
 	// Recorder keeps every report; nil keeps none.
 	Recorder Recorder
+	// Preview is what a disk under pressure would lose; nil where nothing is
+	// collected.
+	Preview func() reclaim.Plan
 }
 
 // Recorder keeps reports. It never waits.
@@ -67,7 +73,9 @@ type Publisher struct {
 	look    Snapshots
 	log     *slog.Logger
 	metrics *metrics
-	passed  chan struct{}
+	// collections is nil where nothing is collected.
+	collections *collections
+	passed      chan struct{}
 
 	mu         sync.Mutex
 	last       control.Report
@@ -90,9 +98,16 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 	if cfg.API != nil {
 		registerer.MustRegister(apiCollector{cfg.API})
 	}
-	return &Publisher{
+	if cfg.Runtime != nil {
+		registerer.MustRegister(runtimeCollector{cfg.Runtime})
+	}
+	p := &Publisher{
 		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
 	}
+	if cfg.Preview != nil {
+		p.collections = newCollections(registerer)
+	}
+	return p
 }
 
 // Run takes reports until there are no more.
@@ -156,7 +171,7 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Grace: e.Grace.String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because,
+			Grace: e.Grace.String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
 		intent: intentOf(e, r.At),
 	})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -18,6 +20,10 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	s, err := p.look.Snapshot(ctx)
 	if err != nil {
 		return nodestatus.Status{}, err
+	}
+	var preview reclaim.Plan
+	if p.cfg.Preview != nil {
+		preview = p.cfg.Preview()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,10 +37,17 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		Ranking:    map[string][]nodestatus.Ranked{},
 
 		MemoryAvailable: memory(&s.Node),
+		Reclaiming:      reclaiming(&s),
 	}
+	reclaimables(&status, &preview)
 	if p.cfg.API != nil {
 		api := p.cfg.API()
 		status.API = &api
+	}
+	if p.cfg.Runtime != nil {
+		runtime := p.cfg.Runtime()
+		measured(&runtime, s.Candidates)
+		status.Runtime = &runtime
 	}
 	for _, signal := range ranked(&s) {
 		status.Ranking[signal.String()] = ranking(&s, signal)
@@ -43,6 +56,28 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		status.Evictions = append(status.Evictions, e.Eviction)
 	}
 	return status, nil
+}
+
+// measured adds what the running containers use.
+func measured(r *nodestatus.Runtime, candidates []eviction.Candidate) {
+	usage := map[string]stats.Amount{} // by uid/name
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Usage == nil {
+			continue
+		}
+		for j := range c.Usage.Containers {
+			usage[string(c.Pod.UID)+"/"+c.Pod.Containers[j].Name] = c.Usage.Containers[j].Memory
+		}
+	}
+	for i := range r.Pods {
+		for j := range r.Pods[i].Containers {
+			c := &r.Pods[i].Containers[j]
+			if memory, known := usage[string(r.Pods[i].UID)+"/"+c.Name].Get(); known && c.State == wire.ContainerRunning {
+				c.Memory = eviction.MemoryAvailable.Quantity(memory)
+			}
+		}
+	}
 }
 
 // memory is what each model makes of the same reading; the reclaim-aware one

@@ -46,6 +46,7 @@ func New(name, short, version string, commands ...*cobra.Command) *cobra.Command
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return BadInput(err) })
 	root.AddCommand(commands...)
 	root.AddCommand(versionCommand(version))
+	root.AddCommand(generators()...)
 	for _, c := range root.Commands() {
 		c.Args = refuse(c.Args)
 	}

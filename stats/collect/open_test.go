@@ -82,8 +82,8 @@ func TestWhatIsDeletedAndStillOpenCountsForItsPod(t *testing.T) {
 	root := mounted(t, "size=16m")
 	elsewhere := mounted(t, "size=16m")
 	pids := []int{holding(t, root), holding(t, elsewhere), 1 << 30}
-	files := PodFiles{Root: root, Containers: []string{"c"}, Processes: func(_ string, into []int) ([]int, error) { return append(into, pids...), nil }}
-	d := NewPodDisk(files)
+	d := NewPodDisk(PodFiles{Root: root, Containers: []string{"c"}})
+	d.Ask(func(_ string, into []int) ([]int, error) { return append(into, pids...), nil })
 	s, round := surveying(t, &bytes.Buffer{}, d)
 	got := stats.Pod{Containers: make([]stats.Container, 1)}
 	if d.read(&got); got.Unlinked.Used != stats.Known(3<<20) || got.Unlinked.Inodes != stats.Known(1) || got.Unlinked.Time.Before(s.Since()) {
@@ -124,12 +124,13 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 		}
 		return os.Remove("/gone")
 	})
-	d := NewPodDisk(PodFiles{Root: base, Containers: []string{"none", "c"}, Processes: func(container string, into []int) ([]int, error) {
+	d := NewPodDisk(PodFiles{Root: base, Containers: []string{"none", "c"}})
+	d.Ask(func(container string, into []int) ([]int, error) {
 		if container == "none" {
 			return into, nil
 		}
 		return append(into, tid), nil
-	}})
+	})
 	_, round := surveying(t, &bytes.Buffer{}, d)
 	got := stats.Pod{Containers: make([]stats.Container, 2)}
 	d.read(&got)
@@ -137,7 +138,7 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 	if c := got.Containers[1]; c.Rootfs != stats.Known(5<<20) || c.RootfsInodes != stats.Known(3) || got.Containers[0].Rootfs.IsKnown() {
 		t.Errorf("got %v", got.Containers)
 	}
-	d.SetLayers([]stats.Volume{{}, {Used: stats.Known(1), Inodes: stats.Known(1)}})
+	d.Tell(Told{Layers: []stats.Volume{{}, {Used: stats.Known(1), Inodes: stats.Known(1)}}})
 	round()
 	if d.read(&got); got.Containers[1].Rootfs != stats.Known(1+3<<20) {
 		t.Errorf("told by the runtime: got %v", got.Containers)

@@ -41,17 +41,25 @@ type PodFiles struct {
 	Logs       Place
 	EtcHosts   Place
 	Containers []string // in the order of PodConfig's
-	// Processes appends those of a container, or with "" those of the whole pod.
-	// Nil leaves writable layers, and what is deleted and open, to others.
-	Processes func(container string, into []int) ([]int, error)
+}
+
+// Lister appends the processes of a container of a pod, or with "" all of the pod's.
+type Lister func(container string, into []int) ([]int, error)
+
+// Told is what the runtime says of a pod's containers, in their order; what it
+// does not say is unknown or nowhere.
+type Told struct {
+	Layers []stats.Volume // the writable ones
+	Logs   []Place
 }
 
 // PodDisk is what a pod holds on disks, as the last survey found it. Any goroutine
 // may read it.
 type PodDisk struct {
-	files PodFiles
-	found atomic.Pointer[holdings]
-	told  atomic.Pointer[[]stats.Volume] // writable layers, by the runtime
+	files     PodFiles
+	processes atomic.Pointer[Lister] // nil leaves layers, and what is deleted and open, to others
+	found     atomic.Pointer[holdings]
+	told      atomic.Pointer[Told]
 
 	// What the survey remembers; nobody else touches it.
 	volumes, logs, layers []tree
@@ -72,11 +80,6 @@ func NewPodDisk(files PodFiles) *PodDisk {
 	for i, place := range files.Volumes {
 		d.volumes[i].place = place
 	}
-	for i, name := range files.Containers {
-		if files.Logs != (Place{}) {
-			d.logs[i].place = Place{files.Logs.Root, files.Logs.Below + "/" + name}
-		}
-	}
 	return d
 }
 
@@ -87,9 +90,12 @@ func (d *PodDisk) Of(files *PodFiles) bool {
 		slices.Equal(d.files.Volumes, files.Volumes) && slices.Equal(d.files.Containers, files.Containers)
 }
 
-// SetLayers takes up the runtime's figures of the writable layers, in the order of
-// the containers. They go before those of the survey.
-func (d *PodDisk) SetLayers(layers []stats.Volume) { d.told.Store(&layers) }
+// Ask says who knows the pod's processes.
+func (d *PodDisk) Ask(processes Lister) { d.processes.Store(&processes) }
+
+// Tell takes up what the runtime says. It goes before what the survey finds, and
+// before where the kubelet would keep it.
+func (d *PodDisk) Tell(told Told) { d.told.Store(&told) }
 
 // read fills in what is known; before the first survey that is nothing.
 func (d *PodDisk) read(s *stats.Pod) {
@@ -114,10 +120,21 @@ func (d *PodDisk) read(s *stats.Pod) {
 
 // layerTold is the runtime's figure of a writable layer; unknown without one.
 func (d *PodDisk) layerTold(i int) stats.Volume {
-	if told := d.told.Load(); told != nil && i < len(*told) {
-		return (*told)[i]
+	if told := d.told.Load(); told != nil && i < len(told.Layers) {
+		return told.Layers[i]
 	}
 	return stats.Volume{}
+}
+
+// logDir is where a container logs to.
+func (d *PodDisk) logDir(i int) Place {
+	if told := d.told.Load(); told != nil && i < len(told.Logs) && told.Logs[i] != (Place{}) {
+		return told.Logs[i]
+	}
+	if d.files.Logs == (Place{}) {
+		return Place{}
+	}
+	return Place{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
 }
 
 // look measures the pod, and says whether it came to the end.
@@ -139,6 +156,7 @@ func (d *PodDisk) look(r *round) bool {
 		d.lookAtProcesses(r, len(projects) > 0)
 	}
 	for i := range d.logs {
+		d.logs[i].moveTo(d.logDir(i))
 		found.logs[i] = r.measure(&d.logs[i])
 		if !d.layerTold(i).Used.IsKnown() {
 			found.layers[i] = r.measure(&d.layers[i])
@@ -164,10 +182,12 @@ func (d *PodDisk) look(r *round) bool {
 // their root, and what they hold open though it was deleted. A volume that a quota
 // counts has the deleted in it already.
 func (d *PodDisk) lookAtProcesses(r *round, quota bool) {
-	if d.files.Processes == nil {
+	ask := d.processes.Load()
+	if ask == nil {
 		return
 	}
-	pids, err := d.files.Processes("", nil)
+	processes := *ask
+	pids, err := processes("", nil)
 	if err != nil {
 		return // it has ended
 	}
@@ -180,7 +200,7 @@ func (d *PodDisk) lookAtProcesses(r *round, quota bool) {
 		d.unlinked.Time = now
 	}
 	for i, name := range d.files.Containers {
-		pids, err = d.files.Processes(name, pids[:0])
+		pids, err = processes(name, pids[:0])
 		if err != nil || len(pids) == 0 {
 			continue // what it has written stays until it is removed
 		}
@@ -189,9 +209,7 @@ func (d *PodDisk) lookAtProcesses(r *round, quota bool) {
 		if !is {
 			continue
 		}
-		if d.layers[i].place != place {
-			d.layers[i] = tree{place: place}
-		}
+		d.layers[i].moveTo(place)
 		d.open[i] = open[root]
 		d.open[i].Time = now
 	}

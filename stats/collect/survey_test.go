@@ -167,9 +167,11 @@ func TestARoundThatIsCutShortTellsNothing(t *testing.T) {
 	}
 }
 
-func TestTheRuntimesFiguresOfWritableLayersGoBeforeTheSurvey(t *testing.T) {
-	d := NewPodDisk(PodFiles{Containers: []string{"a", "b"}})
-	d.SetLayers([]stats.Volume{{}, {Used: stats.Known(4096), Inodes: stats.Known(7)}})
+func TestWhatTheRuntimeTellsGoesBeforeTheSurvey(t *testing.T) {
+	logs := t.TempDir()
+	put(t, logs+"/a/0.log", "line\n")
+	d := NewPodDisk(PodFiles{Logs: Place{"/nowhere", "p"}, Containers: []string{"a", "b"}})
+	d.Tell(Told{Layers: []stats.Volume{{}, {Used: stats.Known(4096), Inodes: stats.Known(7)}}, Logs: []Place{{logs, "a"}}})
 	got := stats.Pod{Containers: make([]stats.Container, 2)}
 	check := func(when string) {
 		if d.read(&got); got.Containers[0].Rootfs.IsKnown() || got.Containers[1].Rootfs != stats.Known(4096) || got.Containers[1].RootfsInodes != stats.Known(7) {
@@ -179,6 +181,9 @@ func TestTheRuntimesFiguresOfWritableLayersGoBeforeTheSurvey(t *testing.T) {
 	check("before the first survey")
 	surveying(t, &bytes.Buffer{}, d)
 	check("after it")
+	if got.Containers[0].LogsInodes != stats.Known(2) || got.Containers[1].Logs.IsKnown() {
+		t.Errorf("logs: got %v", got.Containers)
+	}
 }
 
 func TestWhatIsKnownOfAPodsFilesHoldsWhileTheyAreWhereTheyWere(t *testing.T) {

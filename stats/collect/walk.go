@@ -87,6 +87,14 @@ type tree struct {
 	remembers     int // directories and files
 }
 
+// moveTo makes it the tree at a place, of which nothing is known where it is
+// another one.
+func (t *tree) moveTo(place Place) {
+	if t.place != place {
+		*t = tree{place: place}
+	}
+}
+
 // directory is what a tree remembers of one: enough to know later what it holds
 // without reading it.
 type directory struct {

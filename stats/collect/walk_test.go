@@ -122,21 +122,21 @@ func forest(t testing.TB, files int) (dir string) {
 	return dir
 }
 
-// twice looks at a tree twice: whole, and a while later again, after a change.
-type twice struct {
+// revisited looks at a tree twice: whole, and a while later again, after a change.
+type revisited struct {
 	*tree
 	t    *testing.T
 	room int
 	now  time.Time
 }
 
-func watch(t *testing.T, dir string) *twice {
-	w := &twice{&tree{place: placed(dir)}, t, memory, time.Now().Add(time.Hour)}
+func revisit(t *testing.T, dir string) *revisited {
+	w := &revisited{&tree{place: placed(dir)}, t, memory, time.Now().Add(time.Hour)}
 	w.again(true)
 	return w
 }
 
-func (w *twice) again(whole bool) (entries int) {
+func (w *revisited) again(whole bool) (entries int) {
 	w.t.Helper()
 	w.now = w.now.Add(time.Minute)
 	entries, err := w.look(w.now, whole, &w.room, onward)
@@ -146,10 +146,11 @@ func (w *twice) again(whole bool) (entries int) {
 	return entries
 }
 
+// rule: M.18
 func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 	const files = 3000
 	dir := forest(t, files)
-	w := watch(t, dir)
+	w := revisit(t, dir)
 	if w.inodes != files+files/100+1 {
 		t.Fatalf("got %d inodes", w.inodes)
 	}
@@ -182,7 +183,7 @@ func TestAQuickLookSeesFilesGrowThatAreLargeOrWereWrittenTo(t *testing.T) {
 	dir := forest(t, smallTree)
 	large := make([]byte, 2<<20)
 	put(t, dir+"/d1/large", string(large))
-	w := watch(t, dir)
+	w := revisit(t, dir)
 	appendTo(t, dir+"/d1/large", large)
 	before := w.bytes
 	if w.again(false); w.bytes < before+2<<20 {
@@ -219,7 +220,7 @@ func appendTo(t *testing.T, file string, data []byte) {
 func TestATreeThatIsTooLargeToRememberIsLookedAtWhole(t *testing.T) {
 	const files = 3000
 	dir := forest(t, files)
-	w := &twice{&tree{place: placed(dir)}, t, 5, time.Now().Add(time.Hour)}
+	w := &revisited{&tree{place: placed(dir)}, t, 5, time.Now().Add(time.Hour)}
 	w.again(true)
 	if n := w.again(false); n < files || w.room != 5 {
 		t.Errorf("%d entries looked at, room %d", n, w.room)

@@ -12,18 +12,24 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// mountDisk puts a filesystem of 64 MiB and some 2000 inodes in the node, and
-// returns where.
-func (n *node) mountDisk() string {
+// ext4 makes a filesystem of 64 MiB and some 2000 inodes. Reserved blocks would
+// count as used.
+var ext4 = []string{"mke2fs", "-q", "-t", "ext4", "-m", "0", "-N", "2000", "-O", "^has_journal"}
+
+// mountDisk puts a filesystem in the node, and returns where.
+func (n *node) mountDisk() string { return n.mount("disk", "64M", ext4...) }
+
+// mount makes a filesystem of a size in a file and mounts it.
+func (n *node) mount(name, size string, mkfs ...string) string {
 	n.t.Helper()
-	for _, program := range []string{"mke2fs", "mount", "umount"} {
+	for _, program := range []string{mkfs[0], "mount", "umount"} {
 		if _, err := exec.LookPath(program); err != nil {
 			n.t.Skip("skipped: there is no disk to fill:", err)
 		}
 	}
-	image, disk := filepath.Join(n.dir, "disk.img"), filepath.Join(n.dir, "disk")
-	// Reserved blocks would count as used.
-	mustRun(n.t, "mke2fs", "-q", "-t", "ext4", "-m", "0", "-N", "2000", "-O", "^has_journal", image, "64M")
+	image, disk := filepath.Join(n.dir, name+".img"), filepath.Join(n.dir, name)
+	mustRun(n.t, "truncate", "-s", size, image)
+	mustRun(n.t, mkfs[0], append(mkfs[1:], image)...)
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		n.t.Fatal(err)
 	}
@@ -132,4 +138,16 @@ func TestPodOverItsEmptyDirsSizeLimitDiesWithoutAnyPressure(t *testing.T) {
 	if conditions := d.status().Taints; len(conditions) > 0 {
 		t.Errorf("taints %v although nothing is low", conditions)
 	}
+}
+
+// rule: M.17
+func TestPodThatHoldsADeletedFileOpenDiesForIt(t *testing.T) {
+	t.Parallel()
+	n, disk, filler, small, idle := diskNode(t)
+	d := n.run("--nodefs="+disk, "--eviction-hard=nodefs.available<16Mi")
+	d.awaitPods("nodefs.available", filler, small, idle)
+	filler.tell("grab %s/much 52", filler.volume(disk, "scratch"))
+	filler.cleanUp(disk)
+	mustHaveRelieved(d, filler, "nodefs.available", "The node was low on resource: ephemeral-storage. Threshold quantity: 16Mi, available: ")
+	mustLive(t, small, idle)
 }

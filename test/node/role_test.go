@@ -31,7 +31,8 @@ func playPod() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		act, known := map[string]func(args []string) error{
 			"hold": p.hold, "leak": p.leak, "stamps": p.stampInto, "ignore-term": p.ignoreTerm,
-			"linger": p.linger, "fork": p.fork, "fill": p.fill, "files": p.files, "read": p.read, "storm": p.storm,
+			"linger": p.linger, "fork": p.fork, "fill": p.fill, "files": p.files,
+			"grab": p.grab, "enter": p.enter, "read": p.read, "storm": p.storm,
 		}[word]
 		err := errors.New("unknown command")
 		if known {
@@ -52,6 +53,8 @@ type player struct {
 	memory []byte
 	held   int    // bytes
 	stamps []byte // shared with the test: when each step was taken
+
+	grabbed []*os.File // deleted, and open
 }
 
 // most is what a pod can ever hold.
@@ -162,6 +165,24 @@ func (p *player) fill(args []string) error {
 		}
 	}
 	return f.Sync()
+}
+
+// grab FILE MIB fills a file, deletes it and keeps it open.
+func (p *player) grab(args []string) error {
+	if err := p.fill(args); err != nil {
+		return err
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return err
+	}
+	p.grabbed = append(p.grabbed, f)
+	return os.Remove(args[0])
+}
+
+// enter DIR makes it the root, as a runtime does for a container.
+func (p *player) enter(args []string) error {
+	return errors.Join(unix.Chroot(args[0]), unix.Chdir("/"))
 }
 
 // read FILE reads a file once.

@@ -21,15 +21,21 @@ const stormLasts = 4 * time.Second
 
 // storm is what becomes of the workers beside a cache that grows.
 type storm struct {
-	scheduler string // the profile that places them
-	what      string // that is
+	what      string // places them
+	scheduler string // its name as a profile
 	suffix    string // of the names of its workloads
 
-	beside                            bool // all workers, before the cache grew
-	evicted                           int
-	replacements, back, away, settled int // back on the node; elsewhere; running elsewhere at the end
-	workers                           int
-	began                             time.Time // the growth
+	workers int  // before the cache grew
+	beside  bool // it, all of them
+	began   time.Time
+	tally
+}
+
+// tally is of the workers that there have been since.
+type tally struct {
+	evicted, replacements int
+	back, away            int // of the replacements: on the node of the cache, elsewhere
+	settled               int // of those elsewhere, that run
 }
 
 // storm has the same happen twice: without NodePressure, and with it.
@@ -39,59 +45,48 @@ func (s *story) storm(ctx context.Context) error {
 		return err
 	}
 	s.storms = []*storm{
-		{scheduler: "without-node-pressure", what: "kube-scheduler's, as it is", suffix: "-1"},
-		{scheduler: v1.DefaultSchedulerName, what: "with NodePressure", suffix: "-2"},
+		{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1"},
+		{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"},
 	}
 	for i, one := range s.storms {
 		if i > 0 {
-			if err := s.calmDown(ctx, s.storms[i-1], sets); err != nil {
-				return err
-			}
+			err = s.calmDown(ctx, s.storms[i-1], sets)
 		}
-		if err := s.blow(ctx, one, sets[0], sets[1]); err != nil {
+		var cache *pod
+		if err == nil {
+			cache, err = s.gather(ctx, one, sets[0], sets[1])
+		}
+		if err == nil {
+			err = s.blow(ctx, one, cache)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	last := s.storms[len(s.storms)-1]
+	return s.await(ctx, "all workers to run on other nodes", soon, func() bool {
+		last.tally = s.count(last)
+		return last.settled == last.workers
+	})
 }
 
-// blow lets the cache grow beside its workers, and counts.
-func (s *story) blow(ctx context.Context, one *storm, cache, worker *appsv1.ReplicaSet) error {
+// gather has the scheduler place a cache and its workers.
+func (s *story) gather(ctx context.Context, one *storm, cache, worker *appsv1.ReplicaSet) (*pod, error) {
 	s.Tell(time.Now(), stage.Bold, "profile", "%s", one.what)
-	held, err := s.begin(ctx, one, cache)
+	caches, err := s.begin(ctx, one, cache)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	grower := held[0]
-	i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == grower.Spec.NodeName })
-	s.pressed = s.nodes[i]
+	s.pressed = s.nodes[slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == caches[0].Spec.NodeName })]
 	s.pressed.forget()
 	workers, err := s.begin(ctx, one, worker)
-	if err != nil {
-		return err
-	}
 	one.workers = len(workers)
 	one.beside = !slices.ContainsFunc(workers, func(p *pod) bool { return p.Spec.NodeName != s.pressed.name })
-	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %v and, beside it, %d workers on %s", grower, one.workers, s.pressed.name)
-	one.began = time.Now()
-	if err := s.pressed.runner.Signal(grower.UID, syscall.SIGUSR1); err != nil {
-		return fmt.Errorf("start the growth: %w", err)
-	}
-	s.Tell(time.Now(), stage.Bold, "cache", "%v grows, and must not be evicted: %s", grower, grower.Spec.PriorityClassName)
-	if err := s.await(ctx, "the condition", soon, func() bool { return !s.pressed.raised.IsZero() }); err != nil {
-		return err
-	}
-	for range stormLasts / time.Second {
-		if err := s.pass(ctx, time.Second); err != nil {
-			return err
-		}
-		s.count(one)
-		s.Tell(time.Now(), stage.Red, "workers", "%d evicted; of %d replacements %d came back to %s, %d went elsewhere", one.evicted, one.replacements, one.back, s.pressed.name, one.away)
-	}
-	return nil
+	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %v and %d workers, who like to be beside it, on %s", caches[0], one.workers, s.pressed.name)
+	return caches[0], err
 }
 
-// begin creates a set for a storm, and waits until its pods run.
+// begin creates a workload, and waits until its pods run.
 func (s *story) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) ([]*pod, error) {
 	set = set.DeepCopy()
 	set.Name += one.suffix
@@ -101,6 +96,27 @@ func (s *story) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) (
 	}
 	err := s.await(ctx, "all pods of "+set.Name+" to run", soon, func() bool { return s.runs(set.Name) == int(*set.Spec.Replicas) })
 	return s.podsOf(set.Name), err
+}
+
+// blow lets the cache grow, and counts.
+func (s *story) blow(ctx context.Context, one *storm, cache *pod) error {
+	one.began = time.Now()
+	if err := s.pressed.runner.Signal(cache.UID, syscall.SIGUSR1); err != nil {
+		return fmt.Errorf("let the cache grow: %w", err)
+	}
+	s.Tell(one.began, stage.Bold, "cache", "%v grows, and is not to be evicted: it is %s", cache, cache.Spec.PriorityClassName)
+	err := s.await(ctx, "the condition", soon, func() bool { return !s.pressed.raised.IsZero() })
+	for range stormLasts / time.Second {
+		if err == nil {
+			err = s.pass(ctx, time.Second)
+		}
+		if err != nil {
+			return err
+		}
+		one.tally = s.count(one)
+		s.Tell(time.Now(), stage.Red, "workers", "%d evicted; of %d replacements %d came back to %s, %d went elsewhere", one.evicted, one.replacements, one.back, s.pressed.name, one.away)
+	}
+	return nil
 }
 
 // runs is how many pods of a workload run.
@@ -114,30 +130,30 @@ func (s *story) runs(workload string) (n int) {
 }
 
 // count looks at all workers there have been.
-func (s *story) count(one *storm) {
-	one.evicted, one.replacements, one.back, one.away, one.settled = 0, 0, 0, 0, 0
+func (s *story) count(one *storm) (t tally) {
 	for _, p := range s.pods {
 		if p.owner() != "worker"+one.suffix {
 			continue
 		}
 		if !p.failed.IsZero() && p.Status.Reason == "Evicted" {
-			one.evicted++
+			t.evicted++
 		}
 		if p.created.Before(one.began) {
 			continue
 		}
-		one.replacements++
+		t.replacements++
 		switch p.Spec.NodeName {
 		case "":
 		case s.pressed.name:
-			one.back++
+			t.back++
 		default:
-			one.away++
+			t.away++
 			if !p.running.IsZero() && p.failed.IsZero() {
-				one.settled++
+				t.settled++
 			}
 		}
 	}
+	return t
 }
 
 // calmDown takes a storm's pods away, and waits until its node has recovered.

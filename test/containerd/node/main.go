@@ -50,7 +50,6 @@ func Main(m *testing.M) int {
 }
 
 func runTests(base string) error {
-	// The system calls of the image's programs are all they need of a library.
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(base, "workload"),
 		"github.com/evictd/evictd/test/containerd/cmd/workload")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -3,6 +3,13 @@
 // them, below a bounded cgroup that is taken for the node's. What tests break,
 // they break through it: it freezes, kills and restarts containerd.
 //
+//	node.Each(t, func(t *testing.T, v node.Version) {
+//		n := node.Start(t, v, node.Options{Root: node.Disk(t, node.Ext4, 96*node.MiB, 4000)})
+//		p := n.Pod("writer", node.Spec{EmptyDirs: map[string]string{"scratch": "4Mi"}})
+//		p.Do("write", "/scratch/file", 8*node.MiB, 0)
+//		p.AwaitEnd()
+//	})
+//
 // A fault fails the test. At the end of the test everything is gone, and Main,
 // which a package's TestMain calls, makes sure of it.
 package node
@@ -14,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"testing"
 	"time"
 
@@ -29,10 +37,11 @@ import (
 // MiB is a number of bytes.
 const MiB = 1 << 20
 
-// Bounds of every node.
+// Bounds of a node. A container takes about 1 MiB and 6 threads, and so does a
+// sandbox.
 const (
-	maxMemory = 512 * MiB
-	maxPIDs   = 4096
+	defaultMemory = 512 * MiB
+	maxPIDs       = 8192
 )
 
 // Options say how a node differs from one that has all in its own directory.
@@ -45,8 +54,7 @@ type Options struct {
 	Logs string
 	// Snapshotter is overlayfs unless it is set.
 	Snapshotter string
-	// Memory bounds all pods together, in bytes; no more than the 512 MiB that it
-	// is where it is 0.
+	// Memory bounds all pods together, in bytes; 0 is 512 MiB.
 	Memory int64
 }
 
@@ -92,8 +100,8 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if o.Snapshotter == "" {
 		o.Snapshotter = "overlayfs"
 	}
-	if o.Memory == 0 || o.Memory > maxMemory {
-		o.Memory = maxMemory
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
 	}
 	n := &Node{Options: o, Group: cgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups}
 	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
@@ -125,12 +133,14 @@ func (n *Node) configuration(p programs) string {
 	return fmt.Sprintf(`version = 2
 root = %q
 state = %q
+disabled_plugins = ["io.containerd.nri.v1.nri"]
 [grpc]
   address = %q
 [plugins."io.containerd.internal.v1.opt"]
   path = %q
-[plugins."io.containerd.nri.v1.nri"]
-  disable = true
+[[plugins."io.containerd.transfer.v1.local".unpack_config]]
+  platform = "linux/%s"
+  snapshotter = %q
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = %q
   disable_apparmor = true
@@ -143,7 +153,7 @@ state = %q
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = %q
         Root = %q
-`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), pause.Name, n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
+`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), goruntime.GOARCH, n.Snapshotter, pause.Name, n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
 }
 
 func (n *Node) connect() {

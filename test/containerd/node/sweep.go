@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,15 +32,19 @@ func traces(dir string) []trace {
 	return slices.Concat(processes(dir), sockets(dir), cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir))
 }
 
-// sweep removes all traces of a directory, whatever state they are in.
+// sweep removes all traces of a directory, whatever state they are in. It gives up
+// where they get no fewer.
 func sweep(dir string) error {
-	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	var deadline time.Time
+	for fewest := math.MaxInt; ; {
 		found := traces(dir)
 		if len(found) == 0 {
 			return nil
+		}
+		if len(found) < fewest {
+			fewest, deadline = len(found), time.Now().Add(patience)
 		}
 		var faults error
 		for _, t := range found {

@@ -121,6 +121,17 @@ func TestContainerAboveItsLimitIsKilledByTheKernel(t *testing.T) {
 	})
 }
 
+func TestPodsOfANodeTakeNoMoreThanItHas(t *testing.T) {
+	t.Parallel()
+	node.Each(t, func(t *testing.T, v node.Version) {
+		n := node.Start(t, v, node.Options{Memory: 48 * node.MiB, Snapshotter: "native"})
+		p := n.Pod("bounded", node.Spec{Orders: []string{fmt.Sprint("leak 0 ", 64*node.MiB)}})
+		if status := p.Containers[0].AwaitExit(); status.ExitCode != 137 {
+			t.Errorf("exit code %d, want that of SIGKILL", status.ExitCode)
+		}
+	})
+}
+
 func TestSidecarsAndRestartedContainersRunInTheirPod(t *testing.T) {
 	t.Parallel()
 	node.Each(t, func(t *testing.T, v node.Version) {

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/evictd/evictd/eviction/config"
+)
+
+// fieldNames are the fields of the configuration file, by their names there.
+func fieldNames(of reflect.Type) []string {
+	var names []string
+	for f := range of.Fields() {
+		f := f
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && f.Name == "TypeMeta":
+		case f.Anonymous:
+			names = append(names, fieldNames(f.Type)...)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestTheManualHasEveryFieldAndMarksThoseThatAReloadTakesUp(t *testing.T) {
+	page, err := os.ReadFile("../../docs/man/evictd.yaml.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, described, _ := strings.Cut(string(page), "\n.SH EVICTION")
+	marked := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^\.TP\n\.BR? (.*)$`).FindAllStringSubmatch(described, -1) {
+		for _, name := range regexp.MustCompile(`[A-Za-z]+`).FindAllString(heading[1], -1) {
+			marked[name] = strings.HasSuffix(heading[1], "*")
+		}
+	}
+	known := fieldNames(reflect.TypeFor[config.EvictdConfiguration]())
+	for _, name := range known {
+		reloads, there := marked[name]
+		if !there {
+			t.Errorf("%s is not in the manual", name)
+		}
+		if reloads != slices.Contains(reloadable, name) {
+			t.Errorf("%s: the manual says that a reload takes it up: %t", name, reloads)
+		}
+	}
+	for name := range marked {
+		if !slices.Contains(known, name) {
+			t.Errorf("the manual has %s, which is no field", name)
+		}
+	}
+	for _, name := range reloadable {
+		if !slices.Contains(known, name) {
+			t.Errorf("%s is reloadable and no field", name)
+		}
+	}
+}
+
+// The configuration that is installed is safe beside a kubelet.
+func TestTheInstalledConfigurationTouchesNothingYet(t *testing.T) {
+	text, err := os.ReadFile("../../systemd/evictd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := config.Load(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := config.Compile(&file, nil)
+	if err != nil || len(compiled.Warnings) > 0 || checkRun(&file) != nil {
+		t.Error(err, compiled.Warnings, checkRun(&file))
+	}
+	if !file.DryRun || file.Mode != "backstop" {
+		t.Errorf("dryRun %t, mode %s", file.DryRun, file.Mode)
+	}
+}

@@ -1,0 +1,135 @@
+package publish
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// collections are the metrics of what the node frees without ending pods.
+type collections struct {
+	kubeletImages, removed, failed, faults *prometheus.CounterVec
+	expected, freed                        *prometheus.CounterVec
+	duration                               *prometheus.HistogramVec
+}
+
+func newCollections(registerer prometheus.Registerer) *collections {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		registerer.MustRegister(v)
+		return v
+	}
+	c := &collections{
+		kubeletImages: counter("kubelet_image_garbage_collected_total", "Images removed, by why: age or space.", "reason"),
+		removed:       counter("evictd_reclaim_removed_total", "Dead containers, sandboxes and unused images removed, by kind and why.", "kind", "reason"),
+		failed:        counter("evictd_reclaim_failures_total", "What could not be removed, by kind.", "kind"),
+		faults:        counter("evictd_reclaim_faults_total", "Collections that did not do what they were for, by reason.", "reason"),
+		expected:      counter("evictd_reclaim_expected_bytes_total", "What removals were expected to free, by what they were for; images count the layers they share.", "occasion"),
+		freed:         counter("evictd_reclaim_freed_bytes_total", "What disks gained meanwhile, by what the removals were for.", "occasion"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "evictd_reclaim_duration_seconds", Help: "How long collections took that came to something, by what they were for.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
+		}, []string{"occasion"}),
+	}
+	registerer.MustRegister(c.duration)
+	return c
+}
+
+// Collected tells what a collection came to. It may be called from any goroutine.
+func (p *Publisher) Collected(r garbage.Report) {
+	words := []any{
+		"for", string(r.Occasion), "signal", r.Signal.String(), "need", bytesOf(r.Need.Bytes), "needInodes", r.Need.Inodes, "removed", names(r.Removed), "logs", r.Logs,
+		"expected", bytesOf(r.Expected), "freed", bytesOf(r.Freed), "freedInodes", r.FreedInodes, "suffices", !r.Short, "took", r.Ended.Sub(r.Begun).String(),
+	}
+	if r.DryRun {
+		p.log.Info("would reclaim", words...)
+		return
+	}
+	c, occasion := p.collections, string(r.Occasion)
+	c.duration.WithLabelValues(occasion).Observe(r.Ended.Sub(r.Begun).Seconds())
+	c.expected.WithLabelValues(occasion).Add(float64(r.Expected))
+	c.freed.WithLabelValues(occasion).Add(float64(max(0, r.Freed)))
+	for _, removal := range r.Removed {
+		c.removed.WithLabelValues(removal.Kind.String(), removal.Why.String()).Inc()
+		if removal.Kind == reclaim.KindImage {
+			c.kubeletImages.WithLabelValues(removal.Why.String()).Inc()
+		}
+	}
+	for _, f := range r.Failed {
+		c.failed.WithLabelValues(f.Kind.String()).Inc()
+		p.log.Warn("could not be removed", "kind", f.Kind.String(), "id", f.ID, "name", f.Name, "error", f.Err)
+	}
+	for _, f := range r.Faults {
+		c.faults.WithLabelValues(string(f.Reason)).Inc()
+		p.event(wire.Event{At: r.Ended, Type: v1.EventTypeWarning, Reason: string(f.Reason), Action: "Reclaiming", Note: f.Note})
+	}
+	if r.Error != nil {
+		p.log.Warn("reclaimed as far as it goes", append(words, "error", r.Error)...)
+		return
+	}
+	p.log.Info("reclaimed", words...)
+}
+
+func bytesOf(n int64) string { return eviction.NodeFsAvailable.Quantity(n) }
+
+// named bounds what a line of the log lists.
+const named = 20
+
+// names says what was removed, and why, in a line.
+func names(removals []reclaim.Removal) string {
+	var all []string
+	for _, r := range removals[:min(named, len(removals))] {
+		name := r.Name
+		if name == "" {
+			name = r.ID
+		}
+		all = append(all, r.Kind.String()+" "+name+" ("+r.Why.String()+")")
+	}
+	if len(removals) > named {
+		all = append(all, "...")
+	}
+	return strings.Join(all, ", ")
+}
+
+// reclaimables adds to the status what a disk under pressure would lose, and what
+// of the images and dead containers it would not.
+func reclaimables(status *nodestatus.Status, plan *reclaim.Plan) {
+	for _, r := range plan.Removals {
+		status.Reclaimable = append(status.Reclaimable, nodestatus.Reclaimable{
+			Kind: r.Kind.String(), ID: r.ID, Name: r.Name, Pod: r.Pod, Why: r.Why.String(),
+			WouldFree: text(eviction.NodeFsAvailable, r.Bytes), WouldFreeInodes: text(eviction.NodeFsInodesFree, r.Inodes),
+		})
+	}
+	for _, k := range plan.Kept {
+		if k.Kind == reclaim.KindImage || k.Kind == reclaim.KindContainer && k.Why != reclaim.Running {
+			status.Unreclaimable = append(status.Unreclaimable, nodestatus.Reclaimable{Kind: k.Kind.String(), ID: k.ID, Name: k.Name, Pod: k.Pod, Why: k.Why.String()})
+		}
+	}
+}
+
+// text is an amount in the signal's unit, "" where it is not known.
+func text(s eviction.Signal, amount stats.Amount) string {
+	if n, known := amount.Get(); known {
+		return s.Quantity(n)
+	}
+	return ""
+}
+
+// reclaiming are the reclaims that go on.
+func reclaiming(s *control.Snapshot) []nodestatus.Reclaiming {
+	var all []nodestatus.Reclaiming
+	for _, r := range s.State.Reclaims {
+		if !r.Since.IsZero() {
+			all = append(all, nodestatus.Reclaiming{Signal: r.For.String(), Since: nodestatus.Time{Time: r.Since}})
+		}
+	}
+	return all
+}
