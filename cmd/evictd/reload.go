@@ -24,7 +24,7 @@ import (
 // start.
 var reloadable = []string{
 	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
-	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
+	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel", "victimsPerPass",
 	"hardEvictionGracePeriod",
 	"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 	"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
