@@ -119,7 +119,7 @@ func (m *machine) isConfined() {
 	for line := range strings.Lines(string(unit)) {
 		key, _, _ := strings.Cut(line, "=")
 		switch key {
-		case "Type", "ExecReload", "WatchdogSec", "Restart", "Wants", "After", "WantedBy", "Also": // of the daemon, not of the sandbox
+		case "Type", "ExecReload", "ExecStopPost", "WatchdogSec", "Restart", "Wants", "After", "WantedBy", "Also": // of the daemon, not of the sandbox
 		case "ExecStart":
 			lines = append(lines, "Type=oneshot\nExecStart=/usr/bin/evictd-probe "+probeArgument+"\n")
 		default:
