@@ -5,7 +5,7 @@
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
-#   BENCHFLAGS  flags of bench-cluster, such as -nodes=5000
+#   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -123,6 +123,11 @@ bench: ## run the benchmarks; the machine first
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/summary bench
 
+.PHONY: bench-reaction
+bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back
+	@go run ./test/bench $(BENCHFLAGS)
+	go test -run '^$$' -bench 'Starved|Deadline' -benchtime 20x ./eviction/kill
+
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
 	@go -C test/controlplane run -ldflags=-w ./cmd/bench $(BENCHFLAGS)
@@ -216,9 +221,9 @@ install: build ## install programs, units, manual, completions, configuration: D
 	[ -e $(sysconf)/evictd/evictd.yaml ] || install -m 0644 systemd/evictd.yaml '$(sysconf)/evictd'
 	[ -e $(sysconf)/default/evictd-scheduler ] || install -m 0644 systemd/evictd-scheduler.default '$(sysconf)/default/evictd-scheduler'
 
-# A version of Debian's begins with a number, and the later one is the greater.
+# Of what has no tag the later one is the greater.
 COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
-debversion := $(subst -,+,$(if $(filter 0 1 2 3 4 5 6 7 8 9,$(shell printf %.1s '$(VERSION:v%=%)')),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
+debversion := $(subst -,+,$(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
 
 .PHONY: deb
 deb: ## build bin/evictd_VERSION_ARCH.deb
@@ -228,7 +233,7 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 	install -d $$doc
 	install -m 0644 systemd/deb/copyright $$doc
 	printf 'evictd (%s) stable; urgency=medium\n\n  * See the log of the sources.\n\n -- The evictd authors <maintainers@evictd.io>  %s\n' \
-		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.Debian.gz
+		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.gz
 	echo "evictd: statically-linked-binary [usr/bin/*]" | install -D -m 0644 /dev/stdin bin/stage/usr/share/lintian/overrides/evictd
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
 	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \

@@ -24,6 +24,7 @@ var (
 // Take begins to carry out an order; what became of it is said. It returns at
 // once.
 func (r *Runtime) Take(o wire.Order) {
+	r.underWay.Add(1)
 	select {
 	case r.orders <- o:
 	default:
@@ -31,7 +32,11 @@ func (r *Runtime) Take(o wire.Order) {
 	}
 }
 
+// Idle says whether every order that was taken has been answered.
+func (r *Runtime) Idle() bool { return r.underWay.Load() == 0 }
+
 func (r *Runtime) done(o wire.Order, err error) {
+	defer r.underWay.Add(-1)
 	d := wire.Done{ID: o.ID}
 	if err != nil {
 		d.Error = err.Error()

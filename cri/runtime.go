@@ -52,6 +52,7 @@ type Runtime struct {
 	// changed wakes for a listing and look for a listing and a survey.
 	changed, look chan struct{}
 	orders        chan wire.Order
+	underWay      atomic.Int64 // orders taken and not answered
 
 	stands wire.Runtime // of the goroutine of Run
 	stock  stock        // likewise

@@ -105,7 +105,7 @@ func (r *Runtime) lookCloser(ctx context.Context, c *client, sandboxes []*cri.Po
 		return d, known
 	}
 	for _, s := range sandboxes {
-		if _, known := known(s.GetId()); s != nil && !known && ctx.Err() == nil {
+		if _, known := known(s.GetId()); s.GetId() != "" && !known && ctx.Err() == nil {
 			looks <- func() (string, detail, error) {
 				d, err := lookAtSandbox(ctx, c, s.Id)
 				return s.Id, d, err
@@ -113,7 +113,7 @@ func (r *Runtime) lookCloser(ctx context.Context, c *client, sandboxes []*cri.Po
 		}
 	}
 	for _, p := range containers {
-		if d, known := known(p.GetId()); p != nil && (!known || d.state != p.State) && ctx.Err() == nil {
+		if d, known := known(p.GetId()); p.GetId() != "" && (!known || d.state != p.State) && ctx.Err() == nil {
 			looks <- func() (string, detail, error) {
 				d, err := lookAtContainer(ctx, c, p, d)
 				return p.Id, d, err

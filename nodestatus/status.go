@@ -34,6 +34,15 @@ type Status struct {
 	Unreclaimable []Reclaimable `json:"unreclaimable,omitempty"`
 	// Reclaiming are the disks that are being freed so.
 	Reclaiming []Reclaiming `json:"reclaiming,omitempty"`
+	// Growing is the pod whose memory grows fastest; nil where none grows.
+	Growing *Growing `json:"growing,omitempty"`
+}
+
+// Growing is a pod that grows.
+type Growing struct {
+	Pod       string    `json:"pod"` // namespace/name
+	UID       types.UID `json:"uid"`
+	PerSecond string    `json:"perSecond"` // memory
 }
 
 // MarshalJSON writes what is empty as [] or {}, never as null.
@@ -113,7 +122,7 @@ func Rows(signal eviction.Signal, order []eviction.Ranked) []Ranked {
 		r := &order[i]
 		row := Ranked{
 			Pod: r.Pod.String(), UID: r.Pod.UID, QOSClass: r.Pod.QOS, Priority: r.Pod.Priority,
-			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(),
+			Request: signal.Quantity(r.Request), Exceeds: r.Exceeds, Protected: r.Exempt(), Estimated: r.Pod.Estimated,
 		}
 		if r.Measured {
 			row.Usage = signal.Quantity(r.Usage)

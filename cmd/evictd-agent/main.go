@@ -122,9 +122,7 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
 			time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
-			if server != nil {
-				linger(ctx, server)
-			}
+			linger(ctx, func() bool { return (server == nil || server.Idle()) && (runtime == nil || runtime.Idle()) })
 			return nil
 		}
 		if err != nil {
@@ -177,14 +175,14 @@ func serveRuntime(ctx context.Context, dialer *wire.Dialer, out *mouth, running 
 	return runtime
 }
 
-// linger tells the API server what evictd said before it ended: nobody else may
-// know of it.
-func linger(ctx context.Context, publisher *kube.Publisher) {
+// linger tells the API server what evictd said before it ended, and has the runtime
+// do it: nobody else may know of it.
+func linger(ctx context.Context, done func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !publisher.Idle() {
+	for !done() {
 		select {
 		case <-ctx.Done():
 			return

@@ -45,7 +45,8 @@ func hasAPI(run *config.Run) bool { return run.Kubeconfig != "" || run.Server !=
 // container runtime, or to both.
 type cluster struct {
 	agent   *agent.Agent
-	journal *journal.Journal // nil without an API server
+	api     bool
+	journal *journal.Journal // nil where none can be kept, and no API server needs one
 	runtime endpoint
 	runc    bool         // an agent is wanted for the containers of runc
 	asker   *agent.Asker // nil where soft victims are killed directly
@@ -100,13 +101,20 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			return nil, err
 		}
 	}
-	c := &cluster{runtime: runtime, runc: runc != nil, log: log, resumed: map[types.UID]bool{}}
-	if api {
-		c.patience = softPatience(file, d.node.mode)
-		if c.journal, err = journal.Open(orElse(file.StateDir, defaultStateDir), log); err != nil {
-			return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
+	c := &cluster{api: api, runtime: runtime, runc: runc != nil, log: log, resumed: map[types.UID]bool{}}
+	c.journal, err = journal.Open(orElse(file.StateDir, defaultStateDir), log)
+	if !api {
+		if err != nil {
+			log.Warn("the ages of images will not survive a restart", "error", err)
+			c.journal = nil
 		}
+		c.agent = agent.New(cfg, nil, log)
+		return c, nil
 	}
+	if err != nil {
+		return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
+	}
+	c.patience = softPatience(file, d.node.mode)
 	c.agent = agent.New(cfg, c.journal, log)
 	return c, nil
 }
@@ -120,7 +128,7 @@ func runcState(run *config.Run) []string {
 }
 
 // speaksToAPI says whether there is an API server; c may be nil.
-func (c *cluster) speaksToAPI() bool { return c != nil && c.journal != nil }
+func (c *cluster) speaksToAPI() bool { return c != nil && c.api }
 
 // speaksToRuntime says whether a container runtime is used, or looked for; c may
 // be nil.

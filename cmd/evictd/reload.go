@@ -13,18 +13,21 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/internal/rt"
 )
 
 // reloadable are the fields that a reload takes up: what thresholds there are, how
-// long grace and transition last, which memory counts, and the grace of hard
-// victims. Where the daemon measures, listens and tells stays as it was at the
+// long grace and transition last, which memory counts, the grace of hard victims,
+// and what is collected. Where the daemon measures, listens and tells stays as it was at the
 // start.
 var reloadable = []string{
 	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
 	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
 	"hardEvictionGracePeriod",
+	"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
+	"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 }
 
 // reload takes up the configuration anew at each SIGHUP. It is refused whole if
@@ -44,7 +47,7 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 		case <-hup:
 		}
 		d.inform(rt.Reloading())
-		next, file, err := d.reconfigure(load)
+		next, policy, file, err := d.reconfigure(load)
 		if err != nil {
 			d.refuse(err)
 			continue
@@ -56,6 +59,9 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 		d.log.Info("configuration reloaded", "thresholds", len(next.Eviction.Thresholds))
 		current, d.running = next, file
 		d.loop.Configure(current)
+		if d.collector != nil {
+			d.collector.Configure(policy)
+		}
 		d.recorder.Configure(file)
 		d.inform("READY=1")
 	}
@@ -74,24 +80,24 @@ func (d *daemon) refuse(err error) {
 }
 
 // reconfigure loads and checks, and changes nothing.
-func (d *daemon) reconfigure(load func() (config.EvictdConfiguration, error)) (control.Config, config.EvictdConfiguration, error) {
-	file, err := load()
+func (d *daemon) reconfigure(load func() (config.EvictdConfiguration, error)) (c control.Config, p reclaim.Policy, file config.EvictdConfiguration, err error) {
+	file, err = load()
 	if err != nil {
-		return control.Config{}, file, err
+		return c, p, file, err
 	}
 	compiled, err := config.Compile(&file, nil)
 	if err := errors.Join(err, checkRun(&file)); err != nil {
-		return control.Config{}, file, err
+		return c, p, file, err
 	}
 	o := (&eviction.Observer{}).Observe(&d.node.first)
 	warnings, err := compiled.CheckCapacity(o)
 	if err != nil {
-		return control.Config{}, file, err
+		return c, p, file, err
 	}
 	for _, warning := range slices.Concat(compiled.Warnings, warnings) {
 		d.log.Warn("configuration", "warning", warning)
 	}
-	return d.control(&file, &compiled), file, nil
+	return d.control(&file, &compiled), compiled.Reclaim, file, nil
 }
 
 // change is one field of the configuration file that differs; "" is what is not

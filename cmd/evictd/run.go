@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/garbage"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
@@ -52,6 +54,10 @@ const (
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
+	// firstList is how long the API server may take at the start to tell of its
+	// pods, before those that the container runtime has are taken for what they
+	// look like there: without a priority.
+	firstList = 10 * time.Second
 	// prepared is how many pods are ready to be signalled.
 	prepared = 16
 )
@@ -175,12 +181,15 @@ type daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier // nil where nothing may be touched
-	cluster    *cluster       // nil where there is neither an API server nor a container runtime
+	scores     *apply.Applier     // nil where nothing may be touched
+	cluster    *cluster           // nil where there is neither an API server nor a container runtime
+	collector  *garbage.Collector // nil where no container runtime is used
 	recorder   *flight.Recorder
-	flightDir  string
-	server     *serve.Server
-	service    *rt.Service
+	// alone: the API server has not told of its pods in time. It is of follow.
+	alone     bool
+	flightDir string
+	server    *serve.Server
+	service   *rt.Service
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
@@ -263,6 +272,10 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
+	if d.cluster.speaksToRuntime() {
+		d.collector = d.newCollector(compiled)
+		ports.Reclaimer = d.collector
+	}
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -279,7 +292,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
 	if d.cluster.speaksToRuntime() {
-		cfg.Runtime = d.runtimeStatus
+		cfg.Runtime, cfg.Preview = d.runtimeStatus, d.collector.Preview
 	}
 	d.flightDir = flightDir(file.StateDir)
 	d.recorder = flight.New(flight.Config{
@@ -353,6 +366,9 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
 	}
+	if d.collector != nil {
+		around.Go(func() { _ = d.collector.Run(ctx) })
+	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	defer d.watch.Close()
 	around.Go(func() { d.watch.Run(ctx) })
@@ -362,6 +378,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	around.Go(func() { d.reload(ctx, hup, load) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.attend(ctx) })
+	d.settle(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
@@ -373,6 +390,31 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	}
 	d.log.Info("stopped")
 	return err
+}
+
+// starting is how long the program's start takes, with the first look at all pods.
+const starting = 20 * time.Second
+
+// settle prepares this process and the calling thread for the sensing. Each thing
+// that the machine refuses is told, and done without.
+func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+	if err := rt.Lock(); err != nil {
+		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
+	}
+	around.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(starting): // locks less than before
+			_ = rt.Lock()
+		}
+	})
+	runtime.LockOSThread()
+	thread, err := rt.Elevate()
+	if err != nil {
+		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		return
+	}
+	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
 // follow hands the pods to the loop as they change, and keeps their scores.
@@ -390,6 +432,8 @@ func (d *daemon) follow(ctx context.Context) {
 	}
 	again := time.NewTicker(d.cfg.HousekeepingInterval)
 	defer again.Stop()
+	waited := time.NewTimer(firstList)
+	defer waited.Stop()
 	for {
 		d.score()
 		d.prepare()
@@ -400,6 +444,9 @@ func (d *daemon) follow(ctx context.Context) {
 		case <-filesChanged:
 			d.take()
 		case <-clusterChanged:
+			d.take()
+		case <-waited.C:
+			d.alone = true
 			d.take()
 		}
 	}
@@ -414,7 +461,10 @@ func (d *daemon) take() {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster, runtime, bare = d.cluster.agent.Pods(), d.cluster.agent.Runtime(), d.cluster.agent.Bare()
+		fromCluster = d.cluster.agent.Pods()
+		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
+			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.Bare()
+		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.Locate(located(&runtime.Runtime))

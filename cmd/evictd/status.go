@@ -99,6 +99,9 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
 		fmt.Fprintf(w, "memory by model %s\t%s\n", model, s.MemoryAvailable[model])
 	}
+	if s.Growing != nil {
+		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, s.Growing.PerSecond)
+	}
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
@@ -119,6 +122,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "\neviction order for %s\n", signal)
 		rankingTable(w, s.Ranking[signal])
 	}
+	showReclaimable(w, s)
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
@@ -139,6 +143,32 @@ func rankingTable(w io.Writer, ranking []nodestatus.Ranked) {
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
 	}
+}
+
+// showReclaimable writes what a disk under pressure would lose before a pod went.
+func showReclaimable(w io.Writer, s *nodestatus.Status) {
+	for _, r := range s.Reclaiming {
+		fmt.Fprintf(w, "\nfreeing the disk of %s by what is unused since %s\n", r.Signal, r.Since.Format(time.RFC3339))
+	}
+	if len(s.Reclaimable) > 0 {
+		fmt.Fprintln(w, "\nunused, in the order in which a disk under pressure loses it")
+		fmt.Fprintln(w, "#\tKIND\tNAME\tID\tWOULD FREE\tINODES\tWHY")
+	}
+	for i, r := range s.Reclaimable {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, r.Name, shortID(r.ID), orElse(r.WouldFree, "unknown"), orElse(r.WouldFreeInodes, "unknown"), r.Why)
+	}
+	if len(s.Unreclaimable) > 0 {
+		fmt.Fprintln(w, "\nKEPT\tNAME\tID\tWHY")
+	}
+	for _, r := range s.Unreclaimable {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Kind, r.Name, shortID(r.ID), r.Why)
+	}
+}
+
+// shortID is the beginning of an id, as crictl shows it.
+func shortID(id string) string {
+	id = id[strings.IndexByte(id, ':')+1:]
+	return id[:min(13, len(id))]
 }
 
 func showRuntime(w io.Writer, r *nodestatus.Runtime) {

@@ -69,6 +69,12 @@ func status() nodestatus.Status {
 			{Pod: "default/x", Signal: "memory.available", Crossed: at(10), Decided: at(10), Gone: at(11), Freed: "690Mi", Message: "The node was low on resource: memory. "},
 			{Pod: "default/y", Signal: "pid.available", Crossed: at(20), Decided: at(20), Message: "The node was low on resource: pids. "},
 		},
+		Reclaimable: []nodestatus.Reclaimable{
+			{Kind: "container", ID: "0123456789abcdef", Name: "main", Why: "pod-gone"},
+			{Kind: "image", ID: "sha256:fedcba9876543210", Name: "example.org/app:1", Why: "space", WouldFree: "300Mi", WouldFreeInodes: "2k"},
+		},
+		Unreclaimable: []nodestatus.Reclaimable{{Kind: "image", ID: "sha256:0011223344556677", Name: "example.org/app:2", Why: "in-use"}},
+		Reclaiming:    []nodestatus.Reclaiming{{Signal: "imagefs.available", Since: at(25)}},
 	}
 }
 

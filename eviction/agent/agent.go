@@ -200,6 +200,13 @@ func (a *Agent) Pods() []*v1.Pod {
 	return a.listed
 }
 
+// Synced says whether all pods have been heard of at least once.
+func (a *Agent) Synced() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pods != nil
+}
+
 // Changed receives when the pods, or what the runtime has, may have changed since
 // the last receive.
 func (a *Agent) Changed() <-chan struct{} { return a.changed }
@@ -235,7 +242,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		wait := min(firstRestart<<min(failures, 10), lastRestart)
 		failures++
-		a.log.Warn("the agent has ended and is started again; meanwhile the API server is not told", "error", err, "after", wait)
+		a.log.Warn("the agent has ended and is started again; meanwhile it speaks for nobody", "error", err, "after", wait)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -154,7 +156,7 @@ func (s *stop) seal() {
 	s.sealed = true
 	for _, id := range s.Sandboxes {
 		tell := func(err error) {
-			if err != nil {
+			if err != nil && !errors.Is(err, context.Canceled) { // evictd stops, and its agent a moment later
 				s.k.log.Warn("the container runtime has not stopped the sandbox of an evicted pod", "pod", s.pod, "sandbox", id, "error", err)
 			}
 		}

@@ -60,11 +60,6 @@ type Runtime interface {
 	Order(o wire.Order, done func(error)) error
 }
 
-// Node looks at the disks.
-type Node interface {
-	Glance(context.Context) (control.Snapshot, error)
-}
-
 // Memory is what survives a restart.
 type Memory interface {
 	Entries(kind string) []journal.Entry
@@ -74,8 +69,9 @@ type Memory interface {
 // Ports of a Collector. Memory may be nil: then every start is the first.
 type Ports struct {
 	Runtime Runtime
-	Node    Node
 	Memory  Memory
+	// Glance looks at the disks.
+	Glance func(context.Context) (control.Snapshot, error)
 	// Pods are those of the node; complete says that no source is missing.
 	Pods func() (pods map[types.UID]reclaim.Pod, complete bool)
 }

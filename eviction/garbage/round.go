@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/evictd/evictd/eviction"
@@ -17,8 +18,10 @@ const (
 	// together is how many containers or sandboxes are removed at once; images
 	// go one by one, so that none goes too many.
 	together = 4
-	// showing is how long what containers held may take to show on the disk.
-	showing      = time.Second
+	// showing is how long what containers held may take to show on the disk:
+	// containerd collects it a little later (1.6 after 0.2 s, 2 after 1.3 s and
+	// more, by the size of its metadata).
+	showing      = 5 * time.Second
 	showingEvery = 50 * time.Millisecond
 )
 
@@ -58,7 +61,7 @@ func (c *Collector) begin(ctx context.Context, o Occasion, s eviction.Signal, ne
 		Report:    Report{Occasion: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
 		Collector: c, ctx: ctx, policy: c.rules(), tried: map[string]bool{},
 	}
-	w.first, w.Error = c.ports.Node.Glance(ctx)
+	w.first, w.Error = c.ports.Glance(ctx)
 	return w
 }
 
@@ -77,7 +80,7 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
 			break
 		}
-		if lacks != nil && g.Containers && plan.Bytes >= g.Need.Bytes && plan.Inodes >= g.Need.Inodes {
+		if lacks != nil && g.Containers && suffices(&plan, &g.Need) {
 			w.show(lacks)
 		}
 	}
@@ -92,7 +95,7 @@ func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Ne
 	if w.DryRun {
 		return true
 	}
-	s, err := w.ports.Node.Glance(w.ctx)
+	s, err := w.ports.Glance(w.ctx)
 	if err != nil {
 		w.Error = err
 		return false
@@ -100,6 +103,14 @@ func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Ne
 	need := lacks(&s)
 	g.Need.Bytes, g.Need.Inodes = need.Bytes, need.Inodes
 	return !met(need) || !g.Pressure || w.policy.Everything
+}
+
+// suffices says whether a plan may free what is needed, as far as is known.
+func suffices(p *reclaim.Plan, n *eviction.Need) bool {
+	unknown := slices.ContainsFunc(p.Removals, func(r reclaim.Removal) bool {
+		return r.Kind == reclaim.KindContainer && (n.Bytes > 0 && !r.Bytes.IsKnown() || n.Inodes > 0 && !r.Inodes.IsKnown())
+	})
+	return unknown || p.Bytes >= n.Bytes && p.Inodes >= n.Inodes
 }
 
 func met(n eviction.Need) bool { return n.Bytes <= 0 && n.Inodes <= 0 }
@@ -165,7 +176,7 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 	if lacks == nil || w.policy.Everything && w.Occasion == Pressure || batch[0].Why == reclaim.Age {
 		return false
 	}
-	s, err := w.ports.Node.Glance(w.ctx)
+	s, err := w.ports.Glance(w.ctx)
 	return err == nil && met(lacks(&s))
 }
 
@@ -173,7 +184,7 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 // it a little later.
 func (w *round) show(lacks func(*control.Snapshot) eviction.Need) {
 	for until := time.Now().Add(showing); time.Now().Before(until); {
-		s, err := w.ports.Node.Glance(w.ctx)
+		s, err := w.ports.Glance(w.ctx)
 		if err != nil || met(lacks(&s)) {
 			return
 		}
@@ -224,7 +235,7 @@ func (w *round) end(lacks func(*control.Snapshot) eviction.Need) {
 	for _, r := range w.Removed {
 		w.Expected += r.Bytes.Or(0)
 	}
-	s, err := w.ports.Node.Glance(w.ctx)
+	s, err := w.ports.Glance(w.ctx)
 	if err != nil || w.DryRun {
 		return
 	}

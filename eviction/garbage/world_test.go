@@ -73,7 +73,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 		if s.cfg.Policy.HighPercent == 0 {
 			s.cfg.Policy.HighPercent, s.cfg.Policy.LowPercent, s.cfg.Policy.MaxPerPodContainer, s.cfg.Policy.MaxContainers = 85, 80, 1, -1
 		}
-		ports := garbage.Ports{Runtime: w, Node: w, Memory: w, Pods: func() (map[types.UID]reclaim.Pod, bool) { return w.pods, !w.incomplete }}
+		ports := garbage.Ports{Runtime: w, Glance: w.Glance, Memory: w, Pods: func() (map[types.UID]reclaim.Pod, bool) { return w.pods, !w.incomplete }}
 		w.Collector = garbage.New(s.cfg, ports, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -190,7 +190,7 @@ func (w *world) Order(o wire.Order, done func(error)) error {
 	return nil
 }
 
-// Glance implements garbage.Node.
+// Glance looks at the one disk.
 func (w *world) Glance(ctx context.Context) (control.Snapshot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

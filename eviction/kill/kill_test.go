@@ -56,15 +56,21 @@ func TestMain(m *testing.M) {
 // freezer.
 type v1Group struct {
 	dirs map[string]string
+	cpu  string // the directory of one that has a weight
 }
 
 const cgroups = "/sys/fs/cgroup"
 
 func newV1Group(t testing.TB) *v1Group {
 	t.Helper()
+	return newV1GroupOf(t, "512M")
+}
+
+func newV1GroupOf(t testing.TB, memory string) *v1Group {
+	t.Helper()
 	g := &v1Group{dirs: map[string]string{}}
 	for controller, bound := range map[string][2]string{
-		"memory":  {"memory.limit_in_bytes", "512M"},
+		"memory":  {"memory.limit_in_bytes", memory},
 		"pids":    {"pids.max", "200"},
 		"freezer": {},
 	} {

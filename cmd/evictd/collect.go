@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+const (
+	// logLinks lead into podLogs (kubelet).
+	logLinks = "/var/log/containers"
+	// configHash and configMirror tell the uid that a static pod has at the runtime.
+	configHash   = "kubernetes.io/config.hash"
+	configMirror = "kubernetes.io/config.mirror"
+)
+
+// newCollector makes what frees disks through the container runtime. At set times
+// it collects what no kubelet does: a node in native mode may have none, and in
+// takeover mode it was told not to collect images.
+func (d *daemon) newCollector(compiled *config.Config) *garbage.Collector {
+	alone := d.node.mode == nodestatus.Native && findKubelet() == 0
+	cfg := garbage.Config{
+		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
+		Regular: garbage.Regular{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
+		Tell:    func(r garbage.Report) { d.publisher.Collected(r) },
+	}
+	ports := garbage.Ports{
+		Runtime: d.cluster.agent,
+		Glance:  func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
+		Pods:    d.podsOfNode,
+	}
+	if d.cluster.journal != nil {
+		ports.Memory = d.cluster.journal
+	}
+	return garbage.New(cfg, ports, d.log)
+}
+
+// podsOfNode are those of manifests and of the API server, also by the uid that
+// they have at the runtime. Only an API server knows all.
+func (d *daemon) podsOfNode() (known map[types.UID]reclaim.Pod, complete bool) {
+	known = map[types.UID]reclaim.Pod{}
+	add := func(pods []*v1.Pod) {
+		for _, p := range pods {
+			pod := reclaim.Pod{Ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed, Images: imagesOf(p)}
+			for _, uid := range []string{string(p.UID), p.Annotations[configHash], p.Annotations[configMirror]} {
+				if uid != "" {
+					known[types.UID(uid)] = pod
+				}
+			}
+		}
+	}
+	if d.manifests != nil {
+		add(d.manifests.Pods())
+	}
+	add(d.cluster.agent.Pods())
+	return known, d.cluster.speaksToAPI() && d.cluster.agent.Synced()
+}
+
+func imagesOf(p *v1.Pod) (images []string) {
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			images = append(images, containers[i].Image)
+		}
+	}
+	for i := range p.Spec.EphemeralContainers {
+		images = append(images, p.Spec.EphemeralContainers[i].Image)
+	}
+	for i := range p.Spec.Volumes {
+		if volume := p.Spec.Volumes[i].Image; volume != nil {
+			images = append(images, volume.Reference)
+		}
+	}
+	return images
+}

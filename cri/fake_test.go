@@ -1,0 +1,241 @@
+package cri
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// fake is a runtime with the faults that a real one shows on a bad day. What is
+// not set is not implemented.
+type fake struct {
+	cri.UnimplementedRuntimeServiceServer
+	cri.UnimplementedImageServiceServer
+	name, version string
+
+	mu         sync.Mutex
+	sandboxes  []*cri.PodSandbox
+	containers []*cri.Container
+	images     []*cri.Image
+	hung       chan struct{} // calls wait until it is closed; nil: they do not
+	stats      func(id string) (*cri.ContainerStats, error)
+	disks      *cri.ImageFsInfoResponse
+	events     chan struct{} // nil: not implemented
+	asked      map[string]int
+	removed    []string
+}
+
+// intercept counts calls and hangs.
+func (f *fake) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	f.mu.Lock()
+	if f.asked == nil {
+		f.asked = map[string]int{}
+	}
+	f.asked[filepath.Base(info.FullMethod)]++
+	hung := f.hung
+	f.mu.Unlock()
+	if hung != nil {
+		select {
+		case <-hung:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	return handle(ctx, request)
+}
+
+func (f *fake) count(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[method]
+}
+
+func (f *fake) change(change func(*fake)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func (f *fake) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{RuntimeName: f.name, RuntimeVersion: f.version}, nil
+}
+
+func (f *fake) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &cri.ListPodSandboxResponse{Items: f.sandboxes}, nil
+}
+
+func (f *fake) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &cri.ListContainersResponse{Containers: f.containers}, nil
+}
+
+func (f *fake) ListImages(context.Context, *cri.ListImagesRequest) (*cri.ListImagesResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &cri.ListImagesResponse{Images: f.images}, nil
+}
+
+func (f *fake) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.containers {
+		if c != nil && c.Id == r.ContainerId {
+			return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.Id, State: c.State}}, nil
+		}
+	}
+	return nil, status.Error(codes.NotFound, "no such container")
+}
+
+func (f *fake) ContainerStats(_ context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stats == nil {
+		return nil, status.Error(codes.Unimplemented, "")
+	}
+	s, err := f.stats(r.ContainerId)
+	return &cri.ContainerStatsResponse{Stats: s}, err
+}
+
+func (f *fake) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.disks == nil {
+		return nil, status.Error(codes.Unimplemented, "")
+	}
+	return f.disks, nil
+}
+
+func (f *fake) RemoveContainer(_ context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	f.change(func(f *fake) { f.removed = append(f.removed, r.ContainerId) })
+	return &cri.RemoveContainerResponse{}, nil
+}
+
+func (f *fake) RemoveImage(_ context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
+	f.change(func(f *fake) { f.removed = append(f.removed, r.Image.Image) })
+	return &cri.RemoveImageResponse{}, nil
+}
+
+func (f *fake) GetContainerEvents(_ *cri.GetEventsRequest, stream grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
+	if f.events == nil {
+		return status.Error(codes.Unimplemented, "")
+	}
+	for {
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-f.events:
+			if err := stream.Send(&cri.ContainerEventResponse{}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// serve runs the fake until stop.
+func (f *fake) serve(t *testing.T, socket string) (stop func()) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(f.intercept))
+	cri.RegisterRuntimeServiceServer(server, f)
+	cri.RegisterImageServiceServer(server, f)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	return func() {
+		server.Stop()
+		serving.Wait()
+	}
+}
+
+// heard is what a Runtime has said.
+type heard struct {
+	mu       sync.Mutex
+	messages []wire.Up
+}
+
+func (h *heard) say(m wire.Up) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.messages = append(h.messages, m)
+}
+
+// last is the last message that holds.
+func (h *heard) last(holds func(*wire.Up) bool) *wire.Up {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := len(h.messages) - 1; i >= 0; i-- {
+		if holds(&h.messages[i]) {
+			return &h.messages[i]
+		}
+	}
+	return nil
+}
+
+// stands is how the runtime stood last.
+func (h *heard) stands() wire.Runtime {
+	if m := h.last(func(m *wire.Up) bool { return m.Runtime != nil }); m != nil {
+		return *m.Runtime
+	}
+	return wire.Runtime{}
+}
+
+func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wire.Up {
+	t.Helper()
+	var m *wire.Up
+	await(t, what, func() bool { m = h.last(holds); return m != nil })
+	return m
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: " + what)
+		}
+	}
+}
+
+// listen runs a Runtime on a socket until the test ends.
+func listen(t *testing.T, socket string) (*Runtime, *heard) {
+	t.Helper()
+	h := &heard{}
+	r := New(Config{Survey: 50 * time.Millisecond, Dial: func(ctx context.Context) (net.Conn, string, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		return conn, "unix:" + socket, err
+	}}, h.say, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return r, h
+}
+
+// start runs a fake and a Runtime.
+func start(t *testing.T, f *fake) (*Runtime, *heard) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	stop := f.serve(t, socket)
+	t.Cleanup(stop)
+	return listen(t, socket)
+}

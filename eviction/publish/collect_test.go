@@ -1,0 +1,96 @@
+package publish_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// rule: 9.19
+func TestACollectionIsToldByLogMetricsAndEvents(t *testing.T) {
+	told := &told{}
+	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
+	r := garbage.Report{
+		Occasion: garbage.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
+		Need: eviction.Need{Bytes: gibi},
+		Removed: []reclaim.Removal{
+			{Kind: reclaim.KindContainer, ID: "c1", Name: "main", Why: reclaim.PodGone},
+			{Kind: reclaim.KindImage, ID: "i1", Name: "example.org/app:1", Why: reclaim.Space, Bytes: stats.Known(gibi)},
+		},
+		Failed:   []garbage.Failure{{Removal: reclaim.Removal{Kind: reclaim.KindImage, ID: "i2", Name: "example.org/other:1"}, Err: errors.New("it is used")}},
+		Expected: gibi, Freed: 512 * mebi, Short: true,
+		Faults: []garbage.Fault{{Reason: garbage.FreeDiskSpaceFailed, Note: "the disk lacks 512Mi"}},
+	}
+	rehearsed := r
+	rehearsed.DryRun = true
+	p.Collected(rehearsed)
+	p.Collected(r)
+	p.measures(
+		`kubelet_image_garbage_collected_total{reason="space"} 1`,
+		`evictd_reclaim_removed_total{kind="container",reason="pod-gone"} 1`,
+		`evictd_reclaim_removed_total{kind="image",reason="space"} 1`,
+		`evictd_reclaim_failures_total{kind="image"} 1`,
+		`evictd_reclaim_faults_total{reason="FreeDiskSpaceFailed"} 1`,
+		`evictd_reclaim_expected_bytes_total{occasion="pressure"} 1.073741824e+09`,
+		`evictd_reclaim_freed_bytes_total{occasion="pressure"} 5.36870912e+08`,
+		`evictd_reclaim_duration_seconds_sum{occasion="pressure"} 2`,
+	)
+	want := []wire.Event{{At: r.Ended, Type: "Warning", Reason: "FreeDiskSpaceFailed", Action: "Reclaiming", Note: "the disk lacks 512Mi"}}
+	if !slices.Equal(told.events, want) {
+		t.Errorf("events %v, want %v", told.events, want)
+	}
+	const line = ` for=pressure signal=imagefs.available need=1Gi needInodes=0 removed="container main (pod-gone), image example.org/app:1 (space)" logs=0 expected=1Gi freed=512Mi freedInodes=0 suffices=false took=2s` + "\n"
+	wantLog := `level=INFO msg="would reclaim"` + line + `level=WARN msg="could not be removed" kind=image id=i2 name=example.org/other:1 error="it is used"` + "\n" + `level=INFO msg=reclaimed` + line
+	if p.log.String() != wantLog {
+		t.Errorf("the log says\n%s\nwant\n%s", p.log.String(), wantLog)
+	}
+}
+
+// told is an API server's side that keeps the events.
+type told struct{ events []wire.Event }
+
+func (*told) Stand(wire.Standing)  {}
+func (*told) Evict(wire.Intent)    {}
+func (t *told) Event(e wire.Event) { t.events = append(t.events, e) }
+
+func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
+	s, now := newStory(), &look{}
+	preview := func() reclaim.Plan {
+		return reclaim.Plan{
+			Removals: []reclaim.Removal{{Kind: reclaim.KindImage, ID: "sha256:1", Name: "example.org/app:1", Why: reclaim.Space, Bytes: stats.Known(gibi)}},
+			Kept: []reclaim.Kept{
+				{Kind: reclaim.KindContainer, ID: "c1", Name: "main", Pod: "p", Why: reclaim.Running},
+				{Kind: reclaim.KindContainer, ID: "c2", Name: "main", Pod: "p", Why: reclaim.WithinLimit},
+				{Kind: reclaim.KindImage, ID: "sha256:2", Name: "example.org/app:2", Why: reclaim.InUse},
+			},
+		}
+	}
+	p := newPress(t, publish.Config{Preview: preview}, now)
+	r := s.pass(0, control.Housekeeping, reading(3*gibi))
+	r.State.Reclaims[0] = eviction.Reclaim{Since: begun, For: eviction.NodeFsAvailable}
+	now.at(s, r)
+	status := p.status()
+	if got, want := status.Reclaimable, []nodestatus.Reclaimable{{Kind: "image", ID: "sha256:1", Name: "example.org/app:1", Why: "space", WouldFree: "1Gi"}}; !slices.Equal(got, want) {
+		t.Errorf("reclaimable is %v, want %v", got, want)
+	}
+	want := []nodestatus.Reclaimable{
+		{Kind: "container", ID: "c2", Name: "main", Pod: "p", Why: "within-limit"},
+		{Kind: "image", ID: "sha256:2", Name: "example.org/app:2", Why: "in-use"},
+	}
+	if !slices.Equal(status.Unreclaimable, want) {
+		t.Errorf("unreclaimable is %v, want %v", status.Unreclaimable, want)
+	}
+	if got := status.Reclaiming; len(got) != 1 || got[0].Signal != "nodefs.available" || !got[0].Since.Equal(begun) {
+		t.Errorf("reclaiming is %v", got)
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleVariable makes the program play something else than the harness.
+const roleVariable = "EVICTD_BENCH_ROLE"
+
+const (
+	mib = 1 << 20
+	// stampEvery is how much memory lies between two stamps.
+	stampEvery = 64 << 10
+	most       = 768 * mib
+	stampsSize = most / stampEvery * 8
+)
+
+func play(role string) {
+	switch word, rest, _ := strings.Cut(role, " "); word {
+	case "fill":
+		fill(rest)
+	case "spin":
+		for {
+		}
+	case "inside":
+		inside(strings.Fields(rest))
+	}
+	os.Exit(2)
+}
+
+// fill stamps into a file when it has touched each stampEvery of memory
+// (CLOCK_MONOTONIC, nanoseconds). Its orders are lines "MIB RATE": hold so much,
+// at so many GiB a second or, where that is 0, as fast as it goes.
+func fill(stampFile string) {
+	f, err := os.OpenFile(stampFile, os.O_RDWR, 0)
+	must(err)
+	stamps, err := unix.Mmap(int(f.Fd()), 0, stampsSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	must(err)
+	memory, err := unix.Mmap(-1, 0, most, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	must(err)
+	// Small pages: a huge one would be 2 MiB in a moment.
+	must(unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
+	held := 0
+	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		mibs, rate, _ := strings.Cut(orders.Text(), " ")
+		n, err := strconv.Atoi(mibs)
+		must(err)
+		perSecond, err := strconv.ParseFloat(rate, 64)
+		must(err)
+		begun, before := time.Now(), held
+		for held < min(n*mib, most) {
+			target := n * mib
+			if perSecond > 0 {
+				target = min(target, before+int(time.Since(begun).Seconds()*perSecond*float64(1<<30)))
+			}
+			for ; held < target; held += os.Getpagesize() {
+				memory[held] = 1
+				if held%stampEvery == 0 {
+					binary.NativeEndian.PutUint64(stamps[held/stampEvery*8:], uint64(monotonic()))
+				}
+			}
+			if perSecond > 0 {
+				unix.Nanosleep(&unix.Timespec{Nsec: 100_000}, nil)
+			}
+		}
+		fmt.Println("ok")
+	}
+	os.Exit(0)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(2)
+	}
+}
+
+// monotonic is CLOCK_MONOTONIC in nanoseconds.
+func monotonic() int64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
+	return now.Nano()
+}
+
+// self makes a process of this program that plays a role.
+func self(role string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), roleVariable+"="+role)
+	c.Stderr = os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	return c
+}
+
+// startHogs takes the processors until it is stopped.
+func startHogs(n int) (stop func(), err error) {
+	var hogs []*exec.Cmd
+	stop = func() {
+		for _, h := range hogs {
+			_ = h.Process.Kill()
+			_ = h.Wait() // which says that it was killed
+		}
+	}
+	for range n {
+		h := self("spin")
+		h.Env = append(h.Env, "GOMAXPROCS=1")
+		if err := h.Start(); err != nil {
+			stop()
+			return nil, err
+		}
+		hogs = append(hogs, h)
+	}
+	return stop, nil
+}

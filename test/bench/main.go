@@ -1,0 +1,123 @@
+// Command bench measures how fast evictd reacts, in bounded cgroups of its own, and
+// how fast others do in the same situation. It prints tables and judges nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	if role := os.Getenv(roleVariable); role != "" {
+		play(role)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	evictd := flag.String("evictd", "bin/evictd", "the program to measure")
+	runs := flag.Int("runs", 200, "of each kind")
+	rates := flag.String("rates", "0.1,1,0", "GiB/s at which memory is filled; 0 is as fast as it goes")
+	hogs := flag.String("hogs", "0,4", "processes that take the processors meanwhile")
+	others := flag.Int("others", 10, "runs of each other program; 0 leaves them out")
+	flag.Parse()
+	fmt.Println(machine())
+	table := newTable()
+	for busy := range strings.SplitSeq(*hogs, ",") {
+		n, err := strconv.Atoi(busy)
+		if err != nil || n < 0 {
+			return fmt.Errorf("-hogs %q: expected numbers of processes, separated by commas", *hogs)
+		}
+		for rate := range strings.SplitSeq(*rates, ",") {
+			fill, err := strconv.ParseFloat(rate, 64)
+			if err != nil || fill < 0 {
+				return fmt.Errorf("-rates %q: expected GiB/s, separated by commas", *rates)
+			}
+			if err := measure(ctx, table, *evictd, *runs, *others, fill, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measure runs all programs in one situation, in turn, and prints their rows.
+func measure(ctx context.Context, table *table, evictd string, runs, others int, rate float64, hogs int) error {
+	stop, err := startHogs(hogs)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	programs := []program{&daemon{path: evictd}}
+	if others > 0 {
+		programs = append(programs, &earlyoom{}, &poller{})
+	}
+	for i, p := range programs {
+		n := runs
+		if i > 0 {
+			n = others
+		}
+		results, err := series(ctx, p, n, rate)
+		if why, is := errors.AsType[unavailable](err); is {
+			fmt.Printf("%s left out: %v\n", p.name(), why)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name(), err)
+		}
+		table.row(p.name(), rate, hogs, results)
+	}
+	return nil
+}
+
+// unavailable says why a program cannot be measured here.
+type unavailable string
+
+func (u unavailable) Error() string { return string(u) }
+
+// program is one that ends who fills a node's memory.
+type program interface {
+	name() string
+	// start protects the node until stop.
+	start(*node) error
+	// expect returns when the program knows the pod.
+	expect(context.Context, *pod) error
+	// signalled is when the pod was first signalled, by the program's own word;
+	// zero where it has none.
+	signalled(*pod) (at int64, err error)
+	stop()
+}
+
+// series fills a node's memory again and again.
+func series(ctx context.Context, p program, runs int, rate float64) ([]result, error) {
+	n, err := newNode()
+	if err != nil {
+		return nil, err
+	}
+	defer n.remove()
+	defer p.stop()
+	if err := p.start(n); err != nil {
+		return nil, err
+	}
+	var results []result
+	for range runs {
+		r, err := n.fill(ctx, p, rate)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}

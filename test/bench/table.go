@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// machine says where the figures come from.
+func machine() string {
+	line := func(file, key string) string {
+		text, _ := os.ReadFile(file)
+		for l := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(l, key); ok {
+				return strings.Trim(value, " \t:\n")
+			}
+		}
+		return "unknown"
+	}
+	return fmt.Sprintf("%d cores of %s, %s of memory, Linux %s, %s, load %s", runtime.NumCPU(), line("/proc/cpuinfo", "model name"),
+		line("/proc/meminfo", "MemTotal"), line("/proc/sys/kernel/osrelease", ""), runtime.Version(), line("/proc/loadavg", ""))
+}
+
+// table prints rows as they come.
+type table struct{ w *tabwriter.Writer }
+
+func newTable() *table {
+	t := &table{tabwriter.NewWriter(os.Stdout, 14, 0, 2, ' ', tabwriter.AlignRight)}
+	fmt.Fprintln(t.w, "program\tGiB/s\thogs\tn\tby kernel\tto signal, ms: p50\tp99\tmax\tto stop, ms: p50\tp99\tmax\tovershoot, MiB: p50\tp99\tmax\t")
+	t.w.Flush()
+	return t
+}
+
+func (t *table) row(program string, rate float64, hogs int, results []result) {
+	var signalled, stopped, overshoot []float64
+	kernel := 0
+	for _, r := range results {
+		overshoot = append(overshoot, float64(r.overshoot)/mib)
+		if r.byKernel {
+			kernel++
+			continue
+		}
+		stopped = append(stopped, float64(r.stopped)/1e6)
+		if r.signalled != 0 {
+			signalled = append(signalled, float64(r.signalled)/1e6)
+		}
+	}
+	fill := "most"
+	if rate > 0 {
+		fill = fmt.Sprint(rate)
+	}
+	fmt.Fprintf(t.w, "%s\t%s\t%d\t%d\t%d\t%s%s%s\n", program, fill, hogs, len(results), kernel, quantiles(signalled), quantiles(stopped), quantiles(overshoot))
+	t.w.Flush()
+}
+
+// quantiles are the cells p50, p99 and max, by the nearest rank.
+func quantiles(values []float64) string {
+	slices.Sort(values)
+	var cells strings.Builder
+	for _, q := range []float64{0.5, 0.99, 1} {
+		cell := "-"
+		if n := len(values); n > 0 {
+			cell = fmt.Sprintf("%.2f", values[min(n-1, int(q*float64(n)))])
+		}
+		cells.WriteString(cell + "\t")
+	}
+	return cells.String()
+}

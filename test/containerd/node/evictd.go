@@ -1,0 +1,170 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// Evictd is an `evictd run` that protects a node.
+type Evictd struct {
+	Log *Text
+
+	n       *Node
+	process *exec.Cmd
+	client  http.Client
+}
+
+// Text is what a program has written so far.
+type Text struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *Text) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(b)
+}
+
+func (t *Text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// programsOfEvictd builds evictd and its agent, once a run.
+var programsOfEvictd = sync.OnceValues(func() (dir string, err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	base := os.Getenv(baseVariable)
+	if err := os.Chmod(base, 0o755); err != nil { // for the agent, which is nobody
+		return "", err
+	}
+	dir = filepath.Join(base, "bin")
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/evictd", "./cmd/evictd-agent")
+	build.Dir, build.Env = filepath.Join(root, "../.."), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build evictd: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// Evictd protects the node, whose pods it knows from the runtime alone, until the
+// test ends; the disks of the host have no say. More arguments win.
+func (n *Node) Evictd(more ...string) *Evictd {
+	n.t.Helper()
+	bin, err := programsOfEvictd()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	socket := filepath.Join(n.dir, "status.sock")
+	e := &Evictd{n: n, Log: &Text{}}
+	e.process = exec.Command(filepath.Join(bin, "evictd"), append([]string{
+		"run", "--node-name=n1", "--mode=native", "--force", "--cgroup-root=" + n.Group, "--cri-endpoint=unix:" + n.socket(),
+		"--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "evictd"), "--status-address=unix:" + socket,
+		"--housekeeping-interval=100ms", "--eviction-pressure-transition-period=1s",
+		"--eviction-hard=memory.available<1Mi",
+	}, more...)...)
+	e.process.Stderr = e.Log
+	e.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	e.client.Timeout = patience
+	e.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	if err := e.process.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(e.stop)
+	Await(n.t, "evictd to be ready", func() bool {
+		_, err := e.get("/readyz")
+		return err == nil
+	})
+	return e
+}
+
+// stop ends evictd in order, which is exit code 0.
+func (e *Evictd) stop() {
+	e.client.CloseIdleConnections()
+	if err := errors.Join(e.process.Process.Signal(syscall.SIGTERM), e.process.Wait()); err != nil {
+		e.n.t.Errorf("evictd did not end in order: %v", err)
+	}
+	if e.n.t.Failed() {
+		e.n.t.Logf("log of evictd:\n%s", e.Log)
+	}
+}
+
+func (e *Evictd) get(path string) ([]byte, error) {
+	response, err := e.client.Get("http://evictd" + path)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	return body, err
+}
+
+// Status is the status document now.
+func (e *Evictd) Status() *nodestatus.Status {
+	e.n.t.Helper()
+	body, err := e.get("/v1/status")
+	var status nodestatus.Status
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	if err != nil {
+		e.n.t.Fatal(err)
+	}
+	return &status
+}
+
+// Metrics is the page of metrics now.
+func (e *Evictd) Metrics() string {
+	e.n.t.Helper()
+	body, err := e.get("/metrics")
+	if err != nil {
+		e.n.t.Fatal(err)
+	}
+	return string(body)
+}
+
+// AwaitPods waits until evictd knows so many pods of the runtime.
+func (e *Evictd) AwaitPods(count int) {
+	e.n.t.Helper()
+	Await(e.n.t, fmt.Sprintf("evictd to know %d pods", count), func() bool {
+		runtime := e.Status().Runtime
+		return runtime != nil && runtime.Connected && len(runtime.Pods) == count
+	})
+}
+
+// AwaitEviction waits until a pod was evicted and nothing of it is left, and
+// returns what evictd says of that.
+func (e *Evictd) AwaitEviction(p *Pod) (eviction nodestatus.Eviction) {
+	e.n.t.Helper()
+	Await(e.n.t, "the eviction of pod "+p.Name, func() bool {
+		for _, eviction = range e.Status().Evictions {
+			if eviction.UID == p.UID && !eviction.Gone.IsZero() {
+				return true
+			}
+		}
+		return false
+	})
+	return eviction
+}
