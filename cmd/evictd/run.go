@@ -465,9 +465,9 @@ func (d *daemon) take() (changed bool) {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster, bare = d.cluster.agent.Pods(), d.cluster.agent.Bare()
+		fromCluster = d.cluster.agent.Pods()
 		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
-			runtime = d.cluster.agent.Runtime()
+			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.Bare()
 		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
