@@ -53,6 +53,10 @@ const (
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
+	// firstList is how long the API server may take at the start to tell of its
+	// pods, before those that the container runtime has are taken for what they
+	// look like there: without a priority.
+	firstList = 10 * time.Second
 	// prepared is how many pods are ready to be signalled.
 	prepared = 16
 )
@@ -176,9 +180,11 @@ type daemon struct {
 	cluster    *cluster           // nil where there is neither an API server nor a container runtime
 	collector  *garbage.Collector // nil where no container runtime is used
 	recorder   *flight.Recorder
-	flightDir  string
-	server     *serve.Server
-	service    *rt.Service
+	// alone: the API server has not told of its pods in time. It is of follow.
+	alone     bool
+	flightDir string
+	server    *serve.Server
+	service   *rt.Service
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
@@ -416,6 +422,8 @@ func (d *daemon) follow(ctx context.Context) {
 	}
 	again := time.NewTicker(d.cfg.HousekeepingInterval)
 	defer again.Stop()
+	waited := time.NewTimer(firstList)
+	defer waited.Stop()
 	for {
 		d.score()
 		d.prepare()
@@ -426,6 +434,9 @@ func (d *daemon) follow(ctx context.Context) {
 		case <-filesChanged:
 			d.take()
 		case <-clusterChanged:
+			d.take()
+		case <-waited.C:
+			d.alone = true
 			d.take()
 		}
 	}
@@ -439,7 +450,10 @@ func (d *daemon) take() {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
+		fromCluster = d.cluster.agent.Pods()
+		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
+			runtime = d.cluster.agent.Runtime()
+		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.Locate(located(&runtime.Runtime))

@@ -145,6 +145,8 @@ type Report struct {
 	// Failed are the victims whose kill could not begin. The evictions of the
 	// decisions are the others.
 	Failed []eviction.Eviction
+	// Reclaims are those that began in the pass, or had ended before it.
+	Reclaims []eviction.ReclaimOutcome
 	// HeldBack is the pod whose turn it is, and which stays for now: see
 	// eviction.Decision.
 	HeldBack *eviction.Pod

@@ -22,6 +22,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(),
 		Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
 	}
+	reclaims := l.reclaimed
 	l.reclaimed = nil
 	decisions := l.decisions
 	var failed []eviction.Eviction
@@ -52,6 +53,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			if l.reclaimer != nil {
 				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
 				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+				reclaims = append(reclaims, in.Reclaims...)
 				l.surveyedSince(now, now) // should it not suffice, the figures are there
 			}
 			again = true
@@ -75,10 +77,10 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if len(decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(held); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
-			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, HeldBack: held, DryRun: l.cfg.DryRun,
+			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, Reclaims: reclaims, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
 	}
 	for _, r := range l.refusals {
