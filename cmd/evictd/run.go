@@ -125,7 +125,9 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d, err := newDaemon(&file, *force, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
+		log := newBacklog(c.ErrOrStderr())
+		defer log.close()
+		d, err := newDaemon(&file, *force, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			return err
 		}
