@@ -15,7 +15,6 @@ import (
 func fieldNames(of reflect.Type) []string {
 	var names []string
 	for f := range of.Fields() {
-		f := f
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && f.Name == "TypeMeta":

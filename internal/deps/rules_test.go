@@ -59,6 +59,7 @@ var arrows = []arrow{
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
 	{"eviction/pods", []string{"eviction", "internal/manifest", "internal/wire", "stats"}, "pods are found here, judged in the core"},
+	{"eviction/pods/runc", []string{"internal/wire"}, "runc's states in, messages out"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/flight", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "nodestatus", "stats"},
 		"recording decides nothing and holds up nobody"},
@@ -145,7 +146,7 @@ var lean = []struct {
 	paths   []string
 	why     string
 }{
-	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
+	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc", "github.com/opencontainers/runc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
 }
 
 // impureImports are what a pure package may not import itself.
