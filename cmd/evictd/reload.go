@@ -24,8 +24,8 @@ import (
 // start.
 var reloadable = []string{
 	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
-	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
-	"hardEvictionGracePeriod", "victimsPerPass",
+	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel", "victimsPerPass",
+	"hardEvictionGracePeriod",
 	"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 	"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 }

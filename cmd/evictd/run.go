@@ -53,6 +53,10 @@ const (
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
+	// firstList is how long the API server may take at the start to tell of its
+	// pods, before those that the container runtime has are taken for what they
+	// look like there: without a priority.
+	firstList = 10 * time.Second
 	// prepared is how many pods are ready to be signalled.
 	prepared = 16
 )
@@ -174,9 +178,11 @@ type daemon struct {
 	cluster    *cluster           // nil where there is neither an API server nor a container runtime
 	collector  *garbage.Collector // nil where no container runtime is used
 	recorder   *flight.Recorder
-	flightDir  string
-	server     *serve.Server
-	service    *rt.Service
+	// alone: the API server has not told of its pods in time. It is of follow.
+	alone     bool
+	flightDir string
+	server    *serve.Server
+	service   *rt.Service
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
@@ -374,15 +380,22 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	return err
 }
 
+// starting is how long the program's start takes, with the first look at all pods.
+const starting = 20 * time.Second
+
 // settle prepares this process and the calling thread for the sensing. Each thing
 // that the machine refuses is told, and done without.
 func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
-	if err := rt.Shed(); err != nil {
-		d.log.Info("the pages of the start stay mapped", "error", err)
-	}
 	if err := rt.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
+	around.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(starting): // locks less than before
+			_ = rt.Lock()
+		}
+	})
 	runtime.LockOSThread()
 	thread, err := rt.Elevate()
 	if err != nil {
@@ -407,40 +420,54 @@ func (d *daemon) follow(ctx context.Context) {
 	}
 	again := time.NewTicker(d.cfg.HousekeepingInterval)
 	defer again.Stop()
-	for {
-		d.score()
+	waited := time.NewTimer(firstList)
+	defer waited.Stop()
+	for changed := true; ; {
+		if changed {
+			d.score()
+		}
 		d.prepare()
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
+			changed = true
 		case <-filesChanged:
-			d.take()
+			changed = d.take()
 		case <-clusterChanged:
-			d.take()
+			changed = d.take()
+		case <-waited.C:
+			d.alone = true
+			changed = d.take()
 		}
 	}
 }
 
-// take hands the pods that there are now to the loop.
-func (d *daemon) take() {
+// take hands the pods that there are now to the loop, and says whether any has
+// changed.
+func (d *daemon) take() (changed bool) {
 	var fromFiles, fromCluster []*v1.Pod
 	var runtime *wire.Inventory
 	if d.manifests != nil {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
-		fromCluster, runtime = d.cluster.agent.Pods(), d.cluster.agent.Runtime()
+		fromCluster = d.cluster.agent.Pods()
+		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
+			runtime = d.cluster.agent.Runtime()
+		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.Locate(located(&runtime.Runtime))
 	}
-	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
+	pods, changed := d.tracker.track(fromFiles, fromCluster, runtime)
+	if changed {
 		d.loop.SetPods(pods)
 	}
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
+	return changed
 }
 
 // score writes the oom_score_adj of every container's processes, late children

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/evictd/evictd/eviction"
@@ -17,8 +18,10 @@ const (
 	// together is how many containers or sandboxes are removed at once; images
 	// go one by one, so that none goes too many.
 	together = 4
-	// showing is how long what containers held may take to show on the disk.
-	showing      = time.Second
+	// showing is how long what containers held may take to show on the disk:
+	// containerd collects it a little later (1.6 after 0.2 s, 2 after 1.3 s and
+	// more, by the size of its metadata).
+	showing      = 5 * time.Second
 	showingEvery = 50 * time.Millisecond
 )
 
@@ -77,7 +80,7 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
 			break
 		}
-		if lacks != nil && g.Containers && plan.Bytes >= g.Need.Bytes && plan.Inodes >= g.Need.Inodes {
+		if lacks != nil && g.Containers && suffices(&plan, &g.Need) {
 			w.show(lacks)
 		}
 	}
@@ -100,6 +103,14 @@ func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Ne
 	need := lacks(&s)
 	g.Need.Bytes, g.Need.Inodes = need.Bytes, need.Inodes
 	return !met(need) || !g.Pressure || w.policy.Everything
+}
+
+// suffices says whether a plan may free what is needed, as far as is known.
+func suffices(p *reclaim.Plan, n *eviction.Need) bool {
+	unknown := slices.ContainsFunc(p.Removals, func(r reclaim.Removal) bool {
+		return r.Kind == reclaim.KindContainer && (n.Bytes > 0 && !r.Bytes.IsKnown() || n.Inodes > 0 && !r.Inodes.IsKnown())
+	})
+	return unknown || p.Bytes >= n.Bytes && p.Inodes >= n.Inodes
 }
 
 func met(n eviction.Need) bool { return n.Bytes <= 0 && n.Inodes <= 0 }

@@ -69,7 +69,6 @@ func (p *pursuit) graceEnds() time.Time {
 }
 
 func (p *pursuit) run(ctx context.Context) {
-	before := p.usage()
 	p.terminate(ctx)
 	p.restage()
 	defer p.letGo()
@@ -81,7 +80,7 @@ func (p *pursuit) run(ctx context.Context) {
 			if p.Ended != nil {
 				p.Ended()
 			}
-			p.tell(ctx, Result{Gone: time.Now(), Freed: before.Minus(p.usage())})
+			p.tell(ctx, Result{Gone: time.Now(), Freed: p.Held.Minus(p.usage())})
 			return
 		}
 		if rounds == killRounds {
@@ -106,6 +105,20 @@ func (p *pursuit) run(ctx context.Context) {
 			pause = overduePause
 		}
 	}
+}
+
+// begin sends the first signal to the processes that were prepared. It opens
+// nothing.
+func (p *pursuit) begin() {
+	if !p.Held.IsKnown() {
+		p.Held = p.usage()
+	}
+	sig := unix.SIGTERM
+	if p.Grace <= 0 {
+		sig = unix.SIGKILL
+	}
+	p.signalAll(p.ready, sig)
+	clear(p.ready)
 }
 
 // terminate sends SIGTERM and returns when the processes have ended, when the
@@ -140,6 +153,8 @@ func (p *pursuit) attend(ctx context.Context) {
 		return
 	}
 	p.signalled = time.Now()
+	maps.Copy(p.held, p.ready)
+	clear(p.ready)
 	for over := false; !over && ctx.Err() == nil && time.Until(p.graceEnds()) > 0; {
 		pinned, err := p.pin(maxHeld)
 		p.note(err)
