@@ -434,26 +434,30 @@ func (d *daemon) follow(ctx context.Context) {
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
-	for {
-		d.score()
+	for changed := true; ; {
+		if changed {
+			d.score()
+		}
 		d.prepare()
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
+			changed = true
 		case <-filesChanged:
-			d.take()
+			changed = d.take()
 		case <-clusterChanged:
-			d.take()
+			changed = d.take()
 		case <-waited.C:
 			d.alone = true
-			d.take()
+			changed = d.take()
 		}
 	}
 }
 
-// take hands the pods that there are now to the loop.
-func (d *daemon) take() {
+// take hands the pods that there are now to the loop, and says whether any has
+// changed.
+func (d *daemon) take() (changed bool) {
 	var fromFiles, fromCluster []*v1.Pod
 	var runtime *wire.Inventory
 	var bare []wire.Bare
@@ -469,12 +473,14 @@ func (d *daemon) take() {
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.Locate(located(&runtime.Runtime))
 	}
-	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime, bare); changed {
+	pods, changed := d.tracker.track(fromFiles, fromCluster, runtime, bare)
+	if changed {
 		d.loop.SetPods(pods)
 	}
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
+	return changed
 }
 
 // score writes the oom_score_adj of every container's processes, late children

@@ -377,6 +377,12 @@ func (p *pod) gone() {
 	}
 }
 
+func (p *pod) vanish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = fs.ErrNotExist
+}
+
 func (p *pod) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -153,6 +153,8 @@ func (p *pursuit) attend(ctx context.Context) {
 		return
 	}
 	p.signalled = time.Now()
+	maps.Copy(p.held, p.ready)
+	clear(p.ready)
 	for over := false; !over && ctx.Err() == nil && time.Until(p.graceEnds()) > 0; {
 		pinned, err := p.pin(maxHeld)
 		p.note(err)

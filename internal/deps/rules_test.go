@@ -48,6 +48,7 @@ var arrows = []arrow{
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
+	{"test/bench", []string{"cgroup", "eviction", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/summary", []string{"internal/summary/..."}, "a build tool stands outside the house"},
 	{"internal/summary/...", nil, "a build tool stands outside the house"},
@@ -129,7 +130,7 @@ var fences = []fence{
 	},
 	{
 		paths:  []string{"golang.org/x/sys"},
-		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/rt"},
+		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/rt", "test/bench"},
 		why:    "system calls stay where the kernel is spoken to",
 	},
 	{
