@@ -149,7 +149,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
 			}},
 			func(w *world) { w.at(500 * time.Millisecond); w.pods[0].vanish(); w.at(3 * time.Second) },
-			[]string{"0s kill a", "1.101s kill c"},
+			[]string{"0s kill a", "1.1s kill c"},
 		},
 		{
 			"what has ended is no candidate, nor is what cannot be killed",
