@@ -5,23 +5,18 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // probeArgument makes the test binary a program that tries system calls under a
 // service's sandbox.
 const probeArgument = "evictd-probe"
 
-// Numbers of system calls, the same on every architecture.
-const (
-	pidfdSendSignal = 424
-	pidfdOpen       = 434
-	processMrelease = 448
-	none            = ^uintptr(0)
-)
-
 // probe tries what a kill needs, which must reach the kernel, and what evictd has
 // no use for, which must not.
 func probe() int {
+	const none = ^uintptr(0)
 	call := func(number uintptr, args ...uintptr) error {
 		var a [3]uintptr
 		copy(a[:], args)
@@ -37,10 +32,12 @@ func probe() int {
 		got  error
 		want error
 	}{
-		{"pidfd_open", call(pidfdOpen, none), syscall.EINVAL},
-		{"pidfd_send_signal", call(pidfdSendSignal, none), syscall.EBADF},
-		{"process_mrelease", call(processMrelease, none), syscall.EBADF},
+		{"pidfd_open", call(unix.SYS_PIDFD_OPEN, none), syscall.EINVAL},
+		{"pidfd_send_signal", call(unix.SYS_PIDFD_SEND_SIGNAL, none), syscall.EBADF},
+		{"process_mrelease", call(unix.SYS_PROCESS_MRELEASE, none), syscall.EBADF},
 		{"setpriority", syscall.Setpriority(syscall.PRIO_PROCESS, 0, -15), nil},
+		{"sched_setattr", call(unix.SYS_SCHED_SETATTR, none), syscall.EINVAL},
+		{"mlockall", syscall.Mlockall(syscall.MCL_CURRENT), nil},
 		{"setuid", syscall.Setuid(1), syscall.EPERM},
 		{"ptrace", call(syscall.SYS_PTRACE, 16, 1), syscall.EPERM},
 		{"mount", syscall.Mount("none", "/mnt", "tmpfs", 0, ""), syscall.EPERM},

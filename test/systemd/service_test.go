@@ -94,11 +94,11 @@ func (m *machine) isConfined() {
 	if err != nil {
 		m.Fatal(err)
 	}
-	const killDACResource = 1<<5 | 1<<1 | 1<<24
+	const granted = 1<<5 | 1<<1 | 1<<24 | 1<<23 // KILL, DAC_OVERRIDE, SYS_RESOURCE, SYS_NICE
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
 		switch set, _ := strconv.ParseUint(value, 16, 64); {
-		case name == "CapEff" && set&^killDACResource != 0:
+		case name == "CapEff" && set&^granted != 0:
 			m.Errorf("capabilities %s", value)
 		case name == "NoNewPrivs" && value != "1", name == "Seccomp" && value != "2":
 			m.Error(name, value)
@@ -119,7 +119,7 @@ func (m *machine) isConfined() {
 	for line := range strings.Lines(string(unit)) {
 		key, _, _ := strings.Cut(line, "=")
 		switch key {
-		case "Type", "ExecReload", "WatchdogSec", "Restart", "Wants", "After", "WantedBy", "Also": // of the daemon, not of the sandbox
+		case "Type", "ExecReload", "ExecStopPost", "WatchdogSec", "Restart", "Wants", "After", "WantedBy", "Also": // of the daemon, not of the sandbox
 		case "ExecStart":
 			lines = append(lines, "Type=oneshot\nExecStart=/usr/bin/evictd-probe "+probeArgument+"\n")
 		default:
