@@ -69,6 +69,9 @@ func (p *pursuit) graceEnds() time.Time {
 }
 
 func (p *pursuit) run(ctx context.Context) {
+	if !p.Held.IsKnown() {
+		p.Held = p.usage()
+	}
 	p.terminate(ctx)
 	p.restage()
 	defer p.letGo()
@@ -110,6 +113,9 @@ func (p *pursuit) run(ctx context.Context) {
 // begin sends the first signal to the processes that were prepared. It opens
 // nothing.
 func (p *pursuit) begin() {
+	if p.Elsewhere != nil { // somebody else tells them
+		return
+	}
 	if !p.Held.IsKnown() {
 		p.Held = p.usage()
 	}
