@@ -110,8 +110,8 @@ func (p *pursuit) run(ctx context.Context) {
 	}
 }
 
-// begin sends the first signal to the processes that were prepared. It opens
-// nothing.
+// begin sends the first signal to the processes that were prepared, unless somebody
+// else tells them. It opens nothing.
 func (p *pursuit) begin() {
 	if p.Elsewhere != nil { // somebody else tells them
 		return
@@ -120,8 +120,11 @@ func (p *pursuit) begin() {
 		p.Held = p.usage()
 	}
 	sig := unix.SIGTERM
-	if p.Grace <= 0 {
+	switch {
+	case p.Grace <= 0:
 		sig = unix.SIGKILL
+	case p.Elsewhere != nil:
+		return
 	}
 	p.signalAll(p.ready, sig)
 	clear(p.ready)
