@@ -93,8 +93,8 @@ func (d *PodDisk) Of(files *PodFiles) bool {
 // Ask says who knows the pod's processes.
 func (d *PodDisk) Ask(processes Lister) { d.processes.Store(&processes) }
 
-// Tell takes up what the runtime says. It goes before what the survey finds, and
-// before where the kubelet would keep it.
+// Tell takes up what the runtime says: places go before those where the kubelet
+// would keep it, and figures before those of the survey that are older.
 func (d *PodDisk) Tell(told Told) { d.told.Store(&told) }
 
 // read fills in what is known; before the first survey that is nothing.
@@ -112,7 +112,10 @@ func (d *PodDisk) read(s *stats.Pod) {
 		c, layer := &s.Containers[i], d.layerTold(i)
 		if i < len(found.logs) {
 			c.Logs, c.LogsInodes = found.logs[i].Used, found.logs[i].Inodes
-			layer = layer.Plus(found.layers[i]).Plus(found.open[i])
+			if at := found.layers[i]; !layer.Used.IsKnown() || at.Used.IsKnown() && at.Time.After(layer.Time) {
+				layer = at
+			}
+			layer = layer.Plus(found.open[i])
 		}
 		c.Rootfs, c.RootfsInodes = layer.Used, layer.Inodes
 	}
@@ -158,8 +161,11 @@ func (d *PodDisk) look(r *round) bool {
 	for i := range d.logs {
 		d.logs[i].moveTo(d.logDir(i))
 		found.logs[i] = r.measure(&d.logs[i])
-		if !d.layerTold(i).Used.IsKnown() {
+		// The runtime's figures may be from before what a whole round is asked for.
+		if r.whole || !d.layerTold(i).Used.IsKnown() {
 			found.layers[i] = r.measure(&d.layers[i])
+		} else {
+			found.layers[i] = d.layers[i].volume()
 		}
 	}
 	found.open = slices.Clone(d.open)

@@ -198,6 +198,11 @@ func (r *round) measure(t *tree) stats.Volume {
 	case err == nil:
 		delete(failed, t.place)
 	}
+	return t.volume()
+}
+
+// volume is what the tree held when it was last looked at; unknown before that.
+func (t *tree) volume() stats.Volume {
 	if t.whole.IsZero() {
 		return stats.Volume{}
 	}
