@@ -37,7 +37,7 @@ func probe() int {
 		{"process_mrelease", call(unix.SYS_PROCESS_MRELEASE, none), syscall.EBADF},
 		{"setpriority", syscall.Setpriority(syscall.PRIO_PROCESS, 0, -15), nil},
 		{"sched_setattr", call(unix.SYS_SCHED_SETATTR, none), syscall.EINVAL},
-		{"mlockall", syscall.Mlockall(syscall.MCL_CURRENT), nil},
+		{"mlockall", syscall.Mlockall(0), syscall.EINVAL},
 		{"setuid", syscall.Setuid(1), syscall.EPERM},
 		{"ptrace", call(syscall.SYS_PTRACE, 16, 1), syscall.EPERM},
 		{"mount", syscall.Mount("none", "/mnt", "tmpfs", 0, ""), syscall.EPERM},
