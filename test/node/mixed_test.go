@@ -139,7 +139,8 @@ func (m *mixture) play(t *testing.T, runs int) (wrong int) {
 		p := n.start(fmt.Sprintf("run-%d", i), podSpec{})
 		p.do("hold 1")
 		d.awaitPods(cmp.Or(m.signal, memorySignal), p)
-		before := len(d.status().Evictions)
+		s := d.await("the node to recover", func(s *nodestatus.Status) bool { return !s.Signals[0].Thresholds[0].Met })
+		before := len(s.Evictions)
 		m.act(n, p)
 		if m.signal != "" {
 			p.mustDie()
