@@ -60,6 +60,7 @@ type PodDisk struct {
 	processes atomic.Pointer[Lister] // nil leaves layers, and what is deleted and open, to others
 	found     atomic.Pointer[holdings]
 	told      atomic.Pointer[Told]
+	moved     atomic.Bool // since the last survey it was told of other places
 
 	// What the survey remembers; nobody else touches it.
 	volumes, logs, layers []tree
@@ -95,7 +96,11 @@ func (d *PodDisk) Ask(processes Lister) { d.processes.Store(&processes) }
 
 // Tell takes up what the runtime says: places go before those where the kubelet
 // would keep it, and figures before those of the survey that are older.
-func (d *PodDisk) Tell(told Told) { d.told.Store(&told) }
+func (d *PodDisk) Tell(told Told) {
+	if before := d.told.Swap(&told); before == nil || !slices.Equal(before.Logs, told.Logs) {
+		d.moved.Store(true)
+	}
+}
 
 // read fills in what is known; before the first survey that is nothing.
 func (d *PodDisk) read(s *stats.Pod) {
@@ -140,8 +145,12 @@ func (d *PodDisk) logDir(i int) Place {
 	return Place{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
 }
 
+// unseen says whether the pod, or a place of it, was never measured.
+func (d *PodDisk) unseen() bool { return d.found.Load() == nil || d.moved.Load() }
+
 // look measures the pod, and says whether it came to the end.
 func (d *PodDisk) look(r *round) bool {
+	d.moved.Store(false)
 	found := &holdings{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
 	var projects []uint32
 	for i := range d.volumes {
