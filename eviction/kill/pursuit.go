@@ -107,11 +107,14 @@ func (p *pursuit) run(ctx context.Context) {
 	}
 }
 
-// begin sends the first signal to the processes that were prepared. It opens
-// nothing.
+// begin sends the first signal to the processes that were prepared, unless they
+// are told elsewhere. It opens nothing.
 func (p *pursuit) begin() {
 	if !p.Held.IsKnown() {
 		p.Held = p.usage()
+	}
+	if p.Elsewhere != nil {
+		return
 	}
 	sig := unix.SIGTERM
 	if p.Grace <= 0 {
