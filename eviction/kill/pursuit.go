@@ -110,21 +110,18 @@ func (p *pursuit) run(ctx context.Context) {
 	}
 }
 
-// begin sends the first signal to the processes that were prepared, unless somebody
-// else tells them. It opens nothing.
+// begin sends the first signal to the processes that were prepared, unless they
+// are told elsewhere. It opens nothing.
 func (p *pursuit) begin() {
-	if p.Elsewhere != nil { // somebody else tells them
+	if p.Elsewhere != nil {
 		return
 	}
 	if !p.Held.IsKnown() {
 		p.Held = p.usage()
 	}
 	sig := unix.SIGTERM
-	switch {
-	case p.Grace <= 0:
+	if p.Grace <= 0 {
 		sig = unix.SIGKILL
-	case p.Elsewhere != nil:
-		return
 	}
 	p.signalAll(p.ready, sig)
 	clear(p.ready)

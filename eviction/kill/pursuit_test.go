@@ -423,6 +423,7 @@ func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds
 				if c.prepared {
 					k.Prepare([]Victim{{UID: "a", Target: pod}})
 				}
+				k.Prepare([]Victim{{UID: "a", Target: pod}})
 				since := start(t, k, Victim{UID: "a", Grace: 5 * time.Second, Target: pod, Elsewhere: elsewhere, Ended: func() { close(ended) }})
 				wantAfter(t, k, since, c.want, c.want+longestPause)
 				<-ended
