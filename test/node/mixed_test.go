@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -139,7 +140,11 @@ func (m *mixture) play(t *testing.T, runs int) (wrong int) {
 		p := n.start(fmt.Sprintf("run-%d", i), podSpec{})
 		p.do("hold 1")
 		d.awaitPods(cmp.Or(m.signal, memorySignal), p)
-		s := d.await("the node to recover", func(s *nodestatus.Status) bool { return !s.Signals[0].Thresholds[0].Met })
+		s := d.await("the node to recover", func(s *nodestatus.Status) bool {
+			return !slices.ContainsFunc(s.Signals, func(signal nodestatus.SignalStatus) bool {
+				return slices.ContainsFunc(signal.Thresholds, func(t nodestatus.ThresholdStatus) bool { return t.Met })
+			})
+		})
 		before := len(s.Evictions)
 		m.act(n, p)
 		if m.signal != "" {
