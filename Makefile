@@ -128,6 +128,10 @@ bench-reaction: build ## how soon a node that fills up is relieved, beside early
 	@go run ./test/bench $(BENCHFLAGS)
 	go test -run '^$$' -bench 'Starved|Deadline' -benchtime 20x ./eviction/kill
 
+.PHONY: bench-containers
+bench-containers: containerd ## what evictd and a containerd use with 500 containers, beside crictl stats; takes five minutes
+	EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 20m -v -run '^TestCampaignCost' ./suite
+
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
 	@go -C test/controlplane run -ldflags=-w ./cmd/bench $(BENCHFLAGS)

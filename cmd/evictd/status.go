@@ -16,6 +16,7 @@ import (
 	"maps"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/serve"
@@ -154,15 +155,35 @@ func showReclaimable(w io.Writer, s *nodestatus.Status) {
 		fmt.Fprintln(w, "\nunused, in the order in which a disk under pressure loses it")
 		fmt.Fprintln(w, "#\tKIND\tNAME\tID\tWOULD FREE\tINODES\tWHY")
 	}
+	pods := podNames(s.Runtime)
 	for i, r := range s.Reclaimable {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, r.Name, shortID(r.ID), orElse(r.WouldFree, "unknown"), orElse(r.WouldFreeInodes, "unknown"), r.Why)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, nameOf(&r, pods), shortID(r.ID), orElse(r.WouldFree, "unknown"), orElse(r.WouldFreeInodes, "unknown"), r.Why)
 	}
 	if len(s.Unreclaimable) > 0 {
 		fmt.Fprintln(w, "\nKEPT\tNAME\tID\tWHY")
 	}
 	for _, r := range s.Unreclaimable {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Kind, r.Name, shortID(r.ID), r.Why)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Kind, nameOf(&r, pods), shortID(r.ID), r.Why)
 	}
+}
+
+func podNames(r *nodestatus.Runtime) map[types.UID]string {
+	names := map[types.UID]string{}
+	if r != nil {
+		for i := range r.Pods {
+			names[r.Pods[i].UID] = r.Pods[i].Pod
+		}
+	}
+	return names
+}
+
+// nameOf names a container or sandbox with its pod, by the uid where the name is
+// not known.
+func nameOf(r *nodestatus.Reclaimable, pods map[types.UID]string) string {
+	if r.Pod == "" {
+		return r.Name
+	}
+	return strings.TrimSpace(orElse(pods[r.Pod], string(r.Pod)) + " " + r.Name)
 }
 
 // shortID is the beginning of an id, as crictl shows it.
@@ -183,11 +204,11 @@ func showRuntime(w io.Writer, r *nodestatus.Runtime) {
 	if len(r.Pods) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nPOD\tCONTAINER\tSTATE\tMEMORY\tWRITABLE LAYER\tLOG")
+	fmt.Fprintln(w, "\nPOD\tCONTAINER\tSTATE\tMEMORY\tWRITABLE LAYER")
 	for i := range r.Pods {
 		name := r.Pods[i].Pod
 		for _, c := range r.Pods[i].Containers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, c.Name, c.State, c.Memory, c.Layer, c.Log)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, c.Name, c.State, c.Memory, c.Layer)
 			name = ""
 		}
 	}

@@ -156,6 +156,9 @@ func (w *round) carryOut(removals []reclaim.Removal, lacks func(*control.Snapsho
 				w.took(batch[i])
 				continue
 			}
+			if w.ctx.Err() != nil { // evictd ends: nothing was refused
+				return false
+			}
 			w.tried[batch[i].ID] = true
 			w.Failed = append(w.Failed, Failure{batch[i], err})
 			if errors.Is(err, errNoAnswer) {

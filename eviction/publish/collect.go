@@ -99,13 +99,22 @@ func names(removals []reclaim.Removal) string {
 	return strings.Join(all, ", ")
 }
 
+// wholeKi rounds bytes down, so that they read well: images have any number.
+func wholeKi(bytes stats.Amount) stats.Amount {
+	n, known := bytes.Get()
+	if !known || n < 1024 {
+		return bytes
+	}
+	return stats.Known(n &^ 1023)
+}
+
 // reclaimables adds to the status what a disk under pressure would lose, and what
 // of the images and dead containers it would not.
 func reclaimables(status *nodestatus.Status, plan *reclaim.Plan) {
 	for _, r := range plan.Removals {
 		status.Reclaimable = append(status.Reclaimable, nodestatus.Reclaimable{
 			Kind: r.Kind.String(), ID: r.ID, Name: r.Name, Pod: r.Pod, Why: r.Why.String(),
-			WouldFree: text(eviction.NodeFsAvailable, r.Bytes), WouldFreeInodes: text(eviction.NodeFsInodesFree, r.Inodes),
+			WouldFree: text(eviction.NodeFsAvailable, wholeKi(r.Bytes)), WouldFreeInodes: text(eviction.NodeFsInodesFree, r.Inodes),
 		})
 	}
 	for _, k := range plan.Kept {
