@@ -1,4 +1,4 @@
-package main
+package tell
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// short rounds a resource quantity to what a person reads: 1.4Gi for 1503238553.
-func short(quantity string) string {
+// Short rounds a resource quantity to what a person reads: 1.4Gi for 1503238553.
+func Short(quantity string) string {
 	q, err := resource.ParseQuantity(quantity)
 	if err != nil {
 		return quantity
