@@ -36,6 +36,9 @@ func (p *pen) put(style tcell.Style, text string) {
 	}
 }
 
+// narrow says whether there is no room for more than the essential.
+func (p *pen) narrow() bool { return p.width < 100 }
+
 func (p *pen) line() { p.x, p.y = 0, p.y+1 }
 
 func (v *view) draw(screen tcell.Screen) {
@@ -94,10 +97,15 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus) {
 		}
 	}
 	p.put(head, mark+fmt.Sprintf("%-29s", s.Name))
-	width := max(10, min(40, p.width/4))
+	width := min(40, p.width/4)
+	if p.narrow() {
+		width = 10
+	}
 	v.drawBar(p, s, width, style)
 	p.put(style, fmt.Sprintf(" %8s", orNone(tell.Short(s.Available))))
-	p.put(dim, fmt.Sprintf(" of %-8s", orNone(tell.Short(s.Capacity))))
+	if !p.narrow() {
+		p.put(dim, fmt.Sprintf(" of %-8s", orNone(tell.Short(s.Capacity))))
+	}
 	for _, t := range s.Thresholds {
 		if t.Met {
 			p.put(style, fmt.Sprintf(" %s %s MET", t.Kind, tell.Short(t.Quantity)))
@@ -109,7 +117,7 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus) {
 		p.put(warned, fmt.Sprintf(" %.1fs left", *s.SecondsToThreshold))
 	}
 	if room := p.width - p.x - 1; room >= 8 {
-		p.put(dim, " "+spark(v.history[s.Name], room))
+		p.put(dim, " "+spark(v.history[s.Name], room-1))
 	}
 	p.line()
 }
@@ -149,12 +157,11 @@ func orNone(text string) string {
 
 // spark draws the last of some amounts, the least to the most of them.
 func spark(all []int64, width int) string {
-	all = all[max(0, len(all)-width):]
+	all = all[max(0, len(all)-max(0, width)):]
 	if len(all) == 0 {
 		return ""
 	}
-	const steps = "▁▂▃▄▅▆▇█"
-	runes := []rune(steps)
+	runes := []rune("▁▂▃▄▅▆▇█")
 	least, most := slices.Min(all), slices.Max(all)
 	var b strings.Builder
 	for _, n := range all {
@@ -167,6 +174,7 @@ func spark(all []int64, width int) string {
 	return b.String()
 }
 
+// drawPods draws the table, and below it why the chosen pod is where it is.
 func (v *view) drawPods(p *pen) {
 	rows := v.rows()
 	name := 24
@@ -174,16 +182,23 @@ func (v *view) drawPods(p *pen) {
 		name = max(name, min(len(r.Pod), p.width/3))
 	}
 	format := fmt.Sprintf("%%-4v%%-%d.%ds %%-11s%%11s%%9s%%9s  ", name, name)
-	p.put(head.Reverse(true), fmt.Sprintf("%-*s", p.width, fmt.Sprintf(format, "#", "POD", "CLASS", "PRIORITY", "USAGE", "REQUEST")+fmt.Sprintf("%-13s", "TREND")+"WHY HERE"))
+	title := fmt.Sprintf(format, "#", "POD", "CLASS", "PRIORITY", "USAGE", "REQUEST")
+	trend := kept/2 + 1
+	if p.narrow() {
+		trend = max(0, p.width-len(title))
+	} else {
+		title += fmt.Sprintf("%-*s", trend, "TREND") + "WHY HERE"
+	}
+	p.put(head.Reverse(true), fmt.Sprintf("%-*s", p.width, title))
 	p.line()
-	room, at := max(1, p.height-p.y-1), v.at(rows)
+	room, at := max(1, p.height-p.y-2), v.at(rows)
 	first := max(0, at-room+1)
 	for i := first; i < min(len(rows), first+room); i++ {
 		r := rows[i]
-		style, why := plain, r.Because
+		style := plain
 		switch {
 		case r.Protected != "":
-			style, why = dim, "never: "+r.Protected
+			style = dim
 		case r.Exceeds:
 			style = warned
 		}
@@ -191,9 +206,23 @@ func (v *view) drawPods(p *pen) {
 			style = style.Reverse(true)
 		}
 		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), orNone(tell.Short(r.Usage)), tell.Short(r.Request)))
-		p.put(style, fmt.Sprintf("%-13s", spark(v.history[v.signal+" "+string(r.UID)], 12))+why)
+		p.put(style, fmt.Sprintf("%-*s", trend, spark(v.history[v.signal+" "+string(r.UID)], trend-1)))
+		if !p.narrow() {
+			p.put(style, r.why())
+		}
 		p.line()
 	}
+	if p.x, p.y = 0, p.height-2; len(rows) > 0 {
+		p.put(plain, rows[at].Pod+": "+orNone(rows[at].why()))
+	}
+}
+
+// why the pod is where it is.
+func (r *row) why() string {
+	if r.Protected != "" {
+		return "never: " + r.Protected
+	}
+	return r.Because
 }
 
 func (v *view) drawStory(p *pen) {
