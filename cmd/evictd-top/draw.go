@@ -102,15 +102,15 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus) {
 		width = 10
 	}
 	v.drawBar(p, s, width, style)
-	p.put(style, fmt.Sprintf(" %8s", orNone(tell.Short(s.Available))))
+	p.put(style, fmt.Sprintf(" %8s", orNone(tell.Short(s.Name, s.Available))))
 	if !p.narrow() {
-		p.put(dim, fmt.Sprintf(" of %-8s", orNone(tell.Short(s.Capacity))))
+		p.put(dim, fmt.Sprintf(" of %-8s", orNone(tell.Short(s.Name, s.Capacity))))
 	}
 	for _, t := range s.Thresholds {
 		if t.Met {
-			p.put(style, fmt.Sprintf(" %s %s MET", t.Kind, tell.Short(t.Quantity)))
+			p.put(style, fmt.Sprintf(" %s %s MET", t.Kind, tell.Short(s.Name, t.Quantity)))
 		} else {
-			p.put(dim, fmt.Sprintf(" %s %s", t.Kind, tell.Short(t.Quantity)))
+			p.put(dim, fmt.Sprintf(" %s %s", t.Kind, tell.Short(s.Name, t.Quantity)))
 		}
 	}
 	if s.SecondsToThreshold != nil {
@@ -205,7 +205,7 @@ func (v *view) drawPods(p *pen) {
 		if i == at {
 			style = style.Reverse(true)
 		}
-		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), orNone(tell.Short(r.Usage)), tell.Short(r.Request)))
+		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), orNone(tell.Short(v.signal, r.Usage)), tell.Short(v.signal, r.Request)))
 		p.put(style, fmt.Sprintf("%-*s", trend, spark(v.history[v.signal+" "+string(r.UID)], trend-1)))
 		if !p.narrow() {
 			p.put(style, r.why())

@@ -61,6 +61,7 @@ func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {
 		ImageMinimumGCAge:                k.ImageMinimumGCAge,
 		ImageMaximumGCAge:                k.ImageMaximumGCAge,
 		NodeStatusUpdateFrequency:        k.NodeStatusUpdateFrequency,
+		Run:                              Run{CRIEndpoint: k.ContainerRuntimeEndpoint},
 	}
 }
 

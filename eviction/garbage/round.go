@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/evictd/evictd/eviction"
@@ -17,9 +18,14 @@ const (
 	// together is how many containers or sandboxes are removed at once; images
 	// go one by one, so that none goes too many.
 	together = 4
-	// showing is how long what containers held may take to show on the disk.
-	showing      = time.Second
+	// showing is how long what containers held may take to show on the disk:
+	// containerd collects it a little later (1.6 after 0.2 s, 2 after 1.3 s and
+	// more, by the size of its metadata).
+	showing      = 5 * time.Second
 	showingEvery = 50 * time.Millisecond
+	// fresh is how long figures of now are waited for: a disk may not answer.
+	fresh      = time.Second
+	freshEvery = 2 * time.Millisecond
 )
 
 // patience with the runtime's answer, by kind.
@@ -62,6 +68,23 @@ func (c *Collector) begin(ctx context.Context, o Occasion, s eviction.Signal, ne
 	return w
 }
 
+// glance looks at the disks as they are now. Their figures are those of the look
+// before, and so may be from before the last removal.
+func (w *round) glance() (control.Snapshot, error) {
+	for asked := time.Now(); ; {
+		s, err := w.ports.Glance(w.ctx)
+		at := disk(w.Signal, &s.Node).Time
+		if err != nil || at.IsZero() || at.After(asked) || time.Since(asked) > fresh {
+			return s, err
+		}
+		select {
+		case <-w.ctx.Done():
+			return s, w.ctx.Err()
+		case <-time.After(freshEvery):
+		}
+	}
+}
+
 // step removes what a goal allows until lacks says that it was enough; nil is
 // never enough. What was removed frees other than expected, so that the disk is
 // looked at after each removal and the rest chosen anew.
@@ -77,7 +100,7 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
 			break
 		}
-		if lacks != nil && g.Containers && plan.Bytes >= g.Need.Bytes && plan.Inodes >= g.Need.Inodes {
+		if lacks != nil && g.Containers && mayFree(&plan, g.Need) {
 			w.show(lacks)
 		}
 	}
@@ -86,13 +109,22 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 	}
 }
 
+// mayFree says whether what was removed may be enough, which it may be where it
+// is not known what it held.
+func mayFree(p *reclaim.Plan, n eviction.Need) bool {
+	unknown := func(r reclaim.Removal) bool {
+		return r.Kind == reclaim.KindContainer && (n.Bytes > 0 && !r.Bytes.IsKnown() || n.Inodes > 0 && !r.Inodes.IsKnown())
+	}
+	return p.Bytes >= n.Bytes && p.Inodes >= n.Inodes || slices.ContainsFunc(p.Removals, unknown)
+}
+
 // sized sets what a goal still needs, and says whether that is anything, or does
 // not count.
 func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Need) bool {
 	if w.DryRun {
 		return true
 	}
-	s, err := w.ports.Glance(w.ctx)
+	s, err := w.glance()
 	if err != nil {
 		w.Error = err
 		return false
@@ -165,7 +197,7 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 	if lacks == nil || w.policy.Everything && w.Occasion == Pressure || batch[0].Why == reclaim.Age {
 		return false
 	}
-	s, err := w.ports.Glance(w.ctx)
+	s, err := w.glance()
 	return err == nil && met(lacks(&s))
 }
 
@@ -173,7 +205,7 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 // it a little later.
 func (w *round) show(lacks func(*control.Snapshot) eviction.Need) {
 	for until := time.Now().Add(showing); time.Now().Before(until); {
-		s, err := w.ports.Glance(w.ctx)
+		s, err := w.glance()
 		if err != nil || met(lacks(&s)) {
 			return
 		}
@@ -224,7 +256,7 @@ func (w *round) end(lacks func(*control.Snapshot) eviction.Need) {
 	for _, r := range w.Removed {
 		w.Expected += r.Bytes.Or(0)
 	}
-	s, err := w.ports.Glance(w.ctx)
+	s, err := w.glance()
 	if err != nil || w.DryRun {
 		return
 	}

@@ -402,10 +402,12 @@ func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds
 		endsByItself time.Duration
 		want         time.Duration
 		wantSignals  []unix.Signal
+		prepared     bool
 	}{
 		"it ends as it was told":  {endsByItself: time.Second, want: time.Second},
 		"nobody tells it in time": {want: 5 * time.Second, wantSignals: []unix.Signal{unix.SIGKILL}},
 		"it turns out untold":     {fails: 2 * time.Second, want: 2 * time.Second, wantSignals: []unix.Signal{unix.SIGTERM}},
+		"it was prepared":         {prepared: true, endsByItself: time.Second, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
@@ -417,6 +419,9 @@ func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds
 				}
 				if c.endsByItself > 0 {
 					p.endAfter(c.endsByItself)
+				}
+				if c.prepared {
+					k.Prepare([]Victim{{UID: "a", Target: pod}})
 				}
 				since := start(t, k, Victim{UID: "a", Grace: 5 * time.Second, Target: pod, Elsewhere: elsewhere, Ended: func() { close(ended) }})
 				wantAfter(t, k, since, c.want, c.want+longestPause)

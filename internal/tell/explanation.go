@@ -22,7 +22,7 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 		s := &e.Signals[i]
 		forecast(w, s)
 		for j := range s.Order {
-			place(w, &s.Order[j], one)
+			place(w, s.Signal, &s.Order[j], one)
 		}
 		fmt.Fprintln(w)
 	}
@@ -40,7 +40,7 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 }
 
 func forecast(w io.Writer, s *nodestatus.SignalForecast) {
-	fmt.Fprintf(w, "%s: %s available, %s threshold %s", s.Signal, s.Available, s.Kind, s.Required)
+	fmt.Fprintf(w, "%s: %s available, %s threshold %s", s.Signal, Short(s.Signal, s.Available), s.Kind, Short(s.Signal, s.Required))
 	if s.Assumed {
 		fmt.Fprint(w, ", not met; were it to fall below:\n")
 	} else {
@@ -49,7 +49,7 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 	if len(s.Reclaim) > 0 {
 		fmt.Fprintf(w, "  first the node frees unused %s; if that gains nothing:\n", strings.Join(s.Reclaim, " and "))
 	}
-	frees := fmt.Sprintf("that frees %s where %s is lacking", cmp.Or(s.Freed, "an unknown amount"), s.Lacking)
+	frees := fmt.Sprintf("that frees %s where %s is lacking", cmp.Or(Short(s.Signal, s.Freed), "an unknown amount"), Short(s.Signal, s.Lacking))
 	switch {
 	case len(s.Victims) > 0 && s.Suffices:
 		fmt.Fprintf(w, "  %s would go; %s, which suffices\n", strings.Join(s.Victims, ", then "), frees)
@@ -58,14 +58,14 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 	case len(s.Awaited) > 0:
 		fmt.Fprintf(w, "  nobody else would go while %s is being ended\n", strings.Join(s.Awaited, ", "))
 	default:
-		fmt.Fprintf(w, "  nobody could go: %s is lacking and no pod may be evicted for it\n", s.Lacking)
+		fmt.Fprintf(w, "  nobody could go: %s is lacking and no pod may be evicted for it\n", Short(s.Signal, s.Lacking))
 	}
 	if s.OneByOne && len(s.Victims) > 1 {
 		fmt.Fprintln(w, "  one in a pass, and the next only if it is still needed then")
 	}
 }
 
-func place(w io.Writer, p *nodestatus.Place, one bool) {
+func place(w io.Writer, signal string, p *nodestatus.Place, one bool) {
 	verdict := "stays"
 	switch {
 	case p.Protected != "":
@@ -73,7 +73,7 @@ func place(w io.Writer, p *nodestatus.Place, one bool) {
 	case p.Goes:
 		verdict = "goes"
 	}
-	fmt.Fprintf(w, "  %d. %s, %s, %s: uses %s, requests %s\n", p.Place, p.Pod, p.QOSClass, verdict, cmp.Or(p.Usage, "an unknown amount"), p.Request)
+	fmt.Fprintf(w, "  %d. %s, %s, %s: uses %s, requests %s\n", p.Place, p.Pod, p.QOSClass, verdict, cmp.Or(Short(signal, p.Usage), "an unknown amount"), Short(signal, p.Request))
 	for _, c := range p.Comparisons {
 		decides := "equal"
 		if c.Decides {
@@ -94,16 +94,24 @@ func place(w io.Writer, p *nodestatus.Place, one bool) {
 		fmt.Fprintf(w, "       %s %s; any of these would do:\n", what, p.Rival)
 	}
 	for _, c := range p.Changes {
-		fmt.Fprintf(w, "         %s\t%s\tinstead of %s\n", c.Of, bound(c), Short(c.From))
+		fmt.Fprintf(w, "         %s\t%s\tinstead of %s\n", c.Of, bound(signal, c), figure(signal, c.Of, c.From))
 	}
 }
 
 // bound is the value that a change has to come to.
-func bound(c nodestatus.Change) string {
+func bound(signal string, c nodestatus.Change) string {
 	from, _ := resource.ParseQuantity(c.From)
 	to, err := resource.ParseQuantity(c.To)
 	if err == nil && to.Cmp(from) > 0 {
-		return "at least " + Short(c.To)
+		return "at least " + figure(signal, c.Of, c.To)
 	}
-	return "at most " + Short(c.To)
+	return "at most " + figure(signal, c.Of, c.To)
+}
+
+// figure writes a value of a change.
+func figure(signal, of, value string) string {
+	if of == "priority" {
+		return value
+	}
+	return Short(signal, value)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -138,10 +139,15 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 	if c := got.Containers[1]; c.Rootfs != stats.Known(5<<20) || c.RootfsInodes != stats.Known(3) || got.Containers[0].Rootfs.IsKnown() {
 		t.Errorf("got %v", got.Containers)
 	}
-	d.Tell(Told{Layers: []stats.Volume{{}, {Used: stats.Known(1), Inodes: stats.Known(1)}}})
-	round()
-	if d.read(&got); got.Containers[1].Rootfs != stats.Known(1+3<<20) {
-		t.Errorf("told by the runtime: got %v", got.Containers)
+	for _, at := range []struct {
+		age  time.Duration
+		want int64
+	}{{-time.Hour, 1 + 3<<20}, {time.Hour, 5 << 20}} {
+		d.Tell(Told{Layers: []stats.Volume{{}, {Time: time.Now().Add(-at.age), Used: stats.Known(1), Inodes: stats.Known(1)}}})
+		round()
+		if d.read(&got); got.Containers[1].Rootfs != stats.Known(at.want) {
+			t.Errorf("told %v ago by the runtime: got %v, want %d", at.age, got.Containers[1].Rootfs, at.want)
+		}
 	}
 }
 

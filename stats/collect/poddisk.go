@@ -60,6 +60,7 @@ type PodDisk struct {
 	processes atomic.Pointer[Lister] // nil leaves layers, and what is deleted and open, to others
 	found     atomic.Pointer[holdings]
 	told      atomic.Pointer[Told]
+	moved     atomic.Bool // since the last survey it was told of other places
 
 	// What the survey remembers; nobody else touches it.
 	volumes, logs, layers []tree
@@ -93,9 +94,13 @@ func (d *PodDisk) Of(files *PodFiles) bool {
 // Ask says who knows the pod's processes.
 func (d *PodDisk) Ask(processes Lister) { d.processes.Store(&processes) }
 
-// Tell takes up what the runtime says. It goes before what the survey finds, and
-// before where the kubelet would keep it.
-func (d *PodDisk) Tell(told Told) { d.told.Store(&told) }
+// Tell takes up what the runtime says: places go before those where the kubelet
+// would keep it, and figures before those of the survey that are older.
+func (d *PodDisk) Tell(told Told) {
+	if before := d.told.Swap(&told); before == nil || !slices.Equal(before.Logs, told.Logs) {
+		d.moved.Store(true)
+	}
+}
 
 // read fills in what is known; before the first survey that is nothing.
 func (d *PodDisk) read(s *stats.Pod) {
@@ -112,7 +117,10 @@ func (d *PodDisk) read(s *stats.Pod) {
 		c, layer := &s.Containers[i], d.layerTold(i)
 		if i < len(found.logs) {
 			c.Logs, c.LogsInodes = found.logs[i].Used, found.logs[i].Inodes
-			layer = layer.Plus(found.layers[i]).Plus(found.open[i])
+			if at := found.layers[i]; !layer.Used.IsKnown() || at.Used.IsKnown() && at.Time.After(layer.Time) {
+				layer = at
+			}
+			layer = layer.Plus(found.open[i])
 		}
 		c.Rootfs, c.RootfsInodes = layer.Used, layer.Inodes
 	}
@@ -137,8 +145,12 @@ func (d *PodDisk) logDir(i int) Place {
 	return Place{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
 }
 
+// unseen says whether the pod, or a place of it, was never measured.
+func (d *PodDisk) unseen() bool { return d.found.Load() == nil || d.moved.Load() }
+
 // look measures the pod, and says whether it came to the end.
 func (d *PodDisk) look(r *round) bool {
+	d.moved.Store(false)
 	found := &holdings{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
 	var projects []uint32
 	for i := range d.volumes {
@@ -158,8 +170,11 @@ func (d *PodDisk) look(r *round) bool {
 	for i := range d.logs {
 		d.logs[i].moveTo(d.logDir(i))
 		found.logs[i] = r.measure(&d.logs[i])
-		if !d.layerTold(i).Used.IsKnown() {
+		// The runtime's figures may be from before what a whole round is asked for.
+		if r.whole || !d.layerTold(i).Used.IsKnown() {
 			found.layers[i] = r.measure(&d.layers[i])
+		} else {
+			found.layers[i] = d.layers[i].volume()
 		}
 	}
 	found.open = slices.Clone(d.open)

@@ -65,7 +65,8 @@ func NewSurvey(log *slog.Logger) *Survey {
 	return s
 }
 
-// Watch replaces the pods. Those that were never measured are measured next.
+// Watch replaces the pods. Those that were never measured are measured next, and
+// those that the runtime has told of since.
 func (s *Survey) Watch(pods []*PodDisk) {
 	s.pods.Store(&pods)
 	poke(s.newcomers)
@@ -91,7 +92,7 @@ func (s *Survey) Run(ctx context.Context) error {
 		case <-s.requests:
 			s.round(ctx, true, 0, everyPod)
 		case <-s.newcomers:
-			s.round(ctx, true, 0, func(d *PodDisk) bool { return d.found.Load() == nil })
+			s.round(ctx, true, 0, (*PodDisk).unseen)
 		case <-regular.C:
 			whole := time.Since(s.Since()) > wholeInterval
 			s.round(ctx, whole, walkPause, everyPod)
@@ -198,6 +199,11 @@ func (r *round) measure(t *tree) stats.Volume {
 	case err == nil:
 		delete(failed, t.place)
 	}
+	return t.volume()
+}
+
+// volume is what the tree held when it was last looked at; unknown before that.
+func (t *tree) volume() stats.Volume {
 	if t.whole.IsZero() {
 		return stats.Volume{}
 	}

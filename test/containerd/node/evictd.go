@@ -25,6 +25,7 @@ type Evictd struct {
 	n       *Node
 	process *exec.Cmd
 	client  http.Client
+	stopped bool
 }
 
 // Text is what a program has written so far.
@@ -89,7 +90,7 @@ func (n *Node) Evictd(more ...string) *Evictd {
 	if err := e.process.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	n.t.Cleanup(e.stop)
+	n.t.Cleanup(e.Stop)
 	Await(n.t, "evictd to be ready", func() bool {
 		_, err := e.get("/readyz")
 		return err == nil
@@ -97,8 +98,12 @@ func (n *Node) Evictd(more ...string) *Evictd {
 	return e
 }
 
-// stop ends evictd in order, which is exit code 0.
-func (e *Evictd) stop() {
+// Stop ends evictd in order, which is exit code 0.
+func (e *Evictd) Stop() {
+	if e.stopped {
+		return
+	}
+	e.stopped = true
 	e.client.CloseIdleConnections()
 	if err := errors.Join(e.process.Process.Signal(syscall.SIGTERM), e.process.Wait()); err != nil {
 		e.n.t.Errorf("evictd did not end in order: %v", err)
@@ -167,4 +172,19 @@ func (e *Evictd) AwaitEviction(p *Pod) (eviction nodestatus.Eviction) {
 		return false
 	})
 	return eviction
+}
+
+// Pids are the process ids of evictd and of its agent.
+func (e *Evictd) Pids() (evictd, agent int) {
+	e.n.t.Helper()
+	evictd = e.process.Process.Pid
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", evictd))
+	for _, file := range children {
+		text, _ := os.ReadFile(file)
+		if _, err := fmt.Sscan(string(text), &agent); err == nil {
+			return evictd, agent
+		}
+	}
+	e.n.t.Fatal("evictd has no agent")
+	return 0, 0
 }

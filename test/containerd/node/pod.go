@@ -111,22 +111,35 @@ func (p *Pod) Do(order string, args ...any) {
 func (c *Container) Do(order string, args ...any) {
 	n := c.pod.n
 	n.t.Helper()
-	line := strings.TrimSpace(fmt.Sprintln(append([]any{order}, args...)...))
-	var connection net.Conn
+	connection, line := c.order(order, args)
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+		n.t.Fatal(err)
+	}
+	answer, err := bufio.NewReader(connection).ReadString('\n')
+	if answer != "ok\n" {
+		n.t.Fatalf("pod %s, %s: %s %v", c.pod.Pod.Name, line, answer, err)
+	}
+}
+
+// Tell gives the container an order that it may not live to carry out.
+func (c *Container) Tell(order string, args ...any) {
+	c.pod.n.t.Helper()
+	connection, _ := c.order(order, args)
+	connection.Close()
+}
+
+func (c *Container) order(order string, args []any) (connection net.Conn, line string) {
+	n := c.pod.n
+	n.t.Helper()
+	line = strings.TrimSpace(fmt.Sprintln(append([]any{order}, args...)...))
 	Await(n.t, "container "+c.Name+" of pod "+c.pod.Pod.Name+" to take orders", func() (connected bool) {
 		var err error
 		connection, err = net.Dial("unix", c.pod.orders(c.Name))
 		return err == nil
 	})
-	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
-		n.t.Fatal(err)
-	}
 	fmt.Fprintln(connection, line)
-	answer, err := bufio.NewReader(connection).ReadString('\n')
-	if answer != "ok\n" {
-		n.t.Fatalf("pod %s, %s: %s %v", c.pod.Pod.Name, line, answer, err)
-	}
+	return connection, line
 }
 
 // orders is the abstract socket that a container takes orders from. Pods are in

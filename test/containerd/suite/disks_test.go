@@ -1,6 +1,7 @@
 package suite_test
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -11,9 +12,12 @@ import (
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
-// statfs asks about the filesystem that a path is on.
+// statfs asks about the filesystem that a path is on, once all is written.
 func statfs(t *testing.T, path string) (s syscall.Statfs_t) {
 	t.Helper()
+	if out, err := exec.Command("sync", "-f", path).CombinedOutput(); err != nil {
+		t.Fatalf("sync: %v: %s", err, out)
+	}
 	if err := syscall.Statfs(path, &s); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,219 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// taken is a Killer that takes victims and does nothing.
+type taken struct {
+	Killer
+	victims []kill.Victim
+}
+
+func (k *taken) Kill(v kill.Victim) error {
+	k.victims = append(k.victims, v)
+	return nil
+}
+
+// untold reports whether the last victim is left to the killer.
+func (k *taken) untold() bool {
+	elsewhere := k.victims[len(k.victims)-1].Elsewhere
+	if elsewhere == nil {
+		return true
+	}
+	select {
+	case <-elsewhere:
+		return true
+	default:
+		return false
+	}
+}
+
+// withRuntime is an Agent whose runtime answers when the test says so.
+func withRuntime() *Agent {
+	a := New(Config{}, nil, slog.New(slog.DiscardHandler))
+	a.running, a.runtime = true, &wire.Runtime{Connected: true}
+	return a
+}
+
+// ordersOf takes the orders that have been given, as "kind target".
+func ordersOf(a *Agent) (given []wire.Order, text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	given, a.out.orders = a.out.orders, nil
+	var all []string
+	for _, o := range given {
+		all = append(all, string(o.Kind)+" "+o.Target)
+	}
+	return given, strings.Join(all, ", ")
+}
+
+func stopper(a *Agent, running Running) (*Stopper, *taken) {
+	killer := &taken{}
+	return NewStopper(killer, a, func(types.UID) Running { return running }, slog.New(slog.DiscardHandler)), killer
+}
+
+var family = Running{Containers: []string{"a", "b"}, Sidecars: []string{"first", "second"}, Sandboxes: []string{"s"}}
+
+func TestSoftVictimIsStoppedByTheRuntimeInOrder(t *testing.T) {
+	a := withRuntime()
+	k, killer := stopper(a, Running{family.Containers, slices.Clone(family.Sidecars), family.Sandboxes})
+	if err := k.Kill(kill.Victim{UID: "u", Soft: true, Grace: 10 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"stopContainer a, stopContainer b", "stopContainer second", "stopContainer first", "stopSandbox s"} {
+		given, got := ordersOf(a)
+		if got != want {
+			t.Fatalf("orders %q, want %q", got, want)
+		}
+		for i, o := range given {
+			if o.Kind == wire.StopContainer && (o.Grace > 10*time.Second || time.Until(o.Deadline) > 10*time.Second) {
+				t.Errorf("order %+v outlives the grace", o)
+			}
+			if len(a.out.orders) > 0 {
+				t.Errorf("%+v before all of %+v were done", a.out.orders[0], given[i:])
+			}
+			a.ordered(&wire.Done{ID: o.ID})
+		}
+	}
+	if killer.untold() {
+		t.Error("the victim is left to the killer although the runtime stopped it")
+	}
+}
+
+func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
+	for name, fail := range map[string]func(*Agent, wire.Order){
+		"an order fails":    func(a *Agent, o wire.Order) { a.ordered(&wire.Done{ID: o.ID, Error: "no"}) },
+		"the agent is lost": func(a *Agent, _ wire.Order) { a.abandon(io.EOF) },
+		"a later order is not taken": func(a *Agent, o wire.Order) {
+			a.runtime = &wire.Runtime{}
+			a.ordered(&wire.Done{ID: o.ID})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := withRuntime()
+			k, killer := stopper(a, Running{Containers: []string{"a"}, Sidecars: []string{"side"}, Sandboxes: []string{"s"}})
+			if err := k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			if killer.untold() {
+				t.Fatal("the victim is left to the killer from the start")
+			}
+			given, _ := ordersOf(a)
+			fail(a, given[0])
+			if !killer.untold() {
+				t.Error("nobody tells the victim to end")
+			}
+		})
+	}
+}
+
+func TestHardVictimIsKilledAtOnceAndItsSandboxStoppedAfterwards(t *testing.T) {
+	a := withRuntime()
+	k, killer := stopper(a, family)
+	for _, v := range []kill.Victim{{UID: "hard", Grace: time.Second}, {UID: "hurried", Soft: true, Grace: 0}} {
+		if err := k.Kill(v); err != nil {
+			t.Fatal(err)
+		}
+		if _, got := ordersOf(a); !killer.untold() || got != "" {
+			t.Errorf("%s: orders %q, want none", v.UID, got)
+		}
+		killer.victims[len(killer.victims)-1].Ended()
+		killer.victims[len(killer.victims)-1].Ended()
+		if _, got := ordersOf(a); got != "stopSandbox s" {
+			t.Errorf("%s: orders %q once it has ended, want its sandbox stopped", v.UID, got)
+		}
+	}
+}
+
+func TestVictimThatTheRuntimeDoesNotRunIsTheKillersAlone(t *testing.T) {
+	a := withRuntime()
+	k, killer := stopper(a, Running{})
+	if err := k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if v := killer.victims[0]; v.Elsewhere != nil || v.Ended != nil {
+		t.Errorf("victim %+v, want it as it was", v)
+	}
+}
+
+func TestOrdersAreRefusedWithoutARuntimeAndBounded(t *testing.T) {
+	a := withRuntime()
+	failed := 0
+	for i := range maxOrders {
+		if err := a.Order(wire.Order{Kind: wire.RemoveImage, Target: fmt.Sprint(i)}, func(err error) {
+			if err != nil {
+				failed++
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Order(wire.Order{}, nil); !errors.Is(err, ErrManyOrders) {
+		t.Errorf("%v, want %v", err, ErrManyOrders)
+	}
+	a.abandon(io.EOF)
+	if failed != maxOrders {
+		t.Errorf("%d orders have failed with the agent, want %d", failed, maxOrders)
+	}
+	if err := a.Order(wire.Order{}, nil); !errors.Is(err, ErrNoRuntime) {
+		t.Errorf("%v, want %v", err, ErrNoRuntime)
+	}
+}
+
+func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
+	a := withRuntime()
+	a.runtime = nil
+	if a.Runtime() != nil {
+		t.Error("a runtime before any was heard of")
+	}
+	size := int64(7)
+	for _, m := range []wire.Up{
+		{Runtime: &wire.Runtime{Connected: true, Name: "r"}},
+		{Layers: []wire.Layer{{Container: "unknown"}}},
+		{Sandbox: &wire.Sandbox{ID: "s2", Name: "b"}}, {Sandbox: &wire.Sandbox{ID: "s1", Name: "a", Image: "i1"}},
+		{Container: &wire.Container{ID: "c", Sandbox: "s1", Image: "i1", ImageVolumes: []string{"i2"}}}, {Container: &wire.Container{ID: "d", Sandbox: "s2"}},
+		{Layers: []wire.Layer{{Container: "c", Bytes: &size}}},
+		{Image: &wire.Image{ID: "i2"}}, {Image: &wire.Image{ID: "i1"}},
+		{Dropped: "d"}, {Listed: true},
+	} {
+		a.hear(&m)
+	}
+	check := func() {
+		t.Helper()
+		i := a.Runtime()
+		if len(i.Sandboxes) != 2 || i.Sandboxes[0].ID != "s1" || len(i.Containers) != 1 || *i.Containers[0].Layer.Bytes != size || len(i.Images) != 2 || i.Images[0].ID != "i1" {
+			t.Errorf("inventory %+v", i)
+		}
+		if users := i.ImageUsers(); fmt.Sprint(users["i1"], users["i2"]) != "[s1 c] [c]" {
+			t.Errorf("users %v", users)
+		}
+	}
+	check()
+	if first := a.Runtime(); first != a.Runtime() {
+		t.Error("the same inventory is made twice")
+	}
+	a.lost(io.EOF)
+	check()
+	if i := a.Runtime(); i.Connected || i.Error == "" {
+		t.Errorf("stands %+v, want it away", i.Runtime)
+	}
+	a.hear(&wire.Up{Image: &wire.Image{ID: "i3"}})
+	check()
+	a.hear(&wire.Up{Listed: true})
+	if i := a.Runtime(); len(i.Images) != 1 || len(i.Sandboxes) != 0 {
+		t.Errorf("inventory %+v, want what the new agent has sent", i)
+	}
+}
