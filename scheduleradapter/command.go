@@ -50,7 +50,7 @@ func NewCommand(version string, options ...Option) *cobra.Command {
 	for _, option := range options {
 		option(p)
 	}
-	root := cli.New("evictd-scheduler", "Places pods by what nodes have room for, and says why", version, p.runCommand(), p.simulateCommand(), drainCommand())
+	root := cli.New("evictd-scheduler", "Places pods by what nodes have room for, and says why", version, p.runCommand(), p.simulateCommand(), explainCommand(), drainCommand())
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return errors.Join(p.faults...) }
 	return root
 }

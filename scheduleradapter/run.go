@@ -197,6 +197,7 @@ func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /v1/explain", d.explain)
 	return mux
 }
 

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/serve"
@@ -29,15 +27,25 @@ func statusCommand() *cobra.Command {
 		Short: "Show signals against thresholds, conditions, and pods in eviction order",
 		Args:  cobra.NoArgs,
 	}
-	output := cli.OutputFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json", "yaml")
 	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
+	live := c.Flags().BoolP("watch", "w", false, "show it live, where standard output is a terminal")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *live && isTerminal(c.OutOrStdout()) {
+			return becomeView(*address)
+		}
 		body, err := fetch(c.Context(), *address, "/v1/status")
 		if err != nil {
 			return err
 		}
 		if output.String() == "json" {
 			_, err := c.OutOrStdout().Write(body)
+			return err
+		}
+		if output.String() == "yaml" {
+			if body, err = yaml.JSONToYAML(body); err == nil {
+				_, err = c.OutOrStdout().Write(body)
+			}
 			return err
 		}
 		var status nodestatus.Status
@@ -51,30 +59,7 @@ func statusCommand() *cobra.Command {
 
 // fetch gets a document of a running daemon.
 func fetch(ctx context.Context, address, path string) ([]byte, error) {
-	network, at, err := serve.Split(address)
-	if err != nil {
-		return nil, cli.BadInput(err)
-	}
-	client := http.Client{
-		Timeout: serve.Timeout,
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, at)
-		}},
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://evictd"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("no evictd answers at %s: %w", address, errors.Unwrap(err))
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("evictd at %s: %s: %s", address, response.Status, strings.TrimSpace(string(body)))
-	}
-	return body, err
+	return serve.Fetch(ctx, "evictd", address, path)
 }
 
 // show writes the status for people.

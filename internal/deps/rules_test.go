@@ -37,6 +37,7 @@ var arrows = []arrow{
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
+	{"internal/tell", []string{"nodestatus"}, "text for people is made from the status documents"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"nodestatus"}, "messages carry values"},

@@ -84,6 +84,16 @@ func (t *Tolerations) Admit(taints []Taint) bool {
 	return !slices.ContainsFunc(taints, func(taint Taint) bool { return taint.repels() && !t.Tolerate(taint) })
 }
 
+// Untolerated are the taints that keep pods with these tolerations off a node.
+func (t *Tolerations) Untolerated(taints []Taint) (repelling []Taint) {
+	for _, taint := range taints {
+		if taint.repels() && !t.Tolerate(taint) {
+			repelling = append(repelling, taint)
+		}
+	}
+	return repelling
+}
+
 func (t Taint) repels() bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }

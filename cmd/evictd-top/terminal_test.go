@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// play makes the test binary the program itself.
+const play = "EVICTD_TOP_TEST_ADDRESS"
+
+func TestMain(m *testing.M) {
+	if address := os.Getenv(play); address != "" {
+		os.Exit(cli.Execute(context.Background(), newCommand(), []string{"--status-address", address, "--interval", "100ms"}))
+	}
+	os.Exit(m.Run())
+}
+
+// TestTheViewInATerminal runs the program in tmux, which draws what it is told.
+func TestTheViewInATerminal(t *testing.T) {
+	tmux, err := exec.LookPath("tmux")
+	if err != nil {
+		t.Skip("tmux is not installed: it is the terminal of this test")
+	}
+	dir, err := os.MkdirTemp("", "top") // short: it becomes a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	var status nodestatus.Status
+	load(t, "status.json", &status)
+	listener, err := net.Listen("unix", filepath.Join(dir, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var document any = status
+		if r.URL.Path == "/v1/explain" {
+			e := nodestatus.Explanation{}
+			load(t, "explanation-b.json", &e)
+			document = e
+		}
+		_ = json.NewEncoder(w).Encode(document)
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+
+	run := func(args ...string) string {
+		out, err := exec.Command(tmux, append([]string{"-S", filepath.Join(dir, "tmux"), "-f", "/dev/null"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("tmux %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run("new-session", "-d", "-x", "120", "-y", "20", "-e", play+"=unix:"+filepath.Join(dir, "status"), "-e", "NO_COLOR=1", "-e", "LANG=C.UTF-8", self+"; sleep 60")
+	t.Cleanup(func() { _ = exec.Command(tmux, "-S", filepath.Join(dir, "tmux"), "kill-server").Run() })
+	shows := func(what string) {
+		t.Helper()
+		var screen string
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if screen = run("capture-pane", "-p"); strings.Contains(screen, what) {
+				return
+			}
+		}
+		t.Fatalf("%q is not shown in\n%s", what, screen)
+	}
+	shows("MemoryPressure=True")
+	shows("sort: eviction")
+	run("send-keys", "s")
+	shows("sort: usage")
+	run("send-keys", "Enter")
+	shows("to go it would have to come before default/a")
+	run("send-keys", "q")
+	shows("enter explain")
+	run("resize-window", "-x", "80", "-y", "16")
+	shows("q quit")
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// viewName is the program that shows the live view.
+const viewName = "evictd-top"
+
+// isTerminal says whether out is one, whatever may be drawn on it.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// becomeView replaces this process by the live view, which lies beside its file or
+// in PATH. It returns only where that fails.
+func becomeView(address string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find %s: %w", viewName, err)
+	}
+	path := filepath.Join(filepath.Dir(self), viewName)
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath(viewName); err != nil {
+			return fmt.Errorf("find the live view: %w", err)
+		}
+	}
+	if err := syscall.Exec(path, []string{viewName, "--status-address", address}, os.Environ()); err != nil {
+		return fmt.Errorf("start %s: %w", path, err)
+	}
+	return nil
+}

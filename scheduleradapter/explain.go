@@ -1,0 +1,207 @@
+package scheduleradapter
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/scheduleradapter/loop"
+)
+
+// explain serves /v1/explain?pod=NAME; without a pod, the list of those that wait.
+func (d *daemon) explain(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("pod")
+	type answer struct {
+		document any
+		found    bool
+	}
+	answers := make(chan answer, 1)
+	d.loop.Do(func() {
+		if name == "" {
+			answers <- answer{d.loop.Pending(), true}
+			return
+		}
+		x, found := d.loop.Explain(time.Now(), name)
+		answers <- answer{x, found}
+	})
+	ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
+	defer cancel()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-ctx.Done():
+		http.Error(w, "the scheduler is busy, or ends: "+ctx.Err().Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if !a.found {
+		http.Error(w, fmt.Sprintf("no pod %s of this scheduler's profiles", name), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(a.document); err != nil {
+		d.log.Debug("explanation not delivered", "error", err)
+	}
+}
+
+func explainCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain [POD]",
+		Short: "Tell where a pod would fit now, where not, and why; without POD, who waits",
+		Long: `Have the running scheduler try a pod at every node, by the plugins of its profile,
+without moving anything, and tell which nodes it fits, what each score is, which
+nodes it does not fit and why, and what would have to change. POD is
+NAMESPACE/NAME, a name or a uid; one that runs is tried as if it did not.
+Without POD it lists the pods that wait, why, and since when.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	output := cli.OutputFlag(c, "text", "json")
+	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd-scheduler: unix:PATH or IP:PORT")
+	nodes := c.Flags().Bool("nodes", false, "name every node that the pod does not fit")
+	pending := func(ctx context.Context) (body []byte, waiting []loop.PendingPod, err error) {
+		if body, err = serve.Fetch(ctx, "evictd-scheduler", *address, "/v1/explain"); err == nil {
+			err = json.Unmarshal(body, &waiting)
+		}
+		return body, waiting, err
+	}
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		if _, waiting, err := pending(c.Context()); err == nil && len(args) == 0 {
+			for i := range waiting {
+				names = append(names, cobra.CompletionWithDesc(waiting[i].Pod, waiting[i].Place))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			body, waiting, err := pending(c.Context())
+			if err != nil || output.String() == "json" {
+				_, failed := c.OutOrStdout().Write(body)
+				return cmp.Or(err, failed)
+			}
+			return tellPending(c.OutOrStdout(), waiting)
+		}
+		body, err := serve.Fetch(c.Context(), "evictd-scheduler", *address, "/v1/explain?"+url.Values{"pod": args}.Encode())
+		if err != nil {
+			return err
+		}
+		if output.String() == "json" {
+			_, err := c.OutOrStdout().Write(body)
+			return err
+		}
+		var x loop.Explanation
+		if err := json.Unmarshal(body, &x); err != nil {
+			return fmt.Errorf("read explanation: %w", err)
+		}
+		return tellExplanation(c.OutOrStdout(), &x, *nodes)
+	}
+	return c
+}
+
+func tellPending(out io.Writer, waiting []loop.PendingPod) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(waiting) == 0 {
+		fmt.Fprintln(w, "no pod waits for a node")
+		return w.Flush()
+	}
+	fmt.Fprintln(w, "POD\tQUEUE\tSINCE\tATTEMPTS\tWHY")
+	for i := range waiting {
+		p := &waiting[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Pod, p.Place, p.Since.UTC().Format(time.RFC3339), p.Attempts, whyPending(p))
+	}
+	return w.Flush()
+}
+
+func whyPending(p *loop.PendingPod) string {
+	switch {
+	case p.Gate != "":
+		return p.Gate
+	case p.Nominated != "":
+		return "waits for room on " + p.Nominated
+	case p.Message != "":
+		return p.Message
+	}
+	return strings.Join(p.Rejectors, ", ")
+}
+
+func tellExplanation(out io.Writer, x *loop.Explanation, names bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s fits %d of %d nodes\n", x.Pod, x.Feasible, x.Nodes)
+	if x.Node != "" {
+		fmt.Fprintf(w, "  it is on %s; this is how they would do were it not\n", x.Node)
+	}
+	if p := x.Waiting; p != nil {
+		fmt.Fprintf(w, "  it waits since %s, %s after %d attempts", p.Since.UTC().Format(time.RFC3339), p.Place, p.Attempts)
+		if why := whyPending(p); why != "" {
+			fmt.Fprintf(w, ": %s", why)
+		}
+		fmt.Fprintln(w)
+	}
+	if x.Refusal != "" {
+		fmt.Fprintf(w, "  no node is looked at: %s\n", x.Refusal)
+	}
+	tellBest(w, x.Best)
+	if len(x.Refused) > 0 {
+		fmt.Fprintln(w, "\nNODES\tREFUSED BY\tWHY\tPREEMPTION")
+	}
+	for i := range x.Refused {
+		r := &x.Refused[i]
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", r.Count, r.Plugin, strings.Join(r.Reasons, ", "), map[bool]string{true: "may help", false: "cannot help"}[r.Resolvable])
+	}
+	if len(x.Nearest) > 0 {
+		fmt.Fprintln(w, "\nNEAREST TO FITTING\tALL THAT WOULD HAVE TO CHANGE")
+	}
+	for i := range x.Nearest {
+		n := &x.Nearest[i]
+		fmt.Fprintf(w, "%s\t%s\n", n.Node, strings.Join(n.Reasons, ", "))
+		for _, taint := range n.Taints {
+			fmt.Fprintf(w, "\ttaint %s is not tolerated\n", taint)
+		}
+		for _, s := range n.Short {
+			fmt.Fprintf(w, "\t%s: %s more than the %s that are free\n", s.Resource, s.Lacks, s.Free)
+		}
+	}
+	for i := range x.Refused {
+		if r := &x.Refused[i]; names && len(r.Nodes) > 0 {
+			fmt.Fprintf(w, "\n%s, %s: %s\n", r.Plugin, strings.Join(r.Reasons, ", "), strings.Join(r.Nodes, " "))
+		}
+	}
+	return w.Flush()
+}
+
+// tellBest writes the best nodes with a column for each plugin that tells them
+// apart or gives anything.
+func tellBest(w io.Writer, best []loop.Scored) {
+	given := map[string]bool{}
+	for i := range best {
+		for plugin, score := range best[i].Scores {
+			given[plugin] = given[plugin] || score != 0
+		}
+	}
+	maps.DeleteFunc(given, func(_ string, gives bool) bool { return !gives })
+	plugins := slices.Sorted(maps.Keys(given))
+	if len(best) > 0 {
+		fmt.Fprintln(w, "\n"+strings.Join(append([]string{"BEST NODES", "TOTAL"}, plugins...), "\t"))
+	}
+	for i := range best {
+		fmt.Fprintf(w, "%s\t%d", best[i].Node, best[i].Total)
+		for _, plugin := range plugins {
+			fmt.Fprintf(w, "\t%d", best[i].Scores[plugin])
+		}
+		fmt.Fprintln(w)
+	}
+}
