@@ -225,9 +225,9 @@ install: build ## install programs, units, manual, completions, configuration: D
 	[ -e $(sysconf)/evictd/evictd.yaml ] || install -m 0644 systemd/evictd.yaml '$(sysconf)/evictd'
 	[ -e $(sysconf)/default/evictd-scheduler ] || install -m 0644 systemd/evictd-scheduler.default '$(sysconf)/default/evictd-scheduler'
 
-# A version of Debian's begins with a number, and the later one is the greater.
+# Of what has no tag the later one is the greater.
 COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
-debversion := $(subst -,+,$(if $(filter 0 1 2 3 4 5 6 7 8 9,$(shell printf %.1s '$(VERSION:v%=%)')),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
+debversion := $(subst -,+,$(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
 
 .PHONY: deb
 deb: ## build bin/evictd_VERSION_ARCH.deb
@@ -237,7 +237,7 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 	install -d $$doc
 	install -m 0644 systemd/deb/copyright $$doc
 	printf 'evictd (%s) stable; urgency=medium\n\n  * See the log of the sources.\n\n -- The evictd authors <maintainers@evictd.io>  %s\n' \
-		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.Debian.gz
+		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.gz
 	echo "evictd: statically-linked-binary [usr/bin/*]" | install -D -m 0644 /dev/stdin bin/stage/usr/share/lintian/overrides/evictd
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
 	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \

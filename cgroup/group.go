@@ -18,6 +18,7 @@ type Group struct {
 
 	usage, stat, limit, meminfo File
 	threads, maxPIDs            File
+	standing                    standing
 	pressure                    [numResources]File
 }
 
@@ -84,7 +85,7 @@ func (g *Group) Path() string { return g.path }
 
 // Close closes every descriptor of the group.
 func (g *Group) Close() {
-	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.threads, &g.maxPIDs,
+	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.threads, &g.maxPIDs, &g.standing.failcnt,
 		&g.pressure[MemoryStall], &g.pressure[IOStall], &g.pressure[CPUStall]} {
 		f.Close()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +150,39 @@ func TestActionsWriteTheFileOfTheirVersion(t *testing.T) {
 		}
 		if got := get(t, file); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.file, got, c.want)
+		}
+	}
+}
+
+func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
+	s, host := fixture(t, "v1")
+	at := host + "/sys/fs/cgroup/memory" + v1Pod
+	put(t, at+"/memory.failcnt", "0\n")
+	put(t, at+"/memory.usage_in_bytes", "67000000\n")
+	stat := get(t, at+"/c1/memory.stat")
+	put(t, at+"/c1/memory.stat", strings.ReplaceAll(stat, "8052736", "1048576"))
+	g := open(t, s, v1Pod)
+	read := func() stats.Amount {
+		var m stats.Memory
+		if err := g.Memory(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m.InactiveFile
+	}
+	stale, fresh := stats.Known(8052736), stats.Known(1048576)
+	for _, c := range []struct {
+		name, file, holds string
+		want              stats.Amount
+	}{
+		{"what is read first is believed", "memory.failcnt", "1\n", stale},
+		{"what stands still while memory is reclaimed is not", "memory.failcnt", "2\n", fresh},
+		{"what has moved is", "memory.stat", strings.Replace(get(t, at+"/memory.stat"), "total_active_file 0", "total_active_file 4096", 1), stale},
+		{"what stands still with the usage is, too", "memory.usage_in_bytes", "66900000\n", stale},
+		{"what stands still while usage moves is not", "memory.usage_in_bytes", "60000000\n", fresh},
+	} {
+		put(t, at+"/"+c.file, c.holds)
+		if got := read(); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 }

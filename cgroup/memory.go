@@ -19,7 +19,8 @@ var (
 func (g *Group) Memory(m *stats.Memory) error {
 	*m = stats.Memory{}
 	read := stats.Memory{}
-	if err := g.usageAndStat(&read); err != nil {
+	var stat memoryStat
+	if err := g.usageAndStat(&read, &stat); err != nil {
 		return err
 	}
 	var buf [readSize]byte
@@ -38,6 +39,9 @@ func (g *Group) Memory(m *stats.Memory) error {
 		}
 		read.Limit = amount(b)
 	}
+	if err := g.refresh(&read, &stat); err != nil {
+		return err
+	}
 	*m = read
 	return nil
 }
@@ -46,7 +50,7 @@ func (g *Group) Memory(m *stats.Memory) error {
 // two files less than Memory.
 func (g *Group) WorkingSet() (stats.Amount, error) {
 	var m stats.Memory
-	err := g.usageAndStat(&m)
+	err := g.usageAndStat(&m, &memoryStat{})
 	return m.WorkingSet(), err
 }
 
@@ -54,7 +58,7 @@ func (g *Group) WorkingSet() (stats.Amount, error) {
 func (g *Group) Usage() (stats.Amount, error) {
 	if g.top && g.version == V2 { // it has no memory.current
 		var m stats.Memory
-		err := g.usageAndStat(&m)
+		err := g.usageAndStat(&m, &memoryStat{})
 		return m.Usage, err
 	}
 	var buf [32]byte
@@ -65,14 +69,13 @@ func (g *Group) Usage() (stats.Amount, error) {
 // usageAndStat fills what memory.usage_in_bytes or memory.current, and
 // memory.stat, tell. The top of a v2 hierarchy has no memory.current; the kubelet
 // takes anon + file for it.
-func (g *Group) usageAndStat(m *stats.Memory) error {
+func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
 	var buf [readSize]byte
 	b, err := readKept(&g.stat, g.dirs[memory], "memory.stat\x00", buf[:])
 	if err != nil {
 		return g.fault("read memory.stat", err)
 	}
-	var stat memoryStat
-	parseMemoryStat(b, g.version, &stat)
+	parseMemoryStat(b, g.version, stat)
 	m.InactiveFile, m.ActiveFile = stat.inactiveFile, stat.activeFile
 	m.SlabReclaimable, m.Refaults = stat.slabReclaimable, stat.refaults
 	if g.top && g.version == V2 {

@@ -3,7 +3,9 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -107,13 +109,22 @@ func trigger(fd int, stall, window time.Duration) (*Notice, error) {
 	return &Notice{fd: fd, events: unix.EPOLLPRI}, nil
 }
 
-// Bell wakes one goroutine by notices of the kernel and by Ring. Waiting blocks
-// its thread in the kernel and nowhere else, so that a thread of high priority
-// depends on no other to go on.
+// Bell wakes one goroutine by notices of the kernel and by Ring. A short wait
+// blocks its thread in the kernel and nowhere else, so that a thread of high
+// priority depends on no other to go on. A long one parks the goroutine: a thread
+// that blocks in the kernel keeps Go's monitor awake, which costs an idle program
+// most of what it uses.
 type Bell struct {
 	epoll, rung int
+	file        *os.File // of epoll, which Go's own poller watches
+	parked      syscall.RawConn
+	look        func(uintptr) bool // method value, made once
+	n           int                // of ready
 	ready       [16]unix.EpollEvent
 }
+
+// longWait is how long a wait is for which the goroutine is parked.
+const longWait = 200 * time.Millisecond
 
 // NewBell makes a bell that nothing rings.
 func NewBell() (*Bell, error) {
@@ -122,8 +133,16 @@ func NewBell() (*Bell, error) {
 	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make a bell: %w", err)
 	}
+	if err = unix.SetNonblock(b.epoll, true); err != nil { // NewFile polls no other
+		unix.Close(b.epoll)
+		return nil, fmt.Errorf("make a bell: %w", err)
+	}
+	b.file, b.look = os.NewFile(uintptr(b.epoll), "bell"), b.looked
 	if b.rung, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
 		err = b.add(b.rung, unix.EPOLLIN, -1)
+	}
+	if err == nil {
+		b.parked, err = b.file.SyscallConn()
 	}
 	if err != nil {
 		b.Close()
@@ -156,8 +175,13 @@ func (b *Bell) Ring() {
 // up to milliseconds. It returns the set of the notices that rang, by id. It
 // allocates nothing; one goroutine at a time may call it.
 func (b *Bell) Wait(d time.Duration) (rang uint64) {
-	n, _ := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
-	for i := range max(0, n) { // negative where a signal came
+	if d < longWait || b.file.SetReadDeadline(time.Now().Add(d)) != nil {
+		b.await(d)
+	} else {
+		b.n = 0
+		_ = b.parked.Read(b.look) // which fails when the time is over
+	}
+	for i := range b.n {
 		if id := b.ready[i].Fd; id >= 0 {
 			rang |= 1 << id
 		}
@@ -165,8 +189,19 @@ func (b *Bell) Wait(d time.Duration) (rang uint64) {
 	return rang
 }
 
+// await asks the kernel, and sleeps there.
+func (b *Bell) await(d time.Duration) {
+	n, _ := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
+	b.n = max(0, n) // negative where a signal came
+}
+
+func (b *Bell) looked(uintptr) bool {
+	b.await(0)
+	return b.n > 0
+}
+
 // Close takes the bell down. Nobody may wait for it any more.
 func (b *Bell) Close() {
-	unix.Close(b.epoll)
+	b.file.Close()
 	unix.Close(b.rung)
 }

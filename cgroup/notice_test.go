@@ -40,6 +40,7 @@ func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
 	}{
 		{"one that rang before", time.Minute, 0, 30 * time.Second},
 		{"nobody", 20 * time.Millisecond, 20 * time.Millisecond, time.Minute},
+		{"nobody for long", longWait + time.Millisecond, longWait, time.Minute},
 		{"nobody, and no time to wait", -time.Second, 0, 30 * time.Second},
 	} {
 		began := time.Now()

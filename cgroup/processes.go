@@ -69,15 +69,22 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 }
 
 // tally counts the lines of the files it is fed, and keeps their numbers if told
-// to. A chunk may end within a number.
+// to, where a chunk may end within a number; or it adds up what they have under a
+// key, each file in one chunk.
 type tally struct {
 	lines int64
+	key   string // of flat keyed files: its values are added up
+	sum   int64
 	keep  bool
 	pids  []int
 	part  int // the digits of a number whose line has not ended
 }
 
 func (t *tally) feed(chunk []byte) {
+	if t.key != "" {
+		t.sum += flat(chunk, t.key).Or(0)
+		return
+	}
 	if !t.keep {
 		t.lines += int64(bytes.Count(chunk, []byte{'\n'}))
 		return

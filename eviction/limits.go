@@ -2,39 +2,71 @@ package eviction
 
 import (
 	"fmt"
+	"iter"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// exceededLimit finds the first local-storage limit the pod is over: an
-// emptyDir's size, the pod's ephemeral storage, a container's. A pod without
-// statistics is over none.
+// Limit is a local-storage limit of a pod's own, and what counts against it, in
+// bytes.
+type Limit struct {
+	Signal Signal
+	// Of names the volume or the container; empty for the pod's own.
+	Of    string
+	Held  int64
+	Limit resource.Quantity
+}
+
+// Over is the kubelet's test: strictly more than the limit.
+func (l *Limit) Over() bool { return bytes(l.Held).Cmp(l.Limit) > 0 }
+
+// Limits are those of the pod, in the order in which they are looked at: of its
+// emptyDirs, of its ephemeral storage, of its containers. A pod without statistics
+// shows none.
+func Limits(c Candidate, l Layout) iter.Seq[Limit] {
+	return func(yield func(Limit) bool) {
+		if c.Usage == nil {
+			return
+		}
+		for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
+			v := &c.Pod.Volumes[i]
+			if v.SizeLimit != nil && !yield(Limit{EmptyDirLimit, v.Name, c.Usage.Volumes[i].Used.Or(0), *v.SizeLimit}) {
+				return
+			}
+		}
+		held := c.part(everything, false, ephemeral) + c.Usage.Files.Used.Or(0)
+		if limit := c.Pod.StorageLimit; limit != nil && !yield(Limit{PodEphemeralStorageLimit, "", held, *limit}) {
+			return
+		}
+		for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
+			container, used := &c.Pod.Containers[i], &c.Usage.Containers[i]
+			held := used.Logs.Or(0)
+			if l == SharedFs {
+				held += used.Rootfs.Or(0)
+			}
+			if limit := container.StorageLimit; !limit.IsZero() && !yield(Limit{ContainerEphemeralStorageLimit, container.Name, held, limit}) {
+				return
+			}
+		}
+	}
+}
+
+// exceededLimit finds the first local-storage limit the pod is over, and tells it.
 func exceededLimit(c Candidate, l Layout) (Signal, string, bool) {
-	if c.Usage == nil {
-		return 0, "", false
-	}
-	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
-		v := &c.Pod.Volumes[i]
-		if v.SizeLimit != nil && over(c.Usage.Volumes[i].Used.Or(0), *v.SizeLimit) {
-			return EmptyDirLimit, fmt.Sprintf(emptyDirMessage, v.Name, written(*v.SizeLimit)), true
-		}
-	}
-	held := c.part(everything, false, ephemeral) + c.Usage.Files.Used.Or(0)
-	if limit := c.Pod.StorageLimit; limit != nil && over(held, *limit) {
-		return PodEphemeralStorageLimit, fmt.Sprintf(podLimitMessage, written(*limit)), true
-	}
-	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
-		container, used := &c.Pod.Containers[i], &c.Usage.Containers[i]
-		held := used.Logs.Or(0)
-		if l == SharedFs {
-			held += used.Rootfs.Or(0)
-		}
-		if limit := container.StorageLimit; !limit.IsZero() && over(held, limit) {
-			return ContainerEphemeralStorageLimit, fmt.Sprintf(containerLimitMessage, container.Name, written(limit)), true
+	for limit := range Limits(c, l) {
+		if limit.Over() {
+			return limit.Signal, limit.message(), true
 		}
 	}
 	return 0, "", false
 }
 
-// over is the kubelet's test: strictly more than the limit.
-func over(used int64, limit resource.Quantity) bool { return bytes(used).Cmp(limit) > 0 }
+func (l *Limit) message() string {
+	switch l.Signal {
+	case EmptyDirLimit:
+		return fmt.Sprintf(emptyDirMessage, l.Of, written(l.Limit))
+	case PodEphemeralStorageLimit:
+		return fmt.Sprintf(podLimitMessage, written(l.Limit))
+	}
+	return fmt.Sprintf(containerLimitMessage, l.Of, written(l.Limit))
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/evictd/evictd/stats"
 )
@@ -36,9 +37,11 @@ func (r *Ranked) Exempt() string {
 	return ""
 }
 
-// A key compares two candidates by one rule and can tell in words why the
-// first goes before the second.
+// A key compares two candidates by one rule, can tell in words why the first
+// goes before the second, and what it looks at.
 type key struct {
+	name    string
+	value   func(r *Ranked) string
 	compare func(a, b Ranked) int // by value: behind pointers every comparison would allocate
 	because func(a, b *Ranked) string
 }
@@ -48,22 +51,30 @@ type key struct {
 // priority alone.
 var (
 	byStatistics = key{
+		"statistics",
+		func(r *Ranked) string { return either(r.Measured, "measured", "none") },
 		func(a, b Ranked) int { return compareBool(!a.Measured, !b.Measured) },
 		func(a, b *Ranked) string { return fmt.Sprintf("%v has no statistics", b.Pod) },
 	}
 	byExcess = key{
+		"above its request",
+		func(r *Ranked) string { return either(r.Exceeds, "yes", "no") },
 		func(a, b Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("uses %s and requested %s; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
 		},
 	}
 	byPriority = key{
+		"priority",
+		func(r *Ranked) string { return strconv.Itoa(int(r.Pod.Priority)) },
 		func(a, b Ranked) int { return cmp.Compare(a.Pod.Priority, b.Pod.Priority) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("priority %d is lower than %d of %v", a.Pod.Priority, b.Pod.Priority, b.Pod)
 		},
 	}
 	byOverRequest = key{
+		"usage less request",
+		func(r *Ranked) string { return r.quantity(r.overRequest()) },
 		func(a, b Ranked) int { return cmp.Compare(b.overRequest(), a.overRequest()) },
 		func(a, b *Ranked) string {
 			if a.Request == 0 && b.Request == 0 {
@@ -73,18 +84,24 @@ var (
 		},
 	}
 	byProcesses = key{
+		"processes",
+		func(r *Ranked) string { return r.quantity(r.Usage) },
 		func(a, b Ranked) int { return cmp.Compare(b.Usage, a.Usage) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("has %s processes, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
 		},
 	}
 	byGrowth = key{
+		"growth",
+		func(r *Ranked) string { return r.quantity(r.Growth) + "/s" },
 		func(a, b Ranked) int { return cmp.Compare(b.Growth, a.Growth) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("uses as much as %v and grows faster, by %d bytes a second more", b.Pod, a.Growth-b.Growth)
 		},
 	}
 	byUID = key{
+		"uid",
+		func(r *Ranked) string { return string(r.Pod.UID) },
 		func(a, b Ranked) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) },
 		func(a, b *Ranked) string { return fmt.Sprintf("equal to %v in every respect, and first by uid", b.Pod) },
 	}
@@ -114,6 +131,13 @@ func (r *Ranked) distance() string {
 		return r.quantity(-n) + " below"
 	}
 	return r.quantity(r.overRequest()) + " above"
+}
+
+func either(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
 }
 
 func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount) }
@@ -147,13 +171,16 @@ func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked 
 		ranked = append(ranked, r)
 	}
 	order := orders[s.Condition()]
-	slices.SortFunc(ranked, func(a, b Ranked) int {
-		for i := range order {
-			if c := order[i].compare(a, b); c != 0 {
-				return c
-			}
-		}
-		return 0
-	})
+	slices.SortFunc(ranked, func(a, b Ranked) int { return compareBy(order, a, b) })
 	return ranked
+}
+
+// compareBy is negative where a goes before b.
+func compareBy(order []key, a, b Ranked) int {
+	for i := range order {
+		if c := order[i].compare(a, b); c != 0 {
+			return c
+		}
+	}
+	return 0
 }

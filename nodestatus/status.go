@@ -34,6 +34,15 @@ type Status struct {
 	Unreclaimable []Reclaimable `json:"unreclaimable,omitempty"`
 	// Reclaiming are the disks that are being freed so.
 	Reclaiming []Reclaiming `json:"reclaiming,omitempty"`
+	// Growing is the pod whose memory grows fastest; nil where none grows.
+	Growing *Growing `json:"growing,omitempty"`
+}
+
+// Growing is a pod that grows.
+type Growing struct {
+	Pod       string    `json:"pod"` // namespace/name
+	UID       types.UID `json:"uid"`
+	PerSecond string    `json:"perSecond"` // memory
 }
 
 // MarshalJSON writes what is empty as [] or {}, never as null.

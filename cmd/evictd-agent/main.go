@@ -23,6 +23,7 @@ import (
 
 	"github.com/evictd/evictd/cri"
 	podskube "github.com/evictd/evictd/eviction/pods/kube"
+	"github.com/evictd/evictd/eviction/pods/runc"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/rt"
@@ -113,6 +114,10 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 		return err
 	}
 	runtime := serveRuntime(ctx, dialer, out, &running, log)
+	if first.Node.Runc {
+		containers := runc.New(first.Node.RuncState, out.say, log)
+		running.Go(func() { containers.Run(ctx) })
+	}
 	for {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {

@@ -48,6 +48,7 @@ type cluster struct {
 	api     bool
 	journal *journal.Journal // nil where none can be kept, and no API server needs one
 	runtime endpoint
+	runc    bool         // an agent is wanted for the containers of runc
 	asker   *agent.Asker // nil where soft victims are killed directly
 	log     *slog.Logger
 	// patience is how long a soft victim may wait for leave; zero asks nobody.
@@ -72,7 +73,8 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		log.Info("no agent beside evictd: a container runtime would not be used", "error", err)
 		runtime = noRuntime
 	}
-	if !api && runtime == noRuntime {
+	runc := runcState(&file.Run)
+	if !api && runtime == noRuntime && runc == nil {
 		return nil, nil
 	}
 	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
@@ -88,17 +90,18 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
 			Kubeconfig:      file.Kubeconfig, Server: file.Server,
+			Runc: d.node.cgroups != nil && file.RuncState != noRuntime, RuncState: runc,
 		},
 	}
 	if runtime != noRuntime {
 		cfg.Runtime = runtime.connect
 	}
-	if api || runtime != "" {
+	if api || runtime != "" || runc != nil {
 		if err := checkAgent(cfg.Program, server); err != nil {
 			return nil, err
 		}
 	}
-	c := &cluster{api: api, runtime: runtime, log: log, resumed: map[types.UID]bool{}}
+	c := &cluster{api: api, runtime: runtime, runc: runc != nil, log: log, resumed: map[types.UID]bool{}}
 	c.journal, err = journal.Open(orElse(file.StateDir, defaultStateDir), log)
 	if !api {
 		if err != nil {
@@ -114,6 +117,14 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	c.patience = softPatience(file, d.node.mode)
 	c.agent = agent.New(cfg, c.journal, log)
 	return c, nil
+}
+
+// runcState are the directories that were given; nil for none and the usual ones.
+func runcState(run *config.Run) []string {
+	if run.RuncState == "" || run.RuncState == noRuntime {
+		return nil
+	}
+	return strings.Split(run.RuncState, ",")
 }
 
 // speaksToAPI says whether there is an API server; c may be nil.
@@ -187,7 +198,7 @@ func (c *cluster) run(ctx context.Context) {
 		})
 	}
 	running.Go(func() {
-		if c.speaksToAPI() || c.runtime.await(ctx) {
+		if c.speaksToAPI() || c.runc || c.runtime.await(ctx) {
 			_ = c.agent.Run(ctx)
 		}
 	})

@@ -30,6 +30,7 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"kubeconfig":                          {"/a", "kubeconfig: /a", "kubeconfig: /b"},
 	"server":                              {"unix:/a", "server: unix:/a", "server: unix:/b"},
 	"cri-endpoint":                        {"none", "criEndpoint: none", "criEndpoint: unix:/b"},
+	"runc-state":                          {"/a,/b", "runcState: /a,/b", "runcState: none"},
 	"nodefs":                              {"/a", "nodefs: /a", "nodefs: /b"},
 	"imagefs":                             {"/a", "imagefs: /a", "imagefs: /b"},
 	"containerfs":                         {"/a", "containerfs: /a", "containerfs: /b"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -103,9 +105,13 @@ func examine() []finding {
 		{"CAP_DAC_OVERRIDE", capDACOverride, "cgroup files of other users cannot be written"},
 		{"CAP_SYS_RESOURCE", capSysResource, "oom_score_adj cannot be lowered; scores stay as the runtime set them where they would have to fall"},
 		{"CAP_SYS_NICE", capSysNice, "evictd competes for the processor like everybody else"},
+		{"CAP_IPC_LOCK", capIPCLock, "evictd's memory may be swapped and its program be read from disk again, unless RLIMIT_MEMLOCK allows it"},
 	} {
 		add(c.name, map[bool]string{true: "held", false: "not held"}[capable(set, c.bit)], capable(set, c.bit), c.lost)
 	}
+
+	err = realtime()
+	add("realtime priority", availability(err), err == nil, "the sensing thread waits for its turn like others: milliseconds on a busy machine")
 
 	pid := findKubelet()
 	is := "none"
@@ -211,6 +217,17 @@ func stallNotice(window time.Duration) error {
 		n.Close()
 	}
 	return err
+}
+
+// realtime tries the priority of the sensing thread, in a thread that ends with it.
+func realtime() error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		_, err := rt.Elevate()
+		result <- err
+	}()
+	return <-result
 }
 
 // thresholdFinding tries to be told of memory that crosses a threshold, one that

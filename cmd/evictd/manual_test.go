@@ -14,8 +14,7 @@ import (
 // fieldNames are the fields of the configuration file, by their names there.
 func fieldNames(of reflect.Type) []string {
 	var names []string
-	for i := range of.NumField() {
-		f := of.Field(i)
+	for f := range of.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && f.Name == "TypeMeta":

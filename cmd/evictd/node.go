@@ -242,6 +242,7 @@ func capabilities() uint64 {
 const (
 	capDACOverride = 1
 	capKill        = 5
+	capIPCLock     = 14
 	capSysNice     = 23
 	capSysResource = 24
 )

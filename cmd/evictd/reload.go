@@ -25,7 +25,7 @@ import (
 var reloadable = []string{
 	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
 	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
-	"hardEvictionGracePeriod",
+	"hardEvictionGracePeriod", "victimsPerPass",
 	"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 	"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -74,6 +75,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("kubeconfig", "kubeconfig of the API server (default none: standalone)", func(c *file) *string { return &c.Kubeconfig })
 	o.text("server", "URL of the API server, or unix:PATH of the embedded one", func(c *file) *string { return &c.Server })
 	o.text("cri-endpoint", "container runtime: unix:PATH, or none (default found among the usual sockets)", func(c *file) *string { return &c.CRIEndpoint })
+	o.text("runc-state", "directories in which runc keeps its containers, patterns separated by commas, or none (default the usual ones, if an agent runs for anything else)", func(c *file) *string { return &c.RuncState })
 	o.text("nodefs", "path on the node's filesystem (default /var/lib/kubelet or /)", func(c *file) *string { return &c.NodeFs })
 	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
@@ -123,7 +125,9 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d, err := newDaemon(&file, *force, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
+		log := newBacklog(c.ErrOrStderr())
+		defer log.close()
+		d, err := newDaemon(&file, *force, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			return err
 		}
@@ -150,6 +154,11 @@ func checkRun(file *config.EvictdConfiguration) error {
 	}
 	if err := endpoint(file.CRIEndpoint).check(); err != nil {
 		faults = append(faults, err)
+	}
+	for _, dir := range runcState(&file.Run) {
+		if _, err := filepath.Match(dir, ""); err != nil || !filepath.IsAbs(dir) {
+			fault("--runc-state %q: expected absolute paths separated by commas, or none", file.RuncState)
+		}
 	}
 	if file.HousekeepingInterval.Duration < 0 {
 		fault("--housekeeping-interval %v: must not be negative", file.HousekeepingInterval.Duration)
@@ -272,6 +281,11 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.loop = control.New(d.cfg, ports, d.log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.cluster != nil {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "evictd_bare_container_oom_events_total", Help: "Times the kernel gave notice that a container run by runc alone was out of memory.",
+		}, func() float64 { return float64(d.cluster.agent.OutOfMemory()) }))
+	}
 	cfg := publish.Config{
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile,
@@ -322,8 +336,8 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
-	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") {
-		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server or --cri-endpoint; until then nobody can be evicted")
+	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") && (d.cluster == nil || !d.cluster.runc) {
+		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then nobody can be evicted")
 	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
@@ -380,15 +394,22 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	return err
 }
 
+// starting is how long the program's start takes, with the first look at all pods.
+const starting = 20 * time.Second
+
 // settle prepares this process and the calling thread for the sensing. Each thing
 // that the machine refuses is told, and done without.
 func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
-	if err := rt.Shed(); err != nil {
-		d.log.Info("the pages of the start stay mapped", "error", err)
-	}
 	if err := rt.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
+	around.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(starting): // locks less than before
+			_ = rt.Lock()
+		}
+	})
 	runtime.LockOSThread()
 	thread, err := rt.Elevate()
 	if err != nil {
@@ -415,46 +436,53 @@ func (d *daemon) follow(ctx context.Context) {
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
-	for {
-		d.score()
+	for changed := true; ; {
+		if changed {
+			d.score()
+		}
 		d.prepare()
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
+			changed = true
 		case <-filesChanged:
-			d.take()
+			changed = d.take()
 		case <-clusterChanged:
-			d.take()
+			changed = d.take()
 		case <-waited.C:
 			d.alone = true
-			d.take()
+			changed = d.take()
 		}
 	}
 }
 
-// take hands the pods that there are now to the loop.
-func (d *daemon) take() {
+// take hands the pods that there are now to the loop, and says whether any has
+// changed.
+func (d *daemon) take() (changed bool) {
 	var fromFiles, fromCluster []*v1.Pod
 	var runtime *wire.Inventory
+	var bare []wire.Bare
 	if d.manifests != nil {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
 		fromCluster = d.cluster.agent.Pods()
 		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
-			runtime = d.cluster.agent.Runtime()
+			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.Bare()
 		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.Locate(located(&runtime.Runtime))
 	}
-	if pods, changed := d.tracker.track(fromFiles, fromCluster, runtime); changed {
+	pods, changed := d.tracker.track(fromFiles, fromCluster, runtime, bare)
+	if changed {
 		d.loop.SetPods(pods)
 	}
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
+	return changed
 }
 
 // score writes the oom_score_adj of every container's processes, late children
@@ -465,6 +493,9 @@ func (d *daemon) score() {
 		return
 	}
 	for _, p := range d.tracker.tracked() {
+		if p.bare.Load() != nil {
+			continue // who has runc run it chooses the score, too
+		}
 		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p); err != nil {
 			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
 		}

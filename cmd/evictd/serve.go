@@ -39,5 +39,6 @@ func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
 		}
 	})
 	mux.HandleFunc("GET /v1/why", d.why)
+	mux.HandleFunc("GET /v1/explain", d.explain)
 	return mux
 }

@@ -100,6 +100,9 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
 		fmt.Fprintf(w, "memory by model %s\t%s\n", model, s.MemoryAvailable[model])
 	}
+	if s.Growing != nil {
+		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, s.Growing.PerSecond)
+	}
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))

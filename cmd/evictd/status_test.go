@@ -29,7 +29,7 @@ func serving(t *testing.T, network string, answer http.HandlerFunc) string {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", answer)
+	mux.HandleFunc("GET /v1/{document}", answer)
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux}}
 	server.Start()
 	t.Cleanup(server.Close)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
+	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -59,14 +61,21 @@ type tracked struct {
 	disk     *collect.PodDisk
 	// runtime is the pod as the container runtime has it now; nil without one.
 	runtime atomic.Pointer[pods.Runtime]
+	// bare is the pod as runc has it; nil where somebody else knows it.
+	bare atomic.Pointer[pods.Bare]
 }
 
 // track makes the loop's pods of those of the manifests, of the API server and of
 // the container runtime, keeps what it had of those that have not changed, and
 // says whether any has.
-func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory) (handled []control.Pod, changed bool) {
+func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory, bare []wire.Bare) (handled []control.Pod, changed bool) {
 	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
-	located := t.layout(fromFiles, joined).Locate(manifests)
+	layout := t.layout(fromFiles, joined)
+	located := layout.Locate(manifests)
+	bares := t.unknown(t.estimates.Bare(bare), manifests, located)
+	if len(bares) > 0 {
+		manifests, located = t.join(bares, manifests, layout)
+	}
 	known := make(map[types.UID]*tracked, len(manifests))
 	current := make([]*tracked, 0, len(manifests))
 	handled = make([]control.Pod, 0, len(manifests))
@@ -83,6 +92,7 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 			}
 		}
 		p.runtime.Store(joined[m])
+		p.bare.Store(bares[m])
 		if joined[m] != nil {
 			p.disk.Tell(told(p.Containers, joined[m]))
 		}
@@ -96,6 +106,56 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 	changed = t.current == nil || !slices.Equal(t.current, current)
 	t.current = current
 	return handled, changed
+}
+
+// unknown are the pods that nobody but runc knows: they have the uid of no other,
+// and their cgroup is below the pods' and apart from every other.
+func (t *tracker) unknown(bares []pods.Bare, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.Bare {
+	taken := func(cgroup string) bool {
+		return slices.ContainsFunc(known, func(pod *v1.Pod) bool {
+			other := located[pod.UID].Cgroup
+			return other != "" && (strings.HasPrefix(cgroup+"/", other+"/") || strings.HasPrefix(other+"/", cgroup+"/"))
+		})
+	}
+	alone := map[*v1.Pod]*pods.Bare{}
+	for i := range bares {
+		b := &bares[i]
+		_, sameUID := located[b.UID]
+		if cgroup := t.below(b.Cgroup); cgroup != "" && !sameUID && !taken(cgroup) {
+			alone[b.Pod] = b
+		}
+	}
+	return alone
+}
+
+// join adds the pods that nobody but runc knows.
+func (t *tracker) join(bares map[*v1.Pod]*pods.Bare, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
+	all := slices.AppendSeq(slices.Clone(known), maps.Keys(bares))
+	slices.SortFunc(all, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	byRuntime := layout.Told
+	layout.Told = func(pod *v1.Pod) string {
+		if b := bares[pod]; b != nil {
+			return t.below(b.Cgroup)
+		}
+		return byRuntime(pod)
+	}
+	return all, layout.Locate(all)
+}
+
+// below is the path of a group below the pods', by its directory; "" where it is
+// not one of these.
+func (t *tracker) below(dir string) string {
+	if t.cgroups == nil {
+		return ""
+	}
+	group, is := strings.CutPrefix(dir, t.cgroups.Mount("memory"))
+	below, isPods := strings.CutPrefix(group, t.podsGroup.Path()+"/")
+	if !is || !isPods {
+		return ""
+	}
+	return below
 }
 
 // tracked are the pods of the last call of track.
@@ -232,6 +292,9 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 // child names a container's group below the pod's: as the runtime told it, or
 // named after the container where there is no runtime.
 func (p *tracked) child(container string) string {
+	if b := p.bare.Load(); b != nil {
+		return b.Children[container]
+	}
 	r := p.runtime.Load()
 	if r == nil {
 		return container

@@ -107,6 +107,8 @@ func (a *Agent) hear(m *wire.Up) {
 		a.done(m.Told)
 	case m.API != nil:
 		a.api = *m.API
+	case m.Bare != nil || m.OutOfMemory != nil:
+		a.hearBare(m)
 	default:
 		a.hearRuntime(m)
 	}

@@ -202,7 +202,7 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 		}
 	}
 	check()
-	if a.Runtime() != a.Runtime() {
+	if first := a.Runtime(); first != a.Runtime() {
 		t.Error("the same inventory is made twice")
 	}
 	a.lost(io.EOF)

@@ -96,6 +96,7 @@ type Run struct {
 	Kubeconfig              string           `json:"kubeconfig,omitempty"`
 	Server                  string           `json:"server,omitempty"`
 	CRIEndpoint             string           `json:"criEndpoint,omitempty"`
+	RuncState               string           `json:"runcState,omitempty"`
 	NodeFs                  string           `json:"nodefs,omitempty"`
 	ImageFs                 string           `json:"imagefs,omitempty"`
 	ContainerFs             string           `json:"containerfs,omitempty"`

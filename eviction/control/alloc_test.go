@@ -28,7 +28,7 @@ func (c *crowd) Read(n *stats.Node) {
 }
 func (c *crowd) Wait(time.Duration) string { return "" }
 func (c *crowd) Wake()                     {}
-func (c *crowd) Aim(collect.Aims)          {}
+func (c *crowd) Aim(collect.Aims) bool     { return true }
 
 func (c *crowd) Kill(kill.Victim) error {
 	c.kills++

@@ -42,8 +42,9 @@ type Waiter interface {
 	Wait(d time.Duration) (source string)
 	// Wake ends the present Wait, or the next, from any goroutine.
 	Wake()
-	// Aim says where the nearest hard thresholds of memory are. It never blocks.
-	Aim(collect.Aims)
+	// Aim says where the nearest hard thresholds of memory are. It never blocks,
+	// and returns whether the kernel tells when they are crossed.
+	Aim(collect.Aims) bool
 }
 
 // Killer ends pods in goroutines of its own.
@@ -137,12 +138,15 @@ type Report struct {
 	Pass         eviction.Pass
 	Node         stats.Node
 	Observations eviction.Observations
+	Forecast     Forecast
 	State        eviction.State
 	Eviction     *eviction.Config
 	Decisions    []eviction.Decision // of the calls of the pass, in order
 	// Failed are the victims whose kill could not begin. The evictions of the
 	// decisions are the others.
 	Failed []eviction.Eviction
+	// Reclaims are those that began in the pass, or had ended before it.
+	Reclaims []eviction.ReclaimOutcome
 	// HeldBack is the pod whose turn it is, and which stays for now: see
 	// eviction.Decision.
 	HeldBack *eviction.Pod
@@ -185,8 +189,10 @@ type Loop struct {
 	candidates  []eviction.Candidate
 	observer    eviction.Observer
 	node        stats.Node
+	observed    eviction.Observations            // last
 	trends      [eviction.NumSignals]stats.Trend // of seconds
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
+	armed       bool                             // the kernel tells when memory crosses a hard threshold
 	nearing     bool                             // a memory threshold is about to be crossed
 	sampled     time.Time                        // when the pods were last measured
 	detail      int                              // the pod whose containers were last read
@@ -318,8 +324,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		}
 		if passed || heard {
+			l.armed = l.waiter.Aim(l.aims())
 			poll = time.Now().Add(l.pollInterval())
-			l.waiter.Aim(l.aims())
 		}
 	}
 }

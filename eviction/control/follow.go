@@ -34,3 +34,33 @@ func (l *Loop) follow(kind eviction.Pass) {
 		l.sample(false)
 	}
 }
+
+// Forecast is how things go on at the present rates.
+type Forecast struct {
+	// Until is how long each threshold is away, beside the configuration's
+	// thresholds; negative where the signal does not fall.
+	Until []time.Duration
+	// Grower is the pod whose memory grows fastest, by Growth bytes a second; nil
+	// where none grows.
+	Grower *eviction.Pod
+	Growth int64
+}
+
+func (l *Loop) forecast() Forecast {
+	f := Forecast{Until: make([]time.Duration, len(l.eviction.Thresholds))}
+	for i := range f.Until {
+		t := &l.eviction.Thresholds[i]
+		f.Until[i] = -1
+		if required, known := t.Value.Of(l.observed[t.Signal]); known {
+			if until, falling := l.trends[t.Signal].Until(required); falling {
+				f.Until[i] = until
+			}
+		}
+	}
+	for i := range l.growths {
+		if growth := l.growths[i].PerSecond(); growth > f.Growth {
+			f.Grower, f.Growth = l.pods[i].Pod, growth
+		}
+	}
+	return f
+}

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"errors"
+	"io/fs"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +23,10 @@ type withheld struct {
 // showing is how long what a victim held may show after the end of its
 // processes, before another pod goes for it.
 const showing = 10 * time.Second
+
+// reaping is how long processes that nobody has reaped yet may count for the node
+// after their cgroup was removed, where they cannot be seen any more.
+const reaping = time.Second
 
 // withhold keeps the end of a kill until it shows. Memory is back before a
 // process leaves its cgroup. Volumes are taken away by whoever runs the pods
@@ -72,6 +78,8 @@ func (w *withheld) due(now time.Time) bool {
 		return !w.counts.After(now)
 	}
 	var left stats.Pod
-	_ = w.tasks.ReadMemory(&left, false) // what is gone has no tasks
+	if err := w.tasks.ReadMemory(&left, false); errors.Is(err, fs.ErrNotExist) {
+		return !w.counts.Add(reaping - showing).After(now)
+	}
 	return left.Threads.Or(0) == 0
 }

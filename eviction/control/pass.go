@@ -22,6 +22,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(),
 		Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
 	}
+	reclaims := l.reclaimed
 	l.reclaimed = nil
 	decisions := l.decisions
 	var failed []eviction.Eviction
@@ -52,6 +53,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			if l.reclaimer != nil {
 				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
 				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+				reclaims = append(reclaims, in.Reclaims...)
 				l.surveyedSince(now, now) // should it not suffice, the figures are there
 			}
 			again = true
@@ -75,10 +77,10 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if len(decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(held); turned || chosen || len(failed) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals,
-			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, HeldBack: held, DryRun: l.cfg.DryRun,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
+			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, Reclaims: reclaims, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
 	}
 	for _, r := range l.refusals {
@@ -169,6 +171,7 @@ func (l *Loop) sense() eviction.Observations {
 		l.trends[s].Observe(observations[s].Time, observations[s].Available)
 		l.sprints[s].Observe(observations[s].Time, observations[s].Available)
 	}
+	l.observed = observations
 	return observations
 }
 
@@ -249,7 +252,11 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
 		return nil
 	}
-	err := l.killer.Kill(kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage})
+	victim := kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage}
+	if e.Hard && pod.Meter != nil { // a soft one may wait for others
+		victim.Held = l.usages[i].Memory
+	}
+	err := l.killer.Kill(victim)
 	if err == nil && !e.Hard {
 		l.bear(pod.UID)
 	}

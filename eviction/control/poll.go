@@ -17,6 +17,9 @@ const (
 	// the present rate, and sprintShare how often the loop looks on the way.
 	pollFloorFalling = time.Millisecond
 	sprintShare      = 4
+	// armedTrust is how much longer the loop sleeps where the kernel tells of the
+	// crossing.
+	armedTrust = 8
 )
 
 // fillRates are the fastest plausible ways to use up a signal, units a second:
@@ -35,8 +38,8 @@ var fillRates = [eviction.NumSignals]int64{
 }
 
 // pollInterval sleeps no longer than the nearest hard threshold is away at the
-// fastest plausible rate, and no longer than a part of what the signal needs at
-// the present one. Those that act and find nobody to end are in no hurry.
+// fastest plausible rate, longer where the kernel tells of the crossing, and never
+// longer than a part of what the signal needs at the present rate. Those that act and find nobody to end are in no hurry.
 func (l *Loop) pollInterval() time.Duration {
 	observations := l.observer.Observe(&l.node)
 	interval, floor := pollCeiling, pollFloor
@@ -50,6 +53,9 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
+		if l.armed && t.Signal.Condition() == eviction.MemoryPressure {
+			headroom *= armedTrust
+		}
 		headroom -= l.node.Time.Sub(o.Time) // disks are told as they were a pass ago
 		if left, falling := l.sprints[t.Signal].Until(required); falling && available > required {
 			headroom = min(headroom, left/sprintShare)

@@ -23,6 +23,7 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 	}{
 		{"far from it, once a second", setting{node: memory(32 * gibi), thresholds: memoryHard}, 5 * time.Second, time.Second},
 		{"nearer, before it can be reached", setting{node: memory(gibi + 600*mebi), thresholds: memoryHard}, 5 * time.Second, 97700 * time.Microsecond},
+		{"and less often where the kernel tells of the crossing", setting{node: memory(gibi + 600*mebi), thresholds: memoryHard, before: func(w *world) { w.bell.armed = true }}, 5 * time.Second, 781300 * time.Microsecond},
 		{"near it, every few milliseconds", setting{node: memory(gibi + mebi), thresholds: memoryHard}, 5 * time.Second, 5 * time.Millisecond},
 		{"below it while a victim ends", setting{node: memory(mebi), thresholds: memoryHard, pods: []*pod{ending(using("a", gibi), immortal)}}, 5 * time.Second, 5 * time.Millisecond},
 		{"below it where nobody can go, once a second", setting{node: memory(mebi), thresholds: memoryHard}, 5 * time.Second, time.Second},

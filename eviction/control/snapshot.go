@@ -15,9 +15,7 @@ type Snapshot struct {
 	At           time.Time
 	Node         stats.Node
 	Observations eviction.Observations
-	// Until is how long each threshold is away at the present rate, beside
-	// the configuration's thresholds; negative where the signal does not fall.
-	Until      []time.Duration
+	Forecast
 	State      eviction.State
 	Candidates []eviction.Candidate
 	Eviction   *eviction.Config
@@ -55,16 +53,7 @@ func (l *Loop) ask(ctx context.Context, pods bool) (Snapshot, error) {
 func (l *Loop) snapshot(pods bool) Snapshot {
 	observations := l.sense()
 	s := Snapshot{At: time.Now(), Node: l.node, Observations: observations, State: l.state, Eviction: l.eviction}
-	for i := range l.eviction.Thresholds {
-		t := &l.eviction.Thresholds[i]
-		until := time.Duration(-1)
-		if required, known := t.Value.Of(s.Observations[t.Signal]); known {
-			if d, falling := l.trends[t.Signal].Until(required); falling {
-				until = d
-			}
-		}
-		s.Until = append(s.Until, until)
-	}
+	s.Forecast = l.forecast()
 	if !pods {
 		return s
 	}

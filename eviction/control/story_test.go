@@ -143,6 +143,15 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill a", "3.001s kill b", "13.101s kill c"},
 		},
 		{
+			"and a second where its cgroup is gone before",
+			setting{thresholds: []eviction.Threshold{hard(eviction.PIDAvailable, 10)}, node: pids(stats.Node{}, 5), pods: []*pod{
+				{name: "a", lingers: true, usage: stats.Pod{Processes: stats.Known(3)}},
+				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
+			}},
+			func(w *world) { w.at(500 * time.Millisecond); w.pods[0].vanish(); w.at(3 * time.Second) },
+			[]string{"0s kill a", "1.1s kill c"},
+		},
+		{
 			"what has ended is no candidate, nor is what cannot be killed",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{
 				{name: "ended", usage: stats.Pod{Memory: stats.Known(9 * gibi), Processes: stats.Known(0)}},

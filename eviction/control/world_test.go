@@ -221,8 +221,9 @@ func (s *sensor) gap() time.Duration {
 type bell struct {
 	rung chan string
 
-	mu   sync.Mutex
-	aims collect.Aims
+	mu    sync.Mutex
+	aims  collect.Aims
+	armed bool
 }
 
 func (b *bell) Wait(d time.Duration) string {
@@ -250,10 +251,11 @@ func (b *bell) ring(source string) {
 	b.rung <- source
 }
 
-func (b *bell) Aim(a collect.Aims) {
+func (b *bell) Aim(a collect.Aims) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.aims = a
+	return b.armed
 }
 
 func (b *bell) aimed() collect.Aims {
@@ -373,6 +375,12 @@ func (p *pod) gone() {
 	if p.lingers {
 		p.usage.Threads = stats.Known(1)
 	}
+}
+
+func (p *pod) vanish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = fs.ErrNotExist
 }
 
 func (p *pod) reap() {

@@ -343,3 +343,10 @@ func TestRecorderWithoutADirectoryHoldsUpNobody(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestReclaimsThatGoOnAndEndAreRecorded(t *testing.T) {
+	s := step(&control.Report{At: start, Reclaims: []eviction.ReclaimOutcome{{For: eviction.NodeFsAvailable, Ended: true}, {For: eviction.ImageFsInodesFree}}}, start)
+	if !slices.Equal(s.Reclaimed, []string{"nodefs.available"}) || !slices.Equal(s.Reclaiming, []string{"imagefs.inodesFree"}) {
+		t.Errorf("ended %v, go on %v", s.Reclaimed, s.Reclaiming)
+	}
+}

@@ -124,6 +124,13 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		})
 		s.Signals[signal.String()] = raw
 	}
+	for _, o := range r.Reclaims {
+		if o.Ended {
+			s.Reclaimed = append(s.Reclaimed, o.For.String())
+		} else {
+			s.Reclaiming = append(s.Reclaiming, o.For.String())
+		}
+	}
 	for i := range r.Failed {
 		s.KillFails = append(s.KillFails, r.Failed[i].Pod.String())
 	}

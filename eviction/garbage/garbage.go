@@ -145,7 +145,11 @@ func (c *Collector) rules() *reclaim.Policy {
 func (c *Collector) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
 	select {
 	case c.asks <- ask{s, steps, need}:
-	default: // the loop does without, when it loses patience
+	default: // more than there are disks, which were laid out anew meanwhile
+		select {
+		case c.reclaimed <- s:
+		default:
+		}
 	}
 }
 

@@ -60,6 +60,17 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeContainer gone", "550ms pressure: expected 4, freed 4 GiB "},
 		},
 		{
+			"for a while, and also where nobody knows how much that is",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.late = time.Minute
+				w.container("gone", "gone", time.Hour, 4*gibi)
+				w.inventory.Containers[0].Layer.Bytes = nil
+				w.inventory.Sandboxes[0].Ready = false
+				w.image("a", 4, 4)
+			}},
+			[]string{"100ms removeContainer gone", "200ms removeSandbox of-gone", "5.3s removeImage a", "5.3s pressure: expected 4, freed 0 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
 			"told to, everything goes",
 			setting{minimum: 4, cfg: garbage.Config{Policy: reclaim.Policy{Everything: true, HighPercent: 85, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}}, prepare: func(w *world) {
 				pods(w)

@@ -3,6 +3,7 @@ package kill
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -98,16 +99,12 @@ func (g *grip) refresh(room int) {
 		}
 	}
 	pinned, _ := g.pin(room) // who kills will see the fault
-	for pid, process := range pinned {
-		g.ready[pid] = process
-	}
+	maps.Copy(g.ready, pinned)
 }
 
 // restage makes those that were signalled in one stage the first of the next.
 func (g *grip) restage() {
-	for pid, process := range g.held {
-		g.ready[pid] = process
-	}
+	maps.Copy(g.ready, g.held)
 	clear(g.held)
 }
 

@@ -71,6 +71,8 @@ type Victim struct {
 	Elsewhere <-chan struct{}
 	// Ended is called when no process is left, and must not wait. Nil: nobody cares.
 	Ended func()
+	// Held is what the pod holds now, bytes; where it is unknown, Usage is asked.
+	Held stats.Amount
 	// Usage reads what the pod holds, bytes: before the first signal and after
 	// the end. A pod that is gone holds zero. Nil: what it freed stays unknown.
 	Usage func() stats.Amount
@@ -139,7 +141,8 @@ func New(cfg Config, log *slog.Logger) *Killer {
 // fills it, and then results wait outside until Kill returns ErrFull.
 func (k *Killer) Results() <-chan Result { return k.results }
 
-// Kill begins to kill a pod and returns at once. The grace period counts from
+// Kill begins to kill a pod and returns at once. The processes that were prepared
+// have been signalled then, by the caller's thread: it may go before others. The grace period counts from
 // now. For a pod that is being killed already it can only bring SIGKILL forward;
 // the rest of the victim is that of the first call. The error is ErrFull or
 // ErrStopped.
@@ -159,6 +162,7 @@ func (k *Killer) Kill(v Victim) error {
 	p := newPursuit(k, v, ends)
 	k.inFlight[v.UID] = p
 	k.begun++
+	p.begin()
 	k.victims <- p
 	return nil
 }

@@ -126,6 +126,9 @@ func (g *v1Group) Populated() (bool, error) {
 func (g *v1Group) Thaw() error { return g.freezer("THAWED") }
 
 func (g *v1Group) freezer(state string) error {
+	if g.dirs["freezer"] == "" {
+		return errors.ErrUnsupported
+	}
 	return os.WriteFile(filepath.Join(g.dirs["freezer"], "freezer.state"), []byte(state), 0o644)
 }
 

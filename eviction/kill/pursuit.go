@@ -69,7 +69,9 @@ func (p *pursuit) graceEnds() time.Time {
 }
 
 func (p *pursuit) run(ctx context.Context) {
-	before := p.usage()
+	if !p.Held.IsKnown() {
+		p.Held = p.usage()
+	}
 	p.terminate(ctx)
 	p.restage()
 	defer p.letGo()
@@ -81,7 +83,7 @@ func (p *pursuit) run(ctx context.Context) {
 			if p.Ended != nil {
 				p.Ended()
 			}
-			p.tell(ctx, Result{Gone: time.Now(), Freed: before.Minus(p.usage())})
+			p.tell(ctx, Result{Gone: time.Now(), Freed: p.Held.Minus(p.usage())})
 			return
 		}
 		if rounds == killRounds {
@@ -106,6 +108,26 @@ func (p *pursuit) run(ctx context.Context) {
 			pause = overduePause
 		}
 	}
+}
+
+// begin sends the first signal to the processes that were prepared, unless somebody
+// else tells them. It opens nothing.
+func (p *pursuit) begin() {
+	if p.Elsewhere != nil { // somebody else tells them
+		return
+	}
+	if !p.Held.IsKnown() {
+		p.Held = p.usage()
+	}
+	sig := unix.SIGTERM
+	switch {
+	case p.Grace <= 0:
+		sig = unix.SIGKILL
+	case p.Elsewhere != nil:
+		return
+	}
+	p.signalAll(p.ready, sig)
+	clear(p.ready)
 }
 
 // terminate sends SIGTERM and returns when the processes have ended, when the

@@ -106,7 +106,7 @@ type Estimates struct {
 	// Capacity is the node's memory, bytes, of which scores tell shares.
 	Capacity int64
 
-	made map[types.UID]*v1.Pod
+	made, bare map[types.UID]*v1.Pod
 }
 
 // Join finds the pods in what the runtime has, and adds those it has alone:
@@ -152,8 +152,10 @@ func (e *Estimates) Join(known []*v1.Pod, inventory *wire.Inventory, node string
 	return all, joined
 }
 
-// Estimated says whether the pod was made here by the last Join.
-func (e *Estimates) Estimated(pod *v1.Pod) bool { return pod != nil && e.made[pod.UID] == pod }
+// Estimated says whether the pod was made here by the last Join, or the last Bare.
+func (e *Estimates) Estimated(pod *v1.Pod) bool {
+	return pod != nil && (e.made[pod.UID] == pod || e.bare[pod.UID] == pod)
+}
 
 // aliases are the uids that a pod may have in the runtime. By its name only one
 // is known that was given no uid: of two pods of a name both may run.

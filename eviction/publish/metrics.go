@@ -14,6 +14,7 @@ type metrics struct {
 	kubeletAge, relief             *prometheus.HistogramVec
 	available, capacity, threshold *prometheus.GaugeVec
 	condition, memory              *prometheus.GaugeVec
+	until, growth                  *prometheus.GaugeVec
 	passes                         *prometheus.CounterVec
 	thresholds                     *eviction.Config // whose amounts threshold holds
 	freed                          prometheus.Counter
@@ -46,6 +47,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		available: gauge("evictd_signal_available", "What is available of the signal, bytes or counts.", "signal"),
 		capacity:  gauge("evictd_signal_capacity", "Capacity of the signal, bytes or counts.", "signal"),
 		threshold: gauge("evictd_threshold", "Resolved amount of the threshold, bytes or counts.", "signal", "kind"),
+		until:     gauge("evictd_threshold_seconds", "How long the threshold is away at the present rate; none where the signal does not fall.", "signal", "kind"),
+		growth:    gauge("evictd_pod_growth_bytes_per_second", "Growth of the memory of the pod that grows fastest.", "namespace", "pod"),
 		condition: gauge("evictd_node_condition", "1 while the condition is reported.", "condition"),
 		memory:    gauge("evictd_memory_available_bytes", "Available memory of the node as each model counts it.", "model"),
 		passes:    counter("evictd_passes_total", "Passes that were reported, by what woke the loop.", "source"),
@@ -66,6 +69,7 @@ func (m *metrics) observe(r *control.Report) {
 	}
 	if m.thresholds != r.Eviction {
 		m.threshold.Reset()
+		m.until.Reset()
 		m.thresholds = r.Eviction
 	}
 	for i := range r.Eviction.Thresholds {
@@ -76,6 +80,15 @@ func (m *metrics) observe(r *control.Report) {
 			amount = stats.Known(required)
 		}
 		set(m.threshold, amount, t.Signal.String(), t.Kind())
+		if i < len(r.Forecast.Until) && r.Forecast.Until[i] >= 0 {
+			m.until.WithLabelValues(t.Signal.String(), t.Kind()).Set(r.Forecast.Until[i].Seconds())
+		} else {
+			m.until.DeleteLabelValues(t.Signal.String(), t.Kind())
+		}
+	}
+	m.growth.Reset()
+	if pod := r.Forecast.Grower; pod != nil {
+		m.growth.WithLabelValues(pod.Namespace, pod.Name).Set(float64(r.Forecast.Growth))
 	}
 	for _, model := range []stats.MemoryModel{stats.WorkingSetModel, stats.AvailableModel} {
 		set(m.memory, r.Node.Memory.Available(model, false), model.String())

@@ -378,3 +378,31 @@ func TestTheLineNamesTheNearestThresholdAndWhoWouldGo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestTheExplanation(t *testing.T) {
+	s, now := newStory(), &look{}
+	p := newPress(t, publish.Config{Node: "n1"}, now)
+	s.candidates[0].Pod.Containers[0].StorageLimit = resource.MustParse("1Mi")
+	s.cfg.LocalStorageCapacityIsolation = true
+	now.at(s, s.pass(0, control.Housekeeping, reading(3*gibi)))
+	explain := func(pod string) []byte {
+		t.Helper()
+		e, found, err := p.Explain(t.Context(), pod)
+		if err != nil || !found {
+			t.Fatalf("%s: found %t, %v", pod, found, err)
+		}
+		return indented(t, e)
+	}
+	golden.Check(t, "testdata/explanation.json", explain(""))
+	golden.Check(t, "testdata/explanation-b.json", explain("default/b"))
+	if a, b := explain("b"), explain("uid-b"); !bytes.Equal(a, b) || !bytes.Equal(a, explain("default/b")) {
+		t.Error("a pod's names do not find the same")
+	}
+	if _, found, err := p.Explain(t.Context(), "nobody"); found || err != nil {
+		t.Errorf("of nobody: found %t, %v", found, err)
+	}
+	now.err = context.DeadlineExceeded
+	if _, _, err := p.Explain(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -39,6 +39,9 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		MemoryAvailable: memory(&s.Node),
 		Reclaiming:      reclaiming(&s),
 	}
+	if pod := s.Grower; pod != nil {
+		status.Growing = &nodestatus.Growing{Pod: pod.String(), UID: pod.UID, PerSecond: eviction.MemoryAvailable.Quantity(s.Growth)}
+	}
 	reclaimables(&status, &preview)
 	if p.cfg.API != nil {
 		api := p.cfg.API()

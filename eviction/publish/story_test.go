@@ -86,7 +86,8 @@ func (s *story) pass(at time.Duration, source control.Source, node stats.Node, o
 	now := begun.Add(at)
 	node.Time = now.Add(-time.Millisecond)
 	in := eviction.Input{Now: now, Signals: (&eviction.Observer{}).Observe(&node), Candidates: s.candidates, Sampled: true, Outcomes: outcomes}
-	r := control.Report{At: now, Source: source, Node: node, Observations: in.Signals, Eviction: s.cfg, DryRun: s.dryRun}
+	r := control.Report{At: now, Source: source, Node: node, Observations: in.Signals, Eviction: s.cfg, DryRun: s.dryRun,
+		Forecast: control.Forecast{Until: []time.Duration{time.Second, -1}, Grower: s.candidates[0].Pod, Growth: 12 * mebi}}
 	for again := true; again; in.Pass, in.Outcomes = eviction.Continue, nil {
 		var d eviction.Decision
 		s.state, d = eviction.Decide(s.cfg, s.state, in)
@@ -107,7 +108,7 @@ type look struct {
 func (l *look) at(s *story, r control.Report) {
 	until := slices.Repeat([]time.Duration{-1}, len(r.Eviction.Thresholds))
 	until[0], until[2] = 0, 12540*time.Millisecond
-	l.seen = control.Snapshot{At: r.At, Node: r.Node, Observations: r.Observations, Until: until, State: r.State, Candidates: s.candidates, Eviction: r.Eviction}
+	l.seen = control.Snapshot{At: r.At, Node: r.Node, Observations: r.Observations, Forecast: control.Forecast{Until: until, Grower: s.candidates[0].Pod, Growth: 12 * mebi}, State: r.State, Candidates: s.candidates, Eviction: r.Eviction}
 }
 
 // Snapshot implements publish.Snapshots.

@@ -37,6 +37,8 @@ type step struct {
 	reclaims  [2][eviction.NumSignals]int64 // by eviction.ReclaimStep
 	add       []*eviction.Pod
 	remove    []string
+	goOn      []eviction.Signal // whose reclaims do
+	ended     []eviction.ReclaimOutcome
 	strangers bool
 	killFails []string
 	kills     map[string]time.Duration
@@ -184,7 +186,23 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	}
 	s.reclaims[eviction.DeadContainers] = p.reclaim(path.Child("nodeReclaim", "containers"), in.NodeReclaim.Containers)
 	s.reclaims[eviction.UnusedImages] = p.reclaim(path.Child("nodeReclaim", "images"), in.NodeReclaim.Images)
+	s.goOn = p.signals(path.Child("reclaiming"), in.Reclaiming)
+	for _, signal := range p.signals(path.Child("reclaimed"), in.Reclaimed) {
+		s.ended = append(s.ended, eviction.ReclaimOutcome{For: signal, Ended: true})
+	}
 	p.out.steps = append(p.out.steps, s)
+}
+
+// signals reads names of signals.
+func (p *parser) signals(path *field.Path, names []string) (signals []eviction.Signal) {
+	for i, name := range names {
+		signal, err := eviction.ParseSignal(name)
+		if err != nil {
+			p.invalid(path.Index(i), name, err.Error())
+		}
+		signals = append(signals, signal)
+	}
+	return signals
 }
 
 // reclaim reads what a step frees, by signal.

@@ -78,7 +78,7 @@ func (s *Scenario) Run() []Step {
 // step is one pass: what has ended and appeared since, then calls of Decide at
 // one instant, each fed the outcome of the one before.
 func (r *runner) step(s *step) Step {
-	in := eviction.Input{Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, Sampled: true, Strangers: s.strangers}
+	in := eviction.Input{Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, Sampled: true, Strangers: s.strangers, Reclaims: s.ended}
 	for signal, age := range s.ages {
 		in.Signals[signal].Time = in.Now.Add(-age)
 	}
@@ -103,16 +103,25 @@ func (r *runner) step(s *step) Step {
 			out.Changes = r.changes(&before, &in, d.Met)
 		}
 		in.Outcomes = r.act(s, &out, &d)
-		for _, step := range d.Reclaim {
-			for signal, amount := range s.reclaims[step] {
-				if o := &in.Signals[signal]; o.Available.IsKnown() {
-					o.Available = stats.Known(o.Available.Or(0) + amount)
-				}
-			}
-		}
+		in.Reclaims = r.reclaim(s, &d, &in.Signals)
 		again = len(d.Reclaim) > 0 || len(in.Outcomes) > 0
 	}
 	return out
+}
+
+// reclaim plays what was asked for: it goes on, or frees what the step says.
+func (r *runner) reclaim(s *step, d *eviction.Decision, signals *eviction.Observations) []eviction.ReclaimOutcome {
+	if len(d.Reclaim) > 0 && slices.Contains(s.goOn, d.ReclaimFor) {
+		return []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+	}
+	for _, step := range d.Reclaim {
+		for signal, amount := range s.reclaims[step] {
+			if o := &signals[signal]; o.Available.IsKnown() {
+				o.Available = stats.Known(o.Available.Or(0) + amount)
+			}
+		}
+	}
+	return nil
 }
 
 // endings takes the pods away that have ended: by themselves, killed, or followed

@@ -48,8 +48,12 @@ type FileStep struct {
 	Signals     map[string]json.RawMessage `json:"signals,omitempty"`
 	Usage       map[string]*FileUsage      `json:"usage,omitempty"`
 	NodeReclaim FileReclaim                `json:"nodeReclaim,omitzero"`
-	Add         []v1.Pod                   `json:"add,omitempty"`
-	Remove      []string                   `json:"remove,omitempty"`
+	// Reclaiming are signals whose reclaim goes on after the pass, should it ask for
+	// one, and Reclaimed those for which it has ended since the step before.
+	Reclaiming []string `json:"reclaiming,omitempty"`
+	Reclaimed  []string `json:"reclaimed,omitempty"`
+	Add        []v1.Pod `json:"add,omitempty"`
+	Remove     []string `json:"remove,omitempty"`
 	// Strangers says that processes run as pods that nobody has told of.
 	Strangers bool                `json:"strangers,omitempty"`
 	KillFails []string            `json:"killFails,omitempty"`

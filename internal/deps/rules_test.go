@@ -48,6 +48,7 @@ var arrows = []arrow{
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
+	{"test/bench", []string{"cgroup", "eviction", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/summary", []string{"internal/summary/..."}, "a build tool stands outside the house"},
 	{"internal/summary/...", nil, "a build tool stands outside the house"},
@@ -58,6 +59,7 @@ var arrows = []arrow{
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
 	{"eviction/pods", []string{"eviction", "internal/manifest", "internal/wire", "stats"}, "pods are found here, judged in the core"},
+	{"eviction/pods/runc", []string{"internal/wire"}, "runc's states in, messages out"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/flight", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "nodestatus", "stats"},
 		"recording decides nothing and holds up nobody"},
@@ -128,7 +130,7 @@ var fences = []fence{
 	},
 	{
 		paths:  []string{"golang.org/x/sys"},
-		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/rt"},
+		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/rt", "test/bench"},
 		why:    "system calls stay where the kernel is spoken to",
 	},
 	{
@@ -144,7 +146,7 @@ var lean = []struct {
 	paths   []string
 	why     string
 }{
-	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
+	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc", "github.com/opencontainers/runc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
 }
 
 // impureImports are what a pure package may not import itself.

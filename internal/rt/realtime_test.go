@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -102,33 +101,4 @@ func TestAThreadThatSleepsKeepsItsPriority(t *testing.T) {
 			t.Errorf("policy %d, logged %s", got, &logged)
 		}
 	})
-}
-
-func TestSheddingUnmapsTheProgramAndItGoesOn(t *testing.T) {
-	before := resident(t)
-	if err := Shed(); err != nil {
-		t.Fatal(err)
-	}
-	if after := resident(t); after > before {
-		t.Errorf("%d KiB of files resident before, %d after", before, after)
-	}
-}
-
-// resident is RssFile of this process, KiB.
-func resident(t *testing.T) (kib int) {
-	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "RssFile:"); ok {
-			for _, c := range strings.TrimSpace(value) {
-				if c >= '0' && c <= '9' {
-					kib = 10*kib + int(c-'0')
-				}
-			}
-		}
-	}
-	return kib
 }

@@ -52,6 +52,10 @@ type Node struct {
 	// Kubeconfig and Server name the API server to an agent that was told of none.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Server     string `json:"server,omitempty"`
+	// Runc says that containers run by runc itself are to be found, in RuncState:
+	// patterns of directories, none being the usual ones.
+	Runc      bool     `json:"runc,omitempty"`
+	RuncState []string `json:"runcState,omitempty"`
 }
 
 // Standing is how the node stands.
@@ -133,6 +137,9 @@ type Up struct {
 	// Listed: all that the runtime has has been sent at least once.
 	Listed bool  `json:"listed,omitempty"`
 	Done   *Done `json:"done,omitempty"`
+
+	Bare        *BareSet     `json:"bare,omitempty"`
+	OutOfMemory *OutOfMemory `json:"outOfMemory,omitempty"`
 }
 
 // Answer is what became of an Ask.

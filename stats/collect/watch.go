@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
@@ -38,6 +39,7 @@ type Watch struct {
 	spots  [numSpots]spot
 	aims   chan Aims // nil: usage thresholds are not wanted
 	rang   chan struct{}
+	armed  atomic.Bool // usage thresholds are where they were aimed at last
 }
 
 // The notices, by their id in the bell: the first that rang names the wake.
@@ -144,17 +146,19 @@ func (w *Watch) Wait(d time.Duration) (source string) {
 // Wake ends the present Wait, or the next. Any goroutine may call it.
 func (w *Watch) Wake() { w.bell.Ring() }
 
-// Aim tells where thresholds are now. It never blocks; only one goroutine may
-// call it.
-func (w *Watch) Aim(a Aims) {
+// Aim tells where thresholds are now, and returns whether the kernel tells of
+// those that were aimed at before. It never blocks; only one goroutine may call
+// it.
+func (w *Watch) Aim(a Aims) (armed bool) {
 	if w.aims == nil {
-		return
+		return false
 	}
 	select {
 	case <-w.aims:
 	default:
 	}
 	w.aims <- a
+	return w.armed.Load()
 }
 
 // Run keeps the notices until ctx ends: they are opened when their groups are
@@ -212,6 +216,7 @@ func (w *Watch) visit(g *group) error {
 }
 
 func (w *Watch) letGo(g *group) {
+	w.armed.Store(false)
 	for id := range w.spots {
 		if s := &w.spots[id]; s.group == g {
 			s.close()
@@ -219,8 +224,9 @@ func (w *Watch) letGo(g *group) {
 	}
 }
 
-// open opens a notice in the place of the one before. fault is that of its group.
-func (w *Watch) open(id int, fault error) {
+// open opens a notice in the place of the one before, which stays where that
+// fails. fault is that of its group.
+func (w *Watch) open(id int, fault error) (opened bool) {
 	s := &w.spots[id]
 	var n *cgroup.Notice
 	if fault == nil {
@@ -244,6 +250,7 @@ func (w *Watch) open(id int, fault error) {
 		w.log.Warn("a kernel notification is not to be had, polling goes on without it", "notification", s.name, "error", fault)
 		s.lost = true
 	}
+	return fault == nil
 }
 
 func (s *spot) close() {
@@ -256,18 +263,24 @@ func (s *spot) close() {
 // follow moves usage thresholds to their marks: file pages that came or went have
 // moved them. One that is a little off is left alone.
 func (w *Watch) follow(a Aims) {
+	aimed, armed := 0, 0
 	for i := range a {
 		s := &w.spots[nodeUsage+i]
 		mark, known := a[i].Mark.Get()
 		if !known {
 			continue
 		}
+		aimed++
 		left := mark - a[i].Usage.Or(mark)
 		off := mark - s.mark
-		if s.notice != nil && max(off, -off) <= max(aimSlack, left/aimShare) {
-			continue
+		near := s.notice != nil && max(off, -off) <= max(aimSlack, left/aimShare)
+		if !near {
+			s.mark = mark
+			near = w.open(nodeUsage+i, w.visit(s.group))
 		}
-		s.mark = mark
-		w.open(nodeUsage+i, w.visit(s.group))
+		if near {
+			armed++
+		}
 	}
+	w.armed.Store(aimed > 0 && armed == aimed)
 }

@@ -35,12 +35,12 @@ func run(ctx context.Context) error {
 	flag.Parse()
 	fmt.Println(machine())
 	table := newTable()
-	for _, busy := range strings.Split(*hogs, ",") {
+	for busy := range strings.SplitSeq(*hogs, ",") {
 		n, err := strconv.Atoi(busy)
 		if err != nil || n < 0 {
 			return fmt.Errorf("-hogs %q: expected numbers of processes, separated by commas", *hogs)
 		}
-		for _, rate := range strings.Split(*rates, ",") {
+		for rate := range strings.SplitSeq(*rates, ",") {
 			fill, err := strconv.ParseFloat(rate, 64)
 			if err != nil || fill < 0 {
 				return fmt.Errorf("-rates %q: expected GiB/s, separated by commas", *rates)

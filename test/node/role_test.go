@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,7 +32,7 @@ func playPod() {
 		act, known := map[string]func(args []string) error{
 			"hold": p.hold, "leak": p.leak, "stamps": p.stampInto, "ignore-term": p.ignoreTerm,
 			"linger": p.linger, "fork": p.fork, "fill": p.fill, "files": p.files,
-			"grab": p.grab, "enter": p.enter,
+			"grab": p.grab, "enter": p.enter, "read": p.read, "storm": p.storm,
 		}[word]
 		err := errors.New("unknown command")
 		if known {
@@ -182,6 +183,27 @@ func (p *player) grab(args []string) error {
 // enter DIR makes it the root, as a runtime does for a container.
 func (p *player) enter(args []string) error {
 	return errors.Join(unix.Chroot(args[0]), unix.Chdir("/"))
+}
+
+// read FILE reads a file once.
+func (p *player) read(args []string) error {
+	f, err := os.Open(args[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f})
+	return err
+}
+
+// storm FILE N reads a file N times.
+func (p *player) storm(args []string) error {
+	for range number(args, 1) {
+		if err := p.read(args); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // files DIR N makes N empty files.

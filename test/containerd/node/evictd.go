@@ -126,9 +126,6 @@ func (e *Evictd) get(path string) ([]byte, error) {
 	return body, err
 }
 
-// Pid is the process id of evictd.
-func (e *Evictd) Pid() int { return e.process.Process.Pid }
-
 // Status is the status document now.
 func (e *Evictd) Status() *nodestatus.Status {
 	e.n.t.Helper()
@@ -175,4 +172,19 @@ func (e *Evictd) AwaitEviction(p *Pod) (eviction nodestatus.Eviction) {
 		return false
 	})
 	return eviction
+}
+
+// Pids are the process ids of evictd and of its agent.
+func (e *Evictd) Pids() (evictd, agent int) {
+	e.n.t.Helper()
+	evictd = e.process.Process.Pid
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", evictd))
+	for _, file := range children {
+		text, _ := os.ReadFile(file)
+		if _, err := fmt.Sscan(string(text), &agent); err == nil {
+			return evictd, agent
+		}
+	}
+	e.n.t.Fatal("evictd has no agent")
+	return 0, 0
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/evictd/evictd/internal/golden"
+)
+
+// explaining serves the documents that the publisher's tests hold.
+func explaining(t *testing.T) (address string, about func(pod string) string) {
+	t.Helper()
+	document := func(pod string) string {
+		file := "../../eviction/publish/testdata/explanation"
+		if pod != "" {
+			file += "-" + pod
+		}
+		text, err := os.ReadFile(file + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	all, one := document(""), document("b")
+	return serving(t, "unix", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("pod") {
+		case "":
+			w.Write([]byte(all))
+		case "b":
+			w.Write([]byte(one))
+		default:
+			http.Error(w, "no pod x runs on node n1", http.StatusNotFound)
+		}
+	}), document
+}
+
+func TestExplainTellsEveryComparison(t *testing.T) {
+	address, document := explaining(t)
+	for _, pod := range []string{"", "b"} {
+		args, file := []string{"explain", "--status-address", address}, "testdata/explain.txt"
+		if pod != "" {
+			args, file = append(args, pod), "testdata/explain-"+pod+".txt"
+		}
+		text := say(t, "", args...)
+		if text.code != 0 || text.err != "" {
+			t.Fatalf("%+v", text)
+		}
+		golden.Check(t, file, text.out)
+		if got := say(t, "", append(args, "-o", "json")...); got != (said{0, document(pod), ""}) {
+			t.Errorf("as JSON: %+v", got)
+		}
+	}
+}
+
+func TestExplainOfAPodThatIsNotHereFails(t *testing.T) {
+	address, _ := explaining(t)
+	want := said{1, "", "evictd: evictd at " + address + ": 404 Not Found: no pod x runs on node n1\n"}
+	if got := say(t, "", "explain", "x", "--status-address", address); got != want {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTheShellCompletesPodsOfTheRunningDaemon(t *testing.T) {
+	address, _ := explaining(t)
+	got := say(t, "", "__complete", "explain", "--status-address", address, "")
+	if got.code != 0 {
+		t.Errorf("got %+v", got)
+	}
+	golden.Check(t, "testdata/completion.txt", got.out)
+}

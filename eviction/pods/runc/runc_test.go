@@ -1,0 +1,183 @@
+package runc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// host runs containers with the runc that is installed, in a cgroup of their own.
+type host struct {
+	t       *testing.T
+	root    string // of the states
+	cgroups *cgroup.System
+	group   string
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	if _, err := exec.LookPath("runc"); err != nil || os.Geteuid() != 0 {
+		t.Skip("skipped: running containers needs root and runc:", err)
+	}
+	cgroups, err := cgroup.Discover("")
+	if err != nil {
+		t.Skip("skipped: no cgroups to use:", err)
+	}
+	h := &host{t: t, root: t.TempDir(), cgroups: cgroups, group: fmt.Sprintf("/evictd-runc-test-%d", os.Getpid())}
+	t.Cleanup(func() { _ = cgroups.Delete(h.group) })
+	return h
+}
+
+const mib = 1 << 20
+
+// run starts a container of a shell that does what it is told by the returned pipe.
+func (h *host) run(id string, annotations map[string]string) (tell func(string)) {
+	h.t.Helper()
+	bundle := h.t.TempDir()
+	var mounts []map[string]any
+	for _, dir := range []string{"/bin", "/lib", "/lib64", "/usr"} {
+		if _, err := os.Stat(dir); err == nil {
+			mounts = append(mounts, map[string]any{"destination": dir, "source": dir, "type": "bind", "options": []string{"rbind", "ro"}})
+		}
+	}
+	mounts = append(mounts, map[string]any{"destination": "/proc", "source": "proc", "type": "proc"}, map[string]any{"destination": "/dev", "source": "tmpfs", "type": "tmpfs"})
+	spec := map[string]any{
+		"ociVersion": "1.0.2", "root": map[string]any{"path": "rootfs"}, "hostname": "c", "mounts": mounts, "annotations": annotations,
+		"process": map[string]any{"args": []string{"/bin/sh"}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}, "env": []string{"PATH=/bin:/usr/bin"}},
+		"linux": map[string]any{
+			"cgroupsPath": h.group + "/" + id,
+			"namespaces":  []map[string]any{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}},
+			"resources":   map[string]any{"memory": map[string]any{"limit": 32 * mib, "reservation": 16 * mib}, "cpu": map[string]any{"quota": 50000, "period": 100000}},
+		},
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.Mkdir(bundle+"/rootfs", 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(bundle+"/config.json", text, 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var told bytes.Buffer
+	c := exec.Command("runc", "--root", h.root, "run", "--bundle", bundle, id)
+	c.Stdin, c.Stdout, c.Stderr = in, &told, &told
+	if err := c.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	in.Close()
+	h.t.Cleanup(func() {
+		out.Close() // the shell ends, and runc after it
+		if err := c.Wait(); err != nil && strings.Contains(told.String(), "level=error") {
+			h.t.Log(told.String())
+		}
+		_ = exec.Command("runc", "--root", h.root, "delete", "--force", id).Run()
+	})
+	return func(order string) {
+		if _, err := fmt.Fprintln(out, order); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// heard follows the containers of the host, and returns the next message that holds.
+func (h *host) follow() (await func(what string, holds func(wire.Up) bool) wire.Up) {
+	h.t.Helper()
+	said := make(chan wire.Up, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		New([]string{filepath.Dir(h.root) + "/*"}, func(up wire.Up) { said <- up }, slog.New(slog.DiscardHandler)).Run(ctx)
+	}()
+	h.t.Cleanup(func() { cancel(); <-ended })
+	return func(what string, holds func(wire.Up) bool) wire.Up {
+		h.t.Helper()
+		for patience := time.After(30 * time.Second); ; {
+			select {
+			case up := <-said:
+				if holds(up) {
+					return up
+				}
+			case <-patience:
+				h.t.Fatalf("in vain waited for %s", what)
+			}
+		}
+	}
+}
+
+func holding(ids ...string) func(wire.Up) bool {
+	return func(up wire.Up) bool {
+		if up.Bare == nil || len(up.Bare.Containers) != len(ids) {
+			return false
+		}
+		for i, c := range up.Bare.Containers {
+			if c.ID != ids[i] {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func TestContainersOfRuncAreFoundAndHeardWhenOutOfMemory(t *testing.T) {
+	h := newHost(t)
+	await := h.follow()
+	await("an empty host", holding())
+	tell := h.run("alone", nil)
+	h.run("of-a-pod", map[string]string{
+		"io.kubernetes.cri.sandbox-id": "s1", "io.kubernetes.cri.sandbox-uid": "u1", "io.kubernetes.cri.sandbox-namespace": "shop",
+		"io.kubernetes.cri.sandbox-name": "cart", "io.kubernetes.cri.container-name": "app",
+	})
+	found := await("both containers", holding("alone", "of-a-pod")).Bare.Containers
+	if c := found[0]; c.MemoryLimit != 32*mib || c.MemoryReservation != 16*mib || c.CPUQuota != 50000 || c.CPUPeriod != 100000 ||
+		c.Cgroup != h.cgroups.Mount("memory")+h.group+"/alone" || c.Sandbox != "" || c.Created.IsZero() {
+		t.Errorf("got %+v", c)
+	}
+	if c := found[1]; c.Sandbox != "s1" || c.UID != "u1" || c.Namespace != "shop" || c.Name != "cart" || c.Container != "app" {
+		t.Errorf("got %+v", c)
+	}
+	tell("dd if=/dev/zero of=/dev/null bs=128M count=1; true")
+	notice := await("the notice", func(up wire.Up) bool { return up.OutOfMemory != nil }).OutOfMemory
+	if notice.Container != "alone" || notice.At.IsZero() {
+		t.Errorf("got %+v", notice)
+	}
+	tell("exit")
+	await("the end of one", holding("of-a-pod"))
+}
+
+func TestAStateThatMakesNoSenseIsToldOnce(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(root+"/broken", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/broken/state.json", []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c := New([]string{root}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		if found := c.look(); len(found) > 0 {
+			t.Errorf("got %v", found)
+		}
+	}
+	if told := strings.Count(log.String(), "cannot be used"); told != 1 {
+		t.Errorf("told %d times:\n%s", told, &log)
+	}
+}

@@ -1,0 +1,140 @@
+package nodestatus
+
+import (
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// Explanation is the document at /v1/explain: what would be done about each signal
+// if a threshold of it acted now. Amounts are resource quantities.
+type Explanation struct {
+	Node    string           `json:"node"`
+	Time    Time             `json:"time"`
+	Signals []SignalForecast `json:"signals"`
+	Limits  []PodLimit       `json:"limits"` // of their own that pods have, where those are enforced
+}
+
+// SignalForecast is the answer to the threshold of a signal that acts, or that
+// would be the next to.
+type SignalForecast struct {
+	Signal    string `json:"signal"`
+	Kind      string `json:"kind"` // hard or soft
+	Required  string `json:"required"`
+	Available string `json:"available"`
+	// Assumed says that the signal is not below the threshold, and that one unit
+	// below is assumed.
+	Assumed bool `json:"assumed"`
+	// Lacking is what has to come back, minimum reclaim included.
+	Lacking string `json:"lacking"`
+	// Reclaim is what the node frees first: containers, images.
+	Reclaim []string `json:"reclaim,omitempty"`
+	// Victims are the pods that would go, in that order, namespace/name, and Freed
+	// is what they give back, left out where it is not known.
+	Victims  []string `json:"victims"`
+	Freed    string   `json:"freed,omitempty"`
+	Suffices bool     `json:"suffices"`
+	// Awaited are pods being ended for the same shortage.
+	Awaited []string `json:"awaited,omitempty"`
+	// OneByOne says that a pass takes one victim and looks again.
+	OneByOne bool    `json:"oneByOne"`
+	Order    []Place `json:"order"`
+}
+
+// Place is a pod's in the order of eviction.
+type Place struct {
+	Ranked
+	Place int `json:"place"` // from 1
+	// Goes says whether it is among the victims.
+	Goes bool `json:"goes"`
+	// Against is the next pod in the order, and Comparisons the keys by which this
+	// one goes before it, up to the one that decides.
+	Against     string       `json:"against,omitempty"`
+	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// Rival is whom it would have to pass to go, or to stay, and Changes what would
+	// do, each alone.
+	Rival   string   `json:"rival,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Comparison is one key of the ranking and its values for the two pods.
+type Comparison struct {
+	Key     string `json:"key"`
+	This    string `json:"this"`
+	Other   string `json:"other"`
+	Decides bool   `json:"decides"`
+}
+
+// Change is of one figure of a pod: usage, request or priority.
+type Change struct {
+	Of   string `json:"of"`
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// PodLimit is a local-storage limit of a pod's own, for which it goes whatever the
+// node has left.
+type PodLimit struct {
+	Pod    string `json:"pod"`
+	Signal string `json:"signal"`
+	Of     string `json:"of,omitempty"` // the volume or the container
+	Held   string `json:"held"`
+	Limit  string `json:"limit"`
+	Over   bool   `json:"over"`
+}
+
+// Foretell writes a forecast for people and programs. Name is of a pod by its
+// uid.
+func Foretell(f *eviction.Forecast, name func(types.UID) string) SignalForecast {
+	quantity := f.Signal.Quantity
+	s := SignalForecast{
+		Signal: f.Signal.String(), Kind: f.Kind(), Required: quantity(f.Required), Available: quantity(f.Available),
+		Assumed: f.Assumed, Lacking: quantity(max(0, f.Lacking)), Suffices: f.Suffices(), Victims: []string{}, Order: []Place{},
+	}
+	for _, step := range f.Reclaim {
+		s.Reclaim = append(s.Reclaim, step.String())
+	}
+	for _, uid := range f.Victims {
+		s.Victims = append(s.Victims, name(uid))
+	}
+	for _, uid := range f.Awaited {
+		s.Awaited = append(s.Awaited, name(uid))
+	}
+	if freed, known := f.Freed.Get(); known {
+		s.Freed = quantity(freed)
+	}
+	for i, row := range Rows(f.Signal, f.Ranking) {
+		s.Order = append(s.Order, place(f, i, row))
+	}
+	return s
+}
+
+func place(f *eviction.Forecast, i int, row Ranked) Place {
+	r := &f.Ranking[i]
+	p := Place{Ranked: row, Place: i + 1, Goes: slices.Contains(f.Victims, r.Pod.UID)}
+	if i+1 < len(f.Ranking) {
+		next := &f.Ranking[i+1]
+		p.Against = next.Pod.String()
+		for _, c := range r.Compare(next) {
+			p.Comparisons = append(p.Comparisons, Comparison{c.Key, c.This, c.Next, c.Decides})
+		}
+	}
+	rival := f.Rival(i)
+	if rival == nil {
+		return p
+	}
+	p.Rival = rival.Pod.String()
+	write := func(of string, amount int64) string {
+		if of == "priority" {
+			return strconv.FormatInt(amount, 10)
+		}
+		return f.Signal.Quantity(amount)
+	}
+	for _, c := range r.Passing(rival) {
+		p.Changes = append(p.Changes, Change{c.Of, write(c.Of, c.From), write(c.Of, c.To)})
+	}
+	return p
+}

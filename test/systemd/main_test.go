@@ -1,0 +1,234 @@
+// Package systemd_test boots a private systemd in namespaces, installs the built
+// package there, and holds the services to what their units promise, under the
+// sandbox as it is shipped. The cgroups are the test's own and bounded.
+package systemd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/stats"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == probeArgument {
+		os.Exit(probe())
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds every wait: the watchdog's ten seconds, and three for the end.
+const patience = 40 * time.Second
+
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
+
+// machine is a booted systemd.
+type machine struct {
+	*testing.T
+	pid  int // of its PID 1, out here
+	root string
+}
+
+// packageFile is what `make deb` has built.
+func packageFile(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob("../../bin/evictd_*.deb")
+	if err != nil || len(found) != 1 {
+		t.Skip("skipped: there is no bin/evictd_*.deb: make deb builds it")
+	}
+	file, err := filepath.Abs(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// maxMemory of everything in the namespaces.
+const maxMemory = 512 << 20
+
+// boot starts a machine that ends with the test.
+func boot(t *testing.T) *machine {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: namespaces and cgroups need root")
+	}
+	for _, program := range []string{"/lib/systemd/systemd", "unshare", "nsenter", "dpkg", "pgrep", "deb-systemd-helper"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("skipped: booting systemd needs", program, "(packages systemd, util-linux, dpkg, procps, init-system-helpers):", err)
+		}
+	}
+	deb := packageFile(t)
+	group := fmt.Sprintf("evictd-systemd-test-%d", os.Getpid())
+	cgroups, err := cgroup.Discover("")
+	if err != nil {
+		t.Skip("skipped: no cgroups to use:", err)
+	}
+	hierarchies := hierarchiesOf(t)
+	t.Cleanup(func() { removeGroups(t, hierarchies, group) })
+	if err := cgroups.Create("/"+group, cgroup.Limits{Memory: stats.Known(maxMemory), PIDs: stats.Known(2000)}); err != nil {
+		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
+	}
+	for _, h := range hierarchies {
+		if err := os.MkdirAll(filepath.Join(h, group), 0o755); err != nil {
+			t.Skip("skipped: cgroups cannot be made in", h, err)
+		}
+	}
+	dir := t.TempDir()
+	var out bytes.Buffer
+	c := exec.Command("sh", "boot.sh", dir, deb, group)
+	c.Stdout, c.Stderr = &out, &out
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait() // which says that it was killed
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // the kernel ends its namespaces
+		<-ended
+	})
+	m := &machine{T: t}
+	await(t, "systemd to boot", func() bool {
+		select {
+		case <-ended:
+			t.Skipf("skipped: systemd does not boot in namespaces here: %s", out.String())
+		default:
+		}
+		child, err := exec.Command("pgrep", "-x", "-P", strconv.Itoa(c.Process.Pid), "systemd").Output()
+		if err != nil {
+			return false
+		}
+		m.pid, _ = strconv.Atoi(strings.TrimSpace(string(child)))
+		m.root = fmt.Sprintf("/proc/%d/root", m.pid)
+		state, _, _ := m.try("systemctl", "is-system-running")
+		return state == "running" || state == "degraded"
+	})
+	return m
+}
+
+// hierarchiesOf are the mounts of cgroups on this host.
+func hierarchiesOf(t *testing.T) []string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); fields[2] == "cgroup" || fields[2] == "cgroup2" {
+			all = append(all, fields[1])
+		}
+	}
+	return all
+}
+
+// removeGroups takes the test's groups away, deepest first.
+func removeGroups(t *testing.T, hierarchies []string, group string) {
+	await(t, "the cgroups to be removed", func() bool {
+		gone := true
+		for _, h := range hierarchies {
+			var dirs []string
+			_ = filepath.WalkDir(filepath.Join(h, group), func(path string, e os.DirEntry, err error) error {
+				if err == nil && e.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			for _, dir := range slices.Backward(dirs) {
+				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+					gone = false
+				}
+			}
+		}
+		return gone
+	})
+}
+
+// inside is a command in the machine.
+func (m *machine) inside(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(m.pid), "-a", "-r", "-w/", "--"}, args...)...)
+}
+
+// try runs a command in the machine and returns what it wrote.
+func (m *machine) try(args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out, errs bytes.Buffer
+	c := m.inside(ctx, args...)
+	c.Stdout, c.Stderr = &out, &errs
+	err = c.Run()
+	return strings.TrimSpace(out.String()), strings.TrimSpace(errs.String()), err
+}
+
+func (m *machine) do(args ...string) string {
+	m.Helper()
+	out, errs, err := m.try(args...)
+	if err != nil {
+		m.Fatalf("%s: %v: %s%s", strings.Join(args, " "), err, out, errs)
+	}
+	return out
+}
+
+// property of a unit, as systemctl shows it.
+func (m *machine) property(unit, name string) string {
+	m.Helper()
+	return m.do("systemctl", "show", "--property="+name, "--value", unit)
+}
+
+// log of a unit so far, of all instances of a template.
+func (m *machine) log(unit string) string {
+	m.Helper()
+	return m.do("journalctl", "--no-pager", "--quiet", "--output=cat", "--unit="+unit)
+}
+
+// pidOf is a service's main process, out here.
+func (m *machine) pidOf(unit string) int {
+	m.Helper()
+	inner := m.property(unit, "MainPID")
+	found, err := exec.Command("pgrep", "--ns", strconv.Itoa(m.pid), "--nslist", "pid", ".").Output()
+	if err != nil {
+		m.Fatal(err)
+	}
+	for pid := range strings.FieldsSeq(string(found)) {
+		status, _ := os.ReadFile("/proc/" + pid + "/status")
+		for line := range strings.Lines(string(status)) {
+			if fields := strings.Fields(line); fields[0] == "NSpid:" && fields[len(fields)-1] == inner {
+				outer, _ := strconv.Atoi(pid)
+				return outer
+			}
+		}
+	}
+	return 0
+}
+
+func (m *machine) write(path, text string) {
+	m.Helper()
+	path = filepath.Join(m.root, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		m.Fatal(err)
+	}
+}

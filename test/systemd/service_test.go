@@ -1,0 +1,394 @@
+package systemd_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const daemon, agentUnits = "evictd.service", "evictd-agent@*.service"
+
+// configuration of a node of its own, where the pods of this host's tests are not.
+const configuration = `apiVersion: evictd.io/v1alpha1
+kind: EvictdConfiguration
+mode: %s
+dryRun: false
+nodeName: n1
+cgroupRoot: /node
+podManifests: /etc/evictd/pods
+evictionHard: {memory.available: %s}
+evictionPressureTransitionPeriod: 1s
+housekeepingInterval: 1s
+%s
+`
+
+// nodeMemory is the limit of the cgroup that is taken for the node.
+const nodeMemory = 256 << 20
+
+// TestTheServicesKeepWhatTheirUnitsPromise boots once; its parts follow each other.
+func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
+	m := boot(t)
+	for _, part := range []struct {
+		name string
+		run  func(*machine)
+	}{
+		{"the package starts evictd, which touches nothing yet", (*machine).isReady},
+		{"the sandbox lets through what a kill needs and nothing else", (*machine).isConfined},
+		{"a reload is checked first and refused whole", (*machine).reloads},
+		{"a pod is evicted under the sandbox", (*machine).evicts},
+		{"a daemon that stands still is ended and started again", (*machine).isWatched},
+		{"an agent without privileges tells the API server", (*machine).hasAgent},
+		{"a daemon that is killed goes on with its victim", (*machine).resumes},
+		{"systemd listens on a port for a daemon without a network", (*machine).servesPort},
+		{"an upgrade keeps the configuration and starts the new daemon", (*machine).upgrades},
+		{"bad configuration at the start is told and not tried again", (*machine).refusesBadInput},
+		{"the package goes without a trace", (*machine).isPurged},
+	} {
+		if !t.Run(part.name, func(t *testing.T) {
+			inner := *m
+			inner.T = t
+			defer func() {
+				if t.Failed() {
+					t.Logf("journal:\n%s", inner.do("journalctl", "--no-pager", "--quiet", "--lines=200"))
+				}
+			}()
+			part.run(&inner)
+		}) {
+			return
+		}
+	}
+}
+
+func (m *machine) isReady() {
+	await(m, "the service to be active", func() bool { return m.property(daemon, "ActiveState") == "active" })
+	if status := m.property(daemon, "StatusText"); !strings.HasPrefix(status, "dry run; ") || !strings.Contains(status, " threshold ") || !strings.Contains(status, "next victim: none") {
+		m.Errorf("status %q", status)
+	}
+	if restarts := m.property(daemon, "NRestarts"); restarts != "0" {
+		m.Errorf("%s restarts", restarts)
+	}
+	if socket := m.do("stat", "--format=%F %U %G %a", "/run/evictd/status.sock"); socket != "socket root evictd 660" {
+		m.Errorf("status.sock is %s", socket)
+	}
+	if status := m.do("evictd", "status"); !strings.Contains(status, "memory.available") {
+		m.Errorf("evictd status: %s", status)
+	}
+	if slice := m.property(daemon, "Slice"); slice != "evictd.slice" {
+		m.Errorf("it is in %s", slice)
+	}
+}
+
+// isConfined looks at the running process, and runs a program of ours in its place
+// with everything else as it is shipped.
+func (m *machine) isConfined() {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(daemon)))
+	if err != nil {
+		m.Fatal(err)
+	}
+	const granted = 1<<5 | 1<<1 | 1<<24 | 1<<23 // KILL, DAC_OVERRIDE, SYS_RESOURCE, SYS_NICE
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
+		switch set, _ := strconv.ParseUint(value, 16, 64); {
+		case name == "CapEff" && set&^granted != 0:
+			m.Errorf("capabilities %s", value)
+		case name == "NoNewPrivs" && value != "1", name == "Seccomp" && value != "2":
+			m.Error(name, value)
+		}
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(m.root, "usr/bin/evictd-probe"), self, 0o755)
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	unit, err := os.ReadFile(filepath.Join(m.root, "usr/lib/systemd/system", daemon))
+	if err != nil {
+		m.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(unit)) {
+		key, _, _ := strings.Cut(line, "=")
+		switch key {
+		case "Type", "ExecReload", "ExecStopPost", "WatchdogSec", "Restart", "Wants", "After", "WantedBy", "Also": // of the daemon, not of the sandbox
+		case "ExecStart":
+			lines = append(lines, "Type=oneshot\nExecStart=/usr/bin/evictd-probe "+probeArgument+"\n")
+		default:
+			lines = append(lines, line)
+		}
+	}
+	m.write("run/systemd/system/probe.service", strings.Join(lines, ""))
+	m.do("systemctl", "daemon-reload")
+	_, _, err = m.try("systemctl", "start", "probe.service")
+	if told := m.log("probe.service"); err != nil || !strings.Contains(told, "probed") {
+		m.Errorf("%v: %s", err, told)
+	}
+}
+
+// configure writes the configuration and makes the node's cgroup.
+func (m *machine) configure(mode, memory, more string) {
+	m.Helper()
+	m.write("etc/evictd/evictd.yaml", fmt.Sprintf(configuration, mode, memory, more))
+}
+
+// memoryGroup is a cgroup of the memory controller in the machine.
+func (m *machine) memoryGroup(name string) string {
+	for _, hierarchy := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
+		if info, err := os.Stat(m.root + hierarchy + "/cgroup.procs"); err == nil && info.Mode().IsRegular() {
+			return hierarchy + "/" + name
+		}
+	}
+	m.Fatal("there is no memory controller in the machine")
+	return ""
+}
+
+func (m *machine) reloads() {
+	limit := m.memoryGroup("node/memory.limit_in_bytes")
+	if _, err := os.Stat(m.root + m.memoryGroup("memory.limit_in_bytes")); err != nil {
+		limit = m.memoryGroup("node/memory.max")
+	}
+	m.do("mkdir", "-p", m.memoryGroup("node/kubepods"))
+	m.write(limit, strconv.Itoa(nodeMemory))
+	m.configure("native", "32Mi", "")
+	m.do("systemctl", "restart", daemon)
+
+	m.configure("native", "64Mi", "nodeStatusFile: /var/lib/evictd/node.yaml")
+	m.do("systemctl", "reload", daemon)
+	await(m, "each field to be told", func() bool {
+		told := m.log(daemon)
+		return strings.Contains(told, `field=evictionHard[memory.available] from=32Mi to=64Mi takesEffect=now`) &&
+			strings.Contains(told, `field=nodeStatusFile from="" to=/var/lib/evictd/node.yaml takesEffect="at the next start"`)
+	})
+	m.configure("native", "lots", "")
+	if _, _, err := m.try("systemctl", "reload", daemon); err == nil {
+		m.Error("a reload of a bad configuration succeeds")
+	}
+	m.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", daemon)
+	await(m, "the refusal to be told", func() bool {
+		status := m.property(daemon, "StatusText")
+		return strings.HasPrefix(status, "the new configuration is refused: ") && strings.Contains(status, "lots")
+	})
+	await(m, "the old configuration to stay", func() bool {
+		return m.property(daemon, "ActiveState") == "active" && strings.Contains(m.do("evictd", "status"), "hard 64Mi")
+	})
+}
+
+// pod runs a pod that holds so many MiB, in the cgroup of its name.
+func (m *machine) pod(name string, mebi int, ignoring string) (ended <-chan struct{}) {
+	m.Helper()
+	group := m.memoryGroup("node/kubepods/" + name)
+	script := fmt.Sprintf("mkdir -p %[1]s && echo $$ >%[1]s/cgroup.procs && trap '%[3]s' TERM; head -c %[2]dM /dev/zero | tail | sleep 1000", group, mebi, ignoring)
+	c := m.inside(m.Context(), "setsid", "sh", "-c", script)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		m.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Wait() // which says that it was killed
+	}()
+	m.Cleanup(func() {
+		_, _, _ = m.try("sh", "-c", "kill -9 $(cat "+group+"/cgroup.procs)")
+		<-done
+	})
+	return done
+}
+
+const manifest = `apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: default, uid: 00000000-0000-4000-8000-00000000000%d, annotations: {evictd.io/cgroup: %[1]s}}
+spec: {nodeName: n1, containers: [{name: c, image: none, resources: {requests: {memory: 1Mi}}}]}
+`
+
+func (m *machine) evicts() {
+	m.configure("native", "64Mi", "")
+	m.write("etc/evictd/pods/bystander.yaml", fmt.Sprintf(manifest, "bystander", 1))
+	m.write("etc/evictd/pods/greedy.yaml", fmt.Sprintf(manifest, "greedy", 2))
+	m.do("systemctl", "restart", daemon)
+	bystander := m.pod("bystander", 20, ":")
+	await(m, "the pods to be known", func() bool { return strings.Contains(m.do("evictd", "status"), "default/bystander") })
+	greedy := m.pod("greedy", 185, ":")
+	select {
+	case <-greedy:
+	case <-m.Context().Done():
+	}
+	await(m, "the end of the eviction to be told", func() bool { return strings.Contains(m.log(daemon), "msg=evicted pod=default/greedy") })
+	select {
+	case <-bystander:
+		m.Error("the bystander is dead, too")
+	default:
+	}
+	for line := range strings.Lines(m.log(daemon)) {
+		if strings.Contains(line, "SCHED_FIFO") { // on cgroup v1 for want of realtime runtime
+			continue
+		}
+		if strings.Contains(line, "operation not permitted") || strings.Contains(line, "function not implemented") {
+			m.Errorf("the sandbox is in the way: %s", line)
+		}
+	}
+}
+
+func (m *machine) isWatched() {
+	before := m.property(daemon, "NRestarts")
+	main := m.pidOf(daemon)
+	if err := syscall.Kill(main, syscall.SIGSTOP); err != nil {
+		m.Fatal(err)
+	}
+	await(m, "the watchdog to start it again", func() bool {
+		return m.property(daemon, "NRestarts") != before && m.property(daemon, "ActiveState") == "active" && m.pidOf(daemon) != main
+	})
+	if told := m.do("journalctl", "--no-pager", "--quiet", "--output=cat", "UNIT="+daemon); !strings.Contains(told, "Watchdog timeout") {
+		m.Errorf("the manager tells %s", told)
+	}
+}
+
+func (m *machine) hasAgent() {
+	m.do("systemctl", "start", "evictd-apiserver.service")
+	m.do("rm", "-f", "/etc/evictd/pods/bystander.yaml", "/etc/evictd/pods/greedy.yaml")
+	m.configure("native", "64Mi", "server: unix:/run/evictd/api.sock")
+	m.do("systemctl", "restart", daemon)
+	await(m, "the node to be registered", func() bool { return strings.Contains(m.api(http.MethodGet, "nodes/n1", ""), `"Ready"`) })
+	unit := strings.Fields(m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", agentUnits))
+	if len(unit) == 0 {
+		m.Fatal("no agent of the service manager's runs")
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(unit[0])))
+	if err != nil {
+		m.Fatal(err)
+	}
+	const readSearch = "CapEff:\t0000000000000004\n"
+	if text := string(status); !strings.Contains(text, readSearch) || strings.Contains(text, "Uid:\t0\t") || !strings.Contains(text, "NoNewPrivs:\t1\n") {
+		m.Errorf("the agent is\n%s", text)
+	}
+}
+
+// api asks the embedded API of the machine, over its socket.
+func (m *machine) api(method, path, body string) string {
+	m.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.root, "run/evictd/api.sock"))
+	}}}
+	request, err := http.NewRequestWithContext(m.Context(), method, "http://evictd/api/v1/"+path, strings.NewReader(body))
+	if err != nil {
+		m.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/yaml")
+	answer, err := client.Do(request)
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return string(text)
+}
+
+const clusterPod = `apiVersion: v1
+kind: Pod
+metadata: {name: stubborn, namespace: default}
+spec:
+  nodeName: n1
+  terminationGracePeriodSeconds: 600
+  containers: [{name: c, image: none, resources: {requests: {memory: 1Mi}}}]
+`
+
+// resumes has a pod that ignores SIGTERM, and ten minutes for it.
+func (m *machine) resumes() {
+	m.configure("native", "16Mi", `server: unix:/run/evictd/api.sock
+evictionSoft: {memory.available: 128Mi}
+evictionSoftGracePeriod: {memory.available: 100ms}
+evictionMaxPodGracePeriod: 600`)
+	m.do("systemctl", "restart", daemon)
+	created := m.api(http.MethodPost, "namespaces/default/pods", clusterPod)
+	uid := regexp.MustCompile(`"uid": ?"([^"]+)"`).FindStringSubmatch(created)
+	if uid == nil {
+		m.Fatalf("create a pod: %s", created)
+	}
+	stubborn := m.pod("burstable/pod"+uid[1], 150, "")
+	get := func() string { return m.api(http.MethodGet, "namespaces/default/pods/stubborn", "") }
+	await(m, "the API to show the eviction", func() bool { return strings.Contains(get(), `"Evicted"`) })
+	select {
+	case <-stubborn:
+		m.Fatal("the pod did not ignore SIGTERM")
+	default:
+	}
+	before := m.property(daemon, "NRestarts")
+	m.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", daemon)
+	select {
+	case <-stubborn:
+	case <-m.Context().Done():
+	}
+	if restarts := m.property(daemon, "NRestarts"); restarts == before {
+		m.Error("evictd was not started again")
+	}
+}
+
+func (m *machine) refusesBadInput() {
+	m.configure("native", "lots", "")
+	_, _, _ = m.try("systemctl", "restart", daemon)
+	await(m, "the service to have failed", func() bool { return m.property(daemon, "ActiveState") == "failed" })
+	if code, result := m.property(daemon, "ExecMainStatus"), m.property(daemon, "Result"); code != "2" || result != "exit-code" {
+		m.Errorf("exit %s, %s", code, result)
+	}
+}
+
+func (m *machine) servesPort() {
+	const address = "127.0.0.1:9464"
+	m.write("etc/systemd/system/evictd.socket.d/port.conf", "[Socket]\nListenStream="+address+"\n")
+	m.configure("native", "48Mi", "statusAddress: "+address)
+	m.do("systemctl", "daemon-reload")
+	m.do("systemctl", "stop", daemon)
+	m.do("systemctl", "restart", "evictd.socket")
+	m.do("systemctl", "start", daemon)
+	if status := m.do("evictd", "status", "--status-address="+address); !strings.Contains(status, "hard 48Mi") {
+		m.Errorf("evictd status: %s", status)
+	}
+	if told := m.log(daemon); !strings.Contains(told, "holds a socket that is not used here") {
+		m.Error("the log is silent of the socket that is not used")
+	}
+	m.do("rm", "-r", "/etc/systemd/system/evictd.socket.d")
+	m.do("systemctl", "daemon-reload")
+	m.do("systemctl", "stop", daemon)
+	m.do("systemctl", "restart", "evictd.socket")
+}
+
+func (m *machine) upgrades() {
+	m.configure("native", "48Mi", "")
+	main := m.property(daemon, "MainPID")
+	m.do("dpkg", "--install", "--force-unsafe-io", "/root/evictd.deb")
+	await(m, "the new daemon", func() bool {
+		return m.property(daemon, "MainPID") != main && m.property(daemon, "ActiveState") == "active"
+	})
+	if status := m.do("evictd", "status"); !strings.Contains(status, "hard 48Mi") {
+		m.Errorf("the configuration has changed: %s", status)
+	}
+}
+
+func (m *machine) isPurged() {
+	m.do("systemctl", "start", "evictd-scheduler.service")
+	await(m, "the scheduler to be up", func() bool { return m.property("evictd-scheduler.service", "ActiveState") == "active" })
+	m.do("dpkg", "--purge", "--force-unsafe-io", "evictd")
+	if units := m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "evictd*.service", "evictd*.socket"); units != "" {
+		m.Errorf("still there: %s", units)
+	}
+	for _, path := range []string{"/etc/evictd", "/etc/default/evictd-scheduler", "/var/lib/evictd", "/run/evictd", "/usr/bin/evictd"} {
+		if _, err := os.Lstat(m.root + path); !os.IsNotExist(err) {
+			m.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	if links := m.do("find", "/etc/systemd/system", "-name", "evictd*.service", "-o", "-name", "evictd*.socket"); links != "" {
+		m.Errorf("still there: %s", links)
+	}
+}
