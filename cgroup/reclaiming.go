@@ -25,6 +25,9 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 	if g.version != V1 || g.top {
 		return nil
 	}
+	if limit, limited := m.Limit.Get(); limited && m.Usage.Or(0) < limit/2 { // what shows a little late does not matter there
+		return nil
+	}
 	now := standing{failcnt: g.standing.failcnt, usage: m.Usage, stat: *stat}
 	if limit, limited := m.Limit.Get(); limited && m.Usage.Or(0) >= limit-limit/64 {
 		var buf [32]byte

@@ -123,6 +123,8 @@ func (st *State) settleReclaims(cfg *Config, in *Input) {
 		switch {
 		case !o.Ended:
 			*r = Reclaim{Since: in.Now, For: o.For, From: available, Best: available, Gained: in.Now}
+		case !r.Since.IsZero() && !short(cfg, in, o.For): // it has sufficed: the next crossing may ask again
+			*r = Reclaim{}
 		case !r.Since.IsZero():
 			rest := reclaimRest
 			if available <= r.From {

@@ -32,6 +32,9 @@ const (
 	queue = 256
 	// retryAfter is how long a directory is let alone that cannot be used.
 	retryAfter = time.Minute
+	// measureEvery is how often pods are measured for the recorder while no signal
+	// is low: that costs more than a pass.
+	measureEvery = time.Minute
 	// patience bounds a look at the pods.
 	patience = time.Second
 )
@@ -70,6 +73,8 @@ type Recorder struct {
 	again  bool      // a new segment must begin
 	pods   map[string]v1.Pod
 	used   map[types.UID]stats.Pod // as last recorded
+	// measured is when pods were last measured for the recorder alone.
+	measured time.Time
 }
 
 // New makes a Recorder; nothing is touched before Run.
@@ -163,8 +168,8 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		}
 	}
 	candidates, exact := ranked(report)
-	if !exact && report.Source == control.Housekeeping {
-		candidates = r.measure(ctx)
+	if !exact && report.Source == control.Housekeeping && (low(report) || report.At.Sub(r.measured) >= measureEvery) {
+		candidates, r.measured = r.measure(ctx), report.At
 	}
 	s := step(report, r.begins)
 	s.Add, s.Remove = changes(r.pods, pods)
@@ -240,6 +245,20 @@ func ranked(report *control.Report) (candidates []eviction.Candidate, any bool) 
 		}
 	}
 	return candidates, len(candidates) > 0
+}
+
+// low says whether any signal that has a threshold is short of what it can be, so
+// that what pods use may soon matter.
+func low(report *control.Report) bool {
+	for i := range report.Eviction.Thresholds {
+		o := report.Observations[report.Eviction.Thresholds[i].Signal]
+		available, measured := o.Available.Get()
+		capacity, known := o.Capacity.Get()
+		if measured && (!known || available < capacity/4) {
+			return true
+		}
+	}
+	return false
 }
 
 // measure looks at all pods; without an answer none is measured.

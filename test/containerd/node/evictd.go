@@ -126,9 +126,6 @@ func (e *Evictd) get(path string) ([]byte, error) {
 	return body, err
 }
 
-// Pid is the process id of evictd.
-func (e *Evictd) Pid() int { return e.process.Process.Pid }
-
 // Status is the status document now.
 func (e *Evictd) Status() *nodestatus.Status {
 	e.n.t.Helper()

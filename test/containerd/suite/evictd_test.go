@@ -119,6 +119,7 @@ func TestSoftVictimIsStoppedByTheRuntimeItsSidecarsLast(t *testing.T) {
 func TestRuntimeThatIsFrozenOrGoneDuringAnEvictionSavesNobody(t *testing.T) {
 	for name, fault := range map[string]func(*node.Node){"frozen": (*node.Node).Freeze, "killed": (*node.Node).Kill} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			node.Each(t, func(t *testing.T, v node.Version) {
 				n := node.Start(t, v, node.Options{})
 				p := n.Pod("stubborn", node.Spec{Grace: 4, Orders: []string{"ignore-term"}})

@@ -57,7 +57,8 @@ func TestCampaignCostOfFiveHundredContainers(t *testing.T) {
 	} {
 		e := n.Evictd(append([]string{"--housekeeping-interval=10s"}, run.arguments...)...)
 		e.AwaitPods(crowdPods)
-		pids := map[string]int{"evictd": e.Pid(), "evictd-agent": childOf(t, e.Pid()), "containerd": n.Pid()}
+		evictd, agent := e.Pids()
+		pids := map[string]int{"evictd": evictd, "evictd-agent": agent, "containerd": n.Pid()}
 		before := map[string]time.Duration{}
 		for name, pid := range pids {
 			before[name] = processor(t, pid)
@@ -117,21 +118,6 @@ func resident(t *testing.T, pid int) int64 {
 		t.Fatal(err)
 	}
 	return number(t, strings.Fields(string(text))[1]) * int64(syscall.Getpagesize())
-}
-
-// childOf is the only child of a process.
-func childOf(t *testing.T, pid int) int {
-	t.Helper()
-	var children []string
-	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	for _, task := range tasks {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
-		children = append(children, strings.Fields(string(text))...)
-	}
-	if len(children) != 1 {
-		t.Fatalf("children %v of process %d, want one", children, pid)
-	}
-	return int(number(t, children[0]))
 }
 
 func number(t *testing.T, text string) int64 {
