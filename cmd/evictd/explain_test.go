@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/evictd/evictd/internal/golden"
 )
@@ -68,4 +73,38 @@ func TestTheShellCompletesPodsOfTheRunningDaemon(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	golden.Check(t, "testdata/completion.txt", got.out)
+}
+
+// TestARunningDaemonExplains asks a real one, which touches nothing.
+func TestARunningDaemonExplains(t *testing.T) {
+	dir := t.TempDir()
+	address := "unix:" + filepath.Join(dir, "status.sock")
+	ctx, stop := context.WithCancel(context.Background())
+	var log bytes.Buffer
+	ended := make(chan int)
+	go func() {
+		ended <- execute(ctx, []string{"run", "--dry-run", "--mode", "observe", "--node-memory", "1Gi", "--node-name", "vm", "--state-dir", filepath.Join(dir, "state"),
+			"--cri-endpoint", "none", "--status-address", address}, strings.NewReader(""), &log, &log)
+	}()
+	defer func() {
+		stop()
+		if code := <-ended; code != 0 || t.Failed() {
+			t.Errorf("the daemon ended with %d and said\n%s", code, log.String())
+		}
+	}()
+	var got said
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if got = say(t, "", "explain", "--status-address", address); got.code == 0 {
+			break
+		}
+	}
+	if !strings.Contains(got.out, "memory.available: ") || !strings.Contains(got.out, "nobody could go") {
+		t.Errorf("got %+v", got)
+	}
+	if nobody := say(t, "", "explain", "default/a", "--status-address", address); !strings.HasSuffix(nobody.err, ": 404 Not Found: no pod default/a runs on node vm\n") {
+		t.Errorf("got %+v", nobody)
+	}
+	if status := say(t, "", "status", "-o", "yaml", "--status-address", address); !strings.Contains(status.out, "mode: observe\n") {
+		t.Errorf("got %+v", status)
+	}
 }

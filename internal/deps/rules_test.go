@@ -130,6 +130,12 @@ var fences = []fence{
 		why:    "only cri speaks to the container runtime: a runtime that hangs must not hang anything else",
 	},
 	{
+		paths:  []string{"github.com/gdamore/tcell"},
+		places: []string{"cmd/evictd-top"},
+		deep:   true,
+		why:    "the live view is a program of its own, so that no other grows by a terminal library",
+	},
+	{
 		paths:  []string{"golang.org/x/sys"},
 		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/rt", "test/bench"},
 		why:    "system calls stay where the kernel is spoken to",
