@@ -30,7 +30,7 @@ func play(role string) {
 	case "fill":
 		fill(rest)
 	case "spin":
-		for {
+		for os.Getppid() != 1 { // as long as the bench runs
 		}
 	case "inside":
 		inside(strings.Fields(rest))
