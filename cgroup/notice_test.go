@@ -58,6 +58,9 @@ func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
 }
 
 func TestWaitingAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("skipped: the race detector allocates")
+	}
 	b := newBell(t)
 	if n := testing.AllocsPerRun(100, func() { b.Ring(); b.Wait(time.Second) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -36,6 +36,7 @@ func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 		}
 		return out
 	}
+	c.until("the pod's reasons are known", func() bool { return strings.Contains(explain(), "Insufficient cpu") })
 	for what, is := range map[string][]string{
 		explain():        {"default/big", "unschedulable", "Insufficient cpu"},
 		explain("big"):   {"default/big fits 0 of 2 nodes", "1 attempts", "taint disk=slow:NoSchedule is not tolerated", "cannot help", "cpu: 500m more than the 1 that are free"},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,7 +87,7 @@ type fakeProcess struct {
 	refuse error
 	got    []unix.Signal
 	ended  chan struct{}
-	closed int
+	closed atomic.Int32
 	// signalled is called at each signal, under the pod's lock.
 	signalled func()
 }
@@ -161,7 +162,7 @@ func (p *fakeProcess) endAfter(d time.Duration) {
 
 func (p *fakeProcess) release() error        { return unix.EINVAL }
 func (p *fakeProcess) gone() <-chan struct{} { return p.ended }
-func (p *fakeProcess) close()                { p.closed++ }
+func (p *fakeProcess) close()                { p.closed.Add(1) }
 func (p *fakeProcess) exited() bool {
 	select {
 	case <-p.ended:

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,12 +60,12 @@ func TestPreparedPodsAreKeptUntilTheyLeaveTheList(t *testing.T) {
 	k.open = func(pid int) (process, error) { opened++; return open(pid) }
 	k.Prepare([]Victim{{UID: "a", Target: a}, {UID: "b", Target: b}})
 	k.Prepare([]Victim{{UID: "a", Target: a}})
-	if opened != 2 || stays.closed > 0 || leaves.closed != 1 {
-		t.Errorf("opened %d, closed %d of the one that stays and %d of the other", opened, stays.closed, leaves.closed)
+	if opened != 2 || stays.closed.Load() > 0 || leaves.closed.Load() != 1 {
+		t.Errorf("opened %d, closed %d of the one that stays and %d of the other", opened, stays.closed.Load(), leaves.closed.Load())
 	}
 	delete(a.processes, stays.pid) // it has moved elsewhere
 	k.Prepare([]Victim{{UID: "a", Target: a}})
-	if stays.closed != 1 {
+	if stays.closed.Load() != 1 {
 		t.Error("a process that has left its pod is held")
 	}
 	another := &fakePod{processes: map[int]*fakeProcess{}}
@@ -118,14 +119,14 @@ func TestAPodThatIsBeingKilledIsNotPrepared(t *testing.T) {
 type hurried struct {
 	*fakePod
 	err    error
-	asked  int
-	undone int
+	asked  atomic.Int32
+	undone atomic.Int32
 	states []string
 }
 
 func (h *hurried) Hurry() (func(), error) {
-	h.asked++
-	return func() { h.undone++ }, h.err
+	h.asked.Add(1)
+	return func() { h.undone.Add(1) }, h.err
 }
 
 func (h *hurried) Freeze() error { h.states = append(h.states, "frozen"); return nil }
@@ -145,16 +146,16 @@ func TestAVictimHasTheProcessorFromSIGKILLUntilItIsGone(t *testing.T) {
 				pod := &hurried{fakePod: newFakePod(k, only), err: fault}
 				start(t, k, Victim{UID: "a", Target: pod, Grace: time.Second})
 				time.Sleep(time.Second / 2)
-				if pod.asked != 0 {
+				if pod.asked.Load() != 0 {
 					t.Error("it was hurried within its grace")
 				}
 				time.Sleep(time.Second)
-				if pod.asked != 1 || pod.undone != 0 {
-					t.Errorf("hurried %d times, undone %d times while it dies", pod.asked, pod.undone)
+				if pod.asked.Load() != 1 || pod.undone.Load() != 0 {
+					t.Errorf("hurried %d times, undone %d times while it dies", pod.asked.Load(), pod.undone.Load())
 				}
 				only.endAfter(time.Second)
-				if r := <-k.Results(); r.Err != nil || pod.asked != 1 {
-					t.Errorf("%+v, hurried %d times", r, pod.asked)
+				if r := <-k.Results(); r.Err != nil || pod.asked.Load() != 1 {
+					t.Errorf("%+v, hurried %d times", r, pod.asked.Load())
 				}
 			})
 		})
@@ -165,8 +166,8 @@ func TestAVictimThatDoesNotDieLosesTheProcessorAgain(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
 		pod := &hurried{fakePod: newFakePod(k, &fakeProcess{})}
 		start(t, k, Victim{UID: "a", Target: pod})
-		if r := <-k.Results(); !errors.Is(r.Err, ErrPopulated) || pod.undone != 1 {
-			t.Errorf("%+v, undone %d times", r, pod.undone)
+		if r := <-k.Results(); !errors.Is(r.Err, ErrPopulated) || pod.undone.Load() != 1 {
+			t.Errorf("%+v, undone %d times", r, pod.undone.Load())
 		}
 	})
 }

@@ -21,6 +21,7 @@ func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 		w.node("b")
 		w.set("failing", cpu("100m"))
 		failing <- errors.New("no answer")
+		synctest.Wait()
 		w.set("bound", cpu("500m"))
 		w.set("large", cpu("3"))
 		synctest.Wait()
