@@ -51,6 +51,9 @@ const (
 	// niceness lets a thread that has something to do go before the pods that
 	// make it necessary.
 	niceness = -15
+	// runtimePatience is how long the runtime may take at the start to say where it
+	// keeps images.
+	runtimePatience = 10 * time.Second
 	// enforceRetry is how often the limit of the pods' cgroup is tried again
 	// while the pods use more than that (kubelet: 60 s).
 	enforceRetry = time.Minute
@@ -241,6 +244,9 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 		return nil, err
+	}
+	if d.cluster.speaksToRuntime() && d.cluster.runtime.find() != "" {
+		d.node.collect.Disks.Await(time.Now().Add(runtimePatience))
 	}
 	d.server, err = serve.Listen("--status-address", orElse(file.StatusAddress, defaultStatusAddress), held)
 	if err != nil {

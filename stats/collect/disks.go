@@ -77,6 +77,7 @@ type Disks struct {
 	mu          sync.Mutex
 	filesystems [3]*filesystem
 	layout      Layout
+	awaits      time.Time // until then the runtime may still say where its filesystems are
 }
 
 // NewDisks takes the operator's paths, which go before those of the runtime.
@@ -86,8 +87,18 @@ func NewDisks(given Paths, log *slog.Logger) *Disks {
 	return d
 }
 
+// Await leaves imagefs and containerfs unknown, where the operator names neither,
+// until the runtime has said where they are, but no longer than until an instant:
+// the figures of nodefs could end pods for a disk that lacks nothing.
+func (d *Disks) Await(until time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.awaits = until
+}
+
 // Locate takes up where the runtime keeps images and writable layers.
 func (d *Disks) Locate(runtime Paths) {
+	d.Await(time.Time{})
 	if d.place(d.given.over(runtime)) {
 		poke(d.moved)
 	}
@@ -265,7 +276,11 @@ func (d *Disks) follow(ctx context.Context, f *filesystem) (stop func()) {
 func (d *Disks) read(i int, now time.Time, s *stats.Filesystem) error {
 	d.mu.Lock()
 	f := d.filesystems[i]
+	awaits := i > 0 && d.given.ImageFs == "" && d.given.ContainerFs == "" && now.Before(d.awaits)
 	d.mu.Unlock()
+	if awaits {
+		return nil
+	}
 	return f.read(now, s)
 }
 

@@ -127,6 +127,34 @@ func TestTheRuntimesPathsCountWhereTheOperatorGaveNone(t *testing.T) {
 	}
 }
 
+func TestFiguresOfNodefsAreNotTakenForThoseOfImagesBeforeTheRuntimeHasSpoken(t *testing.T) {
+	dir := t.TempDir()
+	known := func(d *Disks) bool {
+		var s stats.Filesystem
+		return d.read(1, time.Now(), &s) == nil && s.Available.IsKnown()
+	}
+	asked := runDisks(t, Paths{NodeFs: dir}, slog.DiscardHandler)
+	awaitThat(t, "the figures of images to be known", func() bool { return known(asked) })
+	asked.Await(time.Now().Add(time.Hour))
+	if known(asked) {
+		t.Error("imagefs is known before the runtime has spoken")
+	}
+	if s, err := asked.figures(t, 0); err != nil || !s.Available.IsKnown() {
+		t.Errorf("nodefs: %+v, %v", s, err)
+	}
+	asked.Locate(Paths{ImageFs: dir})
+	if !known(asked) {
+		t.Error("imagefs is unknown after the runtime has spoken")
+	}
+	asked.Await(time.Now().Add(-time.Second))
+	if !known(asked) {
+		t.Error("imagefs is unknown though the runtime has taken too long")
+	}
+	given := runDisks(t, Paths{NodeFs: dir, ImageFs: dir}, slog.DiscardHandler)
+	given.Await(time.Now().Add(time.Hour))
+	awaitThat(t, "the operator's path to count", func() bool { return known(given) })
+}
+
 // rule: M.22
 func TestAFilesystemThatIsUnmountedAndMountedAgainIsFoundAgain(t *testing.T) {
 	node, image := mounted(t, "size=1m"), t.TempDir()
