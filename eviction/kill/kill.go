@@ -99,7 +99,7 @@ type Config struct {
 type Killer struct {
 	victims  chan *pursuit // never full: has room for limit
 	results  chan Result
-	releases chan process
+	releases chan release
 	workers  int // releasers
 	open     func(pid int) (process, error)
 	alarm    func(at time.Time) (rings <-chan struct{}, stop func())
@@ -126,7 +126,7 @@ func New(cfg Config, log *slog.Logger) *Killer {
 	return &Killer{
 		victims:  make(chan *pursuit, cfg.Victims),
 		results:  make(chan Result, cfg.Victims),
-		releases: make(chan process, 128),
+		releases: make(chan release, 128),
 		workers:  cfg.Releasers,
 		open:     openPidfd,
 		alarm:    alarm,

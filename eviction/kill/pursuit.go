@@ -38,6 +38,7 @@ type pursuit struct {
 	signalled, killed time.Time // first signal, first SIGKILL
 	fault             error     // the last one
 	calm              func()    // undoes what hurry did; nil before
+	releasing         underway
 
 	mu     sync.Mutex
 	ends   time.Time // of the grace period
@@ -45,7 +46,7 @@ type pursuit struct {
 }
 
 func newPursuit(k *Killer, v Victim, ends time.Time) *pursuit {
-	return &pursuit{Victim: v, grip: k.gripLocked(v.UID, v.Target), k: k, ends: ends, sooner: make(chan struct{}, 1)}
+	return &pursuit{Victim: v, grip: k.gripLocked(v.UID, v.Target), k: k, ends: ends, sooner: make(chan struct{}, 1), releasing: underway{none: make(chan struct{}, 1)}}
 }
 
 // shorten brings the end of the grace period forward, never back.
@@ -79,6 +80,7 @@ func (p *pursuit) run(ctx context.Context) {
 	told, rounds := false, 0
 	for pause := shortestPause; ctx.Err() == nil; {
 		if len(p.ready) == 0 && p.over() {
+			p.released(ctx)
 			p.k.settle(p)
 			if p.Ended != nil {
 				p.Ended()
@@ -106,6 +108,21 @@ func (p *pursuit) run(ctx context.Context) {
 		pause = min(2*pause, longestPause)
 		if told {
 			pause = overduePause
+		}
+	}
+}
+
+// released waits until nobody takes back memory of the pod any more.
+func (p *pursuit) released(ctx context.Context) {
+	enough := time.NewTimer(releasePatience)
+	defer enough.Stop()
+	for p.releasing.left.Load() > 0 {
+		select {
+		case <-p.releasing.none:
+		case <-enough.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -203,7 +220,7 @@ func (p *pursuit) strike(sig unix.Signal) int {
 func (p *pursuit) signalAll(processes map[int]process, sig unix.Signal) int {
 	p.grip.signal(processes, sig, func(err error) { p.noteSignal(sig, err) })
 	if sig == unix.SIGKILL {
-		p.k.release(processes)
+		p.k.release(processes, &p.releasing)
 	}
 	return len(processes)
 }

@@ -3,6 +3,7 @@ package kill
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,18 +13,44 @@ import (
 const (
 	releaseTries = 20
 	releasePause = 2 * time.Millisecond
+	// releasePatience is how long the end of a pod is not told while memory of its
+	// processes is being taken back: who takes it holds it, though they have ended.
+	releasePatience = time.Second
 )
 
-// release has the memory of killed processes taken back. Those for whom there is
-// no room in the queue give theirs back themselves.
-func (k *Killer) release(killed map[int]process) {
+// underway are the releases of one pod that are not over.
+type underway struct {
+	left atomic.Int32
+	none chan struct{} // receives when left may have come to zero
+}
+
+func (r *underway) done() {
+	if r.left.Add(-1) == 0 {
+		select {
+		case r.none <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// release is the memory of one process that is to be taken back.
+type release struct {
+	process process
+	of      *underway
+}
+
+// release has the memory of killed processes taken back, and counts them down as
+// it is. Those for whom there is no room in the queue give theirs back themselves.
+func (k *Killer) release(killed map[int]process, of *underway) {
 	if k.cannotRelease.Load() {
 		return
 	}
 	for _, process := range killed {
+		of.left.Add(1)
 		select {
-		case k.releases <- process:
+		case k.releases <- release{process, of}:
 		default:
+			of.done()
 			return
 		}
 	}
@@ -32,8 +59,9 @@ func (k *Killer) release(killed map[int]process) {
 func (k *Killer) releaseAll(ctx context.Context) {
 	for {
 		select {
-		case process := <-k.releases:
-			k.releaseOne(ctx, process)
+		case r := <-k.releases:
+			k.releaseOne(ctx, r.process)
+			r.of.done()
 		case <-ctx.Done():
 			return
 		}
