@@ -47,7 +47,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 					w.image(id, 4, 2)
 				}
 			}},
-			[]string{"100ms removeImage a", "200ms removeImage b", "200ms pressure: expected 8, freed 4 GiB "},
+			[]string{"100ms removeImage a", "450ms removeImage b", "450ms pressure: expected 8, freed 4 GiB "},
 		},
 		{
 			"what containers held is waited for where it shows late",
@@ -68,7 +68,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 				w.inventory.Sandboxes[0].Ready = false
 				w.image("a", 4, 4)
 			}},
-			[]string{"100ms removeContainer gone", "200ms removeSandbox of-gone", "5.3s removeImage a", "5.3s pressure: expected 4, freed 0 GiB short, FreeDiskSpaceFailed"},
+			[]string{"100ms removeContainer gone", "200ms removeSandbox of-gone", "5.3s removeImage a", "5.55s pressure: expected 4, freed 0 GiB short, FreeDiskSpaceFailed"},
 		},
 		{
 			"told to, everything goes",
@@ -87,7 +87,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 				w.image("b", 4, 4)
 				w.fails["a"] = errors.New("it is used")
 			}},
-			[]string{"200ms removeImage b", "200ms pressure: expected 4, freed 4 GiB failed a"},
+			[]string{"450ms removeImage b", "450ms pressure: expected 4, freed 4 GiB failed a"},
 		},
 		{
 			"where all there is does not suffice that is told",

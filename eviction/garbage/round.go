@@ -23,6 +23,9 @@ const (
 	// more, by the size of its metadata).
 	showing      = 5 * time.Second
 	showingEvery = 50 * time.Millisecond
+	// showingImages is the same for images: xfs gives back what was deleted a little
+	// later, and one image too many is dear.
+	showingImages = 250 * time.Millisecond
 	// fresh is how long figures of now are waited for: a disk may not answer.
 	fresh      = time.Second
 	freshEvery = 2 * time.Millisecond
@@ -100,8 +103,8 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
 			break
 		}
-		if lacks != nil && g.Containers && mayFree(&plan, g.Need) {
-			w.show(lacks)
+		if lacks != nil && mayFree(&plan, g.Need) {
+			w.show(lacks, &g)
 		}
 	}
 	if g.Containers && w.Error == nil {
@@ -206,8 +209,12 @@ func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) ev
 
 // show waits, not for long, until what was removed suffices: runtimes may free
 // it a little later.
-func (w *round) show(lacks func(*control.Snapshot) eviction.Need) {
-	for until := time.Now().Add(showing); time.Now().Before(until); {
+func (w *round) show(lacks func(*control.Snapshot) eviction.Need, g *reclaim.Goal) {
+	patience := showing
+	if !g.Containers {
+		patience = showingImages
+	}
+	for until := time.Now().Add(patience); time.Now().Before(until); {
 		s, err := w.glance()
 		if err != nil || met(lacks(&s)) {
 			return
