@@ -56,7 +56,11 @@ func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		t.Skipf("skipped: no %s can be made: %v: %s", kind, err, out)
 	}
-	if out, err := exec.Command("mount", "-o", "loop", image, disk).CombinedOutput(); err != nil {
+	options := "loop"
+	if kind == XFS { // else it sets aside for a file that grows as much as it has, for a while
+		options += ",allocsize=4k"
+	}
+	if out, err := exec.Command("mount", "-o", options, image, disk).CombinedOutput(); err != nil {
 		t.Skipf("skipped: no %s can be mounted: %v: %s", kind, err, out)
 	}
 	return disk
