@@ -111,6 +111,15 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 			[]string{asked},
 		},
 		{
+			"and after one that sufficed the next crossing asks again at once",
+			func(n *starving) {
+				n.at(0, short)
+				n.at(2*time.Second, signals{disk: 2 * gibi}, disk)
+				n.at(3*time.Second, short)
+			},
+			[]string{asked, strings.Replace(asked, "0s", "3s", 1)},
+		},
+		{
 			"a pod goes in the pass that its end causes where it does not",
 			func(n *starving) { n.at(0, short); n.at(3*time.Second, short, disk) },
 			[]string{asked, "3s evict writer for nodefs.available"},

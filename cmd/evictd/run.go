@@ -19,9 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
@@ -37,11 +35,8 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
-	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
-	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
 
@@ -423,137 +418,4 @@ func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
 		return
 	}
 	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
-}
-
-// follow hands the pods to the loop as they change, and keeps their scores.
-func (d *daemon) follow(ctx context.Context) {
-	var filesChanged, clusterChanged <-chan struct{}
-	if d.manifests != nil {
-		var watching sync.WaitGroup
-		defer watching.Wait()
-		watching.Go(func() { d.manifests.Run(ctx) })
-		filesChanged = d.manifests.Changed()
-		d.take()
-	}
-	if d.cluster != nil {
-		clusterChanged = d.cluster.agent.Changed()
-	}
-	again := time.NewTicker(d.cfg.HousekeepingInterval)
-	defer again.Stop()
-	waited := time.NewTimer(firstList)
-	defer waited.Stop()
-	for changed := true; ; {
-		if changed {
-			d.score()
-		}
-		d.prepare()
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-			changed = true
-		case <-filesChanged:
-			changed = d.take()
-		case <-clusterChanged:
-			changed = d.take()
-		case <-waited.C:
-			d.alone = true
-			changed = d.take()
-		}
-	}
-}
-
-// take hands the pods that there are now to the loop, and says whether any has
-// changed.
-func (d *daemon) take() (changed bool) {
-	var fromFiles, fromCluster []*v1.Pod
-	var runtime *wire.Inventory
-	var bare []wire.Bare
-	if d.manifests != nil {
-		fromFiles = d.manifests.Pods()
-	}
-	if d.cluster != nil {
-		fromCluster = d.cluster.agent.Pods()
-		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
-			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.Bare()
-		}
-	}
-	if runtime != nil && len(runtime.ImageFs) > 0 {
-		d.node.collect.Disks.Locate(located(&runtime.Runtime))
-	}
-	pods, changed := d.tracker.track(fromFiles, fromCluster, runtime, bare)
-	if changed {
-		d.loop.SetPods(pods)
-	}
-	if d.cluster != nil && !d.dryRun {
-		d.cluster.resume(d.tracker.tracked(), d.killer)
-	}
-	return changed
-}
-
-// score writes the oom_score_adj of every container's processes, late children
-// among them.
-func (d *daemon) score() {
-	capacity, known := d.node.first.Memory.Limit.Get()
-	if d.scores == nil || !known {
-		return
-	}
-	for _, p := range d.tracker.tracked() {
-		if p.bare.Load() != nil {
-			continue // who has runc run it chooses the score, too
-		}
-		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p); err != nil {
-			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
-		}
-	}
-}
-
-// prepare has the processes of those pods held that would be the first to go for
-// want of memory, so that none need be opened when there is none left.
-func (d *daemon) prepare() {
-	if d.dryRun || d.node.cgroups == nil {
-		return
-	}
-	all := d.tracker.tracked()
-	candidates := make([]eviction.Candidate, 0, len(all))
-	by := make(map[types.UID]*tracked, len(all))
-	for _, p := range all {
-		if p.group != nil && p.Protection == "" {
-			candidates = append(candidates, eviction.Candidate{Pod: p.Pod.Pod, Usage: &stats.Pod{Memory: p.group.usage()}})
-			by[p.UID] = p
-		}
-	}
-	var next []kill.Victim
-	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
-		p := by[r.Pod.UID]
-		if next = append(next, kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}); len(next) == prepared {
-			break
-		}
-	}
-	d.killer.Prepare(next)
-}
-
-// enforce holds the pods' cgroup to what is allocatable, trying until the
-// kernel lets it.
-func (d *daemon) enforce(ctx context.Context) {
-	if d.dryRun || d.node.cgroups == nil || !d.node.podsLimit.IsKnown() {
-		return
-	}
-	for {
-		group, err := d.node.cgroups.Open(d.tracker.podsGroup.Path())
-		if err == nil {
-			err = group.SetMemoryLimit(d.node.podsLimit)
-			group.Close()
-		}
-		if err == nil {
-			d.log.Info("the pods' cgroup is held to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", d.node.podsLimit.Or(0))
-			return
-		}
-		d.log.Warn("the pods' cgroup cannot be held to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(enforceRetry):
-		}
-	}
 }

@@ -160,8 +160,7 @@ func (r *relief) reclaimable() (dead, images []string) {
 }
 
 // mustReclaimInOrder starves the disk three times: the first two times what nobody
-// uses suffices, and then it does not. Each time an evictd begins that has not
-// reclaimed just now: the next 10 s pods would go.
+// uses suffices, and then it does not. Each time an evictd of its own begins.
 func (r *relief) mustReclaimInOrder(signal string) {
 	for i, want := range []struct {
 		would        []string
