@@ -27,7 +27,7 @@ installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
 # Modules of their own below test/ that `make test` runs, cheap to build.
-nested := foreignplugin
+nested := browser foreignplugin monitoring
 
 # Not empty where $(PKGS) are all packages.
 all = $(filter ./...,$(PKGS))
@@ -68,7 +68,7 @@ test: ## run all tests; time of each suite, what was skipped and why
 race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
 	@export CGO_ENABLED=1
 	# The detector multiplies the memory that small nodes have little of.
-	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /cmd/evictd-playground)
+	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /test/docs -e /cmd/evictd-playground)
 	($(call tests,-race,$$packages)) | go run ./internal/summary tests
 
 .PHONY: check
@@ -213,11 +213,12 @@ sysconf := $(DESTDIR)/etc
 
 .PHONY: install
 install: build ## install programs, units, manual, completions, configuration: DESTDIR, PREFIX
-	@install -d '$(DESTDIR)$(PREFIX)/bin' $(lib)/{systemd/system,sysusers.d,tmpfiles.d} $(share)/man/man5 $(sysconf)/{default,evictd/pods}
+	@install -d '$(DESTDIR)$(PREFIX)/bin' $(lib)/{systemd/system/evictd.service.d,sysusers.d,tmpfiles.d} $(share)/man/man5 $(sysconf)/{default,evictd/pods}
 	install -m 0755 $(installed:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
 	for unit in systemd/*.{service,socket,slice}; do
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 0644 /dev/stdin "$(lib)/systemd/system/$${unit##*/}"
 	done
+	install -m 0644 systemd/evictd.service.d/*.conf '$(lib)/systemd/system/evictd.service.d'
 	install -m 0644 systemd/evictd.sysusers '$(lib)/sysusers.d/evictd.conf'
 	install -m 0644 systemd/evictd.tmpfiles '$(lib)/tmpfiles.d/evictd.conf'
 	for program in $(installed); do go run -tags docs ./cmd/$$program generate '$(share)'; done
@@ -242,6 +243,14 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
 	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
 		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
+
+.PHONY: test-vm
+test-vm: deb ## boot a virtual machine with systemd, install the package there, put it under pressure; the first time makes its disk
+	@EVICTD_VM=1 go test -json -count=1 -timeout 90m -run '^TestVirtualMachine$$' ./test/vm | go run ./internal/summary tests
+
+.PHONY: bench-vm
+bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oomd, the kernel alone; EVICTD_ROUNDS=3
+	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestComparison$$' ./test/vm | grep -e '^|' -e FAIL
 
 .PHONY: clean
 clean: ## remove what build made

@@ -97,12 +97,19 @@ func (g *Group) SetMemoryLimit(limit stats.Amount) error {
 	return g.fault("limit memory", write(g.dirs[memory], limitFile[g.version], value, errNoSuchFile))
 }
 
-// OOMKills reads how many processes the kernel has killed for want of memory: on
-// v2 in the group and everything below it (memory.events), on v1 in the group
-// alone (memory.oom_control).
+// OOMKills reads how many processes of the group, and of those below it that still
+// exist, the kernel has killed for want of memory (memory.events of v2,
+// memory.oom_control of v1, where each group counts its own).
 func (g *Group) OOMKills() (stats.Amount, error) {
-	nameZ := [...]string{V1: "memory.oom_control\x00", V2: "memory.events\x00"}[g.version]
+	if g.version == V1 {
+		t := tally{keys: [2]string{"oom_kill"}}
+		err := t.walk(g.dirs[memory], "memory.oom_control\x00", 0)
+		if err != nil {
+			return stats.Amount{}, g.fault("read out-of-memory kills", err)
+		}
+		return stats.Known(t.sums[0]), nil
+	}
 	var buf [readSize]byte
-	b, err := readOnce(g.dirs[memory], nameZ, buf[:])
+	b, err := readOnce(g.dirs[memory], "memory.events\x00", buf[:])
 	return flat(b, "oom_kill"), g.fault("read out-of-memory kills", err)
 }

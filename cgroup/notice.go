@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 type Notice struct {
 	fd     int
 	events uint32 // of epoll_ctl(2)
+	once   bool   // who polls it first takes the news
 	source File   // what else must stay open
 }
 
@@ -63,6 +65,12 @@ func (g *Group) NotifyEvents() (*Notice, error) {
 	if err != nil {
 		return nil, g.fault("notify of memory events", goneOr(err))
 	}
+	// kernfs counts as news whatever was not read since the file was opened.
+	var buf [readSize]byte
+	if _, err := (&File{fd + 1}).Read(buf[:]); err != nil {
+		unix.Close(fd)
+		return nil, g.fault("notify of memory events", err)
+	}
 	return &Notice{fd: fd, events: unix.EPOLLPRI}, nil
 }
 
@@ -106,7 +114,7 @@ func trigger(fd int, stall, window time.Duration) (*Notice, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &Notice{fd: fd, events: unix.EPOLLPRI}, nil
+	return &Notice{fd: fd, events: unix.EPOLLPRI, once: true}, nil
 }
 
 // Bell wakes one goroutine by notices of the kernel and by Ring. A short wait
@@ -119,6 +127,8 @@ type Bell struct {
 	file        *os.File // of epoll, which Go's own poller watches
 	parked      syscall.RawConn
 	look        func(uintptr) bool // method value, made once
+	looks       int                // of one parked wait
+	once        atomic.Uint64      // ids of notices whose news who polls first takes
 	n           int                // of ready
 	ready       [16]unix.EpollEvent
 }
@@ -162,6 +172,9 @@ func (b *Bell) Add(n *Notice, id int) error {
 	if err := b.add(n.fd, n.events, int32(id)); err != nil {
 		return fmt.Errorf("add a notice to a bell: %w", err)
 	}
+	if n.once {
+		b.once.Or(1 << id)
+	}
 	return nil
 }
 
@@ -178,8 +191,11 @@ func (b *Bell) Wait(d time.Duration) (rang uint64) {
 	if d < longWait || b.file.SetReadDeadline(time.Now().Add(d)) != nil {
 		b.await(d)
 	} else {
-		b.n = 0
+		b.n, b.looks = 0, 0
 		_ = b.parked.Read(b.look) // which fails when the time is over
+		if b.looks > 1 && b.n == 0 {
+			rang = b.once.Load()
+		}
 	}
 	for i := range b.n {
 		if id := b.ready[i].Fd; id >= 0 {
@@ -195,9 +211,13 @@ func (b *Bell) await(d time.Duration) {
 	b.n = max(0, n) // negative where a signal came
 }
 
+// looked is asked before the goroutine is parked, and when something has rung. Go's
+// poller, which asks the kernel about the epoll and so about each notice in it, may
+// have taken the news of a stall then (psi_trigger_poll).
 func (b *Bell) looked(uintptr) bool {
+	b.looks++
 	b.await(0)
-	return b.n > 0
+	return b.n > 0 || b.looks > 1
 }
 
 // Close takes the bell down. Nobody may wait for it any more.

@@ -2,10 +2,13 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
 )
 
 func newBell(t testing.TB) *Bell {
@@ -112,6 +115,45 @@ func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) 
 	}
 	if _, err := g.Usage(); err != ErrGone {
 		t.Errorf("reading a group whose removal rang: %v", err)
+	}
+}
+
+func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.T) {
+	s, group := realGroup(t, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)})
+	g := open(t, s, group)
+	m := join(t, s, group)
+	for _, notice := range []struct {
+		name string
+		open func() (*Notice, error)
+	}{
+		{"memory.events", g.NotifyEvents},
+		{"memory.pressure", func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }},
+		{"memory.pressure, at once", func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }},
+	} {
+		t.Run(notice.name, func(t *testing.T) {
+			n, err := notice.open()
+			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
+				t.Skip("skipped: there is no such notice here:", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer n.Close()
+			b := newBell(t)
+			if err := b.Add(n, 7); err != nil {
+				t.Fatal(err)
+			}
+			if rang := b.Wait(50 * time.Millisecond); rang != 0 {
+				t.Error("it rings before anything happened")
+			}
+			for range 2 { // and nothing is read between
+				fmt.Fprintf(m.tell, "for i in 1 2 3; do head -c 32000000 /dev/zero >%s/file; done\n", t.TempDir())
+				if rang := awaitRing(t, b); rang != 1<<7 {
+					t.Errorf("notices %b", rang)
+				}
+				m.do(t, ":")
+			}
+		})
 	}
 }
 

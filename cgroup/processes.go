@@ -73,16 +73,18 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 // key, each file in one chunk.
 type tally struct {
 	lines int64
-	key   string // of flat keyed files: its values are added up
-	sum   int64
+	keys  [2]string // of flat keyed files: their values are added up; "" is none
+	sums  [2]int64
 	keep  bool
 	pids  []int
 	part  int // the digits of a number whose line has not ended
 }
 
 func (t *tally) feed(chunk []byte) {
-	if t.key != "" {
-		t.sum += flat(chunk, t.key).Or(0)
+	if t.keys[0] != "" {
+		for i, key := range t.keys {
+			t.sums[i] += flat(chunk, key).Or(0)
+		}
 		return
 	}
 	if !t.keep {

@@ -1,35 +1,49 @@
 package cgroup
 
-import "github.com/evictd/evictd/stats"
+import (
+	"time"
+
+	"github.com/evictd/evictd/stats"
+)
 
 // standing is what a v1 group showed when its memory.stat was first seen as it is.
 type standing struct {
 	failcnt      File
 	fails, usage stats.Amount
 	stat         memoryStat
+	moved        time.Time // since when usage is elsewhere; zero while it is not
 }
 
-// drift is how far usage may move, bytes, before memory.stat must have, too.
-const drift = 1 << 20
+const (
+	// drift is how far usage may move, bytes, before memory.stat must have, too.
+	drift = 1 << 20
+	// settled is how long after usage has moved memory.stat is as it should be, though
+	// it has not: by kernel memory, which it does not tell.
+	settled = 5 * time.Second
+)
 
-// refresh corrects the inactive page cache of a group whose memory.stat stands
-// still although its memory does not.
+// refresh corrects the page cache of a group whose memory.stat stands still although
+// its memory does not.
 //
 // On v1 the totals of memory.stat may be up to two seconds old (seen on Linux
 // 6.18): the kernel adds up what the groups below have changed when it deems that
 // to be much, and else every two seconds. A group whose cache grows then counts it
 // as used, and one at its limit, whose cache makes way for anonymous memory, counts
 // as having it available until it is out of memory. Each group's own figures are
-// fresh.
+// fresh: they are added up where usage has moved since, and where the totals would
+// have most of the memory used. What groups hold that were removed is not in the
+// sum, which therefore may say too little, and never too much.
 func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 	if g.version != V1 || g.top {
 		return nil
 	}
-	if limit, limited := m.Limit.Get(); limited && m.Usage.Or(0) < limit/2 { // what shows a little late does not matter there
+	limit, limited := m.Limit.Get()
+	if !limited {
 		return nil
 	}
+	usage := m.Usage.Or(0)
 	now := standing{failcnt: g.standing.failcnt, usage: m.Usage, stat: *stat}
-	if limit, limited := m.Limit.Get(); limited && m.Usage.Or(0) >= limit-limit/64 {
+	if usage >= limit-limit/64 {
 		var buf [32]byte
 		b, err := readKept(&now.failcnt, g.dirs[memory], "memory.failcnt\x00", buf[:])
 		if err != nil {
@@ -37,22 +51,40 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 		}
 		now.fails = amount(b)
 	}
-	if *stat != g.standing.stat {
+	stale := g.standing.stale(&now) && usage >= limit/2
+	if stale || m.WorkingSet().Or(0) >= limit-limit/4 {
+		t := tally{keys: [...]string{"inactive_file", "active_file"}}
+		if err := t.walk(g.dirs[memory], "memory.stat\x00", 0); err != nil {
+			return g.fault("read memory.stat below", err)
+		}
+		inactive, active := t.sums[0], t.sums[1]
+		told := m.InactiveFile.Or(0)
+		if stale || inactive > told || inactive+active > told+m.ActiveFile.Or(0) {
+			m.InactiveFile, m.ActiveFile = stats.Known(inactive), stats.Known(active)
+		}
+	}
+	if now.stat != g.standing.stat || !g.standing.moved.IsZero() && time.Since(g.standing.moved) > settled {
 		g.standing = now
-		return nil
 	}
-	g.standing.failcnt = now.failcnt
-	if !g.standing.fails.IsKnown() {
-		g.standing.fails = now.fails
-	}
-	moved := m.Usage.Or(0) - g.standing.usage.Or(0)
-	if moved < drift && moved > -drift && (now.fails == g.standing.fails || !now.fails.IsKnown()) {
-		return nil
-	}
-	t := tally{key: "inactive_file"}
-	if err := t.walk(g.dirs[memory], "memory.stat\x00", 0); err != nil {
-		return g.fault("read memory.stat below", err)
-	}
-	m.InactiveFile = stats.Known(t.sum)
 	return nil
+}
+
+// stale says whether memory has moved since memory.stat was first seen as it is
+// now, and keeps what is to be known of that the next time.
+func (s *standing) stale(now *standing) bool {
+	if now.stat != s.stat {
+		return false
+	}
+	s.failcnt = now.failcnt
+	if !s.fails.IsKnown() {
+		s.fails = now.fails
+	}
+	moved := now.usage.Or(0) - s.usage.Or(0)
+	if moved < drift && moved > -drift && (now.fails == s.fails || !now.fails.IsKnown()) {
+		return false
+	}
+	if s.moved.IsZero() {
+		s.moved = time.Now()
+	}
+	return true
 }

@@ -46,3 +46,12 @@ func (s *System) Frozen(group string) (Setting, bool) {
 	}
 	return Setting{}, false
 }
+
+// HighFile is the file of a group's memory.high: at that usage the kernel slows
+// down who takes memory, and tells. It says whether there is one, as on v2.
+func (s *System) HighFile(group string) (string, bool) {
+	if s.version != V2 {
+		return "", false
+	}
+	return path.Join(s.dir(memory, group), "memory.high"), true
+}

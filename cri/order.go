@@ -16,7 +16,6 @@ import (
 
 // Why an order is not carried out.
 var (
-	errAway    = errors.New("the container runtime does not answer")
 	errManyNow = errors.New("too many orders wait")
 	errRuns    = errors.New("it runs")
 )
@@ -40,6 +39,7 @@ func (r *Runtime) done(o wire.Order, err error) {
 	d := wire.Done{ID: o.ID}
 	if err != nil {
 		d.Error = err.Error()
+		d.Away = errors.Is(err, wire.ErrAway) || unusable(err)
 	}
 	r.say(wire.Up{Done: &d})
 }
@@ -66,7 +66,7 @@ func (r *Runtime) carryOut(ctx context.Context, o wire.Order) error {
 	do := steps[o.Kind]
 	switch {
 	case c == nil:
-		return errAway
+		return wire.ErrAway
 	case do == nil:
 		return fmt.Errorf("%q is no order", o.Kind)
 	}

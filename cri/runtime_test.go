@@ -67,10 +67,13 @@ func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
 }
 
 func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
-	f := &fake{name: "old", version: "1", containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED)}}
+	f := &fake{name: "old", version: "1", containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED), container("silent", cri.ContainerState_CONTAINER_EXITED)}}
 	f.stats = func(id string) (*cri.ContainerStats, error) {
-		if id == "exited" {
+		switch id {
+		case "exited": // containerd
 			return nil, errors.New("unexpected metrics response: []")
+		case "silent":
+			return nil, nil
 		}
 		return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
 	}
@@ -109,8 +112,8 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 	stop()
 	await(t, "its end", func() bool { return !h.stands().Connected })
 	r.Take(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: time.Now().Add(time.Hour)})
-	if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != errAway.Error() {
-		t.Errorf("done %+v, want %v", done, errAway)
+	if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
+		t.Errorf("done %+v, want %v", done, wire.ErrAway)
 	}
 	again := &fake{name: "new", version: "2"}
 	t.Cleanup(again.serve(t, socket))
@@ -130,6 +133,17 @@ func TestChangesThatAreToldAreListedAtOnceByWhoTellsEverySubscriber(t *testing.T
 		if broadcasts(name, version) != want {
 			t.Errorf("%s %s: want %v", name, version, want)
 		}
+	}
+}
+
+func TestRuntimeThatShouldTellOfChangesAndCannotIsPolled(t *testing.T) {
+	f := &fake{name: "containerd", version: "v2.4.2"}
+	_, h := start(t, f)
+	await(t, "events to be asked for", func() bool { return slices.Contains(h.stands().Missing, eventMethod) })
+	f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
+	h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
+	if n := f.count(eventMethod); n > 1 || !h.stands().Connected {
+		t.Errorf("events were asked for %d times, connected %v", n, h.stands().Connected)
 	}
 }
 

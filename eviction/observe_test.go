@@ -80,7 +80,7 @@ func TestTheMemoryModelChangesWhatIsAvailableAndNotTheCapacity(t *testing.T) {
 	}{
 		{stats.WorkingSetModel, 500, 450, 500, 500},
 		{stats.AvailableModel, 640, 550, 640, 640},
-		{stats.ReclaimAwareModel, 500, 450, 700, 500},
+		{stats.ReclaimAwareModel, 700, 550, 700, 500},
 	} {
 		o := eviction.Observer{Model: test.model}
 		first, soon, later := o.Observe(cache(0, 0)), o.Observe(cache(0, time.Second)), o.Observe(cache(100, 2*time.Second))

@@ -14,6 +14,8 @@ type State struct {
 	Thresholds [MaxThresholds]Standing
 	// Pressure stands index by index beside the conditions.
 	Pressure [NumConditions]Pressure
+	// Looked is when the last housekeeping pass was; zero before the first.
+	Looked time.Time
 	// Observed is when each signal's last observation was taken; zero for a
 	// signal that the last pass did not measure.
 	Observed [NumSignals]time.Time
@@ -131,9 +133,29 @@ func (st *State) relieved(t *Threshold, l Layout, now time.Time) bool {
 	})
 }
 
+// lapse takes time in which nobody looked out of the graces: a signal may have
+// recovered meanwhile. One that is longer than a grace begins it anew.
+func (st *State) lapse(cfg *Config, now time.Time) {
+	blind := now.Sub(st.Looked) - cfg.Lapse
+	if cfg.Lapse > 0 && !st.Looked.IsZero() && blind > 0 {
+		for i := range cfg.Thresholds {
+			standing := &st.Thresholds[i]
+			if blind >= cfg.Thresholds[i].Grace {
+				*standing = Standing{}
+			} else if !standing.FirstObserved.IsZero() {
+				standing.FirstObserved = standing.FirstObserved.Add(blind)
+			}
+		}
+	}
+	st.Looked = now
+}
+
 // observe evaluates the thresholds and the conditions they raise. An event pass
 // looks at hard thresholds only, and raises conditions but never lowers them.
 func (st *State) observe(cfg *Config, in *Input) {
+	if in.Pass == Housekeeping {
+		st.lapse(cfg, in.Now)
+	}
 	for i := range cfg.Thresholds {
 		t, standing := &cfg.Thresholds[i], &st.Thresholds[i]
 		if in.Pass == Event && !t.Hard() {

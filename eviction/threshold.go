@@ -96,6 +96,9 @@ type Config struct {
 	MaxPodGracePeriod int64
 	// PressureTransitionPeriod is how long a condition outlives its cause.
 	PressureTransitionPeriod time.Duration
+	// Lapse is how long nobody may look for that time to count toward graces; zero
+	// counts any time.
+	Lapse time.Duration
 	// LocalStorageCapacityIsolation turns the local-storage limits on.
 	LocalStorageCapacityIsolation bool
 	// EnoughVictims ends as many pods in a pass as cover what is missing, one

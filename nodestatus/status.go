@@ -24,6 +24,8 @@ type Status struct {
 	Evictions  []Eviction          `json:"evictions"`
 	// MemoryAvailable is memory.available as each memory model counts it.
 	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
+	// Stalls are by resource: memory, io, cpu; those that the kernel tells of.
+	Stalls map[string]Stall `json:"stalls,omitempty"`
 	// API is nil where the daemon speaks to no API server.
 	API *API `json:"api,omitempty"`
 	// Runtime is nil where the daemon uses no container runtime.
@@ -34,8 +36,33 @@ type Status struct {
 	Unreclaimable []Reclaimable `json:"unreclaimable,omitempty"`
 	// Reclaiming are the disks that are being freed so.
 	Reclaiming []Reclaiming `json:"reclaiming,omitempty"`
+	// KernelKills are the last that the kernel has killed for want of memory, oldest
+	// first.
+	KernelKills []KernelKill `json:"kernelKills,omitempty"`
 	// Growing is the pod whose memory grows fastest; nil where none grows.
 	Growing *Growing `json:"growing,omitempty"`
+}
+
+// Stall is for how many seconds so far some tasks, or all, waited for a resource
+// (PSI).
+type Stall struct {
+	Some float64 `json:"some"`
+	Full float64 `json:"full"`
+}
+
+// KernelKill is what the kernel has killed for want of memory: in a pod, of one
+// limit, within a minute of each other. Process, PID and Memory are those of the
+// last of them, left out where the kernel did not say.
+type KernelKill struct {
+	Time      Time      `json:"time"`          // of the last
+	Pod       string    `json:"pod,omitempty"` // namespace/name; left out of a process that is in no pod
+	UID       types.UID `json:"uid,omitempty"`
+	Cgroup    string    `json:"cgroup,omitempty"`
+	Limit     string    `json:"limit"` // that was reached: of the node, pods, pod, other or unknown
+	Process   string    `json:"process,omitempty"`
+	PID       int       `json:"pid,omitempty"`
+	Memory    string    `json:"memory,omitempty"` // resident
+	Processes int64     `json:"processes"`
 }
 
 // Growing is a pod that grows.

@@ -21,6 +21,21 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/loop"
 )
 
+// onLoop has the loop answer a question when it comes to it.
+func onLoop[T any](ctx context.Context, l *loop.Loop, answer func() T) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
+	defer cancel()
+	answers := make(chan T, 1)
+	l.Do(func() { answers <- answer() })
+	select {
+	case a := <-answers:
+		return a, nil
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("the scheduler is busy, or ends: %w", ctx.Err())
+	}
+}
+
 // explain serves /v1/explain?pod=NAME; without a pod, the list of those that wait.
 func (d *daemon) explain(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("pod")
@@ -28,22 +43,15 @@ func (d *daemon) explain(w http.ResponseWriter, r *http.Request) {
 		document any
 		found    bool
 	}
-	answers := make(chan answer, 1)
-	d.loop.Do(func() {
+	a, err := onLoop(r.Context(), d.loop, func() answer {
 		if name == "" {
-			answers <- answer{d.loop.Pending(), true}
-			return
+			return answer{d.loop.Pending(), true}
 		}
 		x, found := d.loop.Explain(time.Now(), name)
-		answers <- answer{x, found}
+		return answer{x, found}
 	})
-	ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
-	defer cancel()
-	var a answer
-	select {
-	case a = <-answers:
-	case <-ctx.Done():
-		http.Error(w, "the scheduler is busy, or ends: "+ctx.Err().Error(), http.StatusServiceUnavailable)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	if !a.found {
@@ -70,11 +78,11 @@ Without POD it lists the pods that wait, why, and since when.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd-scheduler: unix:PATH or IP:PORT")
+	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", defaultStatusAddress)
 	nodes := c.Flags().Bool("nodes", false, "name every node that the pod does not fit")
 	pending := func(ctx context.Context) (body []byte, waiting []loop.PendingPod, err error) {
-		if body, err = serve.Fetch(ctx, "evictd-scheduler", *address, "/v1/explain"); err == nil {
-			err = json.Unmarshal(body, &waiting)
+		if body, err = client.Fetch(ctx, "/v1/explain"); err == nil {
+			err = serve.Decode(body, &waiting)
 		}
 		return body, waiting, err
 	}
@@ -95,7 +103,7 @@ Without POD it lists the pods that wait, why, and since when.`,
 			}
 			return tellPending(c.OutOrStdout(), waiting)
 		}
-		body, err := serve.Fetch(c.Context(), "evictd-scheduler", *address, "/v1/explain?"+url.Values{"pod": args}.Encode())
+		body, err := client.Fetch(c.Context(), "/v1/explain?"+url.Values{"pod": args}.Encode())
 		if err != nil {
 			return err
 		}
@@ -104,7 +112,7 @@ Without POD it lists the pods that wait, why, and since when.`,
 			return err
 		}
 		var x loop.Explanation
-		if err := json.Unmarshal(body, &x); err != nil {
+		if err := serve.Decode(body, &x); err != nil {
 			return fmt.Errorf("read explanation: %w", err)
 		}
 		return tellExplanation(c.OutOrStdout(), &x, *nodes)

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -30,6 +31,10 @@ type roles struct {
 	controllers lifecycle.Config
 	// extenderAddress is where another scheduler asks this one; none for nowhere.
 	extenderAddress string
+	// statusAddress is where status and metrics are, and statusFiles are for when it
+	// is a port.
+	statusAddress string
+	statusFiles   *serve.TLS
 }
 
 // controllersOf reads the names of --controllers.
@@ -46,12 +51,12 @@ func controllersOf(names []string) (cfg lifecycle.Config, err error) {
 }
 
 // control prepares the controllers.
-func (d *daemon) control(cfg lifecycle.Config, registerer prometheus.Registerer) {
+func (d *daemon) control(cfg lifecycle.Config, metrics *metric.Set) {
 	if !cfg.TaintEviction && !cfg.NodeLifecycle {
 		return
 	}
 	d.events = events.NewBroadcaster(&events.EventSinkImpl{Interface: d.client.EventsV1()})
-	d.controllers = lifecycle.New(d.client, d.informers, d.events.NewRecorder(scheme.Scheme, "evictd-scheduler"), registerer, d.log, cfg)
+	d.controllers = lifecycle.New(d.client, d.informers, d.events.NewRecorder(scheme.Scheme, "evictd-scheduler"), metrics, d.log, cfg)
 }
 
 // runControllers runs them, if any, from when this process leads. A fault of

@@ -13,8 +13,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -27,6 +25,8 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/page"
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -57,7 +57,8 @@ cluster around this pod.`,
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server (default the configuration's, else in-cluster)")
 	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
 	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")
-	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT or none")
+	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT, several separated by commas, or none")
+	files := serve.TLSFlags(flags)
 	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
 	extending := flags.String("extender-address", "none", "IP:PORT, where another scheduler asks what is known of pressure")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
@@ -91,7 +92,7 @@ cluster around this pod.`,
 		for _, warning := range cfg.Warnings {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := p.newDaemon(c.Context(), &cfg, client, *address, roles{running, *extending}, log)
+		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, *extending, *address, files}, log)
 		if err != nil {
 			return err
 		}
@@ -113,33 +114,37 @@ type daemon struct {
 	watch     *kube.Watch
 	server    *serve.Server
 	extender  *serve.Server // for another scheduler
+	page      *page.Page
+	figures   *figures // of the page
 	service   *rt.Service
 
 	controllers *lifecycle.Controllers // nil for none
 	events      events.EventBroadcaster
 	leads       chan struct{} // closed when this process comes to lead
+	leading     *prometheus.GaugeVec
 }
 
 // newDaemon puts the parts together. An error that says so is the caller's.
-func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, address string, roles roles, log *slog.Logger) (*daemon, error) {
+func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, roles roles, log *slog.Logger) (*daemon, error) {
 	how.UserAgent = "evictd-scheduler"
 	how.ContentType = cfg.ClientConnection.ContentType
 	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
 	if how.AcceptContentTypes == "" {
 		how.AcceptContentTypes = how.ContentType + ",application/json"
 	}
+	metrics := metric.NewSet()
+	metrics.AddProcess()
+	measureRequests(metrics, how)
 	client, err := kubernetes.NewForConfig(how)
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{})}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{}), leading: leadership(metrics)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
 	storage := volumes.NewStorage(table, api)
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
 		return nil, err
 	}
@@ -155,7 +160,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 			InitialBackoff: cfg.PodInitialBackoff,
 			MaxBackoff:     cfg.PodMaxBackoff,
 		},
-		API: d.writer, Log: log, Metrics: registry,
+		API: d.writer, Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, cli.BadInput(err)
@@ -173,11 +178,14 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if d.service, err = rt.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
-	if d.server, err = serve.Listen("--status-address", address, nil); err != nil {
+	if d.server, err = serve.Listen("status-address", roles.statusAddress, nil, roles.statusFiles); err != nil {
 		return nil, err
 	}
-	d.server.Handler = d.handler(registry)
-	if d.extender, err = serve.Listen("--extender-address", roles.extenderAddress, nil); err != nil {
+	d.figures = newFigures(metrics.Gatherer())
+	d.page = d.newPage()
+	d.server.Handler = d.handler(metrics)
+	// A scheduler that asks may be on another host, and shows no certificate.
+	if d.extender, err = serve.Listen("extender-address", roles.extenderAddress, nil, nil); err != nil {
 		return nil, err
 	}
 	judge, err := d.pressureJudge(table)
@@ -185,19 +193,20 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 		return nil, err
 	}
 	d.extender.Handler = extender.NewHandler(judge)
-	d.control(roles.controllers, registry)
+	d.control(roles.controllers, metrics)
 	return d, nil
 }
 
 // handler sets the routes of the status address.
-func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
+func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
 	alive := serve.Probe(func() bool { return true })
 	mux.Handle("GET /healthz", alive)
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", metrics.Handler())
 	mux.HandleFunc("GET /v1/explain", d.explain)
+	d.page.Handle(mux)
 	return mux
 }
 
@@ -210,6 +219,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer beside.Wait()
 	defer d.informers.Shutdown()
 	beside.Go(func() { d.server.Serve(around, d.log) })
+	beside.Go(func() { d.page.Run(around) })
 	beside.Go(func() { d.extender.Serve(around, d.log) })
 	beside.Go(func() { _ = d.writer.Run(around) })
 	d.informers.StartWithContext(around)
@@ -254,6 +264,7 @@ func (d *daemon) lead(around context.Context) error {
 	if err != nil {
 		return fmt.Errorf("name this candidate: %w", err)
 	}
+	leading := d.leading.WithLabelValues(election.Name)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: election.Namespace, Name: election.Name},
@@ -266,8 +277,8 @@ func (d *daemon) lead(around context.Context) error {
 		ReleaseOnCancel: true,
 		Name:            election.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { d.begin() },
-			OnStoppedLeading: func() {},
+			OnStartedLeading: func(context.Context) { leading.Set(1); d.begin() },
+			OnStoppedLeading: func() { leading.Set(0) },
 			OnNewLeader:      func(who string) { d.log.Info("a scheduler leads", "identity", who) },
 		},
 	})

@@ -21,6 +21,7 @@ func (d *daemon) attend(ctx context.Context) {
 			last = standing
 		}
 		d.loop.Do(func() { d.service.Beat(time.Now()) })
+		d.figures.take(time.Now())
 		select {
 		case <-ctx.Done():
 			return

@@ -61,6 +61,16 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 	if format == "json" {
 		report = simulate.NewJSON(c.OutOrStdout())
 	}
+	out, errs := c.OutOrStdout(), c.ErrOrStderr()
+	progress := cli.NewProgress(errs, cli.Terminal(errs) && (format == "text" || !cli.Terminal(out)), "pods tried")
+	defer progress.End()
+	tries := &counted{Reporter: report, progress: progress}
+	for _, pod := range objects.Pods {
+		if pod.Spec.NodeName == "" {
+			tries.all++
+		}
+	}
+	report = tries
 	for i := range cfg.Extenders {
 		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
 	}
@@ -83,6 +93,30 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 		return cli.BadInput(err)
 	}
 	return s.Run(c.Context())
+}
+
+// counted shows on a terminal how many of the pods were tried, which on a large
+// cluster takes a while; a report that comes at the end comes after it.
+type counted struct {
+	simulate.Reporter
+	progress   *cli.Progress
+	tried, all int
+}
+
+// Attempt counts the first one of each pod.
+func (c *counted) Attempt(a *simulate.Attempt) {
+	if a.Number == 1 {
+		if c.tried++; c.tried%(c.all/100+1) == 0 {
+			c.progress.Set(c.tried, c.all)
+		}
+	}
+	c.Reporter.Attempt(a)
+}
+
+// End takes the bar away first.
+func (c *counted) End(s simulate.Summary) error {
+	c.progress.End()
+	return c.Reporter.End(s)
 }
 
 // host runs the plugins that were compiled in; nil without any.

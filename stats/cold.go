@@ -13,8 +13,9 @@ const (
 )
 
 // Coldness follows a node's readings and judges whether its reclaimable memory
-// lies unused, so that it could be taken back at no cost. The zero Coldness
-// has seen nothing and calls nothing cold.
+// lies unused, so that it could be taken back at no cost. Until the first second is
+// over it takes it to lie unused: who comes to a node full of cache ends nobody
+// for that.
 type Coldness struct {
 	at       time.Time
 	refaults Amount
@@ -29,7 +30,9 @@ func (c *Coldness) Judge(n *Node) bool {
 	if !c.at.IsZero() && elapsed < coldWindow {
 		return c.cold
 	}
-	if !c.at.IsZero() {
+	if c.at.IsZero() {
+		c.cold = n.Memory.Refaults.IsKnown()
+	} else {
 		refaulted := n.Memory.Refaults.Minus(c.refaults)
 		perSecond := float64(refaulted.Or(0)) * pageSize / elapsed.Seconds()
 		quiet := !n.MemoryStall.Known || (n.MemoryStall.Some-c.stall.Some)*coldStall < elapsed

@@ -126,16 +126,16 @@ func TestMemoryIsColdWhileNobodyReadsItBack(t *testing.T) {
 		want     bool
 	}
 	for name, readings := range map[string][]reading{
-		"the first reading tells nothing":     {{0, stats.Known(5), stats.Stall{}, false}},
-		"no refaults":                         {{0, stats.Known(5), stats.Stall{}, false}, {time.Second, stats.Known(5), stats.Stall{}, true}},
-		"a tenth read back in a second":       {{0, stats.Known(0), stats.Stall{}, false}, {time.Second, tenth, stats.Stall{}, false}},
-		"a tenth read back in ten seconds":    {{0, stats.Known(0), stats.Stall{}, false}, {10 * time.Second, tenth, stats.Stall{}, true}},
-		"refaults are not told":               {{0, unknown, stats.Stall{}, false}, {time.Second, unknown, stats.Stall{}, false}},
-		"within the window it stays":          {{0, stats.Known(0), stats.Stall{}, false}, {time.Second, stats.Known(0), stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, false}},
-		"tasks wait for memory":               {{0, stats.Known(0), stalled(0), false}, {time.Second, stats.Known(0), stalled(10 * time.Millisecond), false}},
-		"tasks hardly wait for memory":        {{0, stats.Known(0), stalled(0), false}, {time.Second, stats.Known(0), stalled(9 * time.Millisecond), true}},
-		"so much read back that it overflows": {{0, stats.Known(0), stats.Stall{}, false}, {time.Second, stats.Known(1 << 40), stats.Stall{}, false}},
-		"the clock goes back":                 {{0, stats.Known(0), stats.Stall{}, false}, {-time.Hour, stats.Known(0), stats.Stall{}, false}},
+		"the first reading takes it to be cold": {{0, stats.Known(5), stats.Stall{}, true}},
+		"no refaults":                           {{0, stats.Known(5), stats.Stall{}, true}, {time.Second, stats.Known(5), stats.Stall{}, true}},
+		"a tenth read back in a second":         {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, tenth, stats.Stall{}, false}},
+		"a tenth read back in ten seconds":      {{0, stats.Known(0), stats.Stall{}, true}, {10 * time.Second, tenth, stats.Stall{}, true}},
+		"refaults are not told":                 {{0, unknown, stats.Stall{}, false}, {time.Second, unknown, stats.Stall{}, false}},
+		"within the window it stays":            {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, stats.Known(0), stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, false}},
+		"tasks wait for memory":                 {{0, stats.Known(0), stalled(0), true}, {time.Second, stats.Known(0), stalled(10 * time.Millisecond), false}},
+		"tasks hardly wait for memory":          {{0, stats.Known(0), stalled(0), true}, {time.Second, stats.Known(0), stalled(9 * time.Millisecond), true}},
+		"so much read back that it overflows":   {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, stats.Known(1 << 40), stats.Stall{}, false}},
+		"the clock goes back":                   {{0, stats.Known(0), stats.Stall{}, true}, {-time.Hour, stats.Known(0), stats.Stall{}, true}},
 	} {
 		var c stats.Coldness
 		now := time.Unix(1000, 0)

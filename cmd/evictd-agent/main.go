@@ -37,9 +37,10 @@ var version = "unknown"
 // lastWords is how long the agent outlives evictd, at most.
 const lastWords = 1500 * time.Millisecond
 
-func main() {
-	root := cli.New("evictd-agent", "Speaks to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
-	os.Exit(cli.Execute(context.Background(), root, os.Args[1:]))
+func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:])) }
+
+func newCommand() *cobra.Command {
+	return cli.New("evictd-agent", "Speaks to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
 }
 
 // serverFlags adds the flags that name the API server; without them evictd does. It

@@ -31,7 +31,7 @@ func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
 	if err != nil {
 		return cli.BadInput(err)
 	}
-	held, err := serve.TakeHeld()
+	held, _, err := serve.TakeHeld()
 	if err != nil {
 		return err
 	}

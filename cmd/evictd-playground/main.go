@@ -18,6 +18,7 @@ import (
 
 	"github.com/evictd/evictd/cmd/evictd-playground/cluster"
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/trial"
 	"github.com/evictd/evictd/cmd/evictd-playground/virtual"
 )
 
@@ -58,7 +59,7 @@ func main() {
 		}
 		return watch(o)
 	}
-	root.AddCommand(podCommand())
+	root.AddCommand(podCommand(), nodeCommand(), leakCommand())
 	err := root.Execute()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "evictd-playground: %v\n", err)
@@ -78,11 +79,43 @@ func exitCode(err error) int {
 	return exitFault
 }
 
-// watch plays a story on the terminal.
-func watch(o options) error {
+// untilInterrupted ends when the user or the machine wants it to.
+func untilInterrupted() (context.Context, context.CancelFunc) {
 	// Who reads no further is no reason to leave cgroups behind.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// nodeCommand makes a node and leaves it to others to protect it.
+func nodeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "node DIR",
+		Short: "Make a node to try evictd on, described in DIR, until ^C",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx, stop := untilInterrupted()
+			defer stop()
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find own program: %w", err)
+			}
+			return trial.Run(ctx, stage.NewTeller(os.Stdout), args[0], self, "pod")
+		},
+	}
+}
+
+func leakCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "leak DIR POD",
+		Short: "Have a pod of the node in DIR take more and more memory",
+		Args:  cobra.ExactArgs(2),
+		RunE:  func(_ *cobra.Command, args []string) error { return trial.Leak(args[0], args[1]) },
+	}
+}
+
+// watch plays a story on the terminal.
+func watch(o options) error {
+	ctx, stop := untilInterrupted()
 	defer stop()
 	self, err := os.Executable()
 	if err != nil {

@@ -327,6 +327,74 @@ func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
 	}
 }
 
+func TestANodeToTryEvictdOnLeaksWhenItIsToldTo(t *testing.T) {
+	needCgroups(t)
+	s := play(t, false, "node", "trial")
+	s.until(t, "^C ends the pods")
+	s.says(t, "512Mi of memory", "shop/database  Guaranteed  220Mi    160Mi", "evictd run --config trial/evictd.yaml")
+	program := filepath.Join(s.dir, "evictd-playground")
+	tell := func(args ...string) (string, error) {
+		cmd := exec.Command(program, args...)
+		cmd.Dir = s.dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	check := exec.Command(filepath.Join(s.dir, "evictd"), "check-config", filepath.Join("trial", "evictd.yaml"))
+	check.Dir = s.dir
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("its configuration is refused: %v: %s", err, out)
+	}
+	worker := workerOf(t, filepath.Join(s.dir, "trial", "pods", "worker.yaml"))
+	before, err := resident(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := tell("leak", "trial", "worker"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for late := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if now, err := resident(worker); err == nil && now > before+stage.MiB {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("the worker does not leak")
+		}
+	}
+	if err := syscall.Kill(worker, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "ended      shop/worker: signal: terminated")
+	if out, err := tell("leak", "trial", "worker"); err == nil || !strings.Contains(out, "does not run") {
+		t.Errorf("told to leak after its end: %v: %s", err, out)
+	}
+	if out, err := tell("leak", "trial", "nobody"); err == nil || !strings.Contains(out, "evictd-playground node trial makes it") {
+		t.Errorf("told a pod that there is not: %v: %s", err, out)
+	}
+	if err := s.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t, 0)
+	s.leavesNothing(t)
+}
+
+// workerOf is the process of the pod of a manifest.
+func workerOf(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`playground/process: "(\d+)"`).FindStringSubmatch(string(text))
+	if found == nil {
+		t.Fatalf("no process in %s", text)
+	}
+	pid, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
 // removeCgroups removes those of a playground that could not.
 func (s *started) removeCgroups(t *testing.T) {
 	t.Helper()

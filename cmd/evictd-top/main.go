@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,24 +30,24 @@ func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:
 func newCommand() *cobra.Command {
 	c := cli.New("evictd-top", "Shows signals, conditions and pods in eviction order, live", version)
 	c.Args = cobra.NoArgs
-	address := c.Flags().String("status-address", "unix:/run/evictd/status.sock", "of the running evictd: unix:PATH or IP:PORT")
+	client := serve.ClientFlags(c.Flags(), "evictd", "unix:/run/evictd/status.sock")
 	interval := c.Flags().Duration("interval", time.Second, "between two looks")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *interval < 100*time.Millisecond {
 			return cli.BadInput(fmt.Errorf("--interval %s: expected 100ms or more", *interval))
 		}
-		if _, _, err := serve.Split(*address); err != nil {
-			return cli.BadInput(err)
+		if err := client.Check(); err != nil {
+			return err
 		}
 		screen, err := tcell.NewScreen()
 		if err == nil {
 			err = screen.Init()
 		}
 		if err != nil {
-			return fmt.Errorf("take over the terminal: %w", err)
+			return fmt.Errorf("take over the terminal, without which `evictd status` shows the same once: %w", err)
 		}
 		defer screen.Fini()
-		return watch(c.Context(), screen, *address, *interval)
+		return watch(c.Context(), screen, client, *interval)
 	}
 	return c
 }
@@ -61,14 +60,14 @@ type look struct {
 }
 
 // watch shows the daemon until the context ends or a key does.
-func watch(ctx context.Context, screen tcell.Screen, address string, interval time.Duration) error {
+func watch(ctx context.Context, screen tcell.Screen, client *serve.Client, interval time.Duration) error {
 	ctx, stop := context.WithCancel(ctx)
 	events, looks, asked := make(chan tcell.Event), make(chan look), make(chan string, 1)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
 	all.Go(func() { screen.ChannelEvents(events, ctx.Done()) })
-	all.Go(func() { follow(ctx, address, interval, asked, looks) })
+	all.Go(func() { follow(ctx, client, interval, asked, looks) })
 	v := newView()
 	for {
 		v.draw(screen)
@@ -101,12 +100,12 @@ func watch(ctx context.Context, screen tcell.Screen, address string, interval ti
 }
 
 // follow looks at the daemon at an interval, and when a pod is asked about.
-func follow(ctx context.Context, address string, interval time.Duration, asked <-chan string, looks chan<- look) {
+func follow(ctx context.Context, client *serve.Client, interval time.Duration, asked <-chan string, looks chan<- look) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for pod := ""; ; {
 		select {
-		case looks <- lookAt(ctx, address, pod):
+		case looks <- lookAt(ctx, client, pod):
 		case <-ctx.Done():
 			return
 		}
@@ -120,11 +119,11 @@ func follow(ctx context.Context, address string, interval time.Duration, asked <
 	}
 }
 
-func lookAt(ctx context.Context, address, pod string) (l look) {
+func lookAt(ctx context.Context, client *serve.Client, pod string) (l look) {
 	get := func(path string, into any) error {
-		body, err := serve.Fetch(ctx, "evictd", address, path)
+		body, err := client.Fetch(ctx, path)
 		if err == nil {
-			err = json.Unmarshal(body, into)
+			err = serve.Decode(body, into)
 		}
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/evictd/evictd/eviction/agent"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/wire"
@@ -46,7 +45,6 @@ func hasAPI(run *config.Run) bool { return run.Kubeconfig != "" || run.Server !=
 type cluster struct {
 	agent   *agent.Agent
 	api     bool
-	journal *journal.Journal // nil where none can be kept, and no API server needs one
 	runtime endpoint
 	runc    bool         // an agent is wanted for the containers of runc
 	asker   *agent.Asker // nil where soft victims are killed directly
@@ -102,20 +100,12 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		}
 	}
 	c := &cluster{api: api, runtime: runtime, runc: runc != nil, log: log, resumed: map[types.UID]bool{}}
-	c.journal, err = journal.Open(orElse(file.StateDir, defaultStateDir), log)
 	if !api {
-		if err != nil {
-			log.Warn("the ages of images will not survive a restart", "error", err)
-			c.journal = nil
-		}
 		c.agent = agent.New(cfg, nil, log)
 		return c, nil
 	}
-	if err != nil {
-		return nil, cli.BadInput(fmt.Errorf("--state-dir: %w", err))
-	}
 	c.patience = softPatience(file, d.node.mode)
-	c.agent = agent.New(cfg, c.journal, log)
+	c.agent = agent.New(cfg, d.journal, log)
 	return c, nil
 }
 
@@ -185,18 +175,9 @@ func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.D
 	return cmp.Or(file.SoftEvictionDeadline.Duration, defaultSoftDeadline)
 }
 
-// run keeps the agent and the journal; the journal is written to the last.
+// run keeps the agent.
 func (c *cluster) run(ctx context.Context) {
-	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var recorded, running sync.WaitGroup
-	if c.journal != nil {
-		recorded.Go(func() {
-			if err := c.journal.Run(recording); err != nil {
-				c.log.Error("the journal could not be written to the last", "error", err)
-			}
-		})
-	}
+	var running sync.WaitGroup
 	running.Go(func() {
 		if c.speaksToAPI() || c.runc || c.runtime.await(ctx) {
 			_ = c.agent.Run(ctx)
@@ -206,8 +187,6 @@ func (c *cluster) run(ctx context.Context) {
 		running.Go(func() { _ = c.asker.Run(ctx) })
 	}
 	running.Wait()
-	stop()
-	recorded.Wait()
 }
 
 // resume kills what a daemon before this one had decided to end and did not see

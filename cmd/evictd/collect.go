@@ -36,10 +36,23 @@ func (d *daemon) newCollector(compiled *config.Config) *garbage.Collector {
 		Glance:  func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
 		Pods:    d.podsOfNode,
 	}
-	if d.cluster.journal != nil {
-		ports.Memory = d.cluster.journal
+	if d.journal != nil {
+		ports.Memory = d.journal
 	}
 	return garbage.New(cfg, ports, d.log)
+}
+
+// bury has the collector remove what is left of an evicted pod, by the uid that it
+// has at the runtime.
+func (d *daemon) bury(uid types.UID) {
+	d.collector.Evicted(uid)
+	for _, p := range d.tracker.tracked() {
+		if r := p.runtime.Load(); r != nil && p.UID == uid {
+			for _, s := range r.Sandboxes {
+				d.collector.Evicted(s.UID)
+			}
+		}
+	}
 }
 
 // podsOfNode are those of manifests and of the API server, also by the uid that

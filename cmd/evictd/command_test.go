@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,6 +149,8 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 		{append(virtual, "--config", "big.yaml"), []string{`evictionHard[memory.available]: Invalid value: "2Gi": not below the capacity of memory.available, 1Gi`}},
 		{append(virtual, "--pod-manifests", "nowhere"), []string{`read pod manifests in nowhere: no such file or directory`}},
 		{append(virtual, "--status-address", "localhost:80"), []string{`--status-address "localhost:80": expected unix:PATH, IP:PORT or none`}},
+		{append(virtual[:len(virtual)-1:len(virtual)-1], "0.0.0.0:0"), []string{`--status-address "0.0.0.0:0": others than this host can reach it; expected --status-tls-cert-file, --status-tls-private-key-file and --status-client-ca-file beside it, or unix:PATH, a loopback IP:PORT or none`}},
+		{append(virtual, "--status-address", "127.0.0.1:0", "--status-tls-cert-file", "a"), []string{`--status-tls-private-key-file: expected a file`, `--status-client-ca-file: expected a file`}},
 		{append(virtual, "--status-address", "unix:socket"), []string{`--status-address: socket is in the way and is no socket`}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
@@ -223,6 +226,28 @@ func TestSeveralScenariosFollowEachOtherUnderTheirNames(t *testing.T) {
 	text := say(t, named("two"), "simulate", "one.yaml", "-")
 	if text.code != 0 || !strings.HasPrefix(text.out, "one\n") || !strings.Contains(text.out, "\ntwo\n") {
 		t.Errorf("%+v", text)
+	}
+}
+
+func TestPassesInWhichNothingHappensAreOneLine(t *testing.T) {
+	got := say(t, `apiVersion: evictd.io/v1alpha1
+kind: Scenario
+spec:
+  config: {evictionHard: {memory.available: 1Gi}}
+  steps:
+  - {at: 0s, signals: {memory.available: 3Gi}}
+  - {at: 10s, signals: {memory.available: 2Gi}}
+  - {at: 20s, signals: {memory.available: 512Mi}}
+  - {at: 30s, signals: {memory.available: 2Gi}}
+  - {at: 40s, signals: {memory.available: 2Gi}}
+`, "simulate", "-")
+	var begins []string
+	for line := range strings.Lines(got.out) {
+		begins = append(begins, strings.Join(strings.Fields(line)[:3], " "))
+	}
+	want := []string{"0s no change", "20s memory.available 512Mi", "30s memory.available 2Gi", "40s no change"}
+	if !strings.Contains(got.out, "0s        no change until 10s\n") || !slices.Equal(begins, want) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -38,6 +38,9 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"housekeeping-interval":               {"3s", "housekeepingInterval: 3s", "housekeepingInterval: 4s"},
 	"hard-eviction-grace-period":          {"0s", "hardEvictionGracePeriod: 0s", "hardEvictionGracePeriod: 1s"},
 	"status-address":                      {"none", "statusAddress: none", "statusAddress: unix:/b"},
+	"status-tls-cert-file":                {"/a", "statusTLSCertFile: /a", "statusTLSCertFile: /b"},
+	"status-tls-private-key-file":         {"/a", "statusTLSPrivateKeyFile: /a", "statusTLSPrivateKeyFile: /b"},
+	"status-client-ca-file":               {"/a", "statusClientCAFile: /a", "statusClientCAFile: /b"},
 	"agent-address":                       {"unix:/a", "agentAddress: unix:/a", "agentAddress: unix:/b"},
 	"runtime-dir":                         {"/a", "runtimeDir: /a", "runtimeDir: /b"},
 	"state-dir":                           {"/a", "stateDir: /a", "stateDir: /b"},
@@ -53,6 +56,7 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"system-reserved":                     {"memory=1Gi", "systemReserved: {memory: 1Gi}", "systemReserved: {memory: 2Gi}"},
 	"kube-reserved":                       {"memory=1Gi,pid=100", "kubeReserved: {memory: 1Gi, pid: \"100\"}", "kubeReserved: {memory: 2Gi}"},
 	"node-status-update-frequency":        {"20s", "nodeStatusUpdateFrequency: 20s", "nodeStatusUpdateFrequency: 30s"},
+	"memory-high-tripwire":                {"true", "memoryHighTripwire: true", "memoryHighTripwire: false"},
 	"kernel-memcg-notification":           {"true", "kernelMemcgNotification: true", "kernelMemcgNotification: false"},
 }
 

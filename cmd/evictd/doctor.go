@@ -21,6 +21,7 @@ import (
 	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/oom/watch"
 )
 
 // finding is one thing that this machine allows or not.
@@ -39,13 +40,13 @@ func doctorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd, which knows the API server and the container runtime: unix:PATH or IP:PORT")
+	client := clientFlags(c) // the running one knows the API server and the container runtime
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if _, _, err := serve.Split(*address); err != nil {
-			return cli.BadInput(err)
+		if err := client.Check(); err != nil {
+			return err
 		}
-		findings := append(examine(), runtimeFinding(c.Context(), *address))
-		findings = append(findings, apiFindings(c.Context(), *address)...)
+		findings := append(examine(), runtimeFinding(c.Context(), client))
+		findings = append(findings, apiFindings(c.Context(), client)...)
 		if output.String() == "json" {
 			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
 		}
@@ -82,7 +83,7 @@ func examine() []finding {
 	add("process_mrelease", "kernel "+release, since(5, 15), "a killed process frees its memory at its own pace, which on a busy machine can be seconds")
 	add("cgroup.kill", "kernel "+release, since(5, 14), "pods are killed process by process")
 
-	findings = append(findings, thresholdFinding())
+	findings = append(findings, thresholdFinding(), tripwireFinding())
 	_, err := os.Stat("/proc/pressure/memory")
 	add("pressure stall information", availability(err), err == nil, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
 	if err == nil {
@@ -94,6 +95,12 @@ func examine() []finding {
 		}
 		add("pressure triggers off the 2 s grid", availability(err), err == nil, lost)
 	}
+
+	messages, err := os.Open(watch.Log)
+	if err == nil {
+		messages.Close()
+	}
+	add("kernel log", availability(err), err == nil, "kernel OOM kills are told by the pods' counters: without the process, up to 10 s late, and none outside pods")
 
 	set := capabilities()
 	for _, c := range []struct {
@@ -123,20 +130,20 @@ func examine() []finding {
 }
 
 // standing is what the running daemon says of itself.
-func standing(ctx context.Context, address string) (status nodestatus.Status, err error) {
-	body, err := fetch(ctx, address, "/v1/status")
+func standing(ctx context.Context, client *serve.Client) (status nodestatus.Status, err error) {
+	body, err := client.Fetch(ctx, "/v1/status")
 	if err == nil {
-		err = json.Unmarshal(body, &status)
+		err = serve.Decode(body, &status)
 	}
 	return status, err
 }
 
 // runtimeFinding is what the running daemon has found of the container runtime,
 // or without one whether there is a socket that takes connections.
-func runtimeFinding(ctx context.Context, address string) finding {
+func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	const name = "container runtime"
 	lost := "pods come from manifests and the API server alone, soft victims are not stopped by their images' signals, writable layers are not measured and images not collected"
-	status, err := standing(ctx, address)
+	status, err := standing(ctx, client)
 	if err != nil {
 		conn, at, err := endpoint("").connect()
 		if err != nil {
@@ -161,10 +168,10 @@ func runtimeFinding(ctx context.Context, address string) finding {
 
 // apiFindings are what the running daemon has found of its API server: whether
 // it answers, and what it does not let evictd do.
-func apiFindings(ctx context.Context, address string) []finding {
+func apiFindings(ctx context.Context, client *serve.Client) []finding {
 	const name = "API server"
 	lost := "the cluster does not learn of pressure and evictions, and pods come from manifests alone"
-	status, err := standing(ctx, address)
+	status, err := standing(ctx, client)
 	switch {
 	case err != nil:
 		return []finding{{Name: name, Is: "no running evictd to ask: " + err.Error(), Lost: "whether it answers, and what it allows, cannot be told"}}
@@ -253,6 +260,24 @@ func thresholdFinding() finding {
 	}
 	n.Close()
 	return finding{Name: name, OK: true, Is: "the kernel tells of a crossing"}
+}
+
+// tripwireFinding looks for a group's memory.high, its own: the top has none.
+func tripwireFinding() finding {
+	const name = "tripwire of memory.high"
+	lost := "memoryHighTripwire does nothing"
+	s, err := cgroup.Discover("")
+	if err != nil {
+		return finding{name, false, err.Error(), lost}
+	}
+	file, ok := s.HighFile(s.Self())
+	if !ok {
+		return finding{name, false, "cgroup v1 has none", lost}
+	}
+	if _, err := os.Stat(file); err != nil && s.Self() != "/" {
+		return finding{name, false, availability(err), lost}
+	}
+	return finding{Name: name, OK: true, Is: "available, and used where memoryHighTripwire is set"}
 }
 
 // kernel reads the release; zero where it is not as expected.

@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -27,7 +31,7 @@ func TestDoctorTellsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			f := runtimeFinding(t.Context(), strings.TrimPrefix(server.URL, "http://"))
+			f := runtimeFinding(t.Context(), at(strings.TrimPrefix(server.URL, "http://")))
 			if got := map[bool]string{true: "ok ", false: "-- "}[f.OK] + f.Is; got != c.want || f.OK != (f.Lost == "") {
 				t.Errorf("%q, without it %q; want %q", got, f.Lost, c.want)
 			}
@@ -56,7 +60,7 @@ func TestDoctorTellsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			findings := apiFindings(t.Context(), strings.TrimPrefix(server.URL, "http://"))
+			findings := apiFindings(t.Context(), at(strings.TrimPrefix(server.URL, "http://")))
 			if len(findings) != len(c.want) {
 				t.Fatalf("%d findings, want %d: %+v", len(findings), len(c.want), findings)
 			}
@@ -68,7 +72,25 @@ func TestDoctorTellsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
 			}
 		})
 	}
-	if findings := apiFindings(t.Context(), "127.0.0.1:1"); len(findings) != 1 || findings[0].OK || !strings.Contains(findings[0].Is, "no running evictd to ask") {
+	if findings := apiFindings(t.Context(), at("127.0.0.1:1")); len(findings) != 1 || findings[0].OK || !strings.Contains(findings[0].Is, "no running evictd to ask") {
 		t.Errorf("no daemon: %+v", findings)
+	}
+}
+
+// at asks an address as the commands do.
+func at(address string) *serve.Client {
+	return serve.ClientFlags(pflag.NewFlagSet("", pflag.ContinueOnError), "evictd", address)
+}
+
+func TestTroubleshootingHasASectionForEveryLine(t *testing.T) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := at("unix:" + t.TempDir() + "/none")
+	for _, f := range append(append(examine(), runtimeFinding(t.Context(), nobody)), apiFindings(t.Context(), nobody)...) {
+		if !strings.Contains(string(page), "\n### "+f.Name+"\n") {
+			t.Errorf("docs/troubleshooting.md has no section %q", f.Name)
+		}
 	}
 }

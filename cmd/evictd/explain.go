@@ -51,11 +51,11 @@ The running evictd answers, by the code that decides.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
-	c.ValidArgsFunction = completePods(address)
+	client := clientFlags(c)
+	c.ValidArgsFunction = completePods(client)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		pod := strings.Join(args, "")
-		body, err := fetch(c.Context(), *address, "/v1/explain?"+url.Values{"pod": {pod}}.Encode())
+		body, err := client.Fetch(c.Context(), "/v1/explain?"+url.Values{"pod": {pod}}.Encode())
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ The running evictd answers, by the code that decides.`,
 			return err
 		}
 		var e nodestatus.Explanation
-		if err := json.Unmarshal(body, &e); err != nil {
+		if err := serve.Decode(body, &e); err != nil {
 			return fmt.Errorf("read explanation: %w", err)
 		}
 		return tell.Explanation(c.OutOrStdout(), &e, pod != "")
@@ -73,14 +73,14 @@ The running evictd answers, by the code that decides.`,
 }
 
 // completePods offers the pods that a running daemon ranks.
-func completePods(address *string) cobra.CompletionFunc {
+func completePods(client *serve.Client) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		body, err := fetch(c.Context(), *address, "/v1/explain")
+		body, err := client.Fetch(c.Context(), "/v1/explain")
 		var e nodestatus.Explanation
-		if err != nil || json.Unmarshal(body, &e) != nil || len(e.Signals) == 0 {
+		if err != nil || serve.Decode(body, &e) != nil || len(e.Signals) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var names []string

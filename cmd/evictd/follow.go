@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/stats"
@@ -32,16 +34,15 @@ func (d *daemon) follow(ctx context.Context) {
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
-	for changed := true; ; {
-		if changed {
-			d.score()
-		}
-		d.prepare()
+	for changed, ticks := true, 0; ; {
+		measured := d.measured(ctx)
+		d.score(measured, changed || ticks%rescore == 0)
+		d.prepare(measured)
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-			changed = true
+			changed, ticks = false, ticks+1
 		case <-filesChanged:
 			changed = d.take()
 		case <-clusterChanged:
@@ -75,23 +76,47 @@ func (d *daemon) take() (changed bool) {
 	if changed {
 		d.loop.SetPods(pods)
 	}
+	d.tracker.sweep()
 	if d.cluster != nil && !d.dryRun {
 		d.cluster.resume(d.tracker.tracked(), d.killer)
 	}
 	return changed
 }
 
-// score writes the oom_score_adj of every container's processes, late children
-// among them.
-func (d *daemon) score() {
+// measured are the pods as the loop measured them last; none where it has ended.
+func (d *daemon) measured(ctx context.Context) []eviction.Candidate {
+	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
+	defer cancel()
+	last, _ := d.loop.Recent(ctx)
+	return last.Candidates
+}
+
+// rescore is in how many ticks the scores of all pods are looked at again, for
+// processes that came as others went.
+const rescore = 60
+
+// score writes the oom_score_adj of containers' processes: of all pods, or of those
+// that have got or lost tasks. A process gets that of its parent at its birth, so
+// that few need it.
+func (d *daemon) score(measured []eviction.Candidate, all bool) {
 	capacity, known := d.node.first.Memory.Limit.Get()
 	if d.scores == nil || !known {
 		return
+	}
+	tasks := make(map[types.UID]stats.Amount, len(measured))
+	for _, c := range measured {
+		if c.Usage != nil {
+			tasks[c.Pod.UID] = c.Usage.Threads
+		}
 	}
 	for _, p := range d.tracker.tracked() {
 		if p.bare.Load() != nil {
 			continue // who has runc run it chooses the score, too
 		}
+		if !all && tasks[p.UID] == p.scored {
+			continue
+		}
+		p.scored = tasks[p.UID]
 		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p); err != nil {
 			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
 		}
@@ -100,19 +125,17 @@ func (d *daemon) score() {
 
 // prepare has the processes of those pods held that would be the first to go for
 // want of memory, so that none need be opened when there is none left.
-func (d *daemon) prepare() {
+func (d *daemon) prepare(measured []eviction.Candidate) {
 	if d.dryRun || d.node.cgroups == nil {
 		return
 	}
-	all := d.tracker.tracked()
-	candidates := make([]eviction.Candidate, 0, len(all))
-	by := make(map[types.UID]*tracked, len(all))
-	for _, p := range all {
+	by := map[types.UID]*tracked{}
+	for _, p := range d.tracker.tracked() {
 		if p.group != nil && p.Protection == "" {
-			candidates = append(candidates, eviction.Candidate{Pod: p.Pod.Pod, Usage: &stats.Pod{Memory: p.group.usage()}})
 			by[p.UID] = p
 		}
 	}
+	candidates := slices.DeleteFunc(measured, func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
 	var next []kill.Victim
 	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
 		p := by[r.Pod.UID]

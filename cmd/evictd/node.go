@@ -112,7 +112,7 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logger) error {
 	reader := collect.NewNode(n.collect, slog.New(slog.DiscardHandler)) // the loop tells what is missing
 	defer reader.Close()
-	reader.Read(&n.first)
+	reader.Read(&n.first, false)
 	o := (&eviction.Observer{}).Observe(&n.first)
 	warnings, err := compiled.CheckCapacity(o)
 	if err != nil {
@@ -201,16 +201,31 @@ func orElse(text, otherwise string) string {
 	return text
 }
 
-// findKubelet returns the process id of a kubelet on this host, or zero.
-func findKubelet() int {
-	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, comm := range comms {
-		if name, err := os.ReadFile(comm); err == nil && strings.TrimSpace(string(name)) == "kubelet" {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(comm)))
+// findKubelet returns the process id of a kubelet on this host, or zero. What has
+// process ids of its own is a container, whatever it calls itself.
+func findKubelet() int { return kubeletIn("/proc") }
+
+func kubeletIn(proc string) int {
+	statuses, _ := filepath.Glob(proc + "/[0-9]*/status")
+	for _, status := range statuses {
+		text, err := os.ReadFile(status)
+		if err == nil && statusField(text, "Name") == "kubelet" && len(strings.Fields(statusField(text, "NSpid"))) == 1 {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(status)))
 			return pid
 		}
 	}
 	return 0
+}
+
+// statusField is a line of /proc/PID/status (proc_pid_status(5)), which escapes the
+// ends of lines in the process's name.
+func statusField(text []byte, name string) string {
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // ownSession is the daemon's session, or zero.
@@ -229,13 +244,8 @@ func capabilities() uint64 {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			set, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			return set
-		}
-	}
-	return 0
+	set, _ := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
+	return set
 }
 
 // Bits of the capabilities that matter here (linux/capability.h).

@@ -6,23 +6,21 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/serve"
 )
 
 const defaultStatusAddress = "unix:/run/evictd/status.sock"
 
 // handler sets the routes of the status address.
-func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
+func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", serve.Probe(func() bool {
 		last := d.publisher.LastPass()
 		return last.IsZero() || time.Since(last) < 3*d.cfg.HousekeepingInterval+serve.Timeout
 	}))
 	mux.HandleFunc("GET /readyz", serve.Probe(d.publisher.Ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", metrics.Handler())
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
 		defer cancel()
@@ -40,5 +38,6 @@ func (d *daemon) handler(registry *prometheus.Registry) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/why", d.why)
 	mux.HandleFunc("GET /v1/explain", d.explain)
+	d.page.Handle(mux)
 	return mux
 }

@@ -38,7 +38,10 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 			}
 			under = &loaded
 		}
-		for _, name := range files {
+		progress := cli.NewProgress(c.ErrOrStderr(), len(files) > 1 && cli.Terminal(c.ErrOrStderr()), "scenarios")
+		defer progress.End()
+		for i, name := range files {
+			progress.Set(i, len(files))
 			scenario, err := loadScenario(c, name, under)
 			if err != nil {
 				faults = append(faults, err)
@@ -46,7 +49,7 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 			}
 			if output.String() == "text" {
 				for _, warning := range scenario.Warnings {
-					fmt.Fprintf(c.ErrOrStderr(), "evictd: %s: warning: %s\n", name, warning)
+					progress.Tell("evictd: %s: warning: %s", name, warning)
 				}
 			}
 			if err := play(&out, scenario, output.String(), len(files) > 1); err != nil {
@@ -56,6 +59,7 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 		if len(faults) > 0 {
 			return errors.Join(faults...)
 		}
+		progress.End()
 		_, err := out.WriteTo(c.OutOrStdout())
 		return err
 	}
@@ -85,11 +89,21 @@ func play(out *bytes.Buffer, scenario *simulate.Scenario, format string, titled 
 	} else if titled {
 		fmt.Fprintf(out, "%s\n", scenario.Name)
 	}
-	for _, step := range scenario.Run() {
-		if format == "text" {
-			out.WriteString(step.Text())
-		} else if err := encoder.Encode(step); err != nil {
-			return err
+	steps := scenario.Run()
+	for i, first := 0, 0; i < len(steps); i, first = i+1, i+1 {
+		if format == "json" {
+			if err := encoder.Encode(&steps[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		for steps[first].Quiet() && i+1 < len(steps) && steps[i+1].Quiet() {
+			i++
+		}
+		if i > first {
+			fmt.Fprintf(out, "%-8s  no change until %s\n", steps[first].At, steps[i].At)
+		} else {
+			out.WriteString(steps[i].Text())
 		}
 	}
 	return nil

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/tell"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -28,13 +28,13 @@ func statusCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json", "yaml")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
+	client := clientFlags(c)
 	live := c.Flags().BoolP("watch", "w", false, "show it live, where standard output is a terminal")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *live && isTerminal(c.OutOrStdout()) {
-			return becomeView(*address)
+			return becomeView(client)
 		}
-		body, err := fetch(c.Context(), *address, "/v1/status")
+		body, err := client.Fetch(c.Context(), "/v1/status")
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func statusCommand() *cobra.Command {
 			return err
 		}
 		var status nodestatus.Status
-		if err := json.Unmarshal(body, &status); err != nil {
+		if err := serve.Decode(body, &status); err != nil {
 			return fmt.Errorf("read status: %w", err)
 		}
 		return show(c.OutOrStdout(), &status)
@@ -57,10 +57,13 @@ func statusCommand() *cobra.Command {
 	return c
 }
 
-// fetch gets a document of a running daemon.
-func fetch(ctx context.Context, address, path string) ([]byte, error) {
-	return serve.Fetch(ctx, "evictd", address, path)
+// clientFlags say where the running daemon answers.
+func clientFlags(c *cobra.Command) *serve.Client {
+	return serve.ClientFlags(c.Flags(), "evictd", defaultStatusAddress)
 }
+
+// memory is how amounts of it are written: as those of this signal.
+const memory = "memory.available"
 
 // show writes the status for people.
 func show(out io.Writer, s *nodestatus.Status) error {
@@ -70,7 +73,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, signal := range s.Signals {
 		var thresholds []string
 		for _, t := range signal.Thresholds {
-			text := t.Kind + " " + t.Quantity
+			text := t.Kind + " " + tell.Short(signal.Name, t.Quantity)
 			if t.Met {
 				text += " MET"
 			}
@@ -80,13 +83,13 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		if signal.SecondsToThreshold != nil {
 			left = (time.Duration(*signal.SecondsToThreshold * float64(time.Second)).Round(100 * time.Millisecond)).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(signal.Available, "not measured"), signal.Capacity, strings.Join(thresholds, ", "), left)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(tell.Short(signal.Name, signal.Available), "not measured"), tell.Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
-		fmt.Fprintf(w, "memory by model %s\t%s\n", model, s.MemoryAvailable[model])
+		fmt.Fprintf(w, "memory by model %s\t%s\n", model, tell.Short(memory, s.MemoryAvailable[model]))
 	}
 	if s.Growing != nil {
-		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, s.Growing.PerSecond)
+		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, tell.Short(memory, s.Growing.PerSecond))
 	}
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
@@ -106,28 +109,43 @@ func show(out io.Writer, s *nodestatus.Status) error {
 			continue
 		}
 		fmt.Fprintf(w, "\neviction order for %s\n", signal)
-		rankingTable(w, s.Ranking[signal])
+		rankingTable(w, signal, s.Ranking[signal])
 	}
 	showReclaimable(w, s)
+	for _, k := range slices.Backward(s.KernelKills) {
+		showKernelKill(w, &k)
+	}
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
-			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(e.Freed, "unknown"))
+			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(tell.Short(memory, e.Freed), "unknown"))
 		}
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
 	return w.Flush()
 }
 
-// rankingTable writes pods in eviction order.
-func rankingTable(w io.Writer, ranking []nodestatus.Ranked) {
+// showKernelKill writes what the kernel killed, and whose limit made it.
+func showKernelKill(w io.Writer, k *nodestatus.KernelKill) {
+	fmt.Fprintf(w, "\nkilled by the kernel in %s at %s, limit of %s", cmp.Or(k.Pod, k.Cgroup, "an unknown cgroup"), k.Time.Format(time.RFC3339), k.Limit)
+	if k.PID != 0 {
+		fmt.Fprintf(w, ": process %s, pid %d, %s resident", k.Process, k.PID, k.Memory)
+	}
+	if k.Processes > 1 {
+		fmt.Fprintf(w, ", %d processes within a minute", k.Processes)
+	}
+	fmt.Fprintln(w)
+}
+
+// rankingTable writes pods in eviction order for a signal.
+func rankingTable(w io.Writer, signal string, ranking []nodestatus.Ranked) {
 	fmt.Fprintln(w, "#\tPOD\tCLASS\tPRIORITY\tUSAGE\tREQUEST\tWHY HERE")
 	for i, r := range ranking {
 		why := r.Because
 		if r.Protected != "" {
 			why = "never: " + r.Protected
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(r.Usage, "unknown"), r.Request, why)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(tell.Short(signal, r.Usage), "unknown"), tell.Short(signal, r.Request), why)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
 func TestStatusTellsWhatKeepsItFromAnswering(t *testing.T) {
 	nobody := "unix:" + filepath.Join(t.TempDir(), "status.sock")
 	for _, c := range []struct{ name, address, err string }{
-		{"nobody listens", nobody, "no evictd answers at " + nobody + ": dial unix " + nobody[len("unix:"):] + ": connect: no such file or directory"},
+		{"nobody listens", nobody, "no evictd answers at " + nobody + ": dial unix " + nobody[len("unix:"):] + ": connect: no such file or directory; start it (systemctl start evictd), or say where it is with --status-address"},
 		{"it is not ready", serving(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "context deadline exceeded", http.StatusServiceUnavailable)
 		}), "evictd at %ADDRESS%: 503 Service Unavailable: context deadline exceeded"},
@@ -120,7 +120,7 @@ func TestABusyStatusAddressIsRefused(t *testing.T) {
 		address := serving(t, network, func(http.ResponseWriter, *http.Request) {})
 		want := "evictd: --status-address: listen tcp " + address + ": bind: address already in use\n"
 		if network == "unix" {
-			want = "evictd: --status-address: " + address[len("unix:"):] + " is in use by another process\n"
+			want = "evictd: --status-address: " + address[len("unix:"):] + " is in use by another process: end that one, or give another address\n"
 		}
 		got := say(t, "", "run", "--dry-run", "--node-memory", "1Gi", "--status-address", address)
 		if got != (said{cli.ExitBadInput, "", want}) {

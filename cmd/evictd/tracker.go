@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"maps"
 	"path"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +45,7 @@ type tracker struct {
 	estimates pods.Estimates
 
 	known map[types.UID]*tracked
+	left  int // pods since the last collection
 
 	mu      sync.Mutex
 	current []*tracked
@@ -57,12 +56,11 @@ type tracked struct {
 	control.Pod
 	manifest *v1.Pod
 	location pods.Location
-	group    *group // nil without a cgroup
 	disk     *collect.PodDisk
-	// runtime is the pod as the container runtime has it now; nil without one.
-	runtime atomic.Pointer[pods.Runtime]
-	// bare is the pod as runc has it; nil where somebody else knows it.
-	bare atomic.Pointer[pods.Bare]
+	*members
+	// scored is how many tasks it had when its scores were last looked at. It is of
+	// follow.
+	scored stats.Amount
 }
 
 // track makes the loop's pods of those of the manifests, of the API server and of
@@ -99,6 +97,11 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
+	for uid, p := range t.known {
+		if known[uid] != p {
+			t.left++
+		}
+	}
 	t.known = known
 	t.survey.Watch(disks)
 	t.mu.Lock()
@@ -106,6 +109,19 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 	changed = t.current == nil || !slices.Equal(t.current, current)
 	t.current = current
 	return handled, changed
+}
+
+// leftOver is how many pods may leave before a sweep.
+const leftOver = 32
+
+// sweep has the collector close what was open for pods that have left, some twenty
+// descriptors each. By itself it comes every two minutes, and meanwhile the kernel
+// keeps the groups.
+func (t *tracker) sweep() {
+	if t.left > leftOver {
+		t.left = 0
+		runtime.GC()
+	}
 }
 
 // unknown are the pods that nobody but runc knows: they have the uid of no other,
@@ -242,12 +258,13 @@ func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) 
 // open finds the means to measure and to end a pod. before is what there was for
 // it, nil without; what is known of its disks stays.
 func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
-	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at}
+	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, members: &members{}}
 	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)
 	}
+	p.containers = len(containers)
 	files := collect.PodFiles{
 		Root:       t.nodeFs,
 		Volumes:    t.volumes(m),
@@ -260,12 +277,12 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 	} else {
 		p.disk = collect.NewPodDisk(files)
 	}
-	p.disk.Ask(p.processes)
+	p.disk.Ask(p.members.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
-		cfg.Child = p.child
+		cfg.Child = p.members.child
 		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
@@ -279,40 +296,16 @@ func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
 		runtime.AddCleanup(target, func(opened *kill.Session) { opened.Close() }, opened)
 		p.Target = target
 	}
+	p.target = p.Target
 	if cfg.Cgroups == nil && cfg.Processes == nil {
 		return p
 	}
 	meter := &meter{collect.NewPod(cfg)}
-	// The loop may use a meter for a while after the pod has left.
+	// The loop may use a meter for a while after the pod has left. What its pod asks,
+	// the members, must not lead back to the meter, or it would never be closed.
 	runtime.AddCleanup(meter, func(pod *collect.Pod) { pod.Close() }, meter.Pod)
 	p.Meter = meter
 	return p
-}
-
-// child names a container's group below the pod's: as the runtime told it, or
-// named after the container where there is no runtime.
-func (p *tracked) child(container string) string {
-	if b := p.bare.Load(); b != nil {
-		return b.Children[container]
-	}
-	r := p.runtime.Load()
-	if r == nil {
-		return container
-	}
-	c := r.Current(container)
-	if c == nil {
-		return ""
-	}
-	if c.Cgroup != "" {
-		return c.Cgroup
-	}
-	children, _ := p.group.cgroups.Children(p.group.path) // a pod that is gone has none
-	for _, child := range children {
-		if strings.Contains(child, c.ID) {
-			return child
-		}
-	}
-	return ""
 }
 
 // session is closed when nobody uses it any more.
@@ -365,55 +358,4 @@ func (t *tracker) volumes(m *v1.Pod) []collect.Place {
 		}
 	}
 	return dirs
-}
-
-// processes are those of a container, or with "" all of the pod's.
-func (p *tracked) processes(container string, into []int) ([]int, error) {
-	switch {
-	case p.Target == nil:
-		return into, nil
-	case container == "":
-		return p.Target.AppendProcesses(into)
-	}
-	return p.Processes(container, into)
-}
-
-// Processes lists a container's processes: those of the group of its name, or
-// all of the pod where that has no groups and the container is the only one.
-func (p *tracked) Processes(container string, into []int) ([]int, error) {
-	into, err := p.list(container, into)
-	if errors.Is(err, cgroup.ErrGone) { // pods end
-		err = nil
-	}
-	return into, err
-}
-
-func (p *tracked) list(container string, into []int) ([]int, error) {
-	switch {
-	case p.group == nil && p.Target == nil:
-		return into, nil
-	case p.group == nil:
-		if len(p.Containers) == 1 {
-			return p.Target.AppendProcesses(into)
-		}
-		return into, nil
-	}
-	g := p.group
-	child := p.child(container)
-	if child == "" {
-		return into, nil
-	}
-	opened, err := g.cgroups.Open(path.Join(g.path, child))
-	if err == nil {
-		defer opened.Close()
-		return opened.AppendProcesses(into)
-	}
-	if !errors.Is(err, cgroup.ErrGone) {
-		return into, err
-	}
-	children, err := g.cgroups.Children(g.path)
-	if err != nil || len(children) > 0 || len(p.Containers) > 1 {
-		return into, err
-	}
-	return g.AppendProcesses(into)
 }

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"github.com/evictd/evictd/internal/serve"
 )
 
 // viewName is the program that shows the live view.
@@ -24,7 +26,7 @@ func isTerminal(out io.Writer) bool {
 
 // becomeView replaces this process by the live view, which lies beside its file or
 // in PATH. It returns only where that fails.
-func becomeView(address string) error {
+func becomeView(client *serve.Client) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find %s: %w", viewName, err)
@@ -35,7 +37,7 @@ func becomeView(address string) error {
 			return fmt.Errorf("find the live view: %w", err)
 		}
 	}
-	if err := syscall.Exec(path, []string{viewName, "--status-address", address}, os.Environ()); err != nil {
+	if err := syscall.Exec(path, append([]string{viewName}, client.Arguments()...), os.Environ()); err != nil {
 		return fmt.Errorf("start %s: %w", path, err)
 	}
 	return nil

@@ -19,6 +19,8 @@ import (
 	"github.com/evictd/evictd/eviction/flight"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/tell"
 )
 
 // flightDir is where the flight recorder of a state directory is.
@@ -86,14 +88,14 @@ no more than which pod would have gone, and when.`,
 	}
 	output := cli.OutputFlag(c, "text", "json", "scenario")
 	last := c.Flags().Bool("last", false, "the last eviction, whose ever")
-	address := c.Flags().String("status-address", defaultStatusAddress, "of the running evictd: unix:PATH or IP:PORT")
+	client := clientFlags(c)
 	stateDir := c.Flags().String("state-dir", "", "read this state directory and ask nobody")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		pod := strings.Join(args, "")
 		if (pod == "") != *last {
 			return cli.BadInput(errors.New("expected either POD or --last"))
 		}
-		a, err := ask(c.Context(), *address, *stateDir, pod, *last)
+		a, err := ask(c.Context(), client, *stateDir, pod, *last)
 		if err != nil {
 			return err
 		}
@@ -112,6 +114,13 @@ no more than which pod would have gone, and when.`,
 			}
 			return err
 		}
+		shown, err := json.Marshal(a.Stories)
+		if err == nil {
+			err = serve.Decode(shown, &a.Stories)
+		}
+		if err != nil {
+			return err
+		}
 		for i := range a.Stories {
 			if err := tellStory(c.OutOrStdout(), &a.Stories[i]); err != nil {
 				return err
@@ -124,12 +133,12 @@ no more than which pod would have gone, and when.`,
 
 // ask asks the running daemon, and the disk where there is none or a directory is
 // named.
-func ask(ctx context.Context, address, stateDir, pod string, last bool) (answer, error) {
+func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last bool) (answer, error) {
 	if stateDir != "" {
 		return lookUp(flightDir(stateDir), pod, last)
 	}
 	query := url.Values{"pod": {pod}, "last": {fmt.Sprint(last)}}
-	body, err := fetch(ctx, address, "/v1/why?"+query.Encode())
+	body, err := client.Fetch(ctx, "/v1/why?"+query.Encode())
 	if err != nil {
 		a, onDisk := lookUp(flightDir(""), pod, last)
 		if onDisk == nil && len(a.Stories) > 0 {
@@ -153,7 +162,7 @@ func tellStory(out io.Writer, s *flight.Story) error {
 	}
 	fmt.Fprintf(w, "%s %s at %s for %s (%s)", s.Pod, verb, s.Decided.Format(time.RFC3339), s.Signal, s.Kind)
 	if s.Required != "" {
-		fmt.Fprintf(w, ": %s available, %s required", s.Available, s.Required)
+		fmt.Fprintf(w, ": %s available, %s required", tell.Short(s.Signal, s.Available), tell.Short(s.Signal, s.Required))
 	}
 	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
 	fmt.Fprintf(w, "  next would have been\t%s\n", orElse(s.Next, "nobody"))
@@ -171,12 +180,12 @@ func tellStory(out io.Writer, s *flight.Story) error {
 	case s.Gone.IsZero():
 		fmt.Fprintf(w, "  end\tnot seen\n")
 	default:
-		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), orElse(s.Freed, "an unknown amount"))
+		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), orElse(tell.Short(memory, s.Freed), "an unknown amount"))
 	}
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {
 		fmt.Fprintln(w)
-		rankingTable(w, s.Ranking)
+		rankingTable(w, s.Signal, s.Ranking)
 	}
 	fmt.Fprintln(w)
 	return w.Flush()

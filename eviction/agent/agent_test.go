@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv(role, "1")
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // play is an agent that needs no API server: it says what it hears.

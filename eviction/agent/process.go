@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -133,6 +135,9 @@ func (p *process) launch(cfg *Config) (*net.UnixConn, error) {
 	}
 	if err := confined(p.command.Start); err != nil {
 		ours.Close()
+		if errors.Is(err, fs.ErrPermission) && cfg.User != nil {
+			err = fmt.Errorf("%w: its user %v cannot reach it; make install puts it where everybody can", err, cfg.User)
+		}
 		return nil, err
 	}
 	return ours, nil

@@ -13,11 +13,8 @@ import (
 // maxOrders bounds the orders that are not answered yet.
 const maxOrders = 256
 
-// Why an order is not given. Callers do without the runtime then.
-var (
-	ErrNoRuntime  = errors.New("no container runtime answers")
-	ErrManyOrders = errors.New("the container runtime has not answered too many orders")
-)
+// ErrManyOrders is why an order is not given. Callers do without the runtime then.
+var ErrManyOrders = errors.New("the container runtime has not answered too many orders")
 
 // stock is what an agent has said of the runtime.
 type stock struct {
@@ -127,13 +124,13 @@ func (a *Agent) Look() { a.tell(func(o *outbox) { o.look = true }) }
 // Order lets the runtime do something; the id is chosen here. Without an error
 // done is called once, with what became of it: when the runtime answers, when the
 // order's deadline has passed, or when the agent is lost. It must not wait. The
-// error is ErrNoRuntime or ErrManyOrders.
+// error is ErrManyOrders or, as that of done may be, wire.ErrAway.
 func (a *Agent) Order(o wire.Order, done func(error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case !a.answersNow():
-		return fmt.Errorf("%s %s: %w", o.Kind, o.Target, ErrNoRuntime)
+		return fmt.Errorf("%s %s: %w", o.Kind, o.Target, wire.ErrAway)
 	case len(a.orders) == maxOrders:
 		return fmt.Errorf("%s %s: %w", o.Kind, o.Target, ErrManyOrders)
 	}
@@ -154,11 +151,14 @@ func (a *Agent) ordered(d *wire.Done) {
 	if done == nil {
 		return
 	}
-	var err error
-	if d.Error != "" {
-		err = errors.New(d.Error)
+	switch {
+	case d.Away:
+		done(fmt.Errorf("%w: %s", wire.ErrAway, d.Error))
+	case d.Error != "":
+		done(errors.New(d.Error))
+	default:
+		done(nil)
 	}
-	done(err)
 }
 
 // abandon ends the orders of an agent that is lost.
@@ -168,6 +168,6 @@ func (a *Agent) abandon(why error) {
 	a.orders, a.out.orders, a.running = map[uint64]func(error){}, nil, false
 	a.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(orders)) {
-		orders[id](fmt.Errorf("the agent has ended: %w", why))
+		orders[id](fmt.Errorf("%w: the agent has ended: %w", wire.ErrAway, why))
 	}
 }

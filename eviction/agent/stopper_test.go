@@ -154,7 +154,7 @@ func TestOrdersAreRefusedWithoutARuntimeAndBounded(t *testing.T) {
 	failed := 0
 	for i := range maxOrders {
 		if err := a.Order(wire.Order{Kind: wire.RemoveImage, Target: fmt.Sprint(i)}, func(err error) {
-			if err != nil {
+			if errors.Is(err, wire.ErrAway) {
 				failed++
 			}
 		}); err != nil {
@@ -164,12 +164,13 @@ func TestOrdersAreRefusedWithoutARuntimeAndBounded(t *testing.T) {
 	if err := a.Order(wire.Order{}, nil); !errors.Is(err, ErrManyOrders) {
 		t.Errorf("%v, want %v", err, ErrManyOrders)
 	}
+	a.ordered(&wire.Done{ID: 1, Error: "rpc error", Away: true})
 	a.abandon(io.EOF)
 	if failed != maxOrders {
 		t.Errorf("%d orders have failed with the agent, want %d", failed, maxOrders)
 	}
-	if err := a.Order(wire.Order{}, nil); !errors.Is(err, ErrNoRuntime) {
-		t.Errorf("%v, want %v", err, ErrNoRuntime)
+	if err := a.Order(wire.Order{}, nil); !errors.Is(err, wire.ErrAway) {
+		t.Errorf("%v, want %v", err, wire.ErrAway)
 	}
 }
 

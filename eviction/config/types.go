@@ -19,9 +19,11 @@ const (
 type EvictdConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// EvictionHard and EvictionSoft map a signal to a quantity or a percentage.
-	// EvictionHard nil means the kubelet's defaults, empty means none.
+	// EvictionHard maps a signal to a quantity or a percentage, below which it acts
+	// at once; nil means the kubelet's defaults, empty means none.
 	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+	// EvictionSoft is the same for what acts when it was met for
+	// EvictionSoftGracePeriod.
 	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`
 	// EvictionSoftGracePeriod maps each signal of EvictionSoft to a duration.
 	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`
@@ -49,26 +51,29 @@ type EvictdConfiguration struct {
 	SystemReservedCgroup string `json:"systemReservedCgroup,omitempty"`
 	KubeReservedCgroup   string `json:"kubeReservedCgroup,omitempty"`
 
-	// ImageGCHighThresholdPercent (85), ImageGCLowThresholdPercent (80),
-	// ImageMinimumGCAge (2m) and ImageMaximumGCAge (0, off) bound image
-	// collection.
-	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"`
-	ImageGCLowThresholdPercent  *int32          `json:"imageGCLowThresholdPercent,omitempty"`
-	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitzero"`
-	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitzero"`
+	// ImageGCHighThresholdPercent of the images' disk used begins the collection of
+	// images at set times; nil means 85.
+	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`
+	// ImageGCLowThresholdPercent ends it; nil means 80.
+	ImageGCLowThresholdPercent *int32 `json:"imageGCLowThresholdPercent,omitempty"`
+	// ImageMinimumGCAge is how long an image stays whatever happens; zero means 2m.
+	ImageMinimumGCAge metav1.Duration `json:"imageMinimumGCAge,omitzero"`
+	// ImageMaximumGCAge is how long an image may be unused; zero is no bound.
+	ImageMaximumGCAge metav1.Duration `json:"imageMaximumGCAge,omitzero"`
 	// ImageGCPressureMode is deficit (the default): a disk under pressure loses
 	// images until it lacks nothing; or all: every unused one, as with the kubelet.
 	ImageGCPressureMode string `json:"imageGCPressureMode,omitempty"`
 	// ImageGCKeep are references of images that are never collected; one that ends
 	// in * stands for all that begin so.
 	ImageGCKeep []string `json:"imageGCKeep,omitempty"`
-	// The kubelet has the following as flags only. MinimumContainerTTLDuration (0)
-	// is how long a container must have been dead to be collected;
-	// MaximumDeadContainersPerContainer (1) are kept of each container of a pod,
-	// MaximumDeadContainers (-1) on the node; below zero is without limit.
-	MinimumContainerTTLDuration       metav1.Duration `json:"minimumContainerTTLDuration,omitzero"`
-	MaximumDeadContainersPerContainer *int32          `json:"maximumDeadContainersPerContainer,omitempty"`
-	MaximumDeadContainers             *int32          `json:"maximumDeadContainers,omitempty"`
+	// MinimumContainerTTLDuration is how long a container must have been dead to be
+	// collected; it and the next two are flags of the kubelet.
+	MinimumContainerTTLDuration metav1.Duration `json:"minimumContainerTTLDuration,omitzero"`
+	// MaximumDeadContainersPerContainer are kept of each container of a pod; nil
+	// means 1.
+	MaximumDeadContainersPerContainer *int32 `json:"maximumDeadContainersPerContainer,omitempty"`
+	// MaximumDeadContainers are kept on the node; nil means no limit.
+	MaximumDeadContainers *int32 `json:"maximumDeadContainers,omitempty"`
 
 	// NodeStatusUpdateFrequency is how often the Node on the API server is held
 	// against what it should be; zero means 10s. Changes are told at once.
@@ -104,12 +109,18 @@ type Run struct {
 	HousekeepingInterval    metav1.Duration  `json:"housekeepingInterval,omitzero"`
 	HardEvictionGracePeriod *metav1.Duration `json:"hardEvictionGracePeriod,omitempty"`
 	StatusAddress           string           `json:"statusAddress,omitempty"`
+	StatusTLSCertFile       string           `json:"statusTLSCertFile,omitempty"`
+	StatusTLSPrivateKeyFile string           `json:"statusTLSPrivateKeyFile,omitempty"`
+	StatusClientCAFile      string           `json:"statusClientCAFile,omitempty"`
 	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
 	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
 	// nil means true, which costs nothing here.
 	KernelMemcgNotification *bool  `json:"kernelMemcgNotification,omitempty"`
 	RuntimeDir              string `json:"runtimeDir,omitempty"`
+	// MemoryHighTripwire has cgroup v2 slow down pods just before a hard threshold of
+	// memory is crossed, and tell of it.
+	MemoryHighTripwire bool `json:"memoryHighTripwire,omitempty"`
 	// SoftEviction is api or direct: whether soft victims go through the Eviction
 	// API, which respects disruption budgets, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`

@@ -17,145 +17,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
-	"github.com/evictd/evictd/stats/collect"
 )
-
-// Sensor reads the node-level figures and the time; what it cannot read stays
-// unknown. It is called at every pass and must not allocate.
-type Sensor interface {
-	Read(*stats.Node)
-}
-
-// Meter reads the figures of one pod; what it cannot read stays unknown. The
-// error is fs.ErrNotExist where the pod has ended.
-type Meter interface {
-	Read(*stats.Pod) error
-	// ReadMemory is Read without the processes, and without the containers if not
-	// asked for. Once it was called it opens nothing and allocates nothing.
-	ReadMemory(s *stats.Pod, containers bool) error
-}
-
-// Waiter is where the loop sleeps, and what the kernel wakes it by.
-type Waiter interface {
-	// Wait sleeps until something rings, Wake is called or d has passed, and
-	// names what rang; "" for the other two.
-	Wait(d time.Duration) (source string)
-	// Wake ends the present Wait, or the next, from any goroutine.
-	Wake()
-	// Aim says where the nearest hard thresholds of memory are. It never blocks,
-	// and returns whether the kernel tells when they are crossed.
-	Aim(collect.Aims) bool
-}
-
-// Killer ends pods in goroutines of its own.
-type Killer interface {
-	Kill(kill.Victim) error
-	Hasten(uid types.UID, grace time.Duration)
-	Results() <-chan kill.Result
-}
-
-// Pod is a pod of the node as the loop handles it.
-type Pod struct {
-	*eviction.Pod
-	// Meter measures the pod; nil where it cannot be measured.
-	Meter Meter
-	// Target is what there is to kill; nil where nothing was found: then the pod
-	// is never chosen.
-	Target kill.Target
-	// Usage reads what the pod holds, from any goroutine; nil if unknown.
-	Usage func() stats.Amount
-}
-
-// Reclaimer frees what the node can free without ending a pod, in a goroutine of
-// its own.
-type Reclaimer interface {
-	// Reclaim begins to free what a signal's disk needs, and returns at once.
-	Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need)
-	// Reclaimed receives the signal when that has ended, whatever came of it.
-	Reclaimed() <-chan eviction.Signal
-}
-
-// Survey measures what pods hold on disks, in a goroutine of its own.
-type Survey interface {
-	// Request asks for a new round and returns at once.
-	Request()
-	// Since is when the last complete round began.
-	Since() time.Time
-	// Done receives when a round is complete.
-	Done() <-chan struct{}
-}
-
-// Census knows of pods that the loop was not told of.
-type Census interface {
-	// Strangers says whether processes run in the place of a pod that is none of
-	// these. It is asked before a pod within its request goes.
-	Strangers([]Pod) bool
-}
-
-// Pulse is felt by whoever watches over the loop. It must not wait.
-type Pulse interface {
-	// Beat tells that a pass is complete that began at that time.
-	Beat(time.Time)
-}
-
-// Config of the loop.
-type Config struct {
-	// Eviction is complete for the layout of the disks (eviction.New).
-	Eviction eviction.Config
-	// MemoryModel chooses which memory counts as available.
-	MemoryModel stats.MemoryModel
-	// HousekeepingInterval is the period of the regular pass.
-	HousekeepingInterval time.Duration
-	// HardGrace is what victims of hard thresholds are given, from zero to the
-	// one second that is announced; less where the signal would run out.
-	HardGrace time.Duration
-	// SoftPatience is for how long the killer may wait before it begins with a
-	// soft victim, which counts as in flight meanwhile.
-	SoftPatience time.Duration
-	// DryRun decides and reports, and touches nothing.
-	DryRun bool
-}
-
-// Source says what woke the loop for a pass: one of these, or what the Waiter
-// calls it.
-type Source string
-
-// The sources of the loop's own.
-const (
-	Housekeeping Source = "housekeeping"
-	Poll         Source = "poll"
-	VictimGone   Source = "victim-gone"
-	PodsChanged  Source = "pods-changed"
-	DiskSurvey   Source = "disk-survey"
-	Reclaimed    Source = "reclaimed"
-	Reconfigured Source = "reconfigured"
-)
-
-// Report is what one pass came to. It is a copy: readers may keep it.
-type Report struct {
-	At           time.Time
-	Source       Source
-	Pass         eviction.Pass
-	Node         stats.Node
-	Observations eviction.Observations
-	Forecast     Forecast
-	State        eviction.State
-	Eviction     *eviction.Config
-	Decisions    []eviction.Decision // of the calls of the pass, in order
-	// Failed are the victims whose kill could not begin. The evictions of the
-	// decisions are the others.
-	Failed []eviction.Eviction
-	// Reclaims are those that began in the pass, or had ended before it.
-	Reclaims []eviction.ReclaimOutcome
-	// HeldBack is the pod whose turn it is, and which stays for now: see
-	// eviction.Decision.
-	HeldBack *eviction.Pod
-	DryRun   bool
-	// Lost counts reports that nobody took in time, since the start.
-	Lost uint64
-	// Ended is what became of a kill, in a report of its own that holds no pass.
-	Ended *kill.Result
-}
 
 // Loop is the daemon's heart. One goroutine, that of Run, owns all of it but
 // the queues.
@@ -184,6 +46,8 @@ type Loop struct {
 	names       []string      // beside pods, for the killer
 	usages      []stats.Pod   // beside pods
 	growths     []stats.Trend // beside pods, of memory
+	over        []bool        // beside pods: by us, and not measured since
+	emptied     []time.Time   // beside pods: when a kill found no process to signal
 	room        eviction.Room
 	decisions   []eviction.Decision // room for those of a pass
 	candidates  []eviction.Candidate
@@ -192,20 +56,29 @@ type Loop struct {
 	observed    eviction.Observations            // last
 	trends      [eviction.NumSignals]stats.Trend // of seconds
 	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
-	armed       bool                             // the kernel tells when memory crosses a hard threshold
+	armed       bool                             // the kernel tells when memory comes to where it was aimed at
 	nearing     bool                             // a memory threshold is about to be crossed
+	diskNear    bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
+	regular     time.Time                        // when the next housekeeping pass is due
 	sampled     time.Time                        // when the pods were last measured
 	detail      int                              // the pod whose containers were last read
 	refusals    []refusal                        // of the running pass
 	state       eviction.State
 	told        [eviction.NumConditions]bool
-	held        bool       // a victim is held back
-	idle        bool       // the last pass found nobody to end
-	surveying   bool       // a pass waits for the disk survey
-	askedSurvey time.Time  // when the last survey was asked for
-	withheld    []withheld // outcomes that do not count yet
+	held        bool                // a victim is held back
+	idle        bool                // the last pass found nobody to end
+	surveying   bool                // a pass waits for the disk survey
+	askedSurvey time.Time           // when the last survey was asked for
+	withheld    []withheld          // outcomes that do not count yet
+	tolls       []toll              // of victims in flight
+	orphans     []eviction.InFlight // of before the start, whose pods are not set
+	resumed     []Resumed           // since the last report
 	reclaimed   []eviction.ReclaimOutcome
 }
+
+// lapses is how many housekeeping intervals may pass without a look before graces
+// stand still: a machine under pressure is late.
+const lapses = 2
 
 // reportQueue bounds the reports that wait for their reader.
 const reportQueue = 64
@@ -214,21 +87,9 @@ const reportQueue = 64
 // more of them.
 const endedQueue = 8
 
-// Ports of the loop. Survey, Reclaimer, Census and Pulse may be nil: then disk
-// figures are taken as they come, the node has nothing to free by itself, there are
-// no pods but those that were set, and nobody watches.
-type Ports struct {
-	Sensor    Sensor
-	Waiter    Waiter
-	Killer    Killer
-	Survey    Survey
-	Reclaimer Reclaimer
-	Census    Census
-	Pulse     Pulse
-}
-
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
+	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
 		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
 		reclaimer: ports.Reclaimer, census: ports.Census, pulse: ports.Pulse, log: log,
@@ -295,19 +156,19 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer cancel()
 	beside.Go(func() { l.hear(ctx) })
 	l.pass(eviction.Housekeeping, Housekeeping)
-	regular := time.Now().Add(l.cfg.HousekeepingInterval)
+	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
 	poll := time.Now().Add(l.pollInterval())
 	var rung time.Time // when a notice was last followed
 	for {
-		source := l.waiter.Wait(time.Until(earlier(regular, poll)))
+		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
 		if ctx.Err() != nil {
 			return nil
 		}
 		now, passed := time.Now(), true
 		switch {
-		case !now.Before(regular):
+		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
-			regular = regular.Add(now.Sub(regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
+			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
 		case source != "" && now.Sub(rung) >= breath:
 			rung = now
 			l.pass(eviction.Event, Source(source))
@@ -404,11 +265,14 @@ func (l *Loop) takeUp() (passed, open bool) {
 				return passed, false
 			}
 			l.settle(result)
-		case q := <-l.asked:
-			q.answer <- l.snapshot(q.pods)
-			continue
 		default:
-			return passed, true
+			select {
+			case q := <-l.asked: // who asks sees what was told before
+				q.answer <- q.look()
+				continue
+			default:
+				return passed, true
+			}
 		}
 		passed = true
 	}
@@ -416,14 +280,14 @@ func (l *Loop) takeUp() (passed, open bool) {
 
 // adopt takes up a new set of pods.
 func (l *Loop) adopt(pods []Pod) {
-	growths := make([]stats.Trend, len(pods))
+	growths, over, emptied := make([]stats.Trend, len(pods)), make([]bool, len(pods)), make([]time.Time, len(pods))
 	for i := range growths {
 		growths[i].Span = growthSpan
 		if before := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == pods[i].UID }); before >= 0 {
-			growths[i] = l.growths[before]
+			growths[i], over[i], emptied[i] = l.growths[before], l.over[before], l.emptied[before]
 		}
 	}
-	l.pods, l.growths = pods, growths
+	l.pods, l.growths, l.over, l.emptied = pods, growths, over, emptied
 	l.names = make([]string, len(pods))
 	l.usages = make([]stats.Pod, len(pods))
 	l.candidates = make([]eviction.Candidate, 0, len(pods))
@@ -432,8 +296,14 @@ func (l *Loop) adopt(pods []Pod) {
 		l.usages[i].Containers = make([]stats.Container, len(pods[i].Containers))
 		l.usages[i].Volumes = make([]stats.Volume, len(pods[i].Volumes))
 	}
+	l.pursue(time.Now())
 	l.refill()
 	l.idle = false
+}
+
+// indexOf is the place of a pod; negative without one.
+func (l *Loop) indexOf(uid types.UID) int {
+	return slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == uid })
 }
 
 // refill makes the memory that the next pass decides with.
@@ -446,6 +316,7 @@ func (l *Loop) refill() {
 
 // configure takes up a new configuration.
 func (l *Loop) configure(cfg Config) {
+	cfg.Eviction.Lapse = l.eviction.Lapse
 	l.state = l.state.Under(l.eviction, &cfg.Eviction)
 	l.cfg, l.eviction, l.observer.Model = cfg, &cfg.Eviction, cfg.MemoryModel
 }
@@ -456,6 +327,12 @@ func (l *Loop) settle(r kill.Result) {
 	l.report(Report{At: time.Now(), Ended: &r})
 	if !r.Gone.IsZero() || errors.Is(r.Err, kill.ErrNotSignalled) {
 		l.withhold(r)
+	}
+	if i := l.indexOf(r.UID); i >= 0 {
+		l.over[i] = !r.Gone.IsZero()
+		if r.Signalled.IsZero() {
+			l.emptied[i] = r.Gone
+		}
 	}
 	l.pass(eviction.Housekeeping, VictimGone)
 }

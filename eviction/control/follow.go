@@ -13,8 +13,9 @@ const (
 	nearing    = time.Second
 	// growthSpan is how far back the growth of a pod is looked at.
 	growthSpan = 500 * time.Millisecond
-	// detailed is how many pods have their containers read at a housekeeping pass.
-	detailed = 16
+	// detailed is how many pods have their containers read at a housekeeping pass,
+	// and calmRounds in how many passes all pods are measured while memory is calm.
+	detailed, calmRounds = 16, 6
 )
 
 // follow measures the pods that no decision asked for: to know who grows, and so
@@ -23,16 +24,33 @@ func (l *Loop) follow(kind eviction.Pass) {
 	since := l.node.Time.Sub(l.sampled)
 	switch {
 	case kind == eviction.Housekeeping && since >= l.cfg.HousekeepingInterval/2:
-		l.sample(false)
-		for range min(len(l.pods), detailed) {
+		some := detailed
+		if l.calm() {
+			some = max(detailed, (len(l.pods)+calmRounds-1)/calmRounds)
+		} else {
+			l.sample(false)
+		}
+		for range min(len(l.pods), some) {
 			l.detail = (l.detail + 1) % len(l.pods)
-			if meter := l.pods[l.detail].Meter; meter != nil {
-				_ = meter.ReadMemory(&l.usages[l.detail], true)
-			}
+			l.measure(l.detail, withContainers)
 		}
 	case l.nearing && since >= followNear:
 		l.sample(false)
 	}
+}
+
+// calm says whether a quarter of the memory, and more, is left above every threshold.
+func (l *Loop) calm() bool {
+	for i := range l.eviction.Thresholds {
+		t := &l.eviction.Thresholds[i]
+		o := l.observed[t.Signal]
+		available, measured := o.Available.Get()
+		required, known := t.Value.Of(o)
+		if t.Signal.Condition() == eviction.MemoryPressure && measured && known && available-required < o.Capacity.Or(0)/4 {
+			return false
+		}
+	}
+	return true
 }
 
 // Forecast is how things go on at the present rates.

@@ -77,11 +77,12 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if len(decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
-			State: l.state, Eviction: l.eviction, Decisions: kept(decisions), Failed: failed, Reclaims: reclaims, HeldBack: held, DryRun: l.cfg.DryRun,
+			State: l.state, Eviction: l.eviction, Decisions: explained(decisions), Failed: failed, Reclaims: reclaims, Resumed: l.resumed, HeldBack: held, DryRun: l.cfg.DryRun,
 		})
+		l.resumed = nil
 	}
 	for _, r := range l.refusals {
 		l.log.Error("could not start to evict", "pod", r.pod.String(), "error", r.err)
@@ -94,8 +95,8 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	}
 }
 
-// kept makes decisions that outlive the pass, and writes their texts.
-func kept(decisions []eviction.Decision) []eviction.Decision {
+// explained makes decisions that outlive the pass, and writes their texts.
+func explained(decisions []eviction.Decision) []eviction.Decision {
 	for _, d := range decisions {
 		for i := range d.Ranking {
 			keep(&d.Ranking[i].Candidate)
@@ -163,9 +164,11 @@ func (l *Loop) turned(held *eviction.Pod) bool {
 	return changed
 }
 
-// sense reads the node and follows its trends.
+// sense reads the node and follows its trends. Disks are asked for their figures
+// so that the next housekeeping pass has new ones, and at every pass near a
+// threshold of theirs.
 func (l *Loop) sense() eviction.Observations {
-	l.sensor.Read(&l.node)
+	l.sensor.Read(&l.node, l.diskNear || time.Until(l.regular) <= pollCeiling)
 	observations := l.observer.Observe(&l.node)
 	for s := range observations {
 		l.trends[s].Observe(observations[s].Time, observations[s].Available)
@@ -184,32 +187,60 @@ func (l *Loop) unmeasured() []eviction.Candidate {
 	return l.candidates
 }
 
-// sample measures the pods, the processes too where they are asked for. One of
-// which nothing can be killed is no candidate, and neither is one without a
-// process: it has ended, whatever it left behind.
+// sample measures the pods, the processes too where they are asked for.
 func (l *Loop) sample(processes bool) []eviction.Candidate {
-	l.candidates, l.sampled = l.candidates[:0], l.node.Time
+	l.sampled = l.node.Time
+	read := justMemory
+	if processes {
+		read = Meter.Read
+	}
 	for i := range l.pods {
-		pod, usage := &l.pods[i], &l.usages[i]
-		if pod.Target == nil {
+		l.measure(i, read)
+	}
+	return l.measured()
+}
+
+func justMemory(m Meter, s *stats.Pod) error { return m.ReadMemory(s, false) }
+
+// withContainers opens what a decision may have to read.
+func withContainers(m Meter, s *stats.Pod) error { return m.ReadMemory(s, true) }
+
+// measure reads what a pod uses. One that is gone has no threads.
+func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
+	pod, usage := &l.pods[i], &l.usages[i]
+	if pod.Target == nil || pod.Meter == nil {
+		return
+	}
+	if err := read(pod.Meter, usage); errors.Is(err, fs.ErrNotExist) {
+		usage.Threads = stats.Known(0)
+		return
+	}
+	if told(usage) {
+		l.over[i] = false
+	}
+	l.growths[i].Observe(usage.Time, usage.Memory)
+}
+
+// told says whether anything is known of a pod.
+func told(s *stats.Pod) bool {
+	return s.Processes.IsKnown() || s.Threads.IsKnown() || s.Memory.IsKnown()
+}
+
+// measured lists the pods as they were last measured. One of which nothing can be
+// killed is no candidate, and neither is one without a process: it has ended,
+// whatever it left behind. So has one that was ended and cannot be measured since,
+// and one whose processes nobody reaps, as who kills has seen.
+func (l *Loop) measured() []eviction.Candidate {
+	l.candidates = l.candidates[:0]
+	for i := range l.pods {
+		usage := &l.usages[i]
+		empty := usage.Processes == stats.Known(0) || usage.Threads == stats.Known(0) || l.over[i] || l.node.Time.Sub(l.emptied[i]) < showing
+		if l.pods[i].Target == nil || empty {
 			continue
 		}
-		c := eviction.Candidate{Pod: pod.Pod}
-		if pod.Meter != nil {
-			var err error
-			if processes {
-				err = pod.Meter.Read(usage)
-			} else {
-				err = pod.Meter.ReadMemory(usage, false)
-			}
-			if errors.Is(err, fs.ErrNotExist) || usage.Processes == stats.Known(0) || usage.Threads == stats.Known(0) {
-				continue
-			}
-			l.growths[i].Observe(usage.Time, usage.Memory)
-			c.Growth = l.growths[i].PerSecond()
-			if usage.Processes.IsKnown() || usage.Threads.IsKnown() || usage.Memory.IsKnown() {
-				c.Usage = usage
-			}
+		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: l.growths[i].PerSecond()}
+		if told(usage) {
+			c.Usage = usage
 		}
 		l.candidates = append(l.candidates, c)
 	}
@@ -243,7 +274,7 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 	if e.Hard {
 		e.Grace = l.hardGrace(e.Signal)
 	}
-	i := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == e.Pod.UID })
+	i := l.indexOf(e.Pod.UID)
 	pod := &l.pods[i]     // candidates are pods
 	if pod.Meter != nil { // what its containers hold is told, and can be read only before
 		_ = pod.Meter.ReadMemory(&l.usages[i], true)
@@ -257,10 +288,14 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 		victim.Held = l.usages[i].Memory
 	}
 	err := l.killer.Kill(victim)
-	if err == nil && !e.Hard {
+	if err != nil {
+		return err
+	}
+	l.count(e, &l.usages[i])
+	if !e.Hard {
 		l.bear(pod.UID)
 	}
-	return err
+	return nil
 }
 
 // bear gives a soft victim in flight the time for which the killer may wait with

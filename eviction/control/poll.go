@@ -19,7 +19,7 @@ const (
 	sprintShare      = 4
 	// armedTrust is how much longer the loop sleeps where the kernel tells of the
 	// crossing.
-	armedTrust = 8
+	armedTrust = 16
 )
 
 // fillRates are the fastest plausible ways to use up a signal, units a second:
@@ -43,7 +43,7 @@ var fillRates = [eviction.NumSignals]int64{
 func (l *Loop) pollInterval() time.Duration {
 	observations := l.observer.Observe(&l.node)
 	interval, floor := pollCeiling, pollFloor
-	l.nearing = false
+	l.nearing, l.diskNear = false, false
 	for i := range l.eviction.Thresholds {
 		t := &l.eviction.Thresholds[i]
 		o := observations[t.Signal]
@@ -53,10 +53,13 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
-		if l.armed && t.Signal.Condition() == eviction.MemoryPressure {
+		if l.armed && l.reaches(t.Signal, available-required) {
 			headroom *= armedTrust
 		}
-		headroom -= l.node.Time.Sub(o.Time) // disks are told as they were a pass ago
+		if t.Signal.Condition() == eviction.DiskPressure {
+			headroom -= l.node.Time.Sub(o.Time) // they are told as they were a pass ago
+			l.diskNear = l.diskNear || headroom < l.cfg.HousekeepingInterval
+		}
 		if left, falling := l.sprints[t.Signal].Until(required); falling && available > required {
 			headroom = min(headroom, left/sprintShare)
 			if left < sprintShare*pollFloor {
@@ -64,35 +67,54 @@ func (l *Loop) pollInterval() time.Duration {
 			}
 			l.nearing = l.nearing || left < nearing && t.Signal.Condition() == eviction.MemoryPressure
 		}
-		interval = min(interval, headroom-l.node.Time.Sub(o.Time)) // disks are told as they were a pass ago
+		interval = min(interval, headroom)
 	}
 	return max(interval, floor)
 }
 
+// memoryOf is the memory whose usage tells of a signal; nil where none does.
+func (l *Loop) memoryOf(s eviction.Signal) *stats.Memory {
+	switch s {
+	case eviction.MemoryAvailable:
+		return &l.node.Memory
+	case eviction.AllocatableMemoryAvailable:
+		return &l.node.PodsMemory
+	}
+	return nil
+}
+
+// reaches says whether usage comes to where a threshold is crossed that is so many
+// bytes away. Where file pages would have to make way before, it stands still.
+func (l *Loop) reaches(s eviction.Signal, left int64) bool {
+	m := l.memoryOf(s)
+	if m == nil {
+		return false
+	}
+	usage, used := m.Usage.Get()
+	return used && usage+left <= m.Limit.Or(usage+left)
+}
+
 // aims are where the nearest hard thresholds of memory are crossed, as usage of
 // the groups whose memory the signals tell.
-func (l *Loop) aims() (aims collect.Aims) {
+func (l *Loop) aims() collect.Aims {
 	observations := l.observer.Observe(&l.node)
-	usages := [...]struct {
-		signal eviction.Signal
-		usage  stats.Amount
-	}{
-		{eviction.MemoryAvailable, l.node.Memory.Usage},
-		{eviction.AllocatableMemoryAvailable, l.node.PodsMemory.Usage},
-	}
+	aims := collect.Aims{{Usage: l.node.Memory.Usage}, {Usage: l.node.PodsMemory.Usage}}
 	for i := range l.eviction.Thresholds {
 		t := &l.eviction.Thresholds[i]
-		for j, of := range usages {
-			required, known := t.Value.Of(observations[t.Signal])
-			available, measured := observations[t.Signal].Available.Get()
-			usage, used := of.usage.Get()
-			if t.Signal != of.signal || !t.Hard() || !known || !measured || !used {
-				continue
-			}
-			mark := usage + available - required
-			if nearest, aimed := aims[j].Mark.Get(); mark > 0 && (!aimed || mark < nearest) {
-				aims[j] = collect.Aim{Usage: of.usage, Mark: stats.Known(mark)}
-			}
+		required, known := t.Value.Of(observations[t.Signal])
+		available, measured := observations[t.Signal].Available.Get()
+		m := l.memoryOf(t.Signal)
+		if m == nil || !t.Hard() || !known || !measured {
+			continue
+		}
+		aim := &aims[0]
+		if m == &l.node.PodsMemory {
+			aim = &aims[1]
+		}
+		usage, used := m.Usage.Get()
+		mark := usage + available - required
+		if nearest, aimed := aim.Mark.Get(); used && mark > 0 && (!aimed || mark < nearest) {
+			aim.Mark = stats.Known(mark)
 		}
 	}
 	return aims

@@ -23,21 +23,25 @@ type Snapshot struct {
 
 // question is somebody's who wants a snapshot.
 type question struct {
-	pods   bool
+	look   func() Snapshot // the loop's
 	answer chan<- Snapshot
 }
 
 // Snapshot asks the loop to look at the node and all its pods now. It fails
 // where ctx ends first, as it does when the loop has ended.
-func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) { return l.ask(ctx, true) }
+func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.snapshot) }
 
 // Glance is a Snapshot without Candidates: the pods are not looked at.
-func (l *Loop) Glance(ctx context.Context) (Snapshot, error) { return l.ask(ctx, false) }
+func (l *Loop) Glance(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.glance) }
 
-func (l *Loop) ask(ctx context.Context, pods bool) (Snapshot, error) {
+// Recent is a Snapshot of the last pass, with the pods as housekeeping passes have
+// measured them: it costs next to nothing.
+func (l *Loop) Recent(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.recent) }
+
+func (l *Loop) ask(ctx context.Context, look func() Snapshot) (Snapshot, error) {
 	answer := make(chan Snapshot, 1) // the loop never waits for its reader
 	select {
-	case l.asked <- question{pods, answer}:
+	case l.asked <- question{look, answer}:
 		l.waiter.Wake()
 	case <-ctx.Done():
 		return Snapshot{}, ctx.Err()
@@ -50,16 +54,37 @@ func (l *Loop) ask(ctx context.Context, pods bool) (Snapshot, error) {
 	}
 }
 
-func (l *Loop) snapshot(pods bool) Snapshot {
-	observations := l.sense()
-	s := Snapshot{At: time.Now(), Node: l.node, Observations: observations, State: l.state, Eviction: l.eviction}
-	s.Forecast = l.forecast()
-	if !pods {
-		return s
-	}
-	s.Candidates = slices.Clone(l.sample(true))
-	for i := range s.Candidates {
-		keep(&s.Candidates[i])
-	}
+func (l *Loop) snapshot() Snapshot {
+	s := l.glance()
+	s.Candidates = kept(l.sample(true))
 	return s
+}
+
+func (l *Loop) glance() Snapshot {
+	l.sense()
+	return l.standing()
+}
+
+func (l *Loop) recent() Snapshot {
+	for i := range l.usages {
+		if l.usages[i].Time.IsZero() { // it came after the last of them
+			l.measure(i, justMemory)
+		}
+	}
+	s := l.standing()
+	s.Candidates = kept(l.measured())
+	return s
+}
+
+func (l *Loop) standing() Snapshot {
+	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.state, Eviction: l.eviction}
+}
+
+// kept are candidates that outlive the next measurement.
+func kept(candidates []eviction.Candidate) []eviction.Candidate {
+	candidates = slices.Clone(candidates)
+	for i := range candidates {
+		keep(&candidates[i])
+	}
+	return candidates
 }

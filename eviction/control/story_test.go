@@ -49,6 +49,28 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"13s kill a"},
 		},
 		{
+			"a pod of processes that nobody reaps is not ended again and again",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{
+				ending(using("a", gibi), end{unreaped: true}, end{unreaped: true}), ending(using("b", gibi/8), immortal),
+			}},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
+			[]string{"13s kill a", "13s kill b"},
+		},
+		{
+			"nor when pods come meanwhile",
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{
+				ending(using("a", gibi), end{unreaped: true}, end{unreaped: true}), using("b", gibi/8),
+			}},
+			func(w *world) {
+				w.at(12500 * time.Millisecond)
+				w.sensor.set(short)
+				w.at(13050 * time.Millisecond)
+				w.settle(w.pods[0], w.pods[1], ending(using("c", mebi), immortal))
+				w.at(15 * time.Second)
+			},
+			[]string{"13s kill a", "13s kill b", "13.1s kill c"},
+		},
+		{
 			"a pod within its request stays while others run that nobody told of",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
 			func(w *world) {
@@ -143,13 +165,22 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill a", "3.001s kill b", "13.101s kill c"},
 		},
 		{
-			"and a second where its cgroup is gone before",
+			"also where its cgroup is gone before, for the node counts them",
 			setting{thresholds: []eviction.Threshold{hard(eviction.PIDAvailable, 10)}, node: pids(stats.Node{}, 5), pods: []*pod{
 				{name: "a", lingers: true, usage: stats.Pod{Processes: stats.Known(3)}},
+				{name: "b", lingers: true, usage: stats.Pod{Processes: stats.Known(2)}},
 				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
 			}},
-			func(w *world) { w.at(500 * time.Millisecond); w.pods[0].vanish(); w.at(3 * time.Second) },
-			[]string{"0s kill a", "1.1s kill c"},
+			func(w *world) {
+				w.at(500 * time.Millisecond)
+				w.pods[0].vanish()
+				w.at(3 * time.Second)
+				w.sensor.set(pids(stats.Node{}, 8))
+				w.at(4 * time.Second)
+				w.pods[1].vanish()
+				w.at(15 * time.Second)
+			},
+			[]string{"0s kill a", "3.001s kill b", "13.101s kill c"},
 		},
 		{
 			"what has ended is no candidate, nor is what cannot be killed",

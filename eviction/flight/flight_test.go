@@ -65,6 +65,8 @@ func (f *flown) Snapshot(context.Context) (control.Snapshot, error) {
 	return control.Snapshot{Candidates: f.candidates()}, nil
 }
 
+func (f *flown) Recent(ctx context.Context) (control.Snapshot, error) { return f.Snapshot(ctx) }
+
 func (f *flown) candidates() []eviction.Candidate {
 	var all []eviction.Candidate
 	for _, pod := range f.pods {

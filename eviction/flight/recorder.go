@@ -32,16 +32,16 @@ const (
 	queue = 256
 	// retryAfter is how long a directory is let alone that cannot be used.
 	retryAfter = time.Minute
-	// measureEvery is how often pods are measured for the recorder while no signal
-	// is low: that costs more than a pass.
-	measureEvery = time.Minute
+	// recordEvery is how often it is recorded what pods use while no signal is low.
+	recordEvery = time.Minute
 	// patience bounds a look at the pods.
 	patience = time.Second
 )
 
-// Snapshots looks at the node and all its pods.
+// Snapshots looks at the node and all its pods: now, or as of the last passes.
 type Snapshots interface {
 	Snapshot(context.Context) (control.Snapshot, error)
+	Recent(context.Context) (control.Snapshot, error)
 }
 
 // Config of a Recorder.
@@ -71,10 +71,11 @@ type Recorder struct {
 
 	begins time.Time // of the segment
 	again  bool      // a new segment must begin
-	pods   map[string]v1.Pod
+	pods   map[string]*v1.Pod
+	listed []*v1.Pod               // what pods was made of
 	used   map[types.UID]stats.Pod // as last recorded
-	// measured is when pods were last measured for the recorder alone.
-	measured time.Time
+	// told is when it was last recorded what pods use.
+	told time.Time
 }
 
 // New makes a Recorder; nothing is touched before Run.
@@ -105,6 +106,9 @@ func (r *Recorder) post(do func(context.Context)) {
 		r.lost.Add(1)
 	}
 }
+
+// Lost counts what nobody took in time.
+func (r *Recorder) Lost() uint64 { return r.lost.Load() }
 
 // Run records until ctx ends, and then what still waits. It always returns nil:
 // the node is protected without a recorder.
@@ -161,18 +165,28 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		r.append(&record{At: report.At, Ended: end(report.Ended)})
 		return
 	}
-	pods := recorded(manifests)
+	pods := r.pods
+	if !slices.Equal(manifests, r.listed) {
+		pods, r.listed = byName(manifests), manifests
+	}
 	if r.again || r.ring.Left() < roomForStep {
 		if !r.begin(report.At, pods) {
 			return
 		}
 	}
 	candidates, exact := ranked(report)
-	if !exact && report.Source == control.Housekeeping && (low(report) || report.At.Sub(r.measured) >= measureEvery) {
-		candidates, r.measured = r.measure(ctx), report.At
+	if !exact && report.Source == control.Housekeeping {
+		switch {
+		case low(report):
+			candidates = r.ask(ctx, r.look.Snapshot)
+		case report.At.Sub(r.told) >= recordEvery:
+			candidates, r.told = r.ask(ctx, r.look.Recent), report.At
+		}
 	}
 	s := step(report, r.begins)
-	s.Add, s.Remove = changes(r.pods, pods)
+	if !maps.Equal(r.pods, pods) {
+		s.Add, s.Remove = changes(r.pods, pods)
+	}
 	s.Usage = r.usages(candidates, pods, exact)
 	r.pods = pods
 	r.append(&record{
@@ -181,13 +195,13 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 }
 
 // begin begins a segment at an instant, with what is known of the node then.
-func (r *Recorder) begin(at time.Time, pods map[string]v1.Pod) bool {
+func (r *Recorder) begin(at time.Time, pods map[string]*v1.Pod) bool {
 	k := key{Begins: at, Version: r.cfg.Version, Scenario: simulate.File{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: simulate.Kind},
 		Spec:     simulate.FileSpec{Config: r.cfg.Eviction, Node: r.cfg.Node},
 	}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		k.Scenario.Spec.Pods = append(k.Scenario.Spec.Pods, pods[name])
+		k.Scenario.Spec.Pods = append(k.Scenario.Spec.Pods, bare(pods[name]))
 	}
 	data, err := json.Marshal(k)
 	if err == nil {
@@ -207,21 +221,20 @@ func (r *Recorder) append(rec *record) {
 	r.again = r.again || err != nil // what follows needs no record that is missing
 }
 
-// recorded are pods by name, as they are recorded.
-func recorded(manifests []*v1.Pod) map[string]v1.Pod {
-	pods := make(map[string]v1.Pod, len(manifests))
+func byName(manifests []*v1.Pod) map[string]*v1.Pod {
+	pods := make(map[string]*v1.Pod, len(manifests))
 	for _, pod := range manifests {
-		pods[pod.Namespace+"/"+pod.Name] = bare(pod)
+		pods[pod.Namespace+"/"+pod.Name] = pod
 	}
 	return pods
 }
 
 // changes are the pods that came, and the names of those that went and were not
 // followed by another pod.
-func changes(before, after map[string]v1.Pod) (add []v1.Pod, remove []string) {
+func changes(before, after map[string]*v1.Pod) (add []v1.Pod, remove []string) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if was, known := before[name]; !known || was.UID != after[name].UID {
-			add = append(add, after[name])
+			add = append(add, bare(after[name]))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -261,11 +274,11 @@ func low(report *control.Report) bool {
 	return false
 }
 
-// measure looks at all pods; without an answer none is measured.
-func (r *Recorder) measure(ctx context.Context) []eviction.Candidate {
+// ask asks for all pods; without an answer nothing is told of them.
+func (r *Recorder) ask(ctx context.Context, look func(context.Context) (control.Snapshot, error)) []eviction.Candidate {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s, err := r.look.Snapshot(ctx)
+	s, err := look(ctx)
 	if err != nil {
 		return nil
 	}
@@ -274,7 +287,7 @@ func (r *Recorder) measure(ctx context.Context) []eviction.Candidate {
 
 // usages are what the candidates use where it is exact or has moved since it was
 // last recorded. Of those that are no pods of the scenario nothing is said.
-func (r *Recorder) usages(candidates []eviction.Candidate, pods map[string]v1.Pod, exact bool) map[string]*simulate.FileUsage {
+func (r *Recorder) usages(candidates []eviction.Candidate, pods map[string]*v1.Pod, exact bool) map[string]*simulate.FileUsage {
 	used := map[string]*simulate.FileUsage{}
 	for i := range candidates {
 		c := &candidates[i]

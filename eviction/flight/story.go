@@ -157,7 +157,7 @@ const (
 // a change of the configuration.
 func (r *Recording) Scenario(s *Story) *simulate.File {
 	from, to := s.Decided.Add(-leadIn), s.Decided.Add(leadOut)
-	t := tape{from: from, pods: map[string]v1.Pod{}, used: map[string]*simulate.FileUsage{}, kills: map[types.UID]killed{}}
+	t := tape{from: from, pods: map[string]*v1.Pod{}, used: map[string]*simulate.FileUsage{}, kills: map[types.UID]killed{}}
 	for i := range r.segments {
 		seg := &r.segments[i]
 		if seg.key.Begins.After(to) {
@@ -182,7 +182,7 @@ type tape struct {
 	from   time.Time
 	begins time.Time // of the scenario; zero before it has begun
 	last   time.Time
-	pods   map[string]v1.Pod
+	pods   map[string]*v1.Pod
 	used   map[string]*simulate.FileUsage
 	kills  map[types.UID]killed
 }
@@ -207,8 +207,9 @@ func (t *tape) open(k *key, decided time.Time) {
 	if t.begins.IsZero() {
 		t.out = k.Scenario
 	}
-	pods := map[string]v1.Pod{}
-	for _, pod := range k.Scenario.Spec.Pods {
+	pods := map[string]*v1.Pod{}
+	for i := range k.Scenario.Spec.Pods {
+		pod := &k.Scenario.Spec.Pods[i]
 		pods[pod.Namespace+"/"+pod.Name] = pod
 	}
 	if !t.begins.IsZero() {
@@ -231,14 +232,19 @@ func (t *tape) take(r *record) {
 	step := *r.Step
 	// A victim leaves by being killed, not by itself.
 	step.Remove = slices.DeleteFunc(slices.Clone(step.Remove), func(name string) bool {
-		_, killed := t.kills[t.pods[name].UID]
+		pod := t.pods[name]
+		if pod == nil {
+			return false
+		}
+		_, killed := t.kills[pod.UID]
 		return killed
 	})
 	for _, name := range r.Step.Remove {
 		delete(t.pods, name)
 		delete(t.used, name)
 	}
-	for _, pod := range step.Add {
+	for i := range step.Add {
+		pod := &step.Add[i]
 		t.pods[pod.Namespace+"/"+pod.Name] = pod
 	}
 	step.Usage = map[string]*simulate.FileUsage{}
@@ -253,7 +259,7 @@ func (t *tape) take(r *record) {
 		}
 		t.begins, t.out.Spec.Pods = r.At, nil
 		for _, name := range slices.Sorted(maps.Keys(t.pods)) {
-			t.out.Spec.Pods = append(t.out.Spec.Pods, t.pods[name])
+			t.out.Spec.Pods = append(t.out.Spec.Pods, *t.pods[name])
 		}
 		step.Add, step.Remove, step.Usage = nil, nil, maps.Clone(t.used)
 	}

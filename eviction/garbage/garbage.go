@@ -33,6 +33,11 @@ const (
 	firstLook = 10 * time.Second
 	// maxAsked bounds the reclaims that wait: one a disk goes on at a time.
 	maxAsked = 4
+	// burial is how long after an eviction it is looked, every buryEvery, whether
+	// what is left of the pod has come to rest. Later it goes with the containers
+	// that are collected at set times.
+	burial    = time.Minute
+	buryEvery = 250 * time.Millisecond
 )
 
 // Config of a Collector.
@@ -84,6 +89,7 @@ type Collector struct {
 	log       *slog.Logger
 	asks      chan ask
 	reclaimed chan eviction.Signal
+	bodies    chan struct{} // holds one after an eviction
 
 	failedBefore bool                  // the last regular collection of images
 	wouldGo      map[Occasion][]string // of the last dry run
@@ -93,6 +99,7 @@ type Collector struct {
 	records records
 	saved   time.Time            // the records
 	removed map[string]time.Time // ids, and when
+	evicted map[types.UID]time.Time
 }
 
 // ask is a reclaim that the loop wants.
@@ -106,8 +113,8 @@ type ask struct {
 func New(cfg Config, ports Ports, log *slog.Logger) *Collector {
 	c := &Collector{
 		cfg: cfg, ports: ports, log: log, policy: cfg.Policy,
-		asks: make(chan ask, maxAsked), reclaimed: make(chan eviction.Signal, maxAsked),
-		removed: map[string]time.Time{}, wouldGo: map[Occasion][]string{},
+		asks: make(chan ask, maxAsked), reclaimed: make(chan eviction.Signal, maxAsked), bodies: make(chan struct{}, 1),
+		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, wouldGo: map[Occasion][]string{},
 	}
 	if ports.Memory != nil {
 		for _, e := range ports.Memory.Entries(recordKind) {
@@ -156,12 +163,28 @@ func (c *Collector) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, nee
 // Reclaimed implements control.Reclaimer.
 func (c *Collector) Reclaimed() <-chan eviction.Signal { return c.reclaimed }
 
+// Evicted takes up that a pod was ended for what it holds on a disk. Its containers
+// would go on holding that: where nobody else collects them they go at once.
+func (c *Collector) Evicted(pod types.UID) {
+	if !c.cfg.Regular.Containers {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.evicted[pod] = time.Now()
+	select {
+	case c.bodies <- struct{}{}:
+	default:
+	}
+}
+
 // Run collects until ctx ends. It always returns nil.
 func (c *Collector) Run(ctx context.Context) error {
 	first, containers, images := time.NewTicker(firstLook), time.NewTicker(containersEvery), time.NewTicker(imagesEvery)
 	defer first.Stop()
 	defer containers.Stop()
 	defer images.Stop()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -172,6 +195,10 @@ func (c *Collector) Run(ctx context.Context) error {
 			case c.reclaimed <- a.signal:
 			case <-ctx.Done():
 			}
+		case <-c.bodies:
+			again = c.bury(ctx)
+		case <-again:
+			again = c.bury(ctx)
 		case <-first.C:
 			c.look()
 			if c.looked() {
@@ -203,6 +230,28 @@ func (c *Collector) relieve(ctx context.Context, a ask) {
 		w.fault(FreeDiskSpaceFailed, w.shortfall())
 	}
 	c.tell(&w.Report)
+}
+
+// bury removes what is left of evicted pods. Where some of it has not come to rest
+// it says when to look again; what was refused is left to the set times.
+func (c *Collector) bury(ctx context.Context) (again <-chan time.Time) {
+	w := c.begin(ctx, Evicted, eviction.ContainerFsAvailable, eviction.Need{Layers: true, Logs: true})
+	w.step(reclaim.Goal{Containers: true, Need: w.Need}, nil)
+	if len(w.Removed)+len(w.Failed) > 0 {
+		w.end(nil)
+		c.tell(&w.Report)
+	}
+	if len(w.Failed) > 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.evicted {
+		if time.Since(at) < burial {
+			again = time.After(buryEvery)
+		}
+	}
+	return again
 }
 
 // tidyContainers removes the dead containers that are beyond their limits.

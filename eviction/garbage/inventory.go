@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"maps"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 	case has == nil || has.Endpoint == "":
 		return nil, errNoRuntime
 	case !has.Connected:
-		return nil, errAway
+		return nil, wire.ErrAway
 	}
 	c.mu.Lock()
 	for id, at := range c.removed {
@@ -81,7 +82,34 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 		}
 	}
 	inv.Use()
+	inv.Evicted = c.evictedIn(inv)
 	return inv, nil
+}
+
+// evictedIn are the evicted pods that something is left of. One that was started
+// again since is none of them.
+func (c *Collector) evictedIn(inv *reclaim.Inventory) map[types.UID]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	still := map[types.UID]bool{}
+	find := func(pod types.UID, created time.Time) {
+		at, evicted := c.evicted[pod]
+		switch {
+		case evicted && created.After(at):
+			delete(c.evicted, pod)
+			delete(still, pod)
+		case evicted:
+			still[pod] = true
+		}
+	}
+	for i := range inv.Containers {
+		find(inv.Containers[i].Pod, inv.Containers[i].Created)
+	}
+	for i := range inv.Sandboxes {
+		find(inv.Sandboxes[i].Pod, inv.Sandboxes[i].Created)
+	}
+	maps.DeleteFunc(c.evicted, func(pod types.UID, _ time.Time) bool { return !still[pod] })
+	return still
 }
 
 // containerOf is a container of the runtime's. One in a state that is not known

@@ -11,9 +11,10 @@ import (
 // Occasion is what a collection was for.
 type Occasion string
 
-// The occasions: a threshold acts, or it is time.
+// The occasions: a threshold acts, a pod was evicted, or it is time.
 const (
 	Pressure   Occasion = "pressure"
+	Evicted    Occasion = "evicted"
 	Containers Occasion = "containers"
 	Images     Occasion = "images"
 )
@@ -28,6 +29,11 @@ const (
 	ImageGCFailed       Reason = "ImageGCFailed"
 	ContainerGCFailed   Reason = "ContainerGCFailed"
 )
+
+// Reasons are all of them.
+func Reasons() []Reason {
+	return []Reason{FreeDiskSpaceFailed, InvalidDiskCapacity, ImageGCFailed, ContainerGCFailed}
+}
 
 // Report is what one collection came to.
 type Report struct {

@@ -26,6 +26,9 @@ const (
 	// showingImages is the same for images: xfs gives back what was deleted a little
 	// later, and one image too many is dear.
 	showingImages = 250 * time.Millisecond
+	// comeback is how long a runtime may be away, as it is when it is started anew,
+	// before its disks count as not to be freed.
+	comeback = 10 * time.Second
 	// fresh is how long figures of now are waited for: a disk may not answer.
 	fresh      = time.Second
 	freshEvery = 2 * time.Millisecond
@@ -47,7 +50,6 @@ var orders = [...]wire.OrderKind{
 
 var (
 	errNoRuntime = errors.New("there is no container runtime")
-	errAway      = errors.New("the container runtime does not answer")
 	errNoAnswer  = errors.New("the container runtime has not answered in time")
 )
 
@@ -59,6 +61,7 @@ type round struct {
 	policy *reclaim.Policy
 	first  control.Snapshot
 	tried  map[string]bool // and not removed
+	away   time.Time       // since when the runtime has not answered; zero while it does
 }
 
 // begin looks at the disks before anything is removed.
@@ -94,11 +97,18 @@ func (w *round) glance() (control.Snapshot, error) {
 func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need) {
 	for g.Except = w.tried; w.Error == nil && (lacks == nil || w.sized(&g, lacks)); {
 		inv, err := w.inventory()
+		if errors.Is(err, wire.ErrAway) && w.awaits() {
+			continue
+		}
 		if err != nil {
 			w.Error = err
 			return
 		}
 		w.detect(inv)
+		if w.Occasion == Evicted {
+			inv.Containers = slices.DeleteFunc(inv.Containers, func(c reclaim.Container) bool { return !inv.Evicted[c.Pod] })
+			inv.Sandboxes = slices.DeleteFunc(inv.Sandboxes, func(s reclaim.Sandbox) bool { return !inv.Evicted[s.Pod] })
+		}
 		plan := reclaim.Choose(inv, w.policy, g, time.Now())
 		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
 			break
@@ -107,7 +117,7 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 			w.show(lacks, &g)
 		}
 	}
-	if g.Containers && w.Error == nil {
+	if g.Containers && w.Error == nil && w.Occasion != Evicted {
 		w.Logs += w.removeLogs()
 	}
 }
@@ -154,19 +164,21 @@ func (w *round) carryOut(removals []reclaim.Removal, lacks func(*control.Snapsho
 		n := w.batch(removals)
 		batch := removals[:n]
 		removals = removals[n:]
+		away := false
 		for i, err := range w.order(batch) {
-			if err == nil {
+			switch {
+			case err == nil:
 				w.took(batch[i])
-				continue
-			}
-			if w.ctx.Err() != nil { // evictd ends: nothing was refused
+			case w.ctx.Err() != nil: // evictd ends: nothing was refused
 				return false
+			case errors.Is(err, wire.ErrAway) && w.awaits(): // nor was it here
+				away = true
+			default:
+				w.refused(batch[i], err)
 			}
-			w.tried[batch[i].ID] = true
-			w.Failed = append(w.Failed, Failure{batch[i], err})
-			if errors.Is(err, errNoAnswer) {
-				w.Error = err
-			}
+		}
+		if away {
+			return true
 		}
 		if len(removals) > 0 && w.enough(batch, lacks) {
 			return false
@@ -175,8 +187,38 @@ func (w *round) carryOut(removals []reclaim.Removal, lacks func(*control.Snapsho
 	return w.ctx.Err() == nil
 }
 
+// awaits waits a moment for a runtime that is away, and says whether it may come
+// back in time.
+func (w *round) awaits() bool {
+	if w.away.IsZero() {
+		w.away = time.Now()
+		if has := w.ports.Runtime.Runtime(); has != nil && !has.Connected {
+			w.away = has.Since
+		}
+	}
+	if time.Since(w.away) > comeback {
+		return false
+	}
+	select {
+	case <-w.ctx.Done():
+		return false
+	case <-time.After(showingEvery):
+		return true
+	}
+}
+
+// refused takes up that something was not removed, and why.
+func (w *round) refused(r reclaim.Removal, err error) {
+	w.tried[r.ID] = true
+	w.Failed = append(w.Failed, Failure{r, err})
+	if errors.Is(err, errNoAnswer) {
+		w.Error = err
+	}
+}
+
 // took takes up that something was removed, and takes its log away.
 func (w *round) took(r reclaim.Removal) {
+	w.away = time.Time{}
 	w.Removed = append(w.Removed, r)
 	w.mu.Lock()
 	w.removed[r.ID] = time.Now()

@@ -154,7 +154,9 @@ func (w *world) Runtime() *wire.Inventory {
 }
 
 func (w *world) Order(o wire.Order, done func(error)) error {
+	w.mu.Lock()
 	err := w.fails[o.Target]
+	w.mu.Unlock()
 	if errors.Is(err, errHang) {
 		time.AfterFunc(time.Until(o.Deadline), func() { done(context.DeadlineExceeded) })
 		return nil

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -30,6 +31,8 @@ const (
 	compactBytes = 1 << 20
 	// retryAfter is how long the journal waits for a disk that refuses.
 	retryAfter = 10 * time.Second
+	// writable asks access(2) whether a directory can be written to.
+	writable = 2
 )
 
 // Entry is one thing that is remembered.
@@ -53,7 +56,7 @@ type Journal struct {
 	pending []line
 	wake    chan struct{}
 
-	file *os.File // of Run
+	file *os.File // of Run; nil before the first writing
 	size int64
 }
 
@@ -64,12 +67,16 @@ type kept struct {
 
 // Open reads the journal in a directory, which it makes where there is none. A
 // journal that is torn or foreign is set aside, and what could be read of it is
-// kept.
+// kept. What has to be written is left to Run: a disk that is full or hangs keeps
+// nobody from starting.
 func Open(dir string, log *slog.Logger) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &Journal{path: filepath.Join(dir, fileName), log: log, entries: map[key]kept{}, wake: make(chan struct{}, 1)}
+	if err := syscall.Access(dir, writable); err != nil {
+		return nil, fmt.Errorf("open journal: write to %s: %w", dir, err)
+	}
+	j := &Journal{path: filepath.Join(dir, fileName), log: log, entries: map[key]kept{}, wake: make(chan struct{}, 1), size: compactBytes + 1}
 	data, err := os.ReadFile(j.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -80,18 +87,25 @@ func Open(dir string, log *slog.Logger) (*Journal, error) {
 		if err != nil {
 			log.Warn("the journal is damaged: it is set aside, what came before the damage is kept",
 				"journal", j.path, "aside", filepath.Join(dir, damagedName), "bytes", len(data), "good", good, "error", err)
-			if err := os.WriteFile(filepath.Join(dir, damagedName), data, 0o600); err != nil {
-				return nil, fmt.Errorf("set damaged journal aside: %w", err)
+			if err := setJournalAside(j.path, filepath.Join(dir, damagedName)); err != nil {
+				log.Error("the damaged journal will be lost", "error", err)
 			}
 			break
 		}
 		good += len(text) + 1
 		j.apply(l)
 	}
-	if err := j.compact(); err != nil {
-		return nil, fmt.Errorf("open journal: %w", err)
-	}
+	j.again()
 	return j, nil
+}
+
+// setJournalAside gives the file a second name, which it keeps when another takes
+// its place. A full disk has room for that.
+func setJournalAside(path, aside string) error {
+	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Link(path, aside)
 }
 
 // Entries are those of a kind, in the order in which they came.

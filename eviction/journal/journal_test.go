@@ -85,7 +85,37 @@ func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
 		if aside, err := os.ReadFile(filepath.Join(dir, damagedName)); err != nil || !bytes.Equal(aside, whole[:cut]) {
 			t.Fatalf("cut at %d: set aside %q, %v", cut, aside, err)
 		}
-		_ = j.file.Close()
+	}
+}
+
+func TestJournalOpensWhereNothingCanBeWrittenAndIsWrittenWhenItCan(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, dir)
+	put(t, j, "intent", "a", 1)
+	written(t, j)
+	draft := filepath.Join(dir, fileName+".new")
+	if err := os.Mkdir(draft, 0o700); err != nil { // nothing can take its place
+		t.Fatal(err)
+	}
+	j, log := open(t, dir)
+	if log.Len() > 0 {
+		t.Errorf("to open it says %q", log)
+	}
+	put(t, j, "intent", "b", 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Run(ctx); err == nil {
+		t.Error("it was written")
+	}
+	if got := ids(j, "intent"); got != "a=1 b=2" {
+		t.Errorf("entries %q", got)
+	}
+	if err := os.Remove(draft); err != nil {
+		t.Fatal(err)
+	}
+	written(t, j)
+	if j, _ := open(t, dir); ids(j, "intent") != "a=1 b=2" {
+		t.Errorf("after all: %q", ids(j, "intent"))
 	}
 }
 

@@ -33,16 +33,21 @@ func newGrip(target Target, open func(pid int) (process, error)) *grip {
 // stays with one process for good, so where the id is listed again now, either
 // the pidfd is that of a member, or its process has ended and takes no signal.
 func (g *grip) pin(room int) (map[int]process, error) {
+	pids, err := g.list()
+	if err != nil {
+		return nil, err
+	}
+	return g.pinOf(pids, room)
+}
+
+// pinOf is pin for processes that were listed just now.
+func (g *grip) pinOf(pids []int, room int) (map[int]process, error) {
 	for _, kept := range []map[int]process{g.held, g.ready} {
 		for pid, process := range kept {
 			if process.exited() {
 				drop(kept, pid)
 			}
 		}
-	}
-	pids, err := g.list()
-	if err != nil {
-		return nil, err
 	}
 	var fault error
 	opened := map[int]process{}
@@ -98,7 +103,7 @@ func (g *grip) refresh(room int) {
 			drop(g.ready, pid)
 		}
 	}
-	pinned, _ := g.pin(room) // who kills will see the fault
+	pinned, _ := g.pinOf(pids, room) // who kills will see the fault
 	maps.Copy(g.ready, pinned)
 }
 

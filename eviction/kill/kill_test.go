@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/stats"
@@ -31,7 +32,7 @@ const roleVariable = "EVICTD_KILL_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch role, argument, _ := strings.Cut(os.Getenv(roleVariable), "="); role {
 	case "":
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
 	case "hold": // MiB
 		mib, _ := strconv.Atoi(argument)
 		memory := make([]byte, mib<<20)

@@ -11,14 +11,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
 
-// maxManifestBytes bounds what one file may cost; the kubelet reads as much of
-// a static pod's.
-const maxManifestBytes = 10 << 20
+// maxManifestBytes bounds what one file may cost: 1 MiB of YAML can take 185 MiB to
+// read, and evictd's unit lets it have 256. The kubelet reads 10 MiB of a static pod's.
+const maxManifestBytes = 1 << 20
+
+// readPatience bounds the reading of one file.
+const readPatience = time.Second
 
 // directory is what the files of one directory held when last read.
 type directory struct {
@@ -91,7 +95,7 @@ func (d *directory) load(entry fs.DirEntry, last manifestFile) (m manifestFile, 
 	}
 	var data []byte
 	if err == nil {
-		data, err = contents(filepath.Join(d.path, name), stamp)
+		data, stamp, err = contents(filepath.Join(d.path, name), stamp)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
@@ -112,23 +116,40 @@ func unchanged(last, now fs.FileInfo) bool {
 
 var errNotManifest = errors.New("not a pod manifest")
 
-func contents(path string, stamp fs.FileInfo) ([]byte, error) {
+// contents reads a file that was as stamp says, and returns what it is now.
+func contents(path string, stamp fs.FileInfo) ([]byte, fs.FileInfo, error) {
 	if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
-		return nil, fmt.Errorf("%w: the name ends neither in .yaml, .yml nor .json", errNotManifest)
+		return nil, stamp, fmt.Errorf("%w: the name ends neither in .yaml, .yml nor .json", errNotManifest)
 	}
-	if !stamp.Mode().IsRegular() { // opening a pipe would wait for its writer
-		return nil, fmt.Errorf("%w: not a regular file", errNotManifest)
+	if err := regular(stamp); err != nil { // opening a device may do something
+		return nil, stamp, err
 	}
-	file, err := os.Open(path)
+	// A pipe that has taken its place would wait for its writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, stamp, err
 	}
 	defer file.Close()
+	if stamp, err = file.Stat(); err == nil {
+		err = regular(stamp)
+	}
+	if err != nil {
+		return nil, stamp, err
+	}
+	// Some files of /proc wait for what there is to read, and may be linked to.
+	_ = file.SetReadDeadline(time.Now().Add(readPatience)) // others have none
 	data, err := io.ReadAll(io.LimitReader(file, maxManifestBytes+1))
 	if len(data) > maxManifestBytes {
-		return nil, fmt.Errorf("%w: larger than %d bytes", errNotManifest, maxManifestBytes)
+		return nil, stamp, fmt.Errorf("%w: larger than %d bytes", errNotManifest, maxManifestBytes)
 	}
-	return data, err
+	return data, stamp, err
+}
+
+func regular(stamp fs.FileInfo) error {
+	if !stamp.Mode().IsRegular() {
+		return fmt.Errorf("%w: not a regular file", errNotManifest)
+	}
+	return nil
 }
 
 // merge makes one set of all files' pods, in the order of namespace and name:

@@ -26,7 +26,7 @@ type Config struct {
 	Dir string
 	// RescanEvery bounds how long a change goes unnoticed that inotify does
 	// not tell: where it is not available, behind symbolic links, and after
-	// the directory was replaced. Zero means 5 s.
+	// the directory was replaced. Zero means 20 s (kubelet, fileCheckFrequency).
 	RescanEvery time.Duration
 }
 
@@ -55,7 +55,7 @@ type Manifests struct {
 // New reads the directory for the first time. The error is a *DirError.
 func New(cfg Config, log *slog.Logger) (*Manifests, error) {
 	if cfg.RescanEvery == 0 {
-		cfg.RescanEvery = 5 * time.Second
+		cfg.RescanEvery = 20 * time.Second
 	}
 	m := &Manifests{
 		cfg:     cfg,

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +30,36 @@ func TestADirectoryThatCannotBeReadAtStartIsATypedError(t *testing.T) {
 			t.Errorf("got %v, want %s...", err, want)
 		}
 	}
+}
+
+func TestAPipeThatTakesTheNameOfAManifestHoldsUpNobody(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "pod.yaml", pod("a"))
+	path := filepath.Join(dir, "pod.yaml")
+	stamp, err := os.Stat(path)
+	check(t, err)
+	check(t, os.Remove(path))
+	check(t, syscall.Mkfifo(path, 0o600))
+	if _, now, err := contents(path, stamp); !errors.Is(err, errNotManifest) || now.Mode().IsRegular() {
+		t.Errorf("got %v, %v", now, err)
+	}
+}
+
+func TestAManifestWithoutEndIsNotRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "1.yaml", pod("a"))
+	write(t, dir, "2.yaml", "")
+	check(t, os.Truncate(filepath.Join(dir, "2.yaml"), 100<<20))
+	var log logged
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := New(Config{Dir: dir}, log.logger())
+	check(t, err)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; names(m) != "default/a" || took > 10*maxManifestBytes {
+		t.Errorf("pods %s, %d bytes", names(m), took)
+	}
+	log.expect(t, `file=2.yaml document=0 error="not a pod manifest: larger than 1048576 bytes"`)
 }
 
 func TestOneFaultyFileLeavesTheOthersInPlace(t *testing.T) {

@@ -36,7 +36,7 @@ func (p *Publisher) Resume(intents []wire.Intent) {
 			Eviction: nodestatus.Eviction{
 				Pod: i.Namespace + "/" + i.Name, UID: i.UID, Signal: i.Signal,
 				Crossed: nodestatus.Time{Time: i.Crossed}, Decided: nodestatus.Time{Time: i.Decided}, Gone: nodestatus.Time{Time: i.Over},
-				Source: "journal", Reason: eviction.ReasonEvicted, Message: i.Message,
+				Source: fromJournal, Reason: eviction.ReasonEvicted, Message: i.Message,
 			},
 			intent: i,
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/garbage"
 	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -22,24 +23,21 @@ type collections struct {
 	duration                               *prometheus.HistogramVec
 }
 
-func newCollections(registerer prometheus.Registerer) *collections {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		registerer.MustRegister(v)
-		return v
-	}
+func newCollections(set *metric.Set) *collections {
+	own := set.Of(metric.Own, metric.Alpha)
 	c := &collections{
-		kubeletImages: counter("kubelet_image_garbage_collected_total", "Images removed, by why: age or space.", "reason"),
-		removed:       counter("evictd_reclaim_removed_total", "Dead containers, sandboxes and unused images removed, by kind and why.", "kind", "reason"),
-		failed:        counter("evictd_reclaim_failures_total", "What could not be removed, by kind.", "kind"),
-		faults:        counter("evictd_reclaim_faults_total", "Collections that did not do what they were for, by reason.", "reason"),
-		expected:      counter("evictd_reclaim_expected_bytes_total", "What removals were expected to free, by what they were for; images count the layers they share.", "occasion"),
-		freed:         counter("evictd_reclaim_freed_bytes_total", "What disks gained meanwhile, by what the removals were for.", "occasion"),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "evictd_reclaim_duration_seconds", Help: "How long collections took that came to something, by what they were for.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
-		}, []string{"occasion"}),
+		kubeletImages: set.Of(metric.Kubelet, metric.Alpha).Counter("kubelet_image_garbage_collected_total", "Images removed, by why: age or space.", "reason"),
+		removed:       own.Counter("evictd_reclaim_removed_total", "Dead containers, sandboxes and unused images removed, by kind and why.", "kind", "reason"),
+		failed:        own.Counter("evictd_reclaim_failures_total", "What could not be removed, by kind.", "kind"),
+		faults:        own.Counter("evictd_reclaim_faults_total", "Collections that did not do what they were for, by reason.", "reason"),
+		expected:      own.Counter("evictd_reclaim_expected_bytes_total", "What removals were expected to free, by what they were for; images count the layers they share.", "occasion"),
+		freed:         own.Counter("evictd_reclaim_freed_bytes_total", "What disks gained meanwhile, by what the removals were for.", "occasion"),
+		duration: own.Histogram("evictd_reclaim_duration_seconds", "How long collections took that came to something, by what they were for.",
+			prometheus.ExponentialBuckets(0.01, 2, 14), "occasion"),
 	}
-	registerer.MustRegister(c.duration)
+	for _, reason := range garbage.Reasons() {
+		c.faults.WithLabelValues(string(reason)) // so that the first increase is one
+	}
 	return c
 }
 

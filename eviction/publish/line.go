@@ -7,10 +7,10 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// Line looks at the node and says in one line what is nearest to a threshold and
-// who would go for it. It is empty where no threshold was measured.
+// Line says in one line what was nearest to a threshold at the last pass, and who
+// would go for it. It is empty where no threshold was measured.
 func (p *Publisher) Line(ctx context.Context) (string, error) {
-	s, err := p.look.Snapshot(ctx)
+	s, err := p.look.Recent(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -28,10 +28,16 @@ import (
 // keptEvictions bounds the evictions in the status document.
 const keptEvictions = 100
 
+// fromJournal is the source of an eviction of before the start.
+const fromJournal = "journal"
+
 // Config of a Publisher.
 type Config struct {
 	Node string
 	Mode nodestatus.Mode
+	// Version and DryRun say what runs.
+	Version string
+	DryRun  bool
 	// Capacity and Allocatable of the node, for its manifest.
 	Capacity, Allocatable v1.ResourceList
 	// NodeFile is replaced whenever the node's manifest changes; "" writes none.
@@ -42,11 +48,17 @@ type Config struct {
 	API     func() nodestatus.API
 	// Runtime says how we stand to the container runtime; nil where none is used.
 	Runtime func() nodestatus.Runtime
-	// Recorder keeps every report; nil keeps none.
-	Recorder Recorder
+	// Keeper is given every report before anything is told of it, and Recorder
+	// afterwards; nil is given none.
+	Keeper, Recorder Recorder
 	// Preview is what a disk under pressure would lose; nil where nothing is
 	// collected.
 	Preview func() reclaim.Plan
+	// Evicted is told when a pod is gone that was ended for what it held on a
+	// disk. It must not wait; nil where nothing is collected.
+	Evicted func(types.UID)
+	// Asides are counted beside the loop.
+	Asides Asides
 }
 
 // Recorder keeps reports. It never waits.
@@ -64,6 +76,8 @@ type Cluster interface {
 // Snapshots looks at the node for the status document.
 type Snapshots interface {
 	Snapshot(context.Context) (control.Snapshot, error)
+	// Recent is a Snapshot as of the last passes.
+	Recent(context.Context) (control.Snapshot, error)
 }
 
 // Publisher keeps what was told last. Run feeds it; the rest may be called from
@@ -83,29 +97,34 @@ type Publisher struct {
 	heldBack   bool
 	conditions []v1.NodeCondition
 	evictions  []*record
-	written    []v1.NodeCondition // those in the node manifest; nil before it was written
-	acting     map[eviction.Signal]bool
+	// kernelKills are the last, oldest first.
+	kernelKills []nodestatus.KernelKill
+	written     []v1.NodeCondition // those in the node manifest; nil before it was written
+	acting      map[eviction.Signal]bool
 }
 
 // record is one eviction as it goes on.
 type record struct {
 	nodestatus.Eviction
 	intent wire.Intent
+	signal eviction.Signal // of an eviction of this run
 }
 
-// New makes a Publisher whose metrics are registered with registerer.
-func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog.Logger) *Publisher {
+// New makes a Publisher whose metrics are of the set.
+func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publisher {
+	addAsides(set, &cfg)
 	if cfg.API != nil {
-		registerer.MustRegister(apiCollector{cfg.API})
+		addAPI(set, cfg.API)
 	}
 	if cfg.Runtime != nil {
-		registerer.MustRegister(runtimeCollector{cfg.Runtime})
+		addRuntime(set, cfg.Runtime)
 	}
 	p := &Publisher{
-		cfg: cfg, look: look, log: log, metrics: newMetrics(registerer), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
+		cfg: cfg, look: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
 	}
+	p.addVictims(set)
 	if cfg.Preview != nil {
-		p.collections = newCollections(registerer)
+		p.collections = newCollections(set)
 	}
 	return p
 }
@@ -113,6 +132,9 @@ func New(cfg Config, look Snapshots, registerer prometheus.Registerer, log *slog
 // Run takes reports until there are no more.
 func (p *Publisher) Run(reports <-chan control.Report) {
 	for r := range reports {
+		if p.cfg.Keeper != nil {
+			p.cfg.Keeper.Record(r)
+		}
 		p.take(r)
 		if p.cfg.Recorder != nil {
 			p.cfg.Recorder.Record(r)
@@ -123,7 +145,7 @@ func (p *Publisher) Run(reports <-chan control.Report) {
 func (p *Publisher) take(r control.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.metrics.lost.Set(float64(r.Lost))
+	p.metrics.lose(r.Lost)
 	if r.Ended != nil {
 		p.ended(r.Ended)
 		return
@@ -134,6 +156,9 @@ func (p *Publisher) take(r control.Report) {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])
 		}
+	}
+	for i := range r.Resumed {
+		p.resumed(&r.Resumed[i])
 	}
 	for i := range r.Failed {
 		e := &r.Failed[i]
@@ -173,11 +198,27 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
 			Grace: e.Grace.String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
-		intent: intentOf(e, r.At),
+		intent: intentOf(e, r.At), signal: e.Signal,
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
 	p.evict(p.evictions[len(p.evictions)-1]) // first: a crash must not lose it
 	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.String(), "because", e.Because, "message", e.Message, "source", r.Source)
+}
+
+// resumed records a victim of before the start of which no more is known here.
+func (p *Publisher) resumed(v *control.Resumed) {
+	p.log.Info("going on with an eviction from before the start", "pod", v.Pod.String(), "signal", v.Signal.String(), "hard", v.Hard)
+	if p.record(v.Pod.UID) != nil {
+		return
+	}
+	since := nodestatus.Time{Time: v.Since}
+	p.evictions = append(p.evictions, &record{
+		Eviction: nodestatus.Eviction{
+			Pod: v.Pod.String(), UID: v.Pod.UID, Signal: v.Signal.String(), Crossed: since, Decided: since, Grace: v.Grace.String(),
+			Source: fromJournal, Reason: eviction.ReasonEvicted, Estimated: v.Pod.Estimated,
+		},
+		intent: wire.Intent{UID: v.Pod.UID, Hard: v.Hard},
+	})
 }
 
 // ended takes up what became of a kill.
@@ -204,6 +245,9 @@ func (p *Publisher) ended(k *kill.Result) {
 	}
 	e.Gone, e.intent.Over = nodestatus.Time{Time: k.Gone}, k.Gone
 	p.evict(e)
+	if p.cfg.Evicted != nil && e.signal.Condition() == eviction.DiskPressure {
+		p.cfg.Evicted(e.UID)
+	}
 	if freed, known := k.Freed.Get(); known {
 		e.Freed = eviction.MemoryAvailable.Quantity(freed)
 		p.metrics.freed.Add(float64(freed))
@@ -242,11 +286,7 @@ func (p *Publisher) condition(r *control.Report) {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
 			p.turned(i, raised[i], r.At)
 		}
-		value := 0.0
-		if raised[i] {
-			value = 1
-		}
-		p.metrics.condition.WithLabelValues(string(c.Type)).Set(value)
+		p.metrics.condition.WithLabelValues(string(c.Type)).Set(truth(raised[i]))
 	}
 	if p.cfg.Cluster != nil {
 		p.cfg.Cluster.Stand(wire.Standing{At: r.At, Conditions: p.conditions, Raised: raised})

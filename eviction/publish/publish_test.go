@@ -24,6 +24,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -61,7 +62,7 @@ func TestMetricsHoldWhatWasSeen(t *testing.T) {
 		`kubelet_eviction_stats_age_seconds_sum{eviction_signal="memory.available"} 0.001`,
 	)
 	before := p.page()
-	if strings.Contains(before, `signal="pid.available"`) {
+	if strings.Contains(before, `evictd_signal_available{signal="pid.available"`) || !strings.Contains(before, `evictd_signal_measured{signal="pid.available"} 0`) {
 		t.Error("a signal that was not measured has a value")
 	}
 
@@ -115,7 +116,7 @@ func TestReportsThatWereLostShow(t *testing.T) {
 	r := newStory().pass(0, control.Housekeeping, reading(3*gibi))
 	r.Lost = 7
 	p.tell(r)
-	p.measures("evictd_reports_lost 7")
+	p.measures("evictd_reports_lost_total 7")
 }
 
 func TestTheStatusDocument(t *testing.T) {
@@ -405,4 +406,15 @@ func TestTheExplanation(t *testing.T) {
 	if _, _, err := p.Explain(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestTheListOfMetricsHasEvictds(t *testing.T) {
+	p := newPress(t, publish.Config{
+		API: func() nodestatus.API { return nodestatus.API{} }, Runtime: func() nodestatus.Runtime { return nodestatus.Runtime{} },
+		Preview: func() reclaim.Plan { return reclaim.Plan{} },
+		Asides: publish.Asides{
+			OutOfMemory: func() uint64 { return 0 }, RecordsLost: func() uint64 { return 0 }, ConfigurationRefused: func() bool { return false },
+		},
+	}, nil)
+	golden.Section(t, "../../docs/metrics.md", "evictd", p.metrics.Table())
 }

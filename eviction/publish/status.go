@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		Ranking:    map[string][]nodestatus.Ranked{},
 
 		MemoryAvailable: memory(&s.Node),
+		Stalls:          stalls(&s.Node),
 		Reclaiming:      reclaiming(&s),
 	}
 	if pod := s.Grower; pod != nil {
@@ -55,6 +57,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	for _, signal := range ranked(&s) {
 		status.Ranking[signal.String()] = ranking(&s, signal)
 	}
+	status.KernelKills = slices.Clone(p.kernelKills)
 	for _, e := range p.evictions {
 		status.Evictions = append(status.Evictions, e.Eviction)
 	}
@@ -94,6 +97,16 @@ func memory(n *stats.Node) map[string]string {
 		}
 	}
 	return models
+}
+
+func stalls(n *stats.Node) map[string]nodestatus.Stall {
+	all := map[string]nodestatus.Stall{}
+	for resource, s := range map[string]stats.Stall{"memory": n.MemoryStall, "io": n.IOStall, "cpu": n.CPUStall} {
+		if s.Known {
+			all[resource] = nodestatus.Stall{Some: s.Some.Seconds(), Full: s.Full.Seconds()}
+		}
+	}
+	return all
 }
 
 // signals are those that were measured or have a threshold.

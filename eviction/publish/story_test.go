@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -113,6 +112,7 @@ func (l *look) at(s *story, r control.Report) {
 
 // Snapshot implements publish.Snapshots.
 func (l *look) Snapshot(context.Context) (control.Snapshot, error) { return l.seen, l.err }
+func (l *look) Recent(context.Context) (control.Snapshot, error)   { return l.seen, l.err }
 
 // killed is the end of a kill: signalled and gone so long after the beginning.
 func killed(uid types.UID, signalled, gone time.Duration) control.Report {
@@ -139,12 +139,12 @@ func (s *story) told() []control.Report {
 type press struct {
 	*publish.Publisher
 	*testing.T
-	log      bytes.Buffer
-	registry *prometheus.Registry
+	log     bytes.Buffer
+	metrics *metric.Set
 }
 
 func newPress(t *testing.T, cfg publish.Config, look *look) *press {
-	p := &press{T: t, registry: prometheus.NewRegistry()}
+	p := &press{T: t, metrics: metric.NewSet()}
 	timeless := func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -152,7 +152,7 @@ func newPress(t *testing.T, cfg publish.Config, look *look) *press {
 		return a
 	}
 	cfg.Node = "node-1"
-	p.Publisher = publish.New(cfg, look, p.registry, slog.New(slog.NewTextHandler(&p.log, &slog.HandlerOptions{ReplaceAttr: timeless})))
+	p.Publisher = publish.New(cfg, look, p.metrics, slog.New(slog.NewTextHandler(&p.log, &slog.HandlerOptions{ReplaceAttr: timeless})))
 	return p
 }
 
@@ -169,7 +169,7 @@ func (p *press) tell(reports ...control.Report) {
 // page is the metrics page.
 func (p *press) page() string {
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	p.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
 }
 

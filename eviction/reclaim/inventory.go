@@ -16,6 +16,9 @@ type Inventory struct {
 	Images     []Image
 	// Pods of the node by uid.
 	Pods map[types.UID]Pod
+	// Evicted are pods that were evicted for what they hold on a disk: nothing of
+	// theirs is kept.
+	Evicted map[types.UID]bool
 	// Complete says that no source of pods is missing, so that a pod that is not
 	// among them is gone.
 	Complete bool

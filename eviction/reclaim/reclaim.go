@@ -110,6 +110,7 @@ type Reason uint8
 // The reasons. Age and Space have the kubelet's names in its metric.
 const (
 	PodGone Reason = iota
+	PodEvicted
 	PodEnded
 	BeyondPodLimit
 	BeyondNodeLimit
@@ -119,7 +120,7 @@ const (
 )
 
 func (r Reason) String() string {
-	return [...]string{"pod-gone", "pod-ended", "beyond-pod-limit", "beyond-node-limit", "no-containers", "age", "space"}[r]
+	return [...]string{"pod-gone", "pod-evicted", "pod-ended", "beyond-pod-limit", "beyond-node-limit", "no-containers", "age", "space"}[r]
 }
 
 // Removal is one thing that goes.
@@ -246,6 +247,8 @@ func (c *chooser) released(pod types.UID) (Reason, bool) {
 	switch {
 	case c.gone(pod):
 		return PodGone, true
+	case c.inventory.Evicted[pod] && !c.living[pod]:
+		return PodEvicted, true
 	case c.goal.Pressure && c.inventory.Complete && c.inventory.Pods[pod].Ended && !c.living[pod]:
 		return PodEnded, true
 	}

@@ -38,6 +38,11 @@ func (s *Step) Text() string {
 	return b.String()
 }
 
+// Quiet says whether nothing changed and nothing was done, so that Text says so.
+func (s *Step) Quiet() bool {
+	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.FailedKills)+len(s.Evictions) == 0
+}
+
 // changes tells how the node stands beside how it stood before: each threshold
 // that is met or was, and each condition that came or went.
 func (r *runner) changes(before *eviction.State, in *eviction.Input, met []eviction.Met) []string {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -86,13 +87,21 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 		return 0
 	}
 	for _, fault := range manifest.Faults(err) {
-		fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), fault)
+		fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), strings.Map(shown, fault.Error()))
 	}
 	var bad badInput
 	if errors.As(err, &bad) || !known(root, args) {
 		return ExitBadInput
 	}
 	return ExitFault
+}
+
+// shown leaves a terminal nothing to act on in what others may have written.
+func shown(r rune) rune {
+	if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // known says whether the command line names a command there is; a program without

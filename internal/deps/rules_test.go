@@ -33,10 +33,13 @@ var arrows = []arrow{
 	{"stats", nil, "values are the bottom of the house"},
 	{"cgroup", []string{"stats"}, "kernel files in, values out"},
 	{"cri", []string{"internal/wire"}, "the runtime's answers in, messages out"},
+	{"internal/reference", nil, "command lines in, tables out"},
 	{"internal/rt", nil, "thread and memory settings know nothing of eviction"},
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
+	{"internal/metric", nil, "metrics are made here, and measured elsewhere"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
+	{"internal/page", nil, "serving a page knows nothing of what it shows"},
 	{"internal/tell", []string{"nodestatus"}, "text for people is made from the status documents"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
@@ -73,7 +76,7 @@ var arrows = []arrow{
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/rt", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
-	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/garbage", "eviction/kill", "eviction/reclaim", "internal/wire", "nodestatus", "stats"}, "telling decides nothing and holds up nobody"},
+	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/garbage", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "telling decides nothing and holds up nobody"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"eviction"}, "a policy over manifests"},
@@ -96,13 +99,13 @@ var arrows = []arrow{
 	{"scheduleradapter/preempt", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "victims follow from columns"},
 	{"scheduleradapter/cycle", []string{"scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
 		"one attempt knows ports, not who implements them"},
-	{"scheduleradapter/loop", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
+	{"scheduleradapter/loop", []string{"internal/metric", "scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
 		"the loop drives attempts and tells ports what follows"},
 	{"scheduleradapter/foreign", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/queue"}, "it implements ports of framework, and hands to the owner of cycle and queue what plugins ask"},
 	{"scheduleradapter/extender", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
 	{"scheduleradapter/kube", []string{"scheduleradapter/framework", "scheduleradapter/loop", "scheduleradapter/nodetable", "scheduleradapter/plugins/volumes"}, "it implements ports of framework, loop and volumes"},
 	{"scheduleradapter/lifecycle", []string{"scheduleradapter/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
-	{"scheduleradapter/lifecycle/kube", []string{"scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
+	{"scheduleradapter/lifecycle/kube", []string{"internal/metric", "scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
 	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
 

@@ -3,9 +3,11 @@
 package golden
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -26,6 +28,30 @@ func Check[T string | []byte](t testing.TB, file string, got T) {
 		line, isNow, was := difference(string(got), string(want))
 		t.Errorf("%s differs from line %d on; make rewrite and review the diff\ngot:\n%s\nwant:\n%s", file, line, isNow, was)
 	}
+}
+
+// Section is Check of the lines of a file between "<!-- NAME: generated -->" and
+// "<!-- NAME ends -->"; a file may hold sections of several packages' tests.
+func Section(t testing.TB, file, name, got string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // tests of other packages may rewrite theirs
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(all), "<!-- "+name+": generated -->\n")
+	_, after, ends := strings.Cut(rest, "<!-- "+name+" ends -->\n")
+	if !begins || !ends {
+		t.Fatalf("%s has no section %s", file, name)
+	}
+	Check(t, file, before+"<!-- "+name+": generated -->\n"+got+"<!-- "+name+" ends -->\n"+after)
 }
 
 // difference is the first line in which texts differ, and what each says there,

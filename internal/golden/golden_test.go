@@ -50,3 +50,22 @@ func TestEveryFileHasATestOfItsName(t *testing.T) {
 		t.Errorf("seen: %s", got)
 	}
 }
+
+func TestASectionIsOfAFileThatOthersShare(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "shared.md")
+	if err := os.WriteFile(file, []byte("before\n<!-- a: generated -->\nold\n<!-- a ends -->\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("EVICTD_REWRITE", "1")
+	golden.Section(t, file, "a", "new\nlines\n")
+	t.Setenv("EVICTD_REWRITE", "")
+	golden.Section(t, file, "a", "new\nlines\n")
+	w := &watched{TB: t}
+	golden.Section(w, file, "a", "other\n")
+	if !strings.Contains(w.said, "from line 3 on") {
+		t.Errorf("said %q", w.said)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "before\n<!-- a: generated -->\nnew\nlines\n<!-- a ends -->\nafter\n" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+}

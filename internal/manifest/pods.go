@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -77,11 +78,20 @@ func decodePod(document []byte) (*v1.Pod, error) {
 	return pod, errors.Join(err, checkName("metadata.namespace", pod.Namespace), checkName("metadata.name", pod.Name))
 }
 
+// maxName bounds a name, bytes, as an API server does.
+const maxName = 253
+
 // checkName refuses what cannot be part of an API path, and so of
-// namespace/name.
+// namespace/name, or of a line.
 func checkName(field, name string) error {
-	if name == "" {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	switch {
+	case name == "":
 		return fmt.Errorf("%s: required", field)
+	case len(name) > maxName:
+		return fmt.Errorf("%s: %d bytes are more than %d", field, len(name), maxName)
+	case strings.ContainsFunc(name, unprintable):
+		return fmt.Errorf("%s: %q must print", field, name)
 	}
 	if faults := content.IsPathSegmentName(name); len(faults) > 0 {
 		return fmt.Errorf("%s: %q %s", field, name, strings.Join(faults, ", "))

@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,32 +42,64 @@ func Elevate() (*Thread, error) {
 }
 
 // Guard looks after the budget until ctx ends. A thread that has used it up gets a
-// normal priority back, for good. RLIMIT_RTTIME would not do: Go's scheduler lets
-// a thread that spins sleep for a moment every 10 ms.
+// normal priority back, for good. A timer of the thread's own processor time rings
+// each time that has grown by a budget (timer_create(2)), so that a thread which
+// sleeps wakes nobody. RLIMIT_RTTIME would not do: Go's scheduler lets a thread
+// that spins sleep for a moment every 10 ms.
 func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
-	period := time.NewTicker(budgetPeriod)
-	defer period.Stop()
-	used := t.used()
-	for {
+	rings := make(chan os.Signal, 1)
+	signal.Notify(rings, budgetSignal)
+	defer signal.Stop(rings)
+	stop, err := t.ring(budget)
+	if err != nil {
+		log.Error("nobody sees that the sensing thread spins, it loses its realtime priority", "reason", err, "error", t.demote(nice))
+		return
+	}
+	defer stop()
+	for last := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-period.C:
+		case <-rings:
 		}
-		before := used
-		if used = t.used(); used-before > budget {
-			log.Error("the sensing thread spins and loses its realtime priority", "used", (used - before).String(), "error", t.demote(nice))
+		before := last
+		if last = time.Now(); last.Sub(before) < budgetPeriod {
+			log.Error("the sensing thread spins and loses its realtime priority", "used", budget.String(), "in", last.Sub(before).String(), "error", t.demote(nice))
 			return
 		}
 	}
 }
 
-// used is the processor time of the thread (clock_getcpuclockid(3)).
-func (t *Thread) used() time.Duration {
+// budgetSignal is a realtime signal that nobody else sends here: the C library,
+// which there is none of, has the first three for itself.
+const budgetSignal = syscall.Signal(40)
+
+// ring has budgetSignal sent each time that the thread has used so much processor
+// time.
+func (t *Thread) ring(each time.Duration) (stop func(), err error) {
+	event := struct { // struct sigevent of 64-bit systems
+		value          uint64
+		signal, notify int32
+		_              [48]byte
+	}{signal: int32(budgetSignal)} // SIGEV_SIGNAL is 0
+	var timer int32
+	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, uintptr(t.clock()), uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&timer))); errno != 0 {
+		return nil, fmt.Errorf("make a timer of processor time: %w", errno)
+	}
+	stop = func() { unix.Syscall(unix.SYS_TIMER_DELETE, uintptr(timer), 0, 0) }
+	period := unix.NsecToTimespec(each.Nanoseconds())
+	at := unix.ItimerSpec{Interval: period, Value: period}
+	if _, _, errno := unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0); errno != 0 {
+		stop()
+		return nil, fmt.Errorf("set a timer of processor time: %w", errno)
+	}
+	return stop, nil
+}
+
+// clock is that of the thread's processor time (clock_getcpuclockid(3)).
+func (t *Thread) clock() int32 {
 	const perThread, scheduled = 4, 2
-	var at unix.Timespec
-	_ = unix.ClockGettime(int32(^t.id<<3|perThread|scheduled), &at) // it is there for as long as the thread is
-	return time.Duration(at.Nano())
+	return int32(^t.id<<3 | perThread | scheduled)
 }
 
 func (t *Thread) demote(nice int) error {

@@ -93,9 +93,6 @@ func TestAThreadThatSleepsKeepsItsPriority(t *testing.T) {
 		for ctx.Err() == nil {
 			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
 		}
-		if used := thread.used(); used <= 0 || used > budgetPeriod {
-			t.Errorf("used %v", used)
-		}
 		<-ended
 		if got := policy(t, thread.id); got != unix.SCHED_FIFO || logged.Len() > 0 {
 			t.Errorf("policy %d, logged %s", got, &logged)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
@@ -48,13 +49,26 @@ func NewService() (*Service, error) {
 	return &Service{socket: socket, to: &unix.SockaddrUnix{Name: path}, every: interval / beatsPerInterval}, nil
 }
 
-// Tell sends assignments such as READY=1, together. The error is
-// ErrServiceBusy where the manager does not read now.
+// Listens says whether there is somebody to tell.
+func (s *Service) Listens() bool { return s.to != nil }
+
+// Tell sends assignments such as READY=1, together; what does not print becomes a
+// question mark, for a line's end in a name would begin another assignment. The error
+// is ErrServiceBusy where the manager does not read now.
 func (s *Service) Tell(assignments ...string) error {
 	if s.to == nil {
 		return nil
 	}
-	return s.send([]byte(strings.Join(assignments, "\n")))
+	safe := make([]string, len(assignments))
+	for i, a := range assignments {
+		safe[i] = strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) {
+				return r
+			}
+			return '?'
+		}, a)
+	}
+	return s.send([]byte(strings.Join(safe, "\n")))
 }
 
 // ErrServiceBusy says that the service manager has more messages than it reads.

@@ -58,10 +58,10 @@ func TestTheWatchdogIsToldFourTimesWithinItsInterval(t *testing.T) {
 func TestNobodyBeatsWithoutAWatchdog(t *testing.T) {
 	s, conn := manager(t, "")
 	s.Beat(time.Unix(1, 0))
-	if err := s.Tell("READY=1", "STATUS=good"); err != nil {
+	if err := s.Tell("READY=1", "STATUS=good\nMAINPID=1\x1b"); err != nil {
 		t.Fatal(err)
 	}
-	if got := heard(t, conn); got != "READY=1\nSTATUS=good" || s.Watched() != 0 {
+	if got := heard(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.Watched() != 0 {
 		t.Errorf("heard %q", got)
 	}
 }

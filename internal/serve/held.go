@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 
 	"github.com/coreos/go-systemd/v22/activation"
 )
@@ -15,11 +16,16 @@ import (
 type Held map[string]net.Listener
 
 // TakeHeld takes over the sockets that the environment speaks of: LISTEN_FDS and
-// LISTEN_PID. It is called once, and no child comes to hold them.
-func TakeHeld() (Held, error) {
-	held := Held{}
+// LISTEN_PID. Files that were opened for this process are by their names
+// (LISTEN_FDNAMES). It is called once, and no child comes to hold them.
+func TakeHeld() (held Held, files map[string]*os.File, err error) {
+	held, files = Held{}, map[string]*os.File{}
 	var faults []error
 	for _, f := range activation.Files(true) {
+		if info, err := f.Stat(); err == nil && info.Mode().Type() != os.ModeSocket {
+			files[f.Name()] = f
+			continue
+		}
 		l, err := net.FileListener(f) // a duplicate
 		f.Close()
 		if err != nil {
@@ -28,7 +34,7 @@ func TakeHeld() (Held, error) {
 		}
 		held[addressOf(l)] = l
 	}
-	return held, errors.Join(faults...)
+	return held, files, errors.Join(faults...)
 }
 
 func addressOf(l net.Listener) string {

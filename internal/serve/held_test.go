@@ -29,16 +29,19 @@ func TestMain(m *testing.M) {
 
 func serveHeld(addresses []string) error {
 	os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid())) // which the parent cannot know
-	held, err := TakeHeld()
+	held, files, err := TakeHeld()
 	if err != nil {
 		return err
 	}
+	if text, err := io.ReadAll(files["d"]); err != nil || string(text) != "opened" || len(files) != 1 {
+		return fmt.Errorf("%v has %q: %w", files, text, err)
+	}
 	for _, address := range addresses {
-		s, err := Listen("--status-address", address, held)
+		s, err := Listen("status-address", address, held, &TLS{})
 		if err != nil {
 			return err
 		}
-		conn, err := s.listener.Accept()
+		conn, err := s.ports[0].Accept()
 		if err != nil {
 			return err
 		}
@@ -67,7 +70,7 @@ func TestSocketsOfTheServiceManagerAreServedByTheirAddress(t *testing.T) {
 	}
 	defer other.Close()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), playHeld+"=unix:"+path+" "+tcp.Addr().String(), "LISTEN_FDS=3", "LISTEN_FDNAMES=a:b:c")
+	c.Env = append(os.Environ(), playHeld+"=unix:"+path+" "+tcp.Addr().String(), "LISTEN_FDS=4", "LISTEN_FDNAMES=a:b:c:d")
 	for _, l := range []interface{ File() (*os.File, error) }{unix.(*net.UnixListener), tcp.(*net.TCPListener), other.(*net.TCPListener)} {
 		f, err := l.File()
 		if err != nil {
@@ -76,6 +79,16 @@ func TestSocketsOfTheServiceManagerAreServedByTheirAddress(t *testing.T) {
 		defer f.Close()
 		c.ExtraFiles = append(c.ExtraFiles, f)
 	}
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("opened"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := os.Open(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	c.ExtraFiles = append(c.ExtraFiles, opened)
 	var out strings.Builder
 	c.Stdout, c.Stderr = &out, os.Stderr
 	if err := c.Start(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/evictd/evictd/internal/cli"
@@ -20,56 +21,78 @@ import (
 // Timeout is how long a request, or the end of one, may take.
 const Timeout = 5 * time.Second
 
-// Server serves an address. Its listener is nil where there is none.
+// Server serves some addresses, or none.
 type Server struct {
-	Handler  http.Handler // to be set before Serve
-	listener net.Listener
-	http     http.Server
+	Handler http.Handler // to be set before Serve
+	ports   []port
+	http    http.Server
 }
 
-// Split reads the unix:PATH or IP:PORT of --status-address as net.Dial has it.
-func Split(address string) (network, at string, err error) {
-	return split("--status-address", address)
+// port is one of the addresses.
+type port struct {
+	net.Listener
+	credentials *credentials // nil without TLS
 }
 
+// split reads unix:PATH or IP:PORT as net.Dial has it.
 func split(flag, address string) (network, at string, err error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if path == "" {
-			return "", "", fmt.Errorf("%s %q: expected unix:PATH, IP:PORT or none", flag, address)
+			return "", "", fmt.Errorf("--%s %q: expected unix:PATH, IP:PORT or none", flag, address)
 		}
 		return "unix", path, nil
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) == nil {
-		return "", "", fmt.Errorf("%s %q: expected unix:PATH, IP:PORT or none", flag, address)
+		return "", "", fmt.Errorf("--%s %q: expected unix:PATH, IP:PORT or none", flag, address)
 	}
 	return "tcp", address, nil
 }
 
-// Listen takes the address of a flag, so that a busy one is known at the start;
-// none is taken for "none". An address that is held is taken from there. Errors
-// name the flag.
-func Listen(flag, address string, held Held) (*Server, error) {
-	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, IdleTimeout: time.Minute}}
-	if address == "none" {
+// Listen takes the addresses of a flag, separated by commas, so that a busy one is
+// known at the start; none is taken for "none". An address that is held is taken
+// from there. A port that others can reach needs the files of a TLS, unless that is
+// nil. Errors name the flag.
+func Listen(flag, addresses string, held Held, files *TLS) (*Server, error) {
+	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute}}
+	if addresses == "none" {
 		return s, nil
 	}
-	network, at, err := split(flag, address)
-	if err != nil {
-		return nil, cli.BadInput(err)
-	}
-	if s.listener = held.take(address); s.listener != nil {
-		return s, nil
-	}
-	if network == "unix" {
-		s.listener, err = socket(at)
-	} else {
-		s.listener, err = net.Listen(network, at)
-	}
-	if err != nil {
-		return nil, cli.BadInput(fmt.Errorf("%s: %w", flag, err))
+	for address := range strings.SplitSeq(addresses, ",") {
+		p, err := listen(flag, address, held, files)
+		if err != nil {
+			for _, p := range s.ports {
+				p.Close()
+			}
+			return nil, err
+		}
+		s.ports = append(s.ports, p)
 	}
 	return s, nil
+}
+
+func listen(flag, address string, held Held, files *TLS) (p port, err error) {
+	network, at, err := split(flag, address)
+	if err != nil {
+		return p, cli.BadInput(err)
+	}
+	if network != "unix" && files != nil {
+		if p.credentials, err = files.secure(flag, at); err != nil {
+			return p, err
+		}
+	}
+	p.Listener = held.take(address)
+	switch {
+	case p.Listener != nil:
+	case network == "unix":
+		p.Listener, err = socket(at)
+	default:
+		p.Listener, err = net.Listen(network, at)
+	}
+	if err != nil {
+		return p, cli.BadInput(fmt.Errorf("--%s: %w", flag, err))
+	}
+	return p, nil
 }
 
 // Socket listens on a unix socket for its owner and group, in the place of one
@@ -110,17 +133,16 @@ func clearSocket(path string) error {
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
-		return fmt.Errorf("%s is in use by another process", path)
+		return fmt.Errorf("%s is in use by another process: end that one, or give another address", path)
 	}
 	return os.Remove(path)
 }
 
 // Serve answers until the context ends.
 func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
-	if s.listener == nil {
-		return
-	}
-	s.http.Handler = s.Handler
+	s.http.Handler = ofThisHost(s.Handler)
+	s.http.BaseContext = base
+	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // of what strangers send
 	stop := context.AfterFunc(ctx, func() {
 		shutdown, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()
@@ -129,9 +151,24 @@ func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
 		}
 	})
 	defer stop()
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		log.Error("an address is lost", "address", s.listener.Addr().String(), "error", err)
+	var all sync.WaitGroup
+	for _, p := range s.ports {
+		all.Go(func() {
+			if err := s.http.Serve(p.open(log)); !errors.Is(err, http.ErrServerClosed) {
+				log.Error("an address is lost", "address", p.Addr().String(), "error", err)
+			}
+		})
 	}
+	all.Wait()
+}
+
+// open is what is served: behind TLS where there are files for it.
+func (p port) open(log *slog.Logger) net.Listener {
+	if p.credentials == nil {
+		return p.Listener
+	}
+	p.credentials.log = log
+	return p.credentials.listen(p.Listener)
 }
 
 // Probe answers ok, or that it is not yet.

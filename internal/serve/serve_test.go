@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,18 +17,18 @@ import (
 func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "status.sock")
 	for range 2 {
-		s, err := Listen("--status-address", "unix:"+path, nil)
+		s, err := Listen("status-address", "unix:"+path, nil, &TLS{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that was killed
-		s.listener.Close()
+		s.ports[0].Listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that was killed
+		s.ports[0].Close()
 	}
 }
 
 func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.sock")
-	s, err := Listen("--status-address", "unix:"+path, nil)
+	s, err := Listen("status-address", "unix:"+path, nil, &TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +63,61 @@ func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 
 func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 	for _, address := range []string{"", "unix:", "localhost:80", "127.0.0.1"} {
-		if _, err := Listen("--status-address", address, nil); err == nil || !strings.Contains(err.Error(), "expected unix:PATH, IP:PORT or none") {
+		if _, err := Listen("status-address", address, nil, &TLS{}); err == nil || !strings.Contains(err.Error(), "expected unix:PATH, IP:PORT or none") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	if s, err := Listen("--status-address", "none", nil); err != nil {
+	if s, err := Listen("status-address", "none", nil, &TLS{}); err != nil {
 		t.Error(err)
 	} else {
 		s.Serve(t.Context(), slog.New(slog.DiscardHandler))
+	}
+}
+
+func TestEachOfSeveralAddressesAnswers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "status.sock")
+	s, err := Listen("status-address", "unix:"+path+",127.0.0.1:0", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Handler = Probe(func() bool { return true })
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { s.Serve(ctx, slog.New(slog.DiscardHandler)) })
+	for _, l := range s.ports {
+		for host, want := range map[string]map[string]int{
+			"localhost:9464": {"unix": 200, "tcp": 200}, "127.0.0.1": {"unix": 200, "tcp": 200}, "[::1]:80": {"unix": 200, "tcp": 200}, "": {"unix": 200, "tcp": 200},
+			"evictd": {"unix": 200, "tcp": 421}, "rebound.example:9464": {"unix": 421, "tcp": 421}, "127.0.0.1.example": {"unix": 421, "tcp": 421},
+		} {
+			conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host)
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if network := l.Addr().Network(); answer.StatusCode != want[network] {
+				t.Errorf("%s, host %q: %s, want %d", network, host, answer.Status, want[network])
+			}
+			conn.Close()
+		}
+		c := Client{program: "evictd", address: addressOf(l)}
+		if body, err := c.Fetch(t.Context(), "/"); err != nil || string(body) != "ok\n" {
+			t.Errorf("the client at %s: %q, %v", c.address, body, err)
+		}
+	}
+	cancel()
+	serving.Wait()
+}
+
+func TestOneAddressThatIsNoneKeepsNoOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "status.sock")
+	if _, err := Listen("status-address", "unix:"+path+",localhost:80", nil, nil); err == nil {
+		t.Fatal("taken")
+	}
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Error("the other address is kept open")
 	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -145,4 +146,10 @@ type Done struct {
 	// Error says why it was not done; empty where it was. What is no longer there
 	// counts as stopped and as removed.
 	Error string `json:"error,omitempty"`
+	// Away says that the error is ErrAway.
+	Away bool `json:"away,omitempty"`
 }
+
+// ErrAway says that the container runtime does not answer. What it was ordered to
+// do is done or not.
+var ErrAway = errors.New("the container runtime does not answer")

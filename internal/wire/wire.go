@@ -108,13 +108,21 @@ type Ask struct {
 	Deadline     time.Time `json:"deadline"`
 }
 
-// Event is an event about the node.
+// Event is an event about the node, or about a pod of it where that is set.
 type Event struct {
+	Pod    PodName   `json:"pod,omitzero"`
 	At     time.Time `json:"at"`
 	Type   string    `json:"type"` // v1.EventTypeNormal or v1.EventTypeWarning
 	Reason string    `json:"reason"`
 	Action string    `json:"action"`
 	Note   string    `json:"note"`
+}
+
+// PodName is what an event needs to know of a pod.
+type PodName struct {
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
 }
 
 // Up is one message from the agent: exactly one field is set.

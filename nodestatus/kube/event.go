@@ -36,35 +36,42 @@ type event struct {
 	annotations        map[string]string
 }
 
-// nodeEvent is about the node, which the kubelet names by its name in the uid.
-func (p *Publisher) nodeEvent(e *wire.Event) event {
-	node := v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: p.node.Name, UID: types.UID(p.node.Name)}
-	return event{regarding: node, kind: e.Type, reason: e.Reason, note: e.Note, action: e.Action, at: e.At}
+// event is about a pod, or the node, which the kubelet names by its name in the uid.
+func (p *Publisher) event(e *wire.Event) event {
+	regarding := podReference(e.Pod)
+	if e.Pod == (wire.PodName{}) {
+		regarding = v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: p.node.Name, UID: types.UID(p.node.Name)}
+	}
+	return event{regarding: regarding, kind: e.Type, reason: e.Reason, note: e.Note, action: e.Action, at: e.At}
 }
 
 func (p *Publisher) conflictEvent(note string) event {
-	return p.nodeEvent(&wire.Event{At: time.Now(), Type: v1.EventTypeWarning, Reason: "EvictionManagerConflict", Action: "Yielding", Note: note})
+	return p.event(&wire.Event{At: time.Now(), Type: v1.EventTypeWarning, Reason: "EvictionManagerConflict", Action: "Yielding", Note: note})
 }
 
 func evictedEvent(i *wire.Intent) event {
-	return event{regarding: podReference(i), kind: v1.EventTypeWarning, reason: eviction.ReasonEvicted, note: i.Message, action: "Evicting", at: i.Decided, annotations: i.Annotations}
+	return event{regarding: victimReference(i), kind: v1.EventTypeWarning, reason: eviction.ReasonEvicted, note: i.Message, action: "Evicting", at: i.Decided, annotations: i.Annotations}
 }
 
 // overriddenEvent says why a soft victim goes without leave.
 func overriddenEvent(i *wire.Intent) event {
-	return event{regarding: podReference(i), kind: v1.EventTypeWarning, reason: "EvictionRequestOverridden", note: i.Override, action: "Evicting", at: i.Decided}
+	return event{regarding: victimReference(i), kind: v1.EventTypeWarning, reason: "EvictionRequestOverridden", note: i.Override, action: "Evicting", at: i.Decided}
 }
 
 // overdueEvent is the kubelet's for a pod that outlives its grace period.
 func overdueEvent(i *wire.Intent) event {
 	return event{
-		regarding: podReference(i), kind: v1.EventTypeWarning, reason: "ExceededGracePeriod", action: "Killing", at: i.Decided,
+		regarding: victimReference(i), kind: v1.EventTypeWarning, reason: "ExceededGracePeriod", action: "Killing", at: i.Decided,
 		note: "Container runtime did not kill the pod within specified grace period.",
 	}
 }
 
-func podReference(i *wire.Intent) v1.ObjectReference {
-	return v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: i.Namespace, Name: i.Name, UID: i.UID}
+func podReference(p wire.PodName) v1.ObjectReference {
+	return v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}
+
+func victimReference(i *wire.Intent) v1.ObjectReference {
+	return podReference(wire.PodName{UID: i.UID, Namespace: i.Namespace, Name: i.Name})
 }
 
 // enqueue is called with the lock held. Of too many events the oldest are lost.

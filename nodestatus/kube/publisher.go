@@ -94,7 +94,7 @@ func (p *Publisher) Take(m wire.Down) {
 		p.asks[m.Ask.UID] = *m.Ask
 		p.asked.due()
 	case m.Event != nil:
-		p.enqueue(p.nodeEvent(m.Event))
+		p.enqueue(p.event(m.Event))
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
@@ -61,7 +61,7 @@ type Config struct {
 	Parts
 	API     API
 	Log     *slog.Logger
-	Metrics prometheus.Registerer
+	Metrics *metric.Set
 	// MaxBindings is how many pods without volumes may be on their way to their
 	// nodes at once, before the next is tried; zero: 256.
 	MaxBindings int

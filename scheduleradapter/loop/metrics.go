@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
@@ -16,44 +17,29 @@ type metrics struct {
 	permits, sli          *prometheus.HistogramVec
 	violations            *prometheus.CounterVec
 	timings
-	algorithm, tries prometheus.Histogram
-	victims          prometheus.Histogram
+	algorithm, tries prometheus.Observer
+	victims          prometheus.Observer
 	loops            prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer, l *Loop) *metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "scheduler", Name: name, Help: help}, labels)
-		registerer.MustRegister(v)
-		return v
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "scheduler", Name: name, Help: help, Buckets: buckets}, labels)
-		registerer.MustRegister(v)
-		return v
-	}
-	single := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "scheduler", Name: name, Help: help, Buckets: buckets})
-		registerer.MustRegister(h)
-		return h
-	}
+func newMetrics(set *metric.Set, l *Loop) *metrics {
+	stable, beta, alpha := set.Of(metric.Scheduler, metric.Stable), set.Of(metric.Scheduler, metric.Beta), set.Of(metric.Scheduler, metric.Alpha)
 	milliseconds := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &metrics{
-		attempts:    counter("schedule_attempts_total", "Attempts to schedule pods, by result.", "result", "profile"),
-		duration:    histogram("scheduling_attempt_duration_seconds", "Duration of attempts, the binding included.", milliseconds, "result", "profile"),
-		algorithm:   single("scheduling_algorithm_duration_seconds", "Duration of finding a node.", milliseconds),
-		sli:         histogram("pod_scheduling_sli_duration_seconds", "From a pod's coming into the queue to its being bound, by attempts.", prometheus.ExponentialBuckets(0.01, 2, 20), "attempts"),
-		tries:       single("pod_scheduling_attempts", "Attempts it took to schedule a pod.", prometheus.ExponentialBuckets(1, 2, 5)),
-		permits:     histogram("permit_wait_duration_seconds", "How long pods waited for permission.", milliseconds, "result"),
-		preemptions: counter("preemption_attempts_total", "Attempts that found victims."),
-		violations:  counter("preemption_pdb_violations_total", "Victims that a disruption budget protects.", "preemptor"),
-		timings:     newTimings(histogram),
-		victims:     single("preemption_victims", "Victims of an attempt.", prometheus.ExponentialBuckets(1, 2, 7)),
+		attempts:    stable.Counter("scheduler_schedule_attempts_total", "Attempts to schedule pods, by result.", "result", "profile"),
+		duration:    stable.Histogram("scheduler_scheduling_attempt_duration_seconds", "Duration of attempts, the binding included.", milliseconds, "result", "profile"),
+		algorithm:   beta.Histogram("scheduler_scheduling_algorithm_duration_seconds", "Duration of finding a node.", milliseconds).WithLabelValues(),
+		sli:         beta.Histogram("scheduler_pod_scheduling_sli_duration_seconds", "From a pod's coming into the queue to its being bound, by attempts.", prometheus.ExponentialBuckets(0.01, 2, 20), "attempts"),
+		tries:       stable.Histogram("scheduler_pod_scheduling_attempts", "Attempts it took to schedule a pod.", prometheus.ExponentialBuckets(1, 2, 5)).WithLabelValues(),
+		permits:     beta.Histogram("scheduler_permit_wait_duration_seconds", "How long pods waited for permission.", milliseconds, "result"),
+		preemptions: stable.Counter("scheduler_preemption_attempts_total", "Attempts that found victims."),
+		violations:  alpha.Counter("scheduler_preemption_pdb_violations_total", "Victims that a disruption budget protects.", "preemptor"),
+		timings:     newTimings(stable, beta, alpha),
+		victims:     stable.Histogram("scheduler_preemption_victims", "Victims of an attempt.", prometheus.ExponentialBuckets(1, 2, 7)).WithLabelValues(),
+		loops: set.Of(metric.Own, metric.Alpha).Counter("evictd_scheduler_preemption_loops_total",
+			"Preemptions by pods that had preempted on the same node before, while others took the room.").WithLabelValues(),
 	}
-	m.loops = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "evictd_scheduler", Name: "preemption_loops_total", Help: "Preemptions by pods that had preempted on the same node before, while others took the room.",
-	})
-	registerer.MustRegister(m.loops, collector{l})
+	addQueue(set, l)
 	return m
 }
 
@@ -94,62 +80,47 @@ func (m *metrics) permit(result string, took time.Duration) {
 	m.permits.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// collector asks the loop for what it alone knows.
-type collector struct{ *Loop }
-
-// patience is how long a collector waits for a loop that is busy, or over.
+// patience is how long the page waits for a loop that is busy, or over.
 const patience = time.Second
 
-var (
-	pendingPods  = prometheus.NewDesc("scheduler_pending_pods", "Pods without a node, by where the queue keeps them.", []string{"queue"}, nil)
-	incomingPods = prometheus.NewDesc("scheduler_queue_incoming_pods_total", "Pods that came into a part of the queue, by what brought them.", []string{"event", "queue"}, nil)
-	blamedPods   = prometheus.NewDesc("scheduler_unschedulable_pods", "Pods that a plugin keeps from having a node.", []string{"plugin", "profile"}, nil)
-	cacheSize    = prometheus.NewDesc("scheduler_cache_size", "Nodes, pods and assumed pods that the scheduler counts with.", []string{"type"}, nil)
-	inFlight     = prometheus.NewDesc("scheduler_inflight_events", "Events kept for the pods that are being tried.", []string{"event"}, nil)
-	goroutines   = prometheus.NewDesc("scheduler_goroutines", "Goroutines by what they do.", []string{"operation"}, nil)
-)
-
-// Describe names the metrics of Collect.
-func (collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{pendingPods, incomingPods, blamedPods, cacheSize, inFlight, goroutines} {
-		descs <- d
-	}
-}
-
-// Collect sends nothing where the loop does not answer.
-func (c collector) Collect(into chan<- prometheus.Metric) {
-	answer := make(chan []prometheus.Metric, 1)
-	c.Do(func() { answer <- c.snapshot() })
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	select {
-	case all := <-answer:
-		for _, m := range all {
-			into <- m
+// addQueue adds what the loop alone knows. Where it does not answer nothing is told.
+func addQueue(set *metric.Set, l *Loop) {
+	stable, beta, alpha := set.Of(metric.Scheduler, metric.Stable), set.Of(metric.Scheduler, metric.Beta), set.Of(metric.Scheduler, metric.Alpha)
+	pending := stable.AskedGauge("scheduler_pending_pods", "Pods without a node, by where the queue keeps them.", "queue")
+	incoming := stable.AskedCounter("scheduler_queue_incoming_pods_total", "Pods that came into a part of the queue, by what brought them.", "event", "queue")
+	blamed := beta.AskedGauge("scheduler_unschedulable_pods", "Pods that a plugin keeps from having a node.", "plugin", "profile")
+	cache := alpha.AskedGauge("scheduler_cache_size", "Nodes, pods and assumed pods that the scheduler counts with.", "type")
+	inFlight := alpha.AskedGauge("scheduler_inflight_events", "Events kept for the pods that are being tried.", "event")
+	goroutines := beta.AskedGauge("scheduler_goroutines", "Goroutines by what they do.", "operation")
+	look := func() (all []prometheus.Metric) {
+		for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
+			all = append(all, pending.Is(float64(l.Queue.Depth(place)), place.String()))
 		}
-	case <-timeout.C:
+		for arrival, n := range l.Queue.Arrivals() {
+			all = append(all, incoming.Is(float64(n), arrival.By.String(), arrival.To.String()))
+		}
+		for _, blame := range l.Queue.Blames() {
+			all = append(all, blamed.Is(float64(blame.Pods), blame.Plugin, blame.Profile))
+		}
+		for kind, n := range map[string]int{"nodes": l.Table.Len(), "pods": l.Table.PodCount(), "assumed_pods": len(l.assumed)} {
+			all = append(all, cache.Is(float64(n), kind))
+		}
+		for event, n := range l.Queue.InFlightEvents() {
+			all = append(all, inFlight.Is(float64(n), event.String()))
+		}
+		return append(all, goroutines.Is(float64(l.Bindings()), "binding"))
 	}
-}
-
-func (c collector) snapshot() (all []prometheus.Metric) {
-	add := func(d *prometheus.Desc, kind prometheus.ValueType, value int, labels ...string) {
-		all = append(all, prometheus.MustNewConstMetric(d, kind, float64(value), labels...))
-	}
-	for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
-		add(pendingPods, prometheus.GaugeValue, c.Queue.Depth(place), place.String())
-	}
-	for arrival, n := range c.Queue.Arrivals() {
-		add(incomingPods, prometheus.CounterValue, n, arrival.By.String(), arrival.To.String())
-	}
-	for _, blame := range c.Queue.Blames() {
-		add(blamedPods, prometheus.GaugeValue, blame.Pods, blame.Plugin, blame.Profile)
-	}
-	add(cacheSize, prometheus.GaugeValue, c.Table.Len(), "nodes")
-	add(cacheSize, prometheus.GaugeValue, c.Table.PodCount(), "pods")
-	add(cacheSize, prometheus.GaugeValue, len(c.assumed), "assumed_pods")
-	for event, n := range c.Queue.InFlightEvents() {
-		add(inFlight, prometheus.GaugeValue, n, event.String())
-	}
-	add(goroutines, prometheus.GaugeValue, c.Bindings(), "binding")
-	return all
+	set.Ask(func(into chan<- prometheus.Metric) {
+		answer := make(chan []prometheus.Metric, 1)
+		l.Do(func() { answer <- look() })
+		timeout := time.NewTimer(patience)
+		defer timeout.Stop()
+		select {
+		case all := <-answer:
+			for _, m := range all {
+				into <- m
+			}
+		case <-timeout.C:
+		}
+	}, pending, incoming, blamed, cache, inFlight, goroutines)
 }

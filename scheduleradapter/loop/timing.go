@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/queue"
@@ -28,17 +29,17 @@ type profileSpan struct {
 	profile string
 }
 
-func newTimings(histogram func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec) timings {
+func newTimings(stable, beta, alpha metric.Maker) timings {
 	tenths := prometheus.ExponentialBuckets(0.0001, 2, 12)
 	fine := prometheus.ExponentialBuckets(0.00001, 1.5, 20)
 	long := prometheus.ExponentialBuckets(0.001, 2, 16)
 	return timings{
-		points:      histogram("framework_extension_point_duration_seconds", "Duration of all plugins of an extension point.", tenths, "extension_point", "status", "profile"),
-		plugins:     histogram("plugin_execution_duration_seconds", "Duration of a plugin at an extension point, in every tenth attempt.", fine, "plugin", "extension_point", "status"),
-		events:      histogram("event_handling_duration_seconds", "Duration of telling waiting pods of an event.", tenths, "event"),
-		hints:       histogram("queueing_hint_execution_duration_seconds", "Duration of a plugin's judging whether an event helps a pod.", fine, "plugin", "event", "hint"),
-		evaluations: histogram("preemption_evaluation_duration_seconds", "Duration of choosing victims.", long, "preemptor", "result"),
-		executions:  histogram("preemption_execution_duration_seconds", "Duration of telling victims to go.", long, "preemptor", "result"),
+		points:      stable.Histogram("scheduler_framework_extension_point_duration_seconds", "Duration of all plugins of an extension point.", tenths, "extension_point", "status", "profile"),
+		plugins:     beta.Histogram("scheduler_plugin_execution_duration_seconds", "Duration of a plugin at an extension point, in every tenth attempt.", fine, "plugin", "extension_point", "status"),
+		events:      alpha.Histogram("scheduler_event_handling_duration_seconds", "Duration of telling waiting pods of an event.", tenths, "event"),
+		hints:       alpha.Histogram("scheduler_queueing_hint_execution_duration_seconds", "Duration of a plugin's judging whether an event helps a pod.", fine, "plugin", "event", "hint"),
+		evaluations: alpha.Histogram("scheduler_preemption_evaluation_duration_seconds", "Duration of choosing victims.", long, "preemptor", "result"),
+		executions:  alpha.Histogram("scheduler_preemption_execution_duration_seconds", "Duration of telling victims to go.", long, "preemptor", "result"),
 		ofSpan:      map[profileSpan]prometheus.Observer{},
 		ofEvent:     map[framework.Event]prometheus.Observer{},
 	}

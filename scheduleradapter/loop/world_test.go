@@ -12,13 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -33,10 +33,10 @@ import (
 type world struct {
 	*testing.T
 	*Loop
-	registry *prometheus.Registry
-	plugin   *holding
-	stop     context.CancelCauseFunc
-	over     chan error
+	metrics *metric.Set
+	plugin  *holding
+	stop    context.CancelCauseFunc
+	over    chan error
 
 	mu    sync.Mutex
 	binds map[string]chan error // by pod: what its binding waits for; nil succeeds at once
@@ -71,7 +71,7 @@ func inWorld(t *testing.T, test func(*world)) {
 func inWorldOf(t *testing.T, change func(*Config), test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, registry: prometheus.NewRegistry(), over: make(chan error, 1), binds: map[string]chan error{}}
+		w := &world{T: t, metrics: metric.NewSet(), over: make(chan error, 1), binds: map[string]chan error{}}
 		w.evict = func(context.Context, string) error { return nil }
 		w.plugin = &holding{
 			permit:  func(string) (framework.Status, time.Duration) { return framework.Status{}, 0 },
@@ -82,7 +82,7 @@ func inWorldOf(t *testing.T, change func(*Config), test func(*world)) {
 				Table: nodetable.New(), Profiles: w.profiles, InitialBackoff: time.Second, MaxBackoff: 10 * time.Second,
 				Env: framework.Env{Binder: w, Random: rand.New(rand.NewPCG(1, 1))},
 			},
-			API: w, Log: slog.New(slog.DiscardHandler), Metrics: w.registry,
+			API: w, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics,
 		}
 		change(&cfg)
 		var err error

@@ -34,6 +34,9 @@ const (
 
 var levels = map[string]Level{"ok": LevelOK, "tight": LevelTight, "soft": LevelSoft, "hard": LevelHard}
 
+// String is the level as evictd writes it.
+func (l Level) String() string { return [...]string{"ok", "tight", "soft", "hard"}[l] }
+
 // Headroom is what a node's evictd says of it: immutable.
 type Headroom struct {
 	// Until is when it counts as unknown unless the Lease is renewed.

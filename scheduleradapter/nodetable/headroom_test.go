@@ -27,7 +27,7 @@ func TestHeadroomIsReadFromTheNodesLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintf("%s %d %v %s %d", node, h.Until.Unix(), h.Signals, h.Evicted[0].Owner, h.Evicted[0].At.Unix())
-	if want := "n1 1040 [{memory.available 1} {pid.available 0}] o 900"; got != want {
+	if want := "n1 1040 [{memory.available tight} {pid.available ok}] o 900"; got != want {
 		t.Errorf("read %s, want %s", got, want)
 	}
 }

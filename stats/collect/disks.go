@@ -67,7 +67,7 @@ func layoutOf(devices [3]uint64) Layout {
 // Disks measures the node's filesystems, each on a goroutine of its own. The
 // statfs of a network filesystem waits without end for a server that is away, and
 // on any filesystem the path may have to be read from the disk. Who reads is given
-// the last figures with their time, and asks for the next ones.
+// the last figures with their time, and may ask for the next ones.
 type Disks struct {
 	log     *slog.Logger
 	given   Paths
@@ -269,6 +269,15 @@ func (d *Disks) follow(ctx context.Context, f *filesystem) (stop func()) {
 		case <-time.After(partingPatience):
 			d.log.Warn("a filesystem that does not answer is left alone", "path", f.path)
 		}
+	}
+}
+
+// ask has every filesystem measured anew.
+func (d *Disks) ask(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.filesystems {
+		f.ask(now)
 	}
 }
 

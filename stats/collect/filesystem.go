@@ -17,8 +17,7 @@ import (
 const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
 
 // answerPatience is how long the last figures of a filesystem are taken for
-// those of now while it is asked for new ones. The loop looks at least once a
-// second, and the kernel answers in microseconds.
+// those of now while it is asked for new ones. The kernel answers in microseconds.
 const answerPatience = 10 * time.Second
 
 var errSilent = errors.New("does not answer")
@@ -36,24 +35,28 @@ type filesystem struct {
 	figure stats.Filesystem // the last one; unknown before the first and where errno says why
 	errno  unix.Errno
 	device uint64    // the last one found; 0 before the first
-	since  time.Time // when the question was asked that is not answered; zero without one
+	since  time.Time // when it was asked what it has not answered; zero where it has
 }
 
 func newFilesystem(path string) *filesystem {
 	return &filesystem{path: path, pathZ: append([]byte(path), 0), asked: make(chan struct{}, 1)}
 }
 
-// read fills in the last figures, and asks for the next ones.
-func (f *filesystem) read(now time.Time, s *stats.Filesystem) error {
+// ask has it measured, unless it is being asked.
+func (f *filesystem) ask(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.since.IsZero() {
 		f.since = now
-		select {
-		case f.asked <- struct{}{}:
-		default:
-		}
-	} else if now.Sub(f.since) > answerPatience {
+		poke(f.asked)
+	}
+}
+
+// read fills in the last figures.
+func (f *filesystem) read(now time.Time, s *stats.Filesystem) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.since.IsZero() && now.Sub(f.since) > answerPatience {
 		return fmt.Errorf("statfs %s: %w", f.path, errSilent)
 	}
 	if f.errno != 0 {
@@ -69,7 +72,7 @@ func (f *filesystem) measure() (moved bool) {
 	f.busy.Lock()
 	defer f.busy.Unlock()
 	var figure stats.Filesystem
-	device, errno := f.ask(&figure)
+	device, errno := f.statfs(&figure)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.figure, f.errno, f.since = figure, errno, time.Time{}
@@ -80,9 +83,9 @@ func (f *filesystem) measure() (moved bool) {
 	return true
 }
 
-// ask fills in bytes for ordinary users and inodes. A filesystem without a fixed
+// statfs fills in bytes for ordinary users and inodes. A filesystem without a fixed
 // number of inodes (btrfs) tells none.
-func (f *filesystem) ask(s *stats.Filesystem) (device uint64, errno unix.Errno) {
+func (f *filesystem) statfs(s *stats.Filesystem) (device uint64, errno unix.Errno) {
 	var stx unix.Statx_t
 	here := unix.AT_FDCWD
 	if _, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(here), uintptr(unsafe.Pointer(unsafe.SliceData(f.pathZ))), 0, 0, uintptr(unsafe.Pointer(&stx)), 0); errno != 0 {

@@ -32,6 +32,7 @@ type NodeConfig struct {
 type Node struct {
 	log      *slog.Logger
 	cgroups  *cgroup.System
+	disks    *Disks
 	virtual  *VirtualMemory
 	root     group
 	pods     group
@@ -52,7 +53,7 @@ type source struct {
 // NewNode takes what it is told. Sources that cannot be read now are tried again
 // at every Read.
 func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
-	n := &Node{log: log, cgroups: cfg.Cgroups, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
+	n := &Node{log: log, cgroups: cfg.Cgroups, disks: cfg.Disks, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
 	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
 	if cfg.Cgroups != nil {
 		n.root.open, n.pods.open = cfg.openRoot, cfg.openPods
@@ -95,9 +96,13 @@ const numPressures = 3
 var pressures = [numPressures]string{cgroup.MemoryStall: "memory", cgroup.IOStall: "io", cgroup.CPUStall: "cpu"}
 
 // Read measures the node now. What a source does not tell is unknown in s; that
-// it was lost, or is back, is logged.
-func (n *Node) Read(s *stats.Node) {
+// it was lost, or is back, is logged. Disks are told as they were last measured,
+// and if asked for measured again, beside the caller.
+func (n *Node) Read(s *stats.Node, disks bool) {
 	*s = stats.Node{Time: time.Now()}
+	if disks {
+		n.disks.ask(s.Time)
+	}
 	for i := range n.sources {
 		src := &n.sources[i]
 		err := src.read(s)

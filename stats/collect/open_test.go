@@ -157,16 +157,22 @@ func inRoot(t *testing.T, root string, do func() error) (tid int) {
 	t.Helper()
 	done, ended := make(chan error), make(chan struct{})
 	var wait sync.WaitGroup
-	wait.Go(func() {
-		runtime.LockOSThread() // and it ends with the goroutine
-		tid = unix.Gettid()
+	var enter func()
+	enter = func() {
+		runtime.LockOSThread()                       // and it ends with the goroutine
+		if tid = unix.Gettid(); tid == os.Getpid() { // its root would be that of /proc/self
+			wait.Go(enter)
+			<-ended
+			return
+		}
 		err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chroot(root), unix.Chdir("/"))
 		if err == nil {
 			err = do()
 		}
 		done <- err
 		<-ended
-	})
+	}
+	wait.Go(enter)
 	t.Cleanup(func() { close(ended); wait.Wait() })
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -17,9 +17,12 @@ import (
 const (
 	walkPerStep = 10_000    // entries looked at without a pause, some 20 ms
 	walkEntries = 1_000_000 // entries of one tree; the rest is not counted
-	walkDepth   = 64        // directories open at once; deeper ones are not counted
-	walkLinks   = 65_536    // files with several links that are told apart; more are not counted
+	walkDepth   = 512       // directories open at once; what is in deeper ones is not counted
+	walkLinks   = 65_536    // files with several links that are told apart; of more each link counts for its part
 )
+
+// errPartly says that a tree is made so that not all of it is counted.
+var errPartly = errors.New("it holds more than is counted: more than 1,000,000 entries, or directories more than 512 deep")
 
 // What a tree remembers of its files decides what a quick look finds.
 const (
@@ -123,7 +126,7 @@ type walk struct {
 	buffers       [][]byte
 	entries       int
 	bytes, inodes int64
-	ended         bool
+	ended, partly bool
 }
 
 // look measures the tree: whole, or where that is remembered quickly. A directory
@@ -163,6 +166,9 @@ func (t *tree) look(now time.Time, whole bool, room *int, pace func() bool) (ent
 		t.root.forget(room)
 		t.root = nil
 	}
+	if w.partly {
+		return w.entries, fmt.Errorf("measure %s: %w", t.place, errPartly)
+	}
 	return w.entries, nil
 }
 
@@ -200,7 +206,11 @@ func (w *walk) directory(fd int, st *unix.Statx_t, before *directory, depth int)
 	w.inodes++
 	*w.room--
 	for len(w.buffers) <= depth {
-		w.buffers = append(w.buffers, make([]byte, 8<<10))
+		size := 8 << 10
+		if len(w.buffers) >= 32 { // rarely that deep
+			size = 1 << 10
+		}
+		w.buffers = append(w.buffers, make([]byte, size))
 	}
 	complete := w.read(fd, w.buffers[depth], func(nameZ []byte) { w.entry(fd, nameZ, d, known, depth) })
 	for _, gone := range known {
@@ -294,7 +304,9 @@ func (w *walk) again(fd int, d *directory, depth int) *directory {
 // descend goes into a directory that was found, unless it is too deep.
 func (w *walk) descend(in int, name string, st *unix.Statx_t, before *directory, depth int) *directory {
 	fd := -1
-	if depth+1 < walkDepth {
+	if depth+1 >= walkDepth {
+		w.partly = true
+	} else {
 		fd, _ = unix.Openat(in, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
 	if fd < 0 {
@@ -313,7 +325,11 @@ func (w *walk) descend(in int, name string, st *unix.Statx_t, before *directory,
 // count counts a file, once for all its links.
 func (w *walk) count(st *unix.Statx_t) {
 	if st.Nlink > 1 {
-		if _, seen := w.linked[st.Ino]; seen || len(w.linked) == walkLinks {
+		if _, seen := w.linked[st.Ino]; seen {
+			return
+		}
+		if len(w.linked) == walkLinks {
+			w.bytes += int64(st.Blocks) * 512 / int64(st.Nlink)
 			return
 		}
 		w.linked[st.Ino] = struct{}{}
@@ -324,7 +340,11 @@ func (w *walk) count(st *unix.Statx_t) {
 
 // step says whether to go on.
 func (w *walk) step() bool {
-	if w.ended || w.entries >= walkEntries {
+	if w.entries >= walkEntries {
+		w.partly = true
+		return false
+	}
+	if w.ended {
 		return false
 	}
 	w.entries++

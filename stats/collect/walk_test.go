@@ -3,6 +3,7 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,8 +100,79 @@ func TestADirectoryDeeperThanTheLimitIsCountedToTheLimit(t *testing.T) {
 	if err := os.MkdirAll(deep.String(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if w := whole(t, dir); w.inodes != walkDepth+1 {
-		t.Errorf("got %d inodes", w.inodes)
+	room := memory
+	w := tree{place: placed(dir)}
+	if _, err := w.look(time.Now(), true, &room, onward); w.inodes != walkDepth+1 || !errors.Is(err, errPartly) {
+		t.Errorf("got %d inodes, %v", w.inodes, err)
+	}
+}
+
+// What a pod may do to a directory of its own.
+func TestAHostileDirectoryIsMeasuredAndNothingInItIsOpened(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: making devices needs root")
+	}
+	dir := t.TempDir()
+	inodes := int64(1)
+	add := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		inodes++
+	}
+	add(unix.Mkfifo(dir+"/pipe", 0o600))
+	add(unix.Mknod(dir+"/device", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 11))))
+	add(unix.Mknod(dir+"/disk", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 200))))
+	add(os.Symlink("b", dir+"/a"))
+	add(os.Symlink("a", dir+"/b"))
+	add(os.Symlink("/", dir+"/everything"))
+	add(os.Mkdir(dir+"/\x1b[2J\n..\xff", 0o700))
+	socket, err := net.Listen("unix", dir+"/socket")
+	add(err)
+	defer socket.Close()
+	// A path far longer than PATH_MAX, made from below.
+	at, err := unix.Open(dir, unix.O_PATH, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 255)
+	for range 300 {
+		add(unix.Mkdirat(at, name, 0o700))
+		next, err := unix.Openat(at, name, unix.O_PATH, 0)
+		if unix.Close(at); err != nil {
+			t.Fatal(err)
+		}
+		at = next
+	}
+	defer unix.Close(at)
+	file, err := unix.Openat(at, "hidden", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	add(err)
+	defer unix.Close(file)
+	if _, err := unix.Write(file, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	w := whole(t, dir)
+	if w.inodes != inodes || w.bytes < 1<<20 {
+		t.Errorf("got %d inodes of %d, %d bytes", w.inodes, inodes, w.bytes)
+	}
+}
+
+func TestADirectoryOfManyEntriesIsWalkedInSteps(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/first", "x")
+	const many = 2*walkPerStep + 100
+	for i := range many {
+		if err := os.Link(dir+"/first", fmt.Sprintf("%s/%d", dir, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := 0
+	room := memory
+	w := tree{place: placed(dir)}
+	entries, err := w.look(time.Now(), true, &room, func() bool { steps++; return true })
+	if err != nil || entries != many+1 || steps != 2 || w.inodes != 2 {
+		t.Errorf("%d entries in %d steps, %d inodes, %v", entries, steps, w.inodes, err)
 	}
 }
 

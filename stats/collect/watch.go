@@ -26,6 +26,16 @@ type Aim struct {
 	Usage, Mark stats.Amount
 }
 
+// Left is how much more may be used before the threshold is crossed, bytes.
+func (a Aim) Left() stats.Amount {
+	usage, used := a.Usage.Get()
+	mark, aimed := a.Mark.Get()
+	if !used || !aimed {
+		return stats.Amount{}
+	}
+	return stats.Known(mark - usage)
+}
+
 // Aims are those of the node and of the pods' group.
 type Aims [2]Aim
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -17,12 +18,18 @@ import (
 // daemon is evictd.
 type daemon struct {
 	path    string
+	gogc    int // 0: its own
 	process *exec.Cmd
 	client  http.Client
 	log     bytes.Buffer
 }
 
-func (d *daemon) name() string { return "evictd" }
+func (d *daemon) name() string {
+	if d.gogc > 0 {
+		return fmt.Sprintf("evictd, GOGC=%d", d.gogc)
+	}
+	return "evictd"
+}
 
 func (d *daemon) start(n *node) error {
 	socket := filepath.Join(n.dir, "status.sock")
@@ -30,6 +37,9 @@ func (d *daemon) start(n *node) error {
 		"--nodefs="+n.dir, "--pod-manifests="+n.manifests(), "--status-address=unix:"+socket, "--state-dir="+n.dir+"/state", "--runtime-dir="+n.dir+"/run",
 		fmt.Sprintf("--eviction-hard=memory.available<%d", threshold), "--hard-eviction-grace-period=0s")
 	d.process.Stderr = &d.log
+	if d.gogc > 0 {
+		d.process.Env = append(os.Environ(), fmt.Sprintf("GOGC=%d", d.gogc))
+	}
 	d.client = http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}

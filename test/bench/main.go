@@ -31,6 +31,7 @@ func run(ctx context.Context) error {
 	runs := flag.Int("runs", 200, "of each kind")
 	rates := flag.String("rates", "0.1,1,0", "GiB/s at which memory is filled; 0 is as fast as it goes")
 	hogs := flag.String("hogs", "0,4", "processes that take the processors meanwhile")
+	gogc := flag.Int("gogc", 0, "measure evictd also with this GOGC: with 1 its collector never rests; 0 leaves that out")
 	others := flag.Int("others", 10, "runs of each other program; 0 leaves them out")
 	flag.Parse()
 	fmt.Println(machine())
@@ -45,7 +46,7 @@ func run(ctx context.Context) error {
 			if err != nil || fill < 0 {
 				return fmt.Errorf("-rates %q: expected GiB/s, separated by commas", *rates)
 			}
-			if err := measure(ctx, table, *evictd, *runs, *others, fill, n); err != nil {
+			if err := measure(ctx, table, programs(*evictd, *gogc, *runs, *others), fill, n); err != nil {
 				return err
 			}
 		}
@@ -53,23 +54,32 @@ func run(ctx context.Context) error {
 	return nil
 }
 
+// contestant is a program and how often it is measured.
+type contestant struct {
+	program
+	runs int
+}
+
+func programs(evictd string, gogc, runs, others int) []contestant {
+	all := []contestant{{&daemon{path: evictd}, runs}}
+	if gogc > 0 {
+		all = append(all, contestant{&daemon{path: evictd, gogc: gogc}, runs})
+	}
+	if others > 0 {
+		all = append(all, contestant{&earlyoom{}, others}, contestant{&poller{}, others})
+	}
+	return all
+}
+
 // measure runs all programs in one situation, in turn, and prints their rows.
-func measure(ctx context.Context, table *table, evictd string, runs, others int, rate float64, hogs int) error {
+func measure(ctx context.Context, table *table, programs []contestant, rate float64, hogs int) error {
 	stop, err := startHogs(hogs)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	programs := []program{&daemon{path: evictd}}
-	if others > 0 {
-		programs = append(programs, &earlyoom{}, &poller{})
-	}
-	for i, p := range programs {
-		n := runs
-		if i > 0 {
-			n = others
-		}
-		results, err := series(ctx, p, n, rate)
+	for _, p := range programs {
+		results, err := series(ctx, p, p.runs, rate)
 		if why, is := errors.AsType[unavailable](err); is {
 			fmt.Printf("%s left out: %v\n", p.name(), why)
 			continue

@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/kubeclient"
 )
 
@@ -105,6 +103,13 @@ func (a *api) pod(t testing.TB, name string) *v1.Pod {
 // the kubelet would give it.
 func (n *node) createPod(a *api, name string, spec podSpec, labels map[string]string) *pod {
 	n.t.Helper()
+	created := n.create(a, name, spec, labels)
+	return n.startIn(created, n.groupOf(created), nil)
+}
+
+// create makes a pod of this node that nobody runs yet.
+func (n *node) create(a *api, name string, spec podSpec, labels map[string]string) *v1.Pod {
+	n.t.Helper()
 	m := n.manifest(name, spec)
 	m.Namespace, m.UID, m.Labels = a.namespace, "", labels
 	m.Spec.NodeName, m.Spec.Containers[0].Image = a.node, "none"
@@ -113,8 +118,7 @@ func (n *node) createPod(a *api, name string, spec podSpec, labels map[string]st
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	pods := cgroup.PodsAt(filepath.Join(n.group, podsCgroup))
-	return n.startIn(created, pods.Pod(string(created.UID), eviction.QOSClass(created)), nil)
+	return created
 }
 
 // runWith protects the node with an API server around it.

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,4 +78,61 @@ func (a *api) awaitPodEvicted(t testing.TB, name string) {
 		s := a.pod(t, name).Status
 		return s.Phase == v1.PodFailed && s.Reason == "Evicted"
 	})
+}
+
+// TestWhatEvictdRemembersSurvivesSIGKILL kills it in the middle of a grace, of a
+// victim's own grace, and of a transition period.
+func TestWhatEvictdRemembersSurvivesSIGKILL(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	greedy := n.start("greedy", podSpec{grace: 3})
+	bystander := n.start("bystander", podSpec{request: "64Mi"})
+	greedy.do("ignore-term")
+	bystander.do("hold 16")
+	const grace, transition = 3 * time.Second, 6 * time.Second
+	run := func() *daemon {
+		return n.run(append(soft(grace.String()), "--eviction-pressure-transition-period="+transition.String(), "--housekeeping-interval=1s")...)
+	}
+	d := run()
+	d.awaitPods(memorySignal, greedy, bystander)
+	again := func(until time.Duration, since time.Time) {
+		awaitFor(t, until+patience, "the moment of the kill", func() bool { return time.Since(since) >= until })
+		d.kill()
+		d = run()
+	}
+
+	greedy.do("hold 120")
+	met := d.await("the soft threshold to be met", softMet).Time.Time
+	again(grace/2, met)
+	e := d.awaitEviction(greedy, decided)
+	if waited := e.Decided.Sub(met); waited < grace-time.Second {
+		t.Errorf("decided %v after the crossing, the grace is %v", waited, grace)
+	}
+	if !strings.Contains(d.log.String(), "graces=[memory.available] conditions=[MemoryPressure] victims=0") {
+		t.Error("the log does not tell what was taken up")
+	}
+
+	again(time.Second, e.Decided.Time)
+	gone := d.awaitEnd(greedy)
+	if took := gone.Gone.Sub(e.Decided.Time); took < 3*time.Second {
+		t.Errorf("gone %v after the decision, with a grace of 3s", took)
+	}
+	if gone.Source != "journal" {
+		t.Errorf("the eviction is from %q", gone.Source)
+	}
+	mustEndBy(t, greedy, syscall.SIGKILL)
+
+	again(transition/2, gone.Gone.Time)
+	s := d.await("the first pass", func(s *nodestatus.Status) bool { return !s.Time.IsZero() })
+	if !slices.ContainsFunc(s.Conditions, func(c nodestatus.ConditionStatus) bool {
+		return c.Type == v1.NodeMemoryPressure && c.Status == v1.ConditionTrue
+	}) {
+		t.Errorf("the condition is not held: %+v", s.Conditions)
+	}
+	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	if held := time.Since(gone.Gone.Time); held < transition-time.Second {
+		t.Errorf("the condition was held for %v, want %v", held, transition)
+	}
+	d.mustHaveEvicted()
+	mustLive(t, bystander)
 }

@@ -80,13 +80,11 @@ func (n *node) launch(process *exec.Cmd, as *syscall.Credential) *daemon {
 // ends in order before the test does, unless that ended it before.
 func (n *node) launchAt(socket string, process *exec.Cmd, as *syscall.Credential) *daemon {
 	n.t.Helper()
-	d := &daemon{t: n.t, process: process, log: &logText{}}
-	d.process.Stderr = d.log
+	d := &daemon{t: n.t, process: process, log: &logText{}, client: clientOf(socket)}
+	if d.process.Stderr == nil {
+		d.process.Stderr = d.log
+	}
 	d.process.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setsid: true, Pdeathsig: syscall.SIGKILL}
-	d.client.Timeout = patience
-	d.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
 	if err := d.process.Start(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -96,6 +94,13 @@ func (n *node) launchAt(socket string, process *exec.Cmd, as *syscall.Credential
 		return err == nil
 	})
 	return d
+}
+
+// clientOf asks who serves on a socket.
+func clientOf(socket string) http.Client {
+	return http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
 }
 
 // stop ends the daemon in order, which is exit code 0.

@@ -70,17 +70,23 @@ func (p *pod) cleanUp(disk string) {
 
 var scratch = map[string]string{"scratch": ""}
 
-// diskNode has three pods: one that will fill the disk, one that holds a little
-// on it, and one that holds nothing on it and is worst in every other respect.
 func diskNode(t *testing.T) (n *node, disk string, filler, small, idle *pod) {
 	n = newNode(t, nodeMemory, nodePIDs)
 	disk = n.mountDisk()
+	filler, small, idle = n.startOn(disk)
+	return n, disk, filler, small, idle
+}
+
+// startOn starts three pods: one that will fill the disk, one that holds a little
+// on it, and one that holds nothing on it and is worst in every other respect.
+func (n *node) startOn(disk string) (filler, small, idle *pod) {
+	n.t.Helper()
 	filler = n.start("filler", podSpec{request: "64Mi", emptyDirs: scratch})
 	small = n.start("small", podSpec{emptyDirs: scratch})
 	idle = n.start("idle", podSpec{priority: -10, emptyDirs: scratch})
 	idle.do("hold 64")
 	small.do("fill %s/few 2", small.volume(disk, "scratch"))
-	return n, disk, filler, small, idle
+	return filler, small, idle
 }
 
 // rule: 1.17

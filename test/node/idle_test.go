@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -44,22 +46,33 @@ func TestCampaignIdleCost(t *testing.T) {
 func (n *node) startSleeper(name string) {
 	n.t.Helper()
 	m := n.manifest(name, podSpec{request: "1Mi"})
-	container := filepath.Join(cgroup.PodsAt(filepath.Join(n.group, podsCgroup)).Pod(string(m.UID), eviction.QOSClass(m)), "c")
-	if err := n.cgroups.Create(container, cgroup.Limits{}); err != nil {
-		n.t.Fatal(err)
-	}
-	sleeper := exec.Command("sleep", "600")
-	if err := sleeper.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() {
-		_ = sleeper.Process.Kill()
-		_ = sleeper.Wait()
-	})
-	if err := n.cgroups.Add(container, sleeper.Process.Pid); err != nil {
-		n.t.Fatal(err)
-	}
+	n.t.Cleanup(n.sleepAs(m).wake)
 	n.write(m)
+}
+
+// sleeper is what runs of a pod that never does anything.
+type sleeper struct {
+	name, group string
+	process     *exec.Cmd
+}
+
+func (n *node) sleepAs(m *v1.Pod) *sleeper {
+	n.t.Helper()
+	s := &sleeper{m.Name, n.groupOf(m), exec.Command("sleep", "600")}
+	container := filepath.Join(s.group, "c")
+	if err := errors.Join(n.cgroups.Create(container, cgroup.Limits{}), s.process.Start()); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.cgroups.Add(container, s.process.Process.Pid); err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// wake ends it.
+func (s *sleeper) wake() {
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
 }
 
 // processorTime is what the daemon has used so far: utime and stime, in ticks of

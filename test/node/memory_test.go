@@ -221,7 +221,6 @@ func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	}
 }
 
-// rule: 3.37
 func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)

@@ -151,10 +151,14 @@ func (n *node) manifest(name string, spec podSpec) *v1.Pod {
 func (n *node) start(name string, spec podSpec) *pod {
 	n.t.Helper()
 	m := n.manifest(name, spec)
-	pods := cgroup.PodsAt(filepath.Join(n.group, podsCgroup))
-	p := n.startIn(m, pods.Pod(string(m.UID), eviction.QOSClass(m)), nil)
+	p := n.startIn(m, n.groupOf(m), nil)
 	n.write(m)
 	return p
+}
+
+// groupOf is the cgroup that the kubelet would give a pod.
+func (n *node) groupOf(m *v1.Pod) string {
+	return cgroup.PodsAt(filepath.Join(n.group, podsCgroup)).Pod(string(m.UID), eviction.QOSClass(m))
 }
 
 // startIn runs a pod in a cgroup. Nil credentials are the test's own.

@@ -32,7 +32,7 @@ func playPod() {
 		act, known := map[string]func(args []string) error{
 			"hold": p.hold, "leak": p.leak, "stamps": p.stampInto, "ignore-term": p.ignoreTerm,
 			"linger": p.linger, "fork": p.fork, "fill": p.fill, "files": p.files,
-			"grab": p.grab, "enter": p.enter, "read": p.read, "storm": p.storm,
+			"grab": p.grab, "enter": p.enter, "read": p.read, "storm": p.storm, "rename": rename, "shell": p.shell,
 		}[word]
 		err := errors.New("unknown command")
 		if known {
@@ -62,6 +62,15 @@ const most = 768 * mib
 
 // stampEvery is how much memory lies between two stamps.
 const stampEvery = 256 << 10
+
+// rename NAME calls the process so, a Go string in quotes.
+func rename(args []string) error {
+	name, err := strconv.Unquote(args[0])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile("/proc/self/comm", []byte(name), 0)
+}
 
 // hold MIB touches or gives back memory until so much is held.
 func (p *player) hold(args []string) error { return p.holdBytes(number(args, 0) * mib) }
@@ -194,6 +203,11 @@ func (p *player) read(args []string) error {
 	defer f.Close()
 	_, err = io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f})
 	return err
+}
+
+// shell LINE runs it in the background.
+func (p *player) shell(args []string) error {
+	return exec.Command("sh", "-c", strings.Join(args, " ")).Start()
 }
 
 // storm FILE N reads a file N times.

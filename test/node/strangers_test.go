@@ -1,11 +1,8 @@
 package node_test
 
 import (
-	"path/filepath"
 	"testing"
 
-	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -18,7 +15,7 @@ func TestAPodThatNobodyHasToldOfDoesNotCostAnotherItsLife(t *testing.T) {
 	d := n.run("--eviction-hard=memory.available<64Mi", longTransition)
 	d.awaitPods(memorySignal, within)
 	m := n.manifest("stranger", podSpec{})
-	stranger := n.startIn(m, cgroup.PodsAt(filepath.Join(n.group, podsCgroup)).Pod(string(m.UID), eviction.QOSClass(m)), nil)
+	stranger := n.startIn(m, n.groupOf(m), nil)
 	stranger.do("hold 140")
 	d.await("the threshold to be met", func(s *nodestatus.Status) bool { return s.Signals[0].Thresholds[0].Met })
 	n.write(m)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const daemon, agentUnits = "evictd.service", "evictd-agent@*.service"
@@ -304,12 +305,12 @@ spec:
   containers: [{name: c, image: none, resources: {requests: {memory: 1Mi}}}]
 `
 
-// resumes has a pod that ignores SIGTERM, and ten minutes for it.
+// resumes has a pod that ignores SIGTERM, and twenty seconds for it.
 func (m *machine) resumes() {
 	m.configure("native", "16Mi", `server: unix:/run/evictd/api.sock
 evictionSoft: {memory.available: 128Mi}
 evictionSoftGracePeriod: {memory.available: 100ms}
-evictionMaxPodGracePeriod: 600`)
+evictionMaxPodGracePeriod: 20`)
 	m.do("systemctl", "restart", daemon)
 	created := m.api(http.MethodPost, "namespaces/default/pods", clusterPod)
 	uid := regexp.MustCompile(`"uid": ?"([^"]+)"`).FindStringSubmatch(created)
@@ -328,7 +329,8 @@ evictionMaxPodGracePeriod: 600`)
 	m.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", daemon)
 	select {
 	case <-stubborn:
-	case <-m.Context().Done():
+	case <-time.After(time.Minute):
+		m.Error("the pod outlives its grace")
 	}
 	if restarts := m.property(daemon, "NRestarts"); restarts == before {
 		m.Error("evictd was not started again")

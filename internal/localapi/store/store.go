@@ -98,7 +98,7 @@ func own(data string) (*os.File, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is in use by another process: %w", data, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("%s is in use by another process, end that one or give another directory: %w", data, err), lock.Close())
 	}
 	return lock, nil
 }

@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/lifecycle"
 )
 
@@ -56,9 +56,9 @@ type Controllers struct {
 // may leave out what nobody here reads: of pods all but metadata, tolerations,
 // spec.nodeName and from the status phase, startTime and conditions; of nodes all
 // but metadata, taints, spec.unschedulable and conditions with their heartbeats.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory, recorder events.EventRecorder, registerer prometheus.Registerer, log *slog.Logger, cfg Config) *Controllers {
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, recorder events.EventRecorder, set *metric.Set, log *slog.Logger, cfg Config) *Controllers {
 	return &Controllers{
-		Config: cfg, client: client, recorder: recorder, log: log, metrics: newMetrics(registerer, cfg),
+		Config: cfg, client: client, recorder: recorder, log: log, metrics: newMetrics(set, cfg),
 		nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),
 	}
 }

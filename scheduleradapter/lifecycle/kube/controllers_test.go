@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 )
 
@@ -34,7 +33,7 @@ type bench struct {
 	t        *testing.T
 	client   *fake.Clientset
 	recorder *events.FakeRecorder
-	registry *prometheus.Registry
+	metrics  *metric.Set
 }
 
 // play runs the controllers in simulated time while act acts.
@@ -42,9 +41,9 @@ func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		b := &bench{t, fake.NewClientset(objects...), events.NewFakeRecorder(1000), prometheus.NewRegistry()}
+		b := &bench{t, fake.NewClientset(objects...), events.NewFakeRecorder(1000), metric.NewSet()}
 		factory := informers.NewSharedInformerFactory(b.client, 0)
-		controllers := kube.New(b.client, factory, b.recorder, b.registry, slog.New(slog.NewTextHandler(io.Discard, nil)), cfg)
+		controllers := kube.New(b.client, factory, b.recorder, b.metrics, slog.New(slog.NewTextHandler(io.Discard, nil)), cfg)
 		factory.Start(ctx.Done())
 		ended := make(chan error)
 		go func() { ended <- controllers.Run(ctx) }()
@@ -269,9 +268,15 @@ func TestMetricsHaveKubeControllerManagersNames(t *testing.T) {
 		})
 		b.pass(2*time.Minute, "a", "b")
 		page := httptest.NewRecorder()
-		promhttp.HandlerFor(b.registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+		b.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 		golden.Check(t, "testdata/metrics.txt", strings.ReplaceAll(page.Body.String(), "\x00", `\x00`))
 	}, zoned, node("a"), node("b"), leaseOf("silent"), leaseOf("a"), leaseOf("b"), pod("there", "silent", 30), pod("stays", "silent", 300), pod("here", "a", 30))
+}
+
+func TestTheListOfMetricsHasTheControllers(t *testing.T) {
+	set := metric.NewSet()
+	kube.New(fake.NewClientset(), informers.NewSharedInformerFactory(fake.NewClientset(), 0), nil, set, slog.New(slog.DiscardHandler), kube.Config{TaintEviction: true, NodeLifecycle: true})
+	golden.Section(t, "../../../docs/metrics.md", "controllers", set.Table())
 }
 
 func TestATaintFollowsItsConditionAtOnce(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/lifecycle"
 )
 
@@ -14,37 +15,27 @@ import (
 // taint eviction controller's, and the node lifecycle controller's.
 type metrics struct {
 	deletions               prometheus.Counter
-	lateness                prometheus.Histogram
+	lateness                prometheus.Observer
 	evictions               *prometheus.CounterVec
 	size, health, unhealthy *prometheus.GaugeVec
-	passes                  prometheus.Histogram
+	passes                  prometheus.Observer
 }
 
-// newMetrics registers those of the controllers that run.
-func newMetrics(registerer prometheus.Registerer, cfg Config) *metrics {
-	const evictor, monitor = "taint_eviction_controller", "node_collector"
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: monitor, Name: name, Help: help}, []string{"zone"})
-	}
-	m := &metrics{
-		deletions: prometheus.NewCounter(prometheus.CounterOpts{Subsystem: evictor, Name: "pod_deletions_total", Help: "Pods deleted for a taint."}),
-		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: evictor, Name: "pod_deletion_duration_seconds", Help: "From when a pod had to leave for a taint to its deletion.",
-			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
-		}),
-		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: monitor, Name: "evictions_total", Help: "Nodes that pods were driven off, by zone."}, []string{"zone"}),
-		size:      gauge("zone_size", "Nodes of a zone."),
-		health:    gauge("zone_health", "Percentage of a zone's nodes that are ready."),
-		unhealthy: gauge("unhealthy_nodes_in_zone", "Nodes of a zone that are not ready."),
-		passes: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: monitor, Name: "update_all_nodes_health_duration_seconds", Help: "Duration of judging all nodes.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
-		}),
-	}
+// newMetrics makes those of the controllers that run.
+func newMetrics(set *metric.Set, cfg Config) *metrics {
+	m := &metrics{}
+	alpha := set.Of(metric.ControllerManager, metric.Alpha)
 	if cfg.TaintEviction {
-		registerer.MustRegister(m.deletions, m.lateness)
+		m.deletions = alpha.Counter("taint_eviction_controller_pod_deletions_total", "Pods deleted for a taint.").WithLabelValues()
+		m.lateness = alpha.Histogram("taint_eviction_controller_pod_deletion_duration_seconds", "From when a pod had to leave for a taint to its deletion.",
+			[]float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240}).WithLabelValues()
 	}
 	if cfg.NodeLifecycle {
-		registerer.MustRegister(m.evictions, m.size, m.health, m.unhealthy, m.passes)
+		m.evictions = set.Of(metric.ControllerManager, metric.Stable).Counter("node_collector_evictions_total", "Nodes that pods were driven off, by zone.", "zone")
+		m.size = alpha.Gauge("node_collector_zone_size", "Nodes of a zone.", "zone")
+		m.health = alpha.Gauge("node_collector_zone_health", "Percentage of a zone's nodes that are ready.", "zone")
+		m.unhealthy = alpha.Gauge("node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not ready.", "zone")
+		m.passes = alpha.Histogram("node_collector_update_all_nodes_health_duration_seconds", "Duration of judging all nodes.", prometheus.ExponentialBuckets(0.01, 4, 8)).WithLabelValues()
 	}
 	return m
 }

@@ -77,7 +77,7 @@ func (n *Node) Evictd(more ...string) *Evictd {
 	e := &Evictd{n: n, Log: &Text{}}
 	e.process = exec.Command(filepath.Join(bin, "evictd"), append([]string{
 		"run", "--node-name=n1", "--mode=native", "--force", "--cgroup-root=" + n.Group, "--cri-endpoint=unix:" + n.socket(),
-		"--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "evictd"), "--status-address=unix:" + socket,
+		"--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "evictd"), "--runtime-dir=" + filepath.Join(n.dir, "undo"), "--status-address=unix:" + socket,
 		"--housekeeping-interval=100ms", "--eviction-pressure-transition-period=1s",
 		"--eviction-hard=memory.available<1Mi",
 	}, more...)...)

@@ -37,6 +37,8 @@ type Image struct {
 	// bytes are there twice: as the layer's blob and unpacked.
 	Bytes int64
 	Files int
+	// StopSignal is sent to a container instead of SIGTERM, unless "".
+	StopSignal string
 	// Pinned asks containerd never to remove the image. 1.6 does not know that.
 	Pinned bool
 }
@@ -83,7 +85,7 @@ func (i Image) layout(t testing.TB) []byte {
 		l.blob(oci.MediaTypeImageLayer, archive(file{"workload", program})),
 		l.blob(oci.MediaTypeImageLayer, archive(i.content()...)),
 	}
-	config := oci.Image{Platform: oci.Platform{Architecture: goruntime.GOARCH, OS: "linux"}, Config: oci.ImageConfig{Entrypoint: []string{"/workload"}}}
+	config := oci.Image{Platform: oci.Platform{Architecture: goruntime.GOARCH, OS: "linux"}, Config: oci.ImageConfig{Entrypoint: []string{"/workload"}, StopSignal: i.StopSignal}}
 	config.RootFS.Type = "layers"
 	for _, layer := range layers {
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.Digest)

@@ -48,6 +48,9 @@ const (
 type Options struct {
 	// Root is containerd's: images and writable layers. It may be on a Disk.
 	Root string
+	// Snapshots is the snapshotter's root, where images are unpacked and writable
+	// layers are. Unless it is set that is below Root.
+	Snapshots string
 	// Kubelet holds the volumes of pods, as /var/lib/kubelet does.
 	Kubelet string
 	// Logs holds the logs of pods, as /var/log/pods does.
@@ -100,6 +103,9 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if o.Snapshotter == "" {
 		o.Snapshotter = "overlayfs"
 	}
+	if o.Snapshots == "" {
+		o.Snapshots = filepath.Join(o.Root, snapshotterID(o.Snapshotter))
+	}
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
@@ -125,6 +131,8 @@ func (n *Node) log() string    { return filepath.Join(n.dir, "containerd.log") }
 // Endpoint is the address of the node's CRI.
 func (n *Node) Endpoint() string { return "unix://" + n.socket() }
 
+func snapshotterID(name string) string { return "io.containerd.snapshotter.v1." + name }
+
 // configuration is containerd's, in the oldest format that all versions read.
 // Their other plugins have no business with the host: NRI and the directory opt
 // are outside the node's own. The score of sandboxes is restricted since it is
@@ -138,6 +146,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
   address = %q
 [plugins."io.containerd.internal.v1.opt"]
   path = %q
+[plugins.%q]
+  root_path = %q
 [[plugins."io.containerd.transfer.v1.local".unpack_config]]
   platform = "linux/%s"
   snapshotter = %q
@@ -153,7 +163,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = %q
         Root = %q
-`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), goruntime.GOARCH, n.Snapshotter, pause.Name, n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
+`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), snapshotterID(n.Snapshotter), n.Snapshots, goruntime.GOARCH, n.Snapshotter, pause.Name, n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
 }
 
 func (n *Node) connect() {

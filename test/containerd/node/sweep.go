@@ -29,7 +29,7 @@ type trace struct {
 // can be removed.
 func traces(dir string) []trace {
 	mounts := mountTable()
-	return slices.Concat(processes(dir), sockets(dir), cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir))
+	return slices.Concat(processes(dir), sockets(dir), cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
 }
 
 // sweep removes all traces of a directory, whatever state they are in. It gives up
@@ -60,7 +60,7 @@ func sweep(dir string) error {
 }
 
 // daemons are the programs that have the directory in their arguments.
-var daemons = []string{"containerd", "containerd-shim-runc-v2", "runc", "ctr"}
+var daemons = []string{"containerd", "containerd-shim-runc-v2", "runc", "ctr", "evictd"}
 
 func processes(dir string) (found []trace) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -187,11 +187,16 @@ func removeCgroup(at string) error {
 	return faults
 }
 
-func loopDevices(dir string) (found []trace) {
+// loopDevices finds those with a file below the directory. One that is mounted no
+// more and goes by itself is held by another mount namespace alone, which was made
+// meanwhile with a copy of all mounts.
+func loopDevices(dir string, table []mounted) (found []trace) {
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, file := range files {
 		image, _ := os.ReadFile(file)
-		if strings.HasPrefix(string(image), dir+"/") {
+		clears, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "autoclear"))
+		foreign := string(clears) == "1\n" && len(mountsBelow(filepath.Dir(string(image)), table)) == 0
+		if strings.HasPrefix(string(image), dir+"/") && !foreign {
 			device := filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(file))))
 			found = append(found, trace{"loop device " + device, func() error { return detach(device) }})
 		}

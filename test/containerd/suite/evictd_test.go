@@ -67,7 +67,7 @@ func mark(t *testing.T, p *node.Pod, name string) time.Time {
 // family is a pod of a container and two sidecars that take a while to end.
 func family(n *node.Node) *v1.Pod {
 	container := func(name string) v1.Container {
-		return v1.Container{Name: name, Args: []string{"on-term /scratch/" + name + " 300ms"}, VolumeMounts: []v1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}}
+		return v1.Container{Name: name, Args: []string{"on TERM /scratch/" + name + " 300ms"}, VolumeMounts: []v1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}}
 	}
 	first, second, app := container("first"), container("second"), container("app")
 	first.RestartPolicy, second.RestartPolicy = new(v1.ContainerRestartPolicyAlways), new(v1.ContainerRestartPolicyAlways)
@@ -116,8 +116,25 @@ func TestSoftVictimIsStoppedByTheRuntimeItsSidecarsLast(t *testing.T) {
 	})
 }
 
+func TestStopSignalOfAnImageIsThatOfASoftEviction(t *testing.T) {
+	t.Parallel()
+	node.Each(t, func(t *testing.T, v node.Version) {
+		n := node.Start(t, v, node.Options{})
+		n.Import(node.Image{Name: "localhost/quits:1", StopSignal: "SIGQUIT"})
+		p := n.Pod("quits", node.Spec{Image: "localhost/quits:1", Grace: 20, EmptyDirs: scratch, Orders: []string{"ignore-term", "on QUIT /scratch/quit 100ms"}})
+		e := n.Evictd(soft...)
+		e.AwaitPods(1)
+		p.Do("leak", 0, 250*node.MiB)
+		e.AwaitEviction(p)
+		mark(t, p, "quit")
+		if status := p.Containers[0].AwaitExit(); status.ExitCode != 0 {
+			t.Errorf("exit code %d: it was killed", status.ExitCode)
+		}
+	})
+}
+
 func TestRuntimeThatIsFrozenOrGoneDuringAnEvictionSavesNobody(t *testing.T) {
-	for name, fault := range map[string]func(*node.Node){"frozen": (*node.Node).Freeze, "killed": (*node.Node).Kill} {
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			node.Each(t, func(t *testing.T, v node.Version) {
@@ -128,7 +145,7 @@ func TestRuntimeThatIsFrozenOrGoneDuringAnEvictionSavesNobody(t *testing.T) {
 				e.AwaitPods(2)
 				p.Do("leak", 0, 250*node.MiB)
 				node.Await(t, "the eviction to begin", func() bool { return len(e.Status().Evictions) > 0 })
-				fault(n)
+				fault.begin(n)
 				evicted := e.AwaitEviction(p)
 				if took := evicted.Gone.Sub(evicted.Decided.Time); took < 3*time.Second {
 					t.Errorf("gone after %v: it had no grace", took)
@@ -137,11 +154,7 @@ func TestRuntimeThatIsFrozenOrGoneDuringAnEvictionSavesNobody(t *testing.T) {
 				e.AwaitEviction(hard)
 				hard.AwaitEnd()
 				node.Await(t, "evictd to know that the runtime does not answer", func() bool { return !e.Status().Runtime.Connected })
-				if name == "frozen" {
-					n.Thaw()
-				} else {
-					n.Restart()
-				}
+				fault.end(n)
 				node.Await(t, "evictd to find the runtime again", func() bool { return e.Status().Runtime.Connected })
 			})
 		})

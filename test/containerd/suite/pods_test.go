@@ -76,7 +76,7 @@ func TestContainerThatCatchesTermHasItsGrace(t *testing.T) {
 	t.Parallel()
 	node.Each(t, func(t *testing.T, v node.Version) {
 		n := node.Start(t, v, node.Options{})
-		p := n.Pod("tidy", node.Spec{EmptyDirs: scratch, Orders: []string{"on-term /scratch/ended 200ms"}})
+		p := n.Pod("tidy", node.Spec{EmptyDirs: scratch, Orders: []string{"on TERM /scratch/ended 200ms"}})
 		p.Do("hold", node.MiB)
 		p.Stop(30)
 		p.AwaitEnd()

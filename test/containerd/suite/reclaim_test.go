@@ -149,14 +149,29 @@ func (r *relief) reclaimable() (dead, images []string) {
 			dead = append(dead, c.Id)
 		}
 	}
-	for _, image := range node.Call(r.n, r.n.Images.ListImages, &runtime.ListImagesRequest{}).Images {
+	return dead, unused(r.n)
+}
+
+// unused are the images that are named so.
+func unused(n *node.Node) (images []string) {
+	for _, image := range node.Call(n, n.Images.ListImages, &runtime.ListImagesRequest{}).Images {
 		for _, name := range image.RepoTags { // none while it is removed
 			if strings.HasPrefix(name, "localhost/unused") {
 				images = append(images, name)
 			}
 		}
 	}
-	return dead, images
+	return images
+}
+
+// bodies are the containers, dead or not, that the runtime has of a pod.
+func (r *relief) bodies(p *node.Pod) (ids []string) {
+	r.t.Helper()
+	of := &runtime.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": p.Name}}
+	for _, c := range node.Call(r.n, r.n.Runtime.ListContainers, &runtime.ListContainersRequest{Filter: of}).Containers {
+		ids = append(ids, c.Id)
+	}
+	return ids
 }
 
 // mustReclaimInOrder starves the disk three times: the first two times what nobody
@@ -189,8 +204,10 @@ func (r *relief) mustReclaimInOrder(signal string) {
 	if e := r.e.AwaitEviction(r.filler); e.Signal != signal {
 		r.t.Errorf("evicted for %s, want %s", e.Signal, signal)
 	}
-	r.filler.Remove()
-	r.awaitPressure(false)
+	r.awaitPressure(false) // nobody else removes what is left of it
+	if bodies := r.bodies(r.filler); len(bodies) > 0 {
+		r.t.Errorf("containers %v of the evicted pod are left", bodies)
+	}
 	if _, images := r.reclaimable(); len(images) > 0 {
 		r.t.Errorf("a pod went before the images %v", images)
 	}

@@ -11,7 +11,7 @@
 //	files DIR N            make N empty files
 //	print BYTES            write to the log
 //	ignore-term            live on after SIGTERM
-//	on-term FILE DELAY     on SIGTERM write the time in nanoseconds to a file, and end DELAY later
+//	on SIGNAL FILE DELAY   on TERM or QUIT write the time in nanoseconds to a file, and end DELAY later
 //	exit CODE              end
 package main
 
@@ -41,7 +41,7 @@ var orders = map[string]struct {
 	"files":       {2, (*workload).files},
 	"print":       {1, (*workload).print},
 	"ignore-term": {0, (*workload).ignoreTerm},
-	"on-term":     {2, (*workload).onTerm},
+	"on":          {3, (*workload).on},
 	"exit":        {1, (*workload).exit},
 }
 
@@ -268,17 +268,26 @@ func (w *workload) ignoreTerm([]string) error {
 	return nil
 }
 
-func (w *workload) onTerm(args []string) error {
-	delay, err := time.ParseDuration(args[1])
+// awaited are the signals that can be waited for.
+var awaited = map[string]os.Signal{"TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT}
+
+func (w *workload) on(args []string) error {
+	told, known := awaited[args[0]]
+	if !known {
+		return fmt.Errorf("no signal %q", args[0])
+	}
+	delay, err := time.ParseDuration(args[2])
 	if err != nil {
 		return err
 	}
-	term := make(chan os.Signal, 1)
-	signal.Stop(w.term)
-	signal.Notify(term, syscall.SIGTERM)
+	came := make(chan os.Signal, 1)
+	if told == syscall.SIGTERM {
+		signal.Stop(w.term)
+	}
+	signal.Notify(came, told)
 	go func() {
-		<-term
-		if err := os.WriteFile(args[0], []byte(strconv.FormatInt(time.Now().UnixNano(), 10)), 0o644); err != nil {
+		<-came
+		if err := os.WriteFile(args[1], []byte(strconv.FormatInt(time.Now().UnixNano(), 10)), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -1,0 +1,132 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kept is what of a State the next process takes up. It holds names, and times as
+// how long ago they were: no clock of this process means anything to another.
+type Kept struct {
+	// Looked is how long ago the last housekeeping pass was.
+	Looked time.Duration `json:"looked"`
+	// Thresholds are all of the configuration.
+	Thresholds []KeptThreshold `json:"thresholds"`
+	// Pressure is by the type of the condition: how long ago a threshold last
+	// raised it.
+	Pressure map[string]time.Duration `json:"pressure,omitempty"`
+	InFlight []KeptVictim             `json:"inFlight,omitempty"`
+	// Rests are how long no reclaim may begin, by disk of the Layout.
+	Layout Layout                  `json:"layout"`
+	Rests  [numDisks]time.Duration `json:"rests"`
+}
+
+// KeptThreshold is what makes a threshold the same one in another configuration,
+// and how it stood.
+type KeptThreshold struct {
+	Signal string        `json:"signal"`
+	Value  Value         `json:"value"`
+	Grace  time.Duration `json:"grace,omitempty"`
+	// Met is how long ago its signal was first seen below; nil where it is not.
+	Met    *time.Duration `json:"met,omitempty"`
+	Acting bool           `json:"acting,omitempty"`
+}
+
+func (k *KeptThreshold) is(t *Threshold) bool {
+	return k.Signal == t.Signal.String() && k.Value == t.Value && k.Grace == t.Grace
+}
+
+// KeptVictim is a victim that was being ended.
+type KeptVictim struct {
+	UID    types.UID     `json:"uid"`
+	Signal string        `json:"signal"`
+	Hard   bool          `json:"hard,omitempty"`
+	Since  time.Duration `json:"since"`
+	Grace  time.Duration `json:"grace"`
+}
+
+// Keep is what of the state would have to be taken up if the process ended now.
+func (st *State) Keep(cfg *Config, now time.Time) Kept {
+	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout}
+	for i := range cfg.Thresholds {
+		t, standing := &cfg.Thresholds[i], &st.Thresholds[i]
+		kept := KeptThreshold{Signal: t.Signal.String(), Value: t.Value, Grace: t.Grace, Acting: standing.Acting}
+		if !standing.FirstObserved.IsZero() {
+			met := now.Sub(standing.FirstObserved)
+			kept.Met = &met
+		}
+		k.Thresholds = append(k.Thresholds, kept)
+	}
+	for c := range st.Pressure {
+		if last := st.Pressure[c].LastObserved; !last.IsZero() {
+			k.Pressure[Condition(c).String()] = now.Sub(last)
+		}
+	}
+	for _, f := range st.InFlight {
+		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace})
+	}
+	for d := range st.Reclaims {
+		k.Rests[d] = max(0, st.Reclaims[d].Rest.Sub(now))
+	}
+	return k
+}
+
+// SameKept says whether the same is kept of two states, but for when their last
+// housekeeping pass was.
+func (st *State) SameKept(other *State) bool {
+	same := st.Thresholds == other.Thresholds && slices.Equal(st.InFlight, other.InFlight)
+	for c := range st.Pressure {
+		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
+	}
+	for d := range st.Reclaims {
+		same = same && st.Reclaims[d].Rest == other.Reclaims[d].Rest
+	}
+	return same
+}
+
+// Restore is the state that was kept so long ago, as far as the configuration
+// still asks for it: a standing needs its threshold, a condition any threshold that
+// it was raised under, a victim one of its signal and kind, or the limits. Victims
+// that are overdue by now are left out.
+func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
+	before := func(since time.Duration) time.Time { return now.Add(-ago - max(0, since)) }
+	st := State{Looked: before(k.Looked)}
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		at := slices.IndexFunc(k.Thresholds, func(kept KeptThreshold) bool { return kept.is(t) })
+		if at < 0 {
+			continue
+		}
+		if kept := &k.Thresholds[at]; kept.Met != nil {
+			st.Thresholds[i] = Standing{FirstObserved: before(*kept.Met), Acting: kept.Acting}
+		}
+		c := t.Signal.Condition()
+		if last, raised := k.Pressure[c.String()]; raised {
+			st.Pressure[c].LastObserved = before(last)
+		}
+	}
+	for _, v := range k.InFlight {
+		for s := range signals {
+			f := InFlight{v.UID, Signal(s), v.Hard, before(v.Since), v.Grace}
+			if f.Signal.String() == v.Signal && cfg.evictsFor(&f) && !f.Overdue(now) {
+				st.InFlight = append(st.InFlight, f)
+			}
+		}
+	}
+	for d, rest := range k.Rests {
+		if rest = min(rest, reclaimLongRest) - ago; rest > 0 && k.Layout == cfg.Layout {
+			st.Reclaims[d].Rest = now.Add(rest)
+		}
+	}
+	return st
+}
+
+// evictsFor says whether a victim could have been chosen under the configuration.
+func (c *Config) evictsFor(f *InFlight) bool {
+	if int(f.Signal) >= NumSignals {
+		return c.LocalStorageCapacityIsolation
+	}
+	return slices.ContainsFunc(c.Thresholds, func(t Threshold) bool { return t.Signal == f.Signal && t.Hard() == f.Hard })
+}

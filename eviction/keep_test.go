@@ -1,0 +1,101 @@
+package eviction_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+)
+
+// rule: M.50
+func TestAStateThatWasKeptIsAsItWasHoweverLongAgoThatIs(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *rand.Rand) {
+		n := anyNode(r)
+		for range 5 {
+			n.pass(t, r, anyKind(r))
+		}
+		text, err := json.Marshal(n.state.Keep(&n.cfg, n.now))
+		var kept eviction.Kept
+		if err == nil {
+			err = json.Unmarshal(text, &kept)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ago := time.Duration(r.IntN(100)) * time.Second
+		now, want := n.now.Add(ago), n.state
+		want.InFlight = nil
+		for _, f := range n.state.InFlight {
+			if !f.Overdue(now) {
+				want.InFlight = append(want.InFlight, f)
+			}
+		}
+		for d := range want.Reclaims {
+			if !want.Reclaims[d].Rest.After(now) {
+				want.Reclaims[d].Rest = time.Time{}
+			}
+		}
+		if got := kept.Restore(&n.cfg, now, ago); !got.SameKept(&want) {
+			t.Fatalf("kept %s\nand restored %+v\nwant %+v", text, got, want)
+		}
+	})
+}
+
+func TestNothingIsTakenUpThatTheConfigurationDoesNotAskFor(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *rand.Rand) {
+		n := anyNode(r)
+		for range 5 {
+			n.pass(t, r, anyKind(r))
+		}
+		kept := n.state.Keep(&n.cfg, n.now)
+		other := n.cfg
+		other.Thresholds, other.LocalStorageCapacityIsolation, other.Layout = nil, false, (n.cfg.Layout+1)%4
+		for _, before := range n.cfg.Thresholds {
+			before.Grace += time.Second
+			if before.Hard() {
+				before.Value.Amount++
+			}
+			other.Thresholds = append(other.Thresholds, before)
+		}
+		got := kept.Restore(&other, n.now, 0)
+		got.InFlight = nil // of signals that still have thresholds
+		if !got.SameKept(&eviction.State{}) {
+			t.Fatalf("restored %+v", got)
+		}
+		other.Thresholds = nil
+		if got := kept.Restore(&other, n.now, 0); !got.SameKept(&eviction.State{}) {
+			t.Fatalf("restored %+v without any threshold", got)
+		}
+	})
+}
+
+// rule: M.51
+func TestTimeInWhichNobodyLooksCountsTowardNoGrace(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		blind, acts time.Duration // after the first pass; the gap ends at blind
+	}{
+		{"but for what may be a late look", 20 * time.Second, 30 * time.Second},
+		{"longer than that", 35 * time.Second, 45 * time.Second},
+		{"and a gap as long as the grace begins it anew", 50 * time.Second, 80 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newSmallNode()
+			n.cfg.Lapse = 20 * time.Second
+			acts := func(at time.Duration) bool {
+				return len(n.pass(eviction.Housekeeping, at, 3*gi/2, noon.Add(at)).Met) > 0
+			}
+			acts(0)
+			for at := c.blind; at < c.acts; at += 5 * time.Second {
+				if acts(at) {
+					t.Errorf("acts after %v, want %v", at, c.acts)
+				}
+			}
+			if !acts(c.acts) {
+				t.Errorf("does not act after %v", c.acts)
+			}
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// listenerAddress is the key of the address that a request's listener has. Behind
+// TLS there is none: there the certificates say who is who.
+type listenerAddress struct{}
+
+func base(l net.Listener) context.Context {
+	switch l.(type) {
+	case *net.UnixListener, *net.TCPListener:
+		return context.WithValue(context.Background(), listenerAddress{}, l.Addr())
+	}
+	return context.Background()
+}
+
+// ofThisHost refuses requests that reach an address of this host alone under
+// another host's name. Only a browser sends those, for a page from elsewhere whose
+// name was made to lead here (DNS rebinding), and which would read the answers.
+func ofThisHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, _ := r.Context().Value(listenerAddress{}).(net.Addr)
+		if !hostBelongs(r.Host, at) {
+			http.Error(w, "this address answers to localhost and to IP addresses", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostBelongs says whether a Host header may come with a request to an address. No
+// name is better than another behind a unix socket, which a browser reaches through
+// a forwarded port only; but none of the DNS belongs there.
+func hostBelongs(host string, at net.Addr) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "localhost" || host == "" {
+		return true
+	}
+	switch at := at.(type) {
+	case *net.UnixAddr:
+		return !strings.Contains(host, ".")
+	case *net.TCPAddr:
+		return !at.IP.IsLoopback()
+	}
+	return true
+}

@@ -1,0 +1,43 @@
+package scheduleradapter
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/internal/metric"
+)
+
+// measureRequests counts what is asked of the API server, as client-go's programs
+// do: a duration ends with the head of the answer.
+func measureRequests(set *metric.Set, how *rest.Config) {
+	alpha := set.Of(metric.Client, metric.Alpha)
+	requests := alpha.Counter("rest_client_requests_total", "Requests to the API server, by status code; <error> got no answer.", "code", "method", "host")
+	duration := alpha.Histogram("rest_client_request_duration_seconds", "From a request to the head of its answer.",
+		[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host")
+	how.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) {
+			begin, code := time.Now(), "<error>"
+			response, err := next.RoundTrip(request)
+			if err == nil {
+				code = strconv.Itoa(response.StatusCode)
+			}
+			requests.WithLabelValues(code, request.Method, request.URL.Host).Inc()
+			duration.WithLabelValues(request.Method, request.URL.Host).Observe(time.Since(begin).Seconds())
+			return response, err
+		})
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (t roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+// leadership is 1 for the Lease while this process has it, and has no value where
+// nobody is elected.
+func leadership(set *metric.Set) *prometheus.GaugeVec {
+	return set.Of(metric.Client, metric.Alpha).Gauge("leader_election_master_status", "1 while this process leads, 0 while it waits to; none where nobody is elected.", "name")
+}

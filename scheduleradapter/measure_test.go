@@ -1,0 +1,17 @@
+package scheduleradapter
+
+import (
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/metric"
+)
+
+func TestTheListOfMetricsHasTheClients(t *testing.T) {
+	set := metric.NewSet()
+	measureRequests(set, &rest.Config{})
+	leadership(set)
+	golden.Section(t, "../docs/metrics.md", "client", set.Table())
+}

@@ -1,0 +1,156 @@
+// Package docs_test runs the documentation: every command that a page shows, with
+// the programs of this tree, and holds what it prints against what is shown.
+package docs_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/evictd/evictd/internal/golden"
+)
+
+// top is the top of the repository.
+const top = "../.."
+
+// programs is the directory of the programs that TestMain built.
+var programs string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(shellVariable) != "" {
+		fmt.Fprintln(os.Stderr, becomeShell())
+		os.Exit(1)
+	}
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "docs-programs-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(programs)
+		if err := os.Chmod(programs, 0o755); err != nil { // the agent is nobody
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", programs+"/", top+"/cmd/...")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// pages are the files of the documentation.
+func pages(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(top + "/docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no page is found: %v", err)
+	}
+	return append([]string{filepath.Join(top, "README.md")}, files...)
+}
+
+func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
+	for _, file := range pages(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := readPage(string(text))
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			for _, fault := range p.faults {
+				t.Errorf("%s:%s", filepath.Base(file), fault)
+			}
+			p.tellSkips(t)
+			if p.runs() {
+				p.run(t, filepath.Base(file))
+				golden.Check(t, file, strings.Join(p.lines, "\n"))
+			}
+		})
+	}
+}
+
+// tellSkips has every reason for which commands are not run be told once.
+func (p *page) tellSkips(t *testing.T) {
+	t.Helper()
+	commands := map[string][]string{}
+	for _, b := range p.blocks {
+		for _, c := range b.commands {
+			if reason := b.notRun(c.text); reason != "" {
+				commands[reason] = append(commands[reason], c.text)
+			}
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(commands)) {
+		t.Run("not run", func(t *testing.T) {
+			t.Logf("not run:\n%s", strings.Join(commands[reason], "\n"))
+			t.Skip("skipped: not run: " + reason)
+		})
+	}
+}
+
+// runs says whether any command of the page is.
+func (p *page) runs() bool {
+	return slices.ContainsFunc(p.blocks, func(b block) bool {
+		return slices.ContainsFunc(b.commands, func(c command) bool { return b.notRun(c.text) == "" })
+	})
+}
+
+// run runs the commands of a page in a session, and has the page show what they
+// print where that is something else.
+func (p *page) run(t *testing.T, name string) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: the documentation's nodes are cgroups, which need root")
+	}
+	s := newSession(t)
+	var shows []shown // from the first line on
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		if b.file != "" {
+			if err := os.WriteFile(filepath.Join(s.dir, b.file), []byte(b.text), 0o644); err != nil {
+				t.Fatalf("%s:%d: %v", name, b.line, err)
+			}
+		}
+		for _, c := range b.commands {
+			if b.notRun(c.text) != "" {
+				continue
+			}
+			printed, right, err := s.try(b, c, p.text(c.print))
+			if err != nil {
+				t.Fatalf("%s:%d: %v\n$ %s\n%s", name, c.line, err, c.text, printed)
+			}
+			if !right {
+				shows = append(shows, shown{c.print, printed})
+			}
+		}
+	}
+	p.show(shows)
+}
+
+// shown is what lines of the page are to be.
+type shown struct {
+	at   span
+	text string
+}
+
+// show puts texts in place of what the page shows.
+func (p *page) show(texts []shown) {
+	for _, s := range slices.Backward(texts) {
+		var lines []string
+		indent := ""
+		if i := s.at.from - 1; p.indent[i] > 0 {
+			indent = tab
+		}
+		for line := range strings.Lines(strings.Trim(s.text, "\n")) {
+			lines = append(lines, strings.TrimRight(indent+strings.TrimRight(line, "\n"), " "))
+		}
+		p.lines = slices.Replace(p.lines, s.at.from, s.at.end, lines...)
+	}
+}

@@ -1,0 +1,97 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// The machine that is cut off, and booted again by test/vm with the disk it had.
+const (
+	cutOffDir  = "/var/lib/evictd/cut-off"
+	cutOffNode = "machine"
+	apiService = "evictd-apiserver.service"
+	apiSocket  = "/run/evictd/api.sock"
+)
+
+// apiOfMachine is the embedded API as the package installs it.
+func apiOfMachine(t *testing.T) *api {
+	t.Helper()
+	systemctl(t, "start", apiService)
+	cfg, err := kubeclient.Config("", "unix:"+apiSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &api{Interface: kubernetes.NewForConfigOrDie(cfg), node: cutOffNode, namespace: metav1.NamespaceDefault}
+}
+
+// TestCutOffInTheMiddleOfAnEviction ends with a victim that takes its time, of which
+// the API server has not been told. Nothing is cleaned up: the power is cut then.
+func TestCutOffInTheMiddleOfAnEviction(t *testing.T) {
+	n := theMachine(t)
+	n.dir = cutOffDir
+	if err := os.MkdirAll(n.manifests(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a := apiOfMachine(t)
+	created := n.create(a, "stubborn", podSpec{grace: 600}, nil)
+	d := n.protect(fmt.Sprintf(`server: unix:%s
+memoryModel: available
+evictionHard: {memory.available: 50Mi}
+evictionSoft: {memory.available: %dMi}
+evictionSoftGracePeriod: {memory.available: 100ms}
+evictionMaxPodGracePeriod: 600
+%s: 30m`, apiSocket, memory(t, "MemAvailable")-150, transition))
+	// The test's own pods would end with it.
+	script := filepath.Join(n.dir, "pod")
+	err := os.WriteFile(script, fmt.Appendf(nil, `mkdir -p %[1]s && echo $$ >%[1]s/cgroup.procs && trap '' TERM
+while ! [ -e %[2]s/go ]; do sleep 0.1; done
+head -c 250M /dev/zero | tail | sleep 1000
+`, n.cgroups.Mount("memory")+n.groupOf(created), n.dir), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "systemd-run", "--unit=stubborn", "sh", script)
+	d.awaitPods(memorySignal, &pod{Pod: created})
+	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
+	syscall.Sync()
+	systemctl(t, "stop", apiService)
+	if err := os.WriteFile(filepath.Join(n.dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.await("an eviction that is not told", func(s *nodestatus.Status) bool {
+		return len(s.Evictions) == 1 && s.Evictions[0].Gone.IsZero() && s.API.Untold > 0
+	})
+	await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, journalFile), string(created.UID)) })
+}
+
+func TestAfterCutOffTheEvictionIsToldAndThePressureHeld(t *testing.T) {
+	n := theMachine(t)
+	a := apiOfMachine(t)
+	await(t, "evictd to be back by itself", func() bool { return systemctl(t, "show", "--property=ActiveState", "--value", service) == "active" })
+	d := &daemon{t: n.t, log: &logText{}, client: clientOf(statusSocket)}
+	await(t, "the API server to be told of the eviction before the cut", func() bool {
+		pod := a.pod(t, "stubborn")
+		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory. ")
+	})
+	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, true) // held for half an hour, though there is none
+	s := d.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
+	if at := slices.IndexFunc(s.Signals, func(s nodestatus.SignalStatus) bool { return s.Name == memorySignal }); at < 0 || s.Signals[at].Thresholds[0].Met {
+		t.Errorf("signals %+v", s.Signals)
+	}
+	pods, err := a.CoreV1().Pods(a.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 {
+		t.Errorf("pods %v, %v", pods, err)
+	}
+}

@@ -1,0 +1,180 @@
+package node_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// neverAnswers is a socket that takes connections and never says anything.
+func (n *node) neverAnswers(name string) (at string) {
+	n.t.Helper()
+	at = filepath.Join(n.dir, name)
+	listener, err := net.Listen("unix", at)
+	if err == nil {
+		err = os.Chmod(at, 0o666)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { listener.Close() })
+	return at
+}
+
+// fullPipe is one that takes nothing any more. Nobody reads it before the test
+// does.
+func fullPipe(t testing.TB) (read, write *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(read.Close(), write.Close()) })
+	if err := write.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = write.Write(bytes.Repeat([]byte{'\n'}, os.Getpagesize()))
+	}
+	return read, write
+}
+
+// fillUp writes to a disk until it takes nothing any more, and returns what makes
+// room again.
+func fillUp(t testing.TB, disk string) (free func()) {
+	t.Helper()
+	name := filepath.Join(disk, "filler")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = os.Remove(name) }
+}
+
+// freeze lets a disk take nothing until it is thawed: who writes hangs.
+func freeze(t testing.TB, disk string) (thaw func()) {
+	t.Helper()
+	if out, err := exec.Command("fsfreeze", "--freeze", disk).CombinedOutput(); err != nil {
+		t.Skipf("skipped: a disk cannot be frozen: %v: %s", err, out)
+	}
+	thaw = func() { _ = exec.Command("fsfreeze", "--unfreeze", disk).Run() }
+	t.Cleanup(thaw)
+	return thaw
+}
+
+// TestWithEverythingAroundItFailingEvictdKillsInTime has the API server and the
+// container runtime take connections and never answer, the log be a pipe that nobody
+// reads, and the disk of what is to survive be full or hang.
+func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil  func(t testing.TB, disk string) (mend func())
+		crash  bool // and start again; who hangs in a write cannot be killed
+		before bool // it is so when evictd starts
+	}{"the disk full": {spoil: fillUp, crash: true}, "the disk hanging": {spoil: freeze, before: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, bombNode, nodePIDs)
+			disk := n.mountDisk()
+			bystander := n.start("bystander", podSpec{request: "128Mi"})
+			bystander.do("hold 64")
+			log, stderr := fullPipe(t)
+			api, cri := n.neverAnswers("api.sock"), n.neverAnswers("cri.sock")
+			protect := func() *exec.Cmd {
+				evictd := exec.Command(program, n.arguments("--cgroup-root="+n.group, "--state-dir="+disk, "--mode=native",
+					"--server=unix:"+api, "--cri-endpoint=unix:"+cri, "--eviction-hard=memory.available<100Mi")...)
+				evictd.Stderr = stderr
+				return evictd
+			}
+			var mend func()
+			if c.before {
+				mend = c.spoil(t, disk)
+			}
+			d := n.launch(protect(), nil)
+			if !c.before {
+				mend = c.spoil(t, disk)
+			}
+			var hogs []*pod
+			for i := range 3 {
+				if i == 2 && c.crash {
+					d.kill()
+					if d = n.launch(protect(), nil); d.status().API.Connected {
+						t.Error("the API server has answered")
+					}
+				}
+				hog := n.start(fmt.Sprintf("hog-%d", i), podSpec{})
+				d.awaitPods(memorySignal, hog)
+				hog.tell("leak 1000 %d", most/mib)
+				hog.mustDie()
+				if n.oomKills(hog.group+"/c") > 0 {
+					t.Errorf("the kernel ended hog %d", i)
+				}
+				hogs = append(hogs, hog)
+			}
+			d.await("the last end to be seen", func(s *nodestatus.Status) bool {
+				return len(s.Evictions) > 0 && !s.Evictions[len(s.Evictions)-1].Gone.IsZero()
+			})
+			mustLive(t, bystander)
+
+			mend()
+			var told logText
+			read := make(chan struct{})
+			go func() {
+				defer close(read)
+				_, _ = io.Copy(&told, log)
+			}()
+			await(t, "the log to tell of the last hog", func() bool { return strings.Contains(told.String(), "msg=evicted pod=default/"+hogs[2].Name) })
+			d.stop()
+			_ = stderr.Close()
+			<-read
+		})
+	}
+}
+
+// rule: M.51
+func TestAGraceDoesNotCountTimeInWhichEvictdWasStopped(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	greedy := n.start("greedy", podSpec{})
+	const grace = 3 * time.Second
+	d := n.run(soft(grace.String())...)
+	d.awaitPods(memorySignal, greedy)
+	greedy.do("hold 150")
+	d.await("the soft threshold to be met", softMet)
+	signal := func(s syscall.Signal) {
+		if err := d.process.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(unix.SIGSTOP)
+	stopped := time.Now()
+	awaitFor(t, 2*grace, "the grace to pass", func() bool { return time.Since(stopped) > grace+grace/2 })
+	goesOn := time.Now()
+	signal(unix.SIGCONT)
+	e := d.awaitEnd(greedy)
+	if waited := e.Decided.Sub(goesOn); waited < grace-time.Second {
+		t.Errorf("decided %v after it went on, the grace is %v", waited, grace)
+	}
+	d.mustHaveEvicted(greedy)
+}

@@ -1,0 +1,208 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/oom"
+)
+
+// guard is a program that ends who uses up the machine's memory, as its package
+// installs it.
+type guard struct {
+	name, unit string
+	files      map[string]string // its configuration
+	swap       bool
+}
+
+// line is what is available, MiB, when those who can be told of one act.
+const line = 200
+
+// podsSlice is the pods' cgroup as a unit of systemd's, for systemd-oomd.
+const podsSlice = "kubepods.slice"
+
+// oomd takes the shortest time that systemd-oomd allows, and a limit that is
+// reached early.
+func oomd(name string, swap bool, conf, slice string) guard {
+	return guard{name, "systemd-oomd.service", map[string]string{
+		"/run/systemd/oomd.conf.d/soon.conf": "[OOM]\nDefaultMemoryPressureDurationSec=1s\n" + conf,
+		"/run/systemd/system/" + podsSlice:   "[Slice]\nManagedOOMMemoryPressure=kill\nManagedOOMMemoryPressureLimit=5%\n" + slice,
+	}, swap}
+}
+
+var guards = []guard{
+	{name: "evictd", unit: service},
+	{name: "earlyoom", unit: "earlyoom.service", files: map[string]string{
+		"/etc/default/earlyoom": fmt.Sprintf("EARLYOOM_ARGS=\"-r 0 -M %d,%d\"\n", line<<10, line<<9),
+	}},
+	oomd("systemd-oomd", false, "", ""),
+	oomd("systemd-oomd, swap", true, "SwapUsedLimit=10%\n", "ManagedOOMSwap=kill\n"),
+	{name: "the kernel"},
+}
+
+// bombs are pods of which the first one grows until it is ended; the others are
+// within their requests, or of a higher priority.
+var bombs = []struct {
+	name string
+	rate int // MiB a second; 0 is as fast as it goes
+	pods []holder
+}{
+	{"a leak beside pods within their requests", 50, []holder{
+		{"leaker", podSpec{request: "16Mi"}, 16},
+		{"within", podSpec{request: "256Mi"}, 200},
+		{"guaranteed", podSpec{request: "96Mi", limit: "96Mi"}, 80},
+	}},
+	{"as fast as it goes", 0, []holder{
+		{"bomb", podSpec{}, 16},
+		{"within", podSpec{request: "256Mi"}, 200},
+		{"guaranteed", podSpec{request: "96Mi", limit: "96Mi"}, 80},
+	}},
+	{"a leak beside a bigger pod of a higher priority", 50, []holder{
+		{"leaker", podSpec{}, 16},
+		{"important", podSpec{priority: 1000}, 400},
+	}},
+}
+
+type holder struct {
+	name string
+	podSpec
+	hold int // MiB
+}
+
+// TestBesidePeers judges nothing: each line that begins with | is one run.
+func TestBesidePeers(t *testing.T) {
+	runs, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
+	for _, g := range guards {
+		for _, b := range bombs {
+			for range max(1, runs) {
+				n := newMachine(t)
+				n.guardBy(g)
+				r := n.measure(g, b.pods, b.rate)
+				fmt.Printf("| %s | %s | %s |\n", g.name, b.name, r)
+				n.unguard(g)
+			}
+		}
+	}
+}
+
+// guardBy starts the guard alone.
+func (n *node) guardBy(g guard) {
+	n.t.Helper()
+	for file, text := range g.files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	if g.swap {
+		mustRun(n.t, "fallocate", "--length=256M", "/swap")
+		mustRun(n.t, "mkswap", "--quiet", "/swap")
+		mustRun(n.t, "swapon", "/swap")
+	}
+	n.configure(fmt.Sprintf("podsCgroup: %s\nmemoryModel: available\nevictionHard: {memory.available: %dMi}", podsSlice, line))
+	systemctl(n.t, "daemon-reload")
+	systemctl(n.t, "stop", service)
+	systemctl(n.t, "start", podsSlice)
+	if g.unit != "" {
+		systemctl(n.t, "start", g.unit)
+	}
+}
+
+func (n *node) unguard(g guard) {
+	n.t.Helper()
+	if g.unit != "" {
+		systemctl(n.t, "stop", g.unit)
+	}
+	systemctl(n.t, "stop", podsSlice)
+	if g.swap {
+		mustRun(n.t, "swapoff", "/swap")
+	}
+	for file := range g.files {
+		_ = os.Remove(file)
+	}
+}
+
+// run is what became of a bomb.
+type run struct {
+	took    time.Duration // from the line to the end of the pod that grows
+	least   int           // MiB that were available
+	dead    []string      // in the order of their ends
+	kernels int           // processes that the kernel killed
+}
+
+func (r run) String() string {
+	return fmt.Sprintf("%.2f | %d | %s | %d", r.took.Seconds(), r.least, strings.Join(r.dead, ", "), r.kernels)
+}
+
+// measure runs the pods, each with the score that the kubelet gives it, lets the
+// first one grow, and sees who dies until that one has, or for a minute.
+func (n *node) measure(g guard, specs []holder, rate int) run {
+	n.t.Helper()
+	parent := cgroup.PodsAt("/" + podsSlice)
+	var pods []*pod
+	for _, h := range specs {
+		m := n.manifest(h.name, h.podSpec)
+		p := n.startIn(m, parent.Pod(string(m.UID), eviction.QOSClass(m)), nil)
+		n.write(m)
+		score := oom.Scores(m, int64(memory(n.t, "MemTotal")*mib))[0].ScoreAdj
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.pid()), []byte(strconv.Itoa(score)), 0o644); err != nil {
+			n.t.Fatal(err)
+		}
+		p.do("hold %d", h.hold)
+		pods = append(pods, p)
+	}
+	if g.unit == service {
+		d := &daemon{t: n.t, log: &logText{}, client: clientOf(statusSocket)}
+		d.awaitPods(memorySignal, pods...)
+	}
+	r, kills := run{least: line}, kernelKills(n.t)
+	pods[0].tell("leak %d %d", rate, most/mib)
+	var crossed time.Time
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		available := memory(n.t, "MemAvailable")
+		if crossed.IsZero() && available < line {
+			crossed = time.Now()
+		}
+		r.least = min(r.least, available)
+		for _, p := range pods {
+			if !p.lives() && !slices.Contains(r.dead, p.Name) {
+				r.dead = append(r.dead, p.Name)
+			}
+		}
+		if !pods[0].lives() {
+			break
+		}
+	}
+	if !crossed.IsZero() {
+		r.took = time.Since(crossed)
+	}
+	r.kernels = kernelKills(n.t) - kills
+	for _, p := range pods {
+		p.end()
+	}
+	return r
+}
+
+// memory is a figure of the machine's, MiB.
+func memory(t testing.TB, key string) int {
+	t.Helper()
+	for line := range strings.Lines(content(t, "/proc/meminfo")) {
+		if value, is := strings.CutPrefix(line, key+":"); is {
+			kib, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib >> 10
+		}
+	}
+	t.Fatal("/proc/meminfo has no", key)
+	return 0
+}

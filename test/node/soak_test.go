@@ -1,0 +1,197 @@
+package node_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+const (
+	soakPods   = 30 // at a time
+	soakEvery  = 300 * time.Millisecond
+	soakEvict  = 30 * time.Second
+	soakSample = 10 * time.Second
+)
+
+// holding is something of a program that may not become more while pods come and
+// go.
+type holding struct {
+	name string
+	read func(*daemon) (int, error)
+	// share and few are how far the middle of a soak's last quarter may be above that
+	// of its second.
+	share float64
+	few   int
+}
+
+var soaked = []holding{
+	{"evictd RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.process.Process.Pid) }, 0.05, 512},
+	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.process.Process.Pid) }, 0.1, 64}, // closed by the number
+	{"goroutines", (*daemon).goroutines, 0, 8},
+	{"agent RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.agent()) }, 0.05, 1024},
+	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.agent()) }, 0, 8},
+}
+
+// TestCampaignSoak fails where evictd or its agent comes to hold more and more while
+// pods come and go, and some of them are evicted.
+func TestCampaignSoak(t *testing.T) {
+	campaign(t)
+	span, err := time.ParseDuration(cmp.Or(os.Getenv("EVICTD_SOAK"), "30m"))
+	if err != nil {
+		t.Fatal("EVICTD_SOAK:", err)
+	}
+	n := newNode(t, bombNode, nodePIDs)
+	a := n.newAPI()
+	d := n.runWith(a, "--mode=native", "--eviction-hard=memory.available<100Mi", "--housekeeping-interval=1s", "--eviction-pressure-transition-period=10s")
+	series := make([][]int, len(soaked))
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "minute\t")
+	for _, r := range soaked {
+		fmt.Fprintf(w, "%s\t", r.name)
+	}
+	begun, came, evicted := time.Now(), 0, 0
+	var there []*sleeper
+	tick := time.NewTicker(soakEvery)
+	defer tick.Stop()
+	for ; time.Since(begun) < span; <-tick.C {
+		there = append(there, n.sleepAs(n.create(a, fmt.Sprintf("pod-%d", came), podSpec{request: "1Mi"}, nil)))
+		if came++; len(there) > soakPods {
+			there[0].wake()
+			n.drop(a, there[0].name, there[0].group)
+			there = there[1:]
+		}
+		if time.Since(begun) > time.Duration(evicted+1)*soakEvict {
+			n.evictOne(a, d, fmt.Sprintf("leaker-%d", evicted))
+			evicted++
+		}
+		if time.Since(begun) < time.Duration(len(series[0])+1)*soakSample {
+			continue
+		}
+		if len(series[0])%6 == 0 {
+			fmt.Fprintf(w, "\n%.0f\t", time.Since(begun).Minutes())
+		}
+		for i, r := range soaked {
+			value, err := r.read(d)
+			if err != nil {
+				t.Fatalf("read %s: %v", r.name, err)
+			}
+			if len(series[i])%6 == 0 {
+				fmt.Fprintf(w, "%d\t", value)
+			}
+			series[i] = append(series[i], value)
+		}
+	}
+	fmt.Fprintln(w)
+	w.Flush()
+	t.Logf("%d pods came and %d were evicted in %v\n%s", came, evicted, span, &table)
+	for i, r := range soaked {
+		quarter := len(series[i]) / 4
+		before, after := middle(series[i][quarter:2*quarter]), middle(series[i][3*quarter:])
+		if after > before+r.few+int(r.share*float64(before)) {
+			t.Errorf("%s went from %d to %d", r.name, before, after)
+		}
+	}
+	for _, s := range there {
+		s.wake()
+	}
+}
+
+// middle is the median.
+func middle(values []int) int {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[len(sorted)/2]
+}
+
+// evictOne has a pod evicted and takes it away.
+func (n *node) evictOne(a *api, d *daemon, name string) {
+	n.t.Helper()
+	p := n.createPod(a, name, podSpec{}, nil)
+	d.awaitPods(memorySignal, p)
+	p.tell("leak 1000 %d", most/mib)
+	p.mustDie()
+	a.awaitPodEvicted(n.t, name)
+	d.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+	n.drop(a, name, p.group)
+}
+
+// drop deletes a pod that has ended, and its cgroup.
+func (n *node) drop(a *api, name, group string) {
+	n.t.Helper()
+	zero := int64(0)
+	if err := a.CoreV1().Pods(a.namespace).Delete(n.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		n.t.Fatal(err)
+	}
+	await(n.t, "the cgroup of pod "+name+" to be removed", func() bool { return n.cgroups.Delete(group) == nil })
+}
+
+func anonymous(pid int) (kib int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), "RssAnon:")
+	_, err = fmt.Sscan(after, &kib)
+	return kib, err
+}
+
+func descriptors(pid int) (int, error) {
+	all, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))
+	return len(all), err
+}
+
+func (d *daemon) goroutines() (count int, err error) {
+	metrics, err := d.get("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(metrics), "\ngo_goroutines ")
+	_, err = fmt.Sscan(after, &count)
+	return count, err
+}
+
+func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	d := n.run("--eviction-hard=memory.available<32Mi")
+	knows := func(pods int) {
+		t.Helper()
+		d.await(fmt.Sprintf("evictd to know %d pods", pods), func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
+	}
+	held := func() int {
+		count, err := descriptors(d.process.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+	before := held()
+	const pods = 40
+	for i := range pods {
+		n.startSleeper(fmt.Sprintf("pod-%d", i))
+	}
+	knows(pods)
+	await(t, "the pods to be measured", func() bool { return held() > before+4*pods })
+	most := held()
+	for i := range pods {
+		if err := os.Remove(filepath.Join(n.manifests(), fmt.Sprintf("pod-%d.json", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	knows(0)
+	await(t, "most of what was open for them to be closed", func() bool { return held() < before+(most-before)/4 })
+}

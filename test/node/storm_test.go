@@ -1,0 +1,93 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// stormed is what a storm came to.
+type stormed struct {
+	read    int64 // bytes
+	lowest  int64 // of memory.available, bytes
+	evicted []string
+}
+
+// TestAPageCacheStormEvictsNobodyInReclaimAware reads eight times the memory of the
+// node: a file that fits beside its pods, again and again, and then one that is
+// larger than the node. In workingSet the first counts as used, as in the kubelet.
+func TestAPageCacheStormEvictsNobodyInReclaimAware(t *testing.T) {
+	t.Parallel()
+	const fits, larger = 280 * mib, 768 * mib
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "memoryModel\tread, MiB\tlowest memory.available, MiB\tevicted")
+	for _, model := range []stats.MemoryModel{stats.WorkingSetModel, stats.ReclaimAwareModel} {
+		n := newNode(t, bombNode, nodePIDs)
+		bystanders := few(n)
+		reader := n.start("reader", podSpec{request: "400Mi"})
+		d := n.run(hardMemoryBomb, "--config="+configFile(t, "memoryModel: "+model.String()))
+		d.awaitPods(memorySignal, append(bystanders, reader)...)
+		s := d.storm(reader, fits, 7)
+		if model == stats.ReclaimAwareModel {
+			over := d.storm(reader, larger, 2)
+			s = stormed{s.read + over.read, min(s.lowest, over.lowest), over.evicted}
+			if mustLive(t, append(bystanders, reader)...); len(s.evicted) > 0 {
+				t.Errorf("evicted %v", s.evicted)
+			}
+		}
+		fmt.Fprintf(table, "%v\t%d\t%d\t%s\n", model, s.read/mib, s.lowest/mib, strings.Join(s.evicted, ", "))
+		d.stop()
+	}
+	table.Flush()
+	t.Logf("a node of %d MiB, its threshold at %d MiB, pods of 160 MiB:\n%s", bombNode/mib, bombThreshold/mib, &out)
+}
+
+// storm has a pod read a file so many times, until somebody is evicted.
+func (d *daemon) storm(reader *pod, size int64, times int) stormed {
+	d.t.Helper()
+	file := filepath.Join(d.t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Truncate(file, size); err != nil { // holes are cached like data
+		d.t.Fatal(err)
+	}
+	storm := stormed{lowest: bombNode}
+	for range times {
+		reader.do("read %s", file)
+		storm.read += size
+		status := d.status()
+		storm.lowest = min(storm.lowest, availableIn(d.t, status))
+		for _, e := range status.Evictions {
+			storm.evicted = append(storm.evicted, e.Pod)
+		}
+		if len(storm.evicted) > 0 {
+			break
+		}
+	}
+	return storm
+}
+
+// availableIn is memory.available, bytes.
+func availableIn(t testing.TB, s *nodestatus.Status) int64 {
+	t.Helper()
+	for _, signal := range s.Signals {
+		if signal.Name == memorySignal {
+			available, err := resource.ParseQuantity(signal.Available)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return available.Value()
+		}
+	}
+	return 0
+}

@@ -1,0 +1,251 @@
+// Package vm_test boots virtual machines, under software emulation and without a
+// network: Debian with systemd and cgroup v2, and once v1. There it installs the
+// built package and runs tests of other packages, among them those of test/node that
+// take a whole machine. Nothing of the emulation's own speed is asserted.
+package vm_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// suite is tests of a package that run in a machine.
+type suite struct {
+	pkg string // below the module
+	run string // -test.run
+}
+
+// boot is one life of a machine.
+type boot struct {
+	name   string
+	kernel string // arguments
+	kept   bool   // it goes on with the disk of the boot before
+	suites []suite
+}
+
+// limit of one boot; the emulation takes a minute for what takes a second.
+const limit = 20 * time.Minute
+
+var boots = []boot{
+	{name: "v2", suites: []suite{
+		{"cgroup", "Real|Group|Notice|Bell"},
+		{"stats/collect", "Pod|Group|Watch|Layer|Node|Quota"},
+		{"eviction/kill", "."},
+		{"test/node", "^TestMachine"},
+		{"test/node", "^TestCutOff"},
+	}},
+	{name: "v2 again", kept: true, suites: []suite{{"test/node", "^TestAfterCutOff"}}},
+	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []suite{{"test/node", "^TestMachine"}}},
+}
+
+func TestVirtualMachine(t *testing.T) {
+	m := newMachine(t, "make test-vm")
+	for _, b := range boots {
+		t.Run(b.name, func(t *testing.T) { m.boot(t, b) })
+	}
+}
+
+// TestComparison judges nothing: each line that begins with | is one run of a memory
+// bomb beside one of those who guard machines.
+func TestComparison(t *testing.T) {
+	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []suite{{"test/node", "^TestBesidePeers"}}})
+}
+
+func newMachine(t *testing.T, target string) *machine {
+	t.Helper()
+	if os.Getenv("EVICTD_VM") == "" {
+		t.Skipf("skipped: %s boots a machine, which takes minutes", target)
+	}
+	return &machine{dir: t.TempDir(), image: image(t)}
+}
+
+// image makes a root filesystem and a kernel, or finds those of a run before.
+func image(t *testing.T) (dir string) {
+	t.Helper()
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skip("skipped: there is no emulator: apt-get install qemu-system-x86")
+	}
+	recipe, err := os.ReadFile("rootfs.sh")
+	cache, err1 := os.UserCacheDir()
+	if err := errors.Join(err, err1); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(cache, "evictd-vm", fmt.Sprintf("%x", sha256.Sum256(recipe))[:12])
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	out, err := exec.CommandContext(t.Context(), "nice", "-n", "5", "sh", "rootfs.sh", dir).CombinedOutput()
+	const cannot = 77
+	if ended, is := errors.AsType[*exec.ExitError](err); is && ended.ExitCode() == cannot {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		t.Skip("skipped: no root filesystem can be made:", lines[len(lines)-1])
+	}
+	if err != nil {
+		t.Fatalf("rootfs.sh: %v\n%s", err, out)
+	}
+	t.Logf("the root filesystem took %v", time.Since(begun).Round(time.Second))
+	return dir
+}
+
+// machine is what boots have in common.
+type machine struct {
+	dir   string
+	image string
+}
+
+// boot starts the machine, and has each test that ran in there for a test of t.
+func (m *machine) boot(t *testing.T, b boot) {
+	disk, console := filepath.Join(m.dir, "disk"), filepath.Join(m.dir, b.name+".console")
+	if !b.kept {
+		run(t, "cp", "--sparse=always", filepath.Join(m.image, "disk"), disk)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c := exec.CommandContext(ctx, "nice", "-n", "5", "qemu-system-x86_64",
+		"-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-m", "1024", "-smp", "2",
+		"-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none",
+		"-kernel", filepath.Join(m.image, "kernel"),
+		"-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 psi=1 mitigations=off nokaslr systemd.show_status=0 "+b.kernel,
+		"-drive", "format=raw,if=none,id=root,cache=unsafe,file="+disk, "-device", "nvme,drive=root,serial=root",
+		"-drive", "format=raw,if=none,id=payload,readonly=on,file="+m.payload(t, b), "-device", "nvme,drive=payload,serial=payload",
+		"-serial", "file:"+console, "-serial", "stdio")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaints strings.Builder
+	c.Stderr = &complaints
+	begun := time.Now()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	left := results(t, out, b.suites)
+	err = c.Wait()
+	t.Logf("the machine ran for %v", time.Since(begun).Round(time.Second))
+	if err != nil || len(left) > 0 {
+		text, _ := os.ReadFile(console)
+		t.Errorf("%v %s; without a result: %v; the console:\n%s", err, complaints.String(), left, text)
+	}
+}
+
+// payload makes a disk with the package, the tests and what starts them.
+func (m *machine) payload(t *testing.T, b boot) (disk string) {
+	t.Helper()
+	found, err := filepath.Glob("../../bin/evictd_*.deb")
+	if err != nil || len(found) != 1 {
+		t.Fatal("there is no bin/evictd_*.deb: make deb builds it")
+	}
+	dir := filepath.Join(m.dir, b.name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "cp", found[0], filepath.Join(dir, "evictd.deb"))
+	var script strings.Builder
+	script.WriteString("export EVICTD_MACHINE=1 HOME=/root EVICTD_ROUNDS=" + os.Getenv("EVICTD_ROUNDS") + "\n")
+	if !b.kept {
+		script.WriteString("dpkg --install --force-unsafe-io /payload/evictd.deb >/run/install 2>&1 || cat /run/install\n")
+	}
+	for _, s := range b.suites {
+		if at := filepath.Join(dir, s.pkg); !isDir(at) {
+			build(t, s.pkg, at)
+		}
+		fmt.Fprintf(&script, "cd /payload/%[1]s && ./test -test.v -test.parallel=1 -test.timeout=18m -test.run='%[2]s'; echo \"=== ENDED %[1]s $?\"\n", s.pkg, s.run)
+	}
+	script.WriteString("sleep 1; echo b >/proc/sysrq-trigger\n") // as if somebody had cut the power
+	disk = dir + ".disk"
+	err = os.WriteFile(filepath.Join(dir, "run"), []byte(script.String()), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mke2fs", "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "500M")
+	return disk
+}
+
+// build makes the test program of a package, and what it reads beside it.
+func build(t *testing.T, pkg, dir string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "test"), "./"+pkg)
+	c.Dir, c.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests of %s: %v\n%s", pkg, err, out)
+	}
+	if data := filepath.Join("../..", pkg, "testdata"); isDir(data) {
+		run(t, "cp", "-r", data, dir)
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}
+
+var (
+	verdict = regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (\S+) \((.*)\)$`)
+	ended   = regexp.MustCompile(`^=== ENDED (\S+) (\d+)$`)
+	noise   = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME) |^(PASS|FAIL)$`)
+)
+
+// results reads what the tests of a machine write, -test.v, and returns the suites
+// that have not ended.
+func results(t *testing.T, out io.Reader, suites []suite) (left []suite) {
+	t.Helper()
+	left = suites
+	var told strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		line := strings.TrimRight(lines.Text(), "\r")
+		if at := ended.FindStringSubmatch(line); at != nil {
+			if at[2] != "0" && told.Len() > 0 {
+				t.Errorf("%s ended with %s:\n%s", at[1], at[2], told.String())
+			}
+			told.Reset()
+			left = left[min(1, len(left)):]
+			continue
+		}
+		v := verdict.FindStringSubmatch(line)
+		if v == nil {
+			if strings.HasPrefix(line, "|") { // a row of a table
+				fmt.Println(line)
+			}
+			if !noise.MatchString(line) {
+				told.WriteString(line + "\n")
+			}
+			continue
+		}
+		t.Run(v[2], func(t *testing.T) {
+			t.Logf("%s in the machine\n%s", v[3], told.String())
+			switch v[1] {
+			case "FAIL":
+				t.Fail()
+			case "SKIP":
+				t.SkipNow()
+			}
+		})
+		told.Reset()
+	}
+	if told.Len() > 0 {
+		t.Logf("the last that was told:\n%s", told.String())
+	}
+	return left
+}
