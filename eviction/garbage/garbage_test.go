@@ -68,7 +68,26 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 				w.inventory.Sandboxes[0].Ready = false
 				w.image("a", 4, 4)
 			}},
-			[]string{"100ms removeContainer gone", "200ms removeSandbox of-gone", "5.3s removeImage a", "5.55s pressure: expected 4, freed 0 GiB short, FreeDiskSpaceFailed"},
+			[]string{"100ms removeContainer gone", "200ms removeSandbox of-gone", "5.3s removeImage a", "7.3s pressure: expected 4, freed 0 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
+			"an image that shows late is not followed by another",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.late = 1200 * time.Millisecond
+				w.image("a", 4, 4)
+				w.image("b", 4, 4)
+			}},
+			[]string{"100ms removeImage a", "1.3s pressure: expected 4, freed 4 GiB "},
+		},
+		{
+			"nor is one of which nobody knows how many inodes it holds",
+			setting{minimum: 4, signal: eviction.NodeFsInodesFree, prepare: func(w *world) {
+				w.late = 1200 * time.Millisecond
+				w.image("a", 0, 2)
+				w.image("b", 0, 2)
+				w.image("c", 0, 2)
+			}},
+			[]string{"100ms removeImage a", "1.7s removeImage b", "2.9s pressure: expected 0, freed 0 GiB "},
 		},
 		{
 			"told to, everything goes",
@@ -87,7 +106,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 				w.image("b", 4, 4)
 				w.fails["a"] = errors.New("it is used")
 			}},
-			[]string{"450ms removeImage b", "450ms pressure: expected 4, freed 4 GiB failed a"},
+			[]string{"200ms removeImage b", "200ms pressure: expected 4, freed 4 GiB failed a"},
 		},
 		{
 			"where all there is does not suffice that is told",

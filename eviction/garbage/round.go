@@ -23,9 +23,13 @@ const (
 	// more, by the size of its metadata).
 	showing      = 5 * time.Second
 	showingEvery = 50 * time.Millisecond
-	// showingImages is the same for images: xfs gives back what was deleted a little
-	// later, and one image too many is dear.
-	showingImages = 250 * time.Millisecond
+	// showingImages is the same for images, of which one too many is dear: xfs gives
+	// back what was deleted a little later, and containerd says that an image is
+	// collected when a collection has ended that began before the image was removed.
+	showingImages = 2 * time.Second
+	// atRest is how long after the last gain an image is taken to have freed all that
+	// it does.
+	atRest = 250 * time.Millisecond
 	// comeback is how long a runtime may be away, as it is when it is started anew,
 	// before its disks count as not to be freed.
 	comeback = 10 * time.Second
@@ -62,6 +66,7 @@ type round struct {
 	first  control.Snapshot
 	tried  map[string]bool // and not removed
 	away   time.Time       // since when the runtime has not answered; zero while it does
+	lacked eviction.Need   // when last looked
 }
 
 // begin looks at the disks before anything is removed.
@@ -109,13 +114,11 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 			inv.Containers = slices.DeleteFunc(inv.Containers, func(c reclaim.Container) bool { return !inv.Evicted[c.Pod] })
 			inv.Sandboxes = slices.DeleteFunc(inv.Sandboxes, func(s reclaim.Sandbox) bool { return !inv.Evicted[s.Pod] })
 		}
-		plan := reclaim.Choose(inv, w.policy, g, time.Now())
-		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, lacks) {
+		plan, before := reclaim.Choose(inv, w.policy, g, time.Now()), len(w.Removed)
+		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, g.Need, lacks) {
 			break
 		}
-		if lacks != nil && mayFree(&plan, g.Need) {
-			w.show(lacks, &g)
-		}
+		w.show(w.Removed[before:], g.Need, lacks)
 	}
 	if g.Containers && w.Error == nil && w.Occasion != Evicted {
 		w.Logs += w.removeLogs()
@@ -124,11 +127,14 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 
 // mayFree says whether what was removed may be enough, which it may be where it
 // is not known what it held.
-func mayFree(p *reclaim.Plan, n eviction.Need) bool {
-	unknown := func(r reclaim.Removal) bool {
-		return r.Kind == reclaim.KindContainer && (n.Bytes > 0 && !r.Bytes.IsKnown() || n.Inodes > 0 && !r.Inodes.IsKnown())
+func mayFree(removed []reclaim.Removal, n eviction.Need) bool {
+	unknown := false
+	for _, r := range removed {
+		n.Bytes -= r.Bytes.Or(0)
+		n.Inodes -= r.Inodes.Or(0)
+		unknown = unknown || n.Bytes > 0 && !r.Bytes.IsKnown() || n.Inodes > 0 && !r.Inodes.IsKnown()
 	}
-	return p.Bytes >= n.Bytes && p.Inodes >= n.Inodes || slices.ContainsFunc(p.Removals, unknown)
+	return unknown || met(n)
 }
 
 // sized sets what a goal still needs, and says whether that is anything, or does
@@ -137,26 +143,33 @@ func (w *round) sized(g *reclaim.Goal, lacks func(*control.Snapshot) eviction.Ne
 	if w.DryRun {
 		return true
 	}
-	s, err := w.glance()
-	if err != nil {
+	if err := w.look(lacks); err != nil {
 		w.Error = err
 		return false
 	}
-	need := lacks(&s)
-	g.Need.Bytes, g.Need.Inodes = need.Bytes, need.Inodes
-	return !met(need) || !g.Pressure || w.policy.Everything
+	g.Need.Bytes, g.Need.Inodes = w.lacked.Bytes, w.lacked.Inodes
+	return !met(w.lacked) || !g.Pressure || w.policy.Everything
+}
+
+// look sees what the disk lacks now.
+func (w *round) look(lacks func(*control.Snapshot) eviction.Need) error {
+	s, err := w.glance()
+	if err == nil {
+		w.lacked = lacks(&s)
+	}
+	return err
 }
 
 func met(n eviction.Need) bool { return n.Bytes <= 0 && n.Inodes <= 0 }
 
-// carryOut removes what was chosen, as long as it is needed. It says whether there
-// is more to choose.
-func (w *round) carryOut(removals []reclaim.Removal, lacks func(*control.Snapshot) eviction.Need) bool {
+// carryOut removes what was chosen for a need, as long as it is needed. It says
+// whether there is more to choose.
+func (w *round) carryOut(removals []reclaim.Removal, need eviction.Need, lacks func(*control.Snapshot) eviction.Need) bool {
 	if w.DryRun {
 		w.Removed = append(w.Removed, removals...)
 		return false
 	}
-	failed := len(w.Failed)
+	failed, before := len(w.Failed), len(w.Removed)
 	for len(removals) > 0 && w.Error == nil && w.ctx.Err() == nil {
 		if len(w.Failed) > failed && removals[0].Kind == reclaim.KindSandbox {
 			return true // with a sandbox goes what it holds, and that was refused
@@ -180,7 +193,13 @@ func (w *round) carryOut(removals []reclaim.Removal, lacks func(*control.Snapsho
 		if away {
 			return true
 		}
-		if len(removals) > 0 && w.enough(batch, lacks) {
+		if len(removals) == 0 || batch[0].Why == reclaim.Age || w.insatiable(lacks) {
+			continue
+		}
+		if batch[0].Kind == reclaim.KindImage {
+			w.show(w.Removed[before:], need, lacks)
+		}
+		if w.look(lacks) == nil && met(w.lacked) {
 			return false
 		}
 	}
@@ -239,26 +258,31 @@ func (w *round) batch(removals []reclaim.Removal) int {
 	return n
 }
 
-// enough says whether the disk lacks nothing more. What has grown too old, and
-// everything where everything goes, is removed whatever it lacks.
-func (w *round) enough(batch []reclaim.Removal, lacks func(*control.Snapshot) eviction.Need) bool {
-	if lacks == nil || w.policy.Everything && w.Occasion == Pressure || batch[0].Why == reclaim.Age {
-		return false
-	}
-	s, err := w.glance()
-	return err == nil && met(lacks(&s))
+// insatiable says that nothing is enough.
+func (w *round) insatiable(lacks func(*control.Snapshot) eviction.Need) bool {
+	return lacks == nil || w.policy.Everything && w.Occasion == Pressure
 }
 
-// show waits, not for long, until what was removed suffices: runtimes may free
-// it a little later.
-func (w *round) show(lacks func(*control.Snapshot) eviction.Need, g *reclaim.Goal) {
-	patience := showing
-	if !g.Containers {
+// show waits, not for long, until what was removed for a need suffices, if it may:
+// runtimes and filesystems may free it a little later.
+func (w *round) show(removed []reclaim.Removal, need eviction.Need, lacks func(*control.Snapshot) eviction.Need) {
+	if w.insatiable(lacks) || len(removed) == 0 || !mayFree(removed, need) {
+		return
+	}
+	patience, images := showing, removed[len(removed)-1].Kind == reclaim.KindImage
+	if images {
 		patience = showingImages
 	}
+	var gained time.Time
 	for until := time.Now().Add(patience); time.Now().Before(until); {
-		s, err := w.glance()
-		if err != nil || met(lacks(&s)) {
+		before := w.lacked
+		if err := w.look(lacks); err != nil || met(w.lacked) {
+			return
+		}
+		if before.Bytes > 0 && w.lacked.Bytes < before.Bytes || before.Inodes > 0 && w.lacked.Inodes < before.Inodes {
+			gained = time.Now()
+		}
+		if images && !gained.IsZero() && time.Since(gained) >= atRest {
 			return
 		}
 		select {

@@ -1,6 +1,7 @@
 package garbage_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,7 @@ type world struct {
 	pods       map[types.UID]reclaim.Pod
 	incomplete bool
 	capacity   int64
+	signal     eviction.Signal // nodefs.available, or nodefs.inodesFree: then inodes stand for bytes
 
 	mu        sync.Mutex
 	inventory *wire.Inventory
@@ -53,7 +55,8 @@ var errHang = errors.New("hang")
 // setting is a world before it begins.
 type setting struct {
 	cfg     garbage.Config
-	minimum int64 // of nodefs.available, GiB
+	minimum int64 // of the signal, GiB
+	signal  eviction.Signal
 	prepare func(*world)
 }
 
@@ -62,10 +65,10 @@ func within(t *testing.T, s setting, script func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
-			T: t, begun: time.Now(), capacity: 100 * gibi, pods: map[types.UID]reclaim.Pod{}, frees: map[string]int64{}, fails: map[string]error{}, entries: map[string]json.RawMessage{},
+			T: t, begun: time.Now(), signal: cmp.Or(s.signal, eviction.NodeFsAvailable), capacity: 100 * gibi, pods: map[types.UID]reclaim.Pod{}, frees: map[string]int64{}, fails: map[string]error{}, entries: map[string]json.RawMessage{},
 			inventory: &wire.Inventory{Runtime: wire.Runtime{Endpoint: "unix:/run/x.sock", Connected: true}},
 		}
-		w.cfg = eviction.New(eviction.Config{Thresholds: []eviction.Threshold{{Signal: eviction.NodeFsAvailable, Value: eviction.Value{Amount: s.minimum * gibi}}}}, eviction.SharedFs)
+		w.cfg = eviction.New(eviction.Config{Thresholds: []eviction.Threshold{{Signal: w.signal, Value: eviction.Value{Amount: s.minimum * gibi}}}}, eviction.SharedFs)
 		if s.prepare != nil {
 			s.prepare(w)
 		}
@@ -104,8 +107,8 @@ func (w *world) starve(steps ...eviction.ReclaimStep) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Reclaim(eviction.NodeFsAvailable, steps, w.cfg.Need(&s.Observations, eviction.NodeFsAvailable))
-	if got := <-w.Reclaimed(); got != eviction.NodeFsAvailable {
+	w.Reclaim(w.signal, steps, w.cfg.Need(&s.Observations, w.signal))
+	if got := <-w.Reclaimed(); got != w.signal {
 		w.Errorf("%v was reclaimed", got)
 	}
 }
@@ -197,6 +200,9 @@ func (w *world) Glance(ctx context.Context) (control.Snapshot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fs := stats.Filesystem{Capacity: stats.Known(w.capacity), Available: stats.Known(w.available)}
+	if w.signal == eviction.NodeFsInodesFree {
+		fs = stats.Filesystem{Inodes: fs.Capacity, InodesFree: fs.Available}
+	}
 	node := stats.Node{Time: time.Now(), NodeFs: fs, ImageFs: fs, ContainerFs: fs}
 	return control.Snapshot{At: time.Now(), Node: node, Observations: (&eviction.Observer{}).Observe(&node), Eviction: &w.cfg}, ctx.Err()
 }
