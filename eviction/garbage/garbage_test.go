@@ -73,7 +73,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		{
 			"an image that shows late is not followed by another",
 			setting{minimum: 4, prepare: func(w *world) {
-				w.late = 1200 * time.Millisecond
+				w.late = 1170 * time.Millisecond
 				w.image("a", 4, 4)
 				w.image("b", 4, 4)
 			}},
@@ -82,12 +82,12 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		{
 			"nor is one of which nobody knows how many inodes it holds",
 			setting{minimum: 4, signal: eviction.NodeFsInodesFree, prepare: func(w *world) {
-				w.late = 1200 * time.Millisecond
+				w.late = 1170 * time.Millisecond
 				w.image("a", 0, 2)
 				w.image("b", 0, 2)
 				w.image("c", 0, 2)
 			}},
-			[]string{"100ms removeImage a", "1.7s removeImage b", "2.9s pressure: expected 0, freed 0 GiB "},
+			[]string{"100ms removeImage a", "1.65s removeImage b", "2.85s pressure: expected 0, freed 0 GiB "},
 		},
 		{
 			"told to, everything goes",
