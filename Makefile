@@ -1,6 +1,8 @@
 # `make help` lists the targets. Variables that change them:
 #   PKGS        packages to test, race, fuzz and bench     (./...)
 #   TESTFLAGS   flags of go test in test and race          (-count=1)
+#   AGAIN       1 runs tests that failed once more in test and race, by themselves, and
+#               lets pass what passes then; both runs are shown
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
@@ -38,6 +40,21 @@ tests = failed=0; go test -json $(1) $(TESTFLAGS) $(2) || failed=1; \
 	$(if $(all),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
 	exit $$failed
 
+# Tells what came of the tests that $(1) runs, with flags $(2).
+define told
+	events=$$(mktemp)
+	trap 'rm -f "$$events"' EXIT
+	if ($(1)) | tee "$$events" | go run ./internal/summary tests; then exit 0; fi
+	again=$$(go run ./internal/summary failed <"$$events")
+	if [ -z "$(AGAIN)" ] || [ -z "$$again" ]; then exit 1; fi
+	printf '\nonce more, by themselves:\n%s\n\n' "$$again"
+	while read -r module package tests; do
+		go -C "$$module" test -vet=off -json $(2) $(TESTFLAGS) -run "$$tests" "$$package" || echo failed >"$$events.again"
+	done <<<"$$again" | go run ./internal/summary tests
+	if [ -e "$$events.again" ]; then rm "$$events.again"; exit 1; fi
+	printf '\nunsteady, failed and then passed:\n%s\n' "$$again"
+endef
+
 # The files named $(1), those of nested modules too, each ended by a zero byte.
 files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
@@ -56,20 +73,22 @@ storm: build ## count in that cluster who comes back to a node that stays short,
 .PHONY: test
 test: ## run all tests; time of each suite, what was skipped and why
 	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible containerd-if-possible)
-	{
+	everything() {
 		failed=0
 		($(call tests,,$(PKGS))) || failed=1
 		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
 		$(if $(all),go -C test/containerd test -json $(TESTFLAGS) ./suite || failed=1)
 		exit $$failed
-	} | go run ./internal/summary tests
+	}
+	$(call told,everything)
 
 .PHONY: race
 race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
 	@export CGO_ENABLED=1
 	# The detector multiplies the memory that small nodes have little of.
 	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /test/docs -e /cmd/evictd-playground)
-	($(call tests,-race,$$packages)) | go run ./internal/summary tests
+	everything() { $(call tests,-race,$$packages); }
+	$(call told,everything,-race)
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
