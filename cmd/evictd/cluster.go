@@ -51,8 +51,9 @@ type cluster struct {
 	log     *slog.Logger
 	// patience is how long a soft victim may wait for leave; zero asks nobody.
 	patience time.Duration
-	// resumed are the victims of before the start that were killed again.
-	resumed map[types.UID]bool
+	// unended are the victims of before the start whose end nobody has seen, and
+	// that are not killed again yet.
+	unended map[types.UID]bool
 }
 
 // newCluster checks that the agent is there and that it knows its API server. It
@@ -99,13 +100,18 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 			return nil, err
 		}
 	}
-	c := &cluster{api: api, runtime: runtime, runc: runc != nil, log: log, resumed: map[types.UID]bool{}}
+	c := &cluster{api: api, runtime: runtime, runc: runc != nil, log: log, unended: map[types.UID]bool{}}
 	if !api {
 		c.agent = agent.New(cfg, nil, log)
 		return c, nil
 	}
 	c.patience = softPatience(file, d.node.mode)
 	c.agent = agent.New(cfg, d.journal, log)
+	for _, intent := range c.agent.Untold() {
+		if intent.Over.IsZero() {
+			c.unended[intent.UID] = true
+		}
+	}
 	return c, nil
 }
 
@@ -193,16 +199,14 @@ func (c *cluster) run(ctx context.Context) {
 // the end of. A pod that ran on under a status that says it has ended would be
 // nobody's.
 func (c *cluster) resume(tracked []*tracked, killer *kill.Killer) {
-	for _, intent := range c.agent.Untold() {
-		for _, p := range tracked {
-			if p.UID != intent.UID || !p.Terminal || !intent.Over.IsZero() || p.Target == nil || c.resumed[p.UID] {
-				continue
-			}
-			c.resumed[p.UID] = true
-			victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: longestHardGrace, Target: p.Target, Usage: p.Usage}
-			if err := killer.Kill(victim); err != nil {
-				c.log.Error("could not go on with an eviction", "pod", p.String(), "error", err)
-			}
+	for _, p := range tracked {
+		if !c.unended[p.UID] || !p.Terminal || p.Target == nil {
+			continue
+		}
+		delete(c.unended, p.UID)
+		victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: longestHardGrace, Target: p.Target, Usage: p.Usage}
+		if err := killer.Kill(victim); err != nil {
+			c.log.Error("could not go on with an eviction", "pod", p.String(), "error", err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (d *daemon) resume() *control.Keeper {
 	}
 	if d.cluster != nil {
 		for _, f := range state.InFlight {
-			d.cluster.resumed[f.UID] = true // the loop does it
+			delete(d.cluster.unended, f.UID) // the loop does it
 		}
 	}
 	d.loop.Resume(state)

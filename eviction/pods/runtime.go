@@ -124,12 +124,16 @@ func (e *Estimates) Join(known []*v1.Pod, inventory *wire.Inventory, node string
 			byName[s.Namespace+"/"+s.Name] = uid
 		}
 	}
-	for _, pod := range known {
-		for _, uid := range aliases(pod, byName, node) {
-			if left[uid] != nil {
-				joined[pod] = left[uid]
-				delete(left, uid)
-				break
+	for _, names := range []func(*v1.Pod) []types.UID{ // who writes a pod writes its annotations: they say nothing of one that is known
+		func(pod *v1.Pod) []types.UID { return []types.UID{pod.UID} },
+		func(pod *v1.Pod) []types.UID { return aliases(pod, byName, node) },
+	} {
+		for _, pod := range known {
+			for _, uid := range names(pod) {
+				if left[uid] != nil && joined[pod] == nil {
+					joined[pod] = left[uid]
+					delete(left, uid)
+				}
 			}
 		}
 	}
@@ -157,10 +161,10 @@ func (e *Estimates) Estimated(pod *v1.Pod) bool {
 	return pod != nil && (e.made[pod.UID] == pod || e.bare[pod.UID] == pod)
 }
 
-// aliases are the uids that a pod may have in the runtime. By its name only one
-// is known that was given no uid: of two pods of a name both may run.
+// aliases are the uids beside its own that a pod may have in the runtime. By its
+// name only one is known that was given no uid: of two pods of a name both may run.
 func aliases(pod *v1.Pod, byName map[string]types.UID, node string) []types.UID {
-	uids := []types.UID{pod.UID, types.UID(pod.Annotations[configHashAnnotation]), types.UID(pod.Annotations[v1.MirrorPodAnnotationKey])}
+	uids := []types.UID{types.UID(pod.Annotations[configHashAnnotation]), types.UID(pod.Annotations[v1.MirrorPodAnnotationKey])}
 	if !isElement(pod.UID) {
 		uids = append(uids, byName[fullName(pod)], byName[fullName(pod)+"-"+node])
 	}

@@ -101,6 +101,7 @@ func TestPodThatOthersKnowIsFoundInTheRuntime(t *testing.T) {
 		{"by name where it was given no uid", []*v1.Pod{pod("a", "default/a")}, sandbox("a", ""), "a*"},
 		{"by name and node as a static pod of a manifest", []*v1.Pod{pod("etcd", "default/etcd")}, sandbox("etcd-n", ""), "etcd*"},
 		{"by its hash as a mirror", []*v1.Pod{pod("etcd-n", "mirror", v1.MirrorPodAnnotationKey, "u-etcd-n")}, sandbox("etcd-n", ""), "etcd-n*"},
+		{"by its uid, whatever others say of theirs", []*v1.Pod{pod("a", "u-a", "kubernetes.io/config.hash", "u-b"), pod("b", "u-b")}, sandbox("b", ""), "a b*"},
 		{"and has its pod without", []*v1.Pod{pod("b", "u-b")}, sandbox("a", ""), "a~* b"},
 		{"and is left out once it has ended", nil, ended, ""},
 	} {

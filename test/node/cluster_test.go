@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
@@ -281,6 +282,22 @@ func TestDaemonThatIsKilledGoesOnWithItsVictim(t *testing.T) {
 	again := n.runWith(a, "--mode=native", hardMemory)
 	stubborn.mustDie()
 	again.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
+}
+
+func TestSoftVictimKeepsItsGraceOnceItsStatusSaysThatItWasEvicted(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	a := n.newAPI()
+	stubborn := n.createPod(a, "stubborn", podSpec{request: "8Mi", grace: 4}, nil)
+	stubborn.do("ignore-term")
+	stubborn.do("hold 20")
+	d := n.runWith(a, "--mode=native", "--eviction-hard=memory.available<1Mi", "--eviction-soft=memory.available<250Mi",
+		"--eviction-soft-grace-period=memory.available=100ms", "--eviction-max-pod-grace-period=60")
+	e := d.awaitEnd(stubborn)
+	if had := e.Killed.Sub(e.Decided.Time); had < 4*time.Second {
+		t.Errorf("killed after %v of its 4 s", had)
+	}
+	a.awaitEvicted(t, d, stubborn)
 }
 
 func TestSoftVictimIsHeldBackByItsBudgetUntilTheDeadline(t *testing.T) {

@@ -130,9 +130,50 @@ func alike(a, b *v1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// trim leaves out what nobody here reads, before it is kept.
+// ofKubelet are the annotations by which a kubelet tells static pods. It does not
+// go by those that a pod of the API server has.
+var ofKubelet = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash"}
+
+// trim leaves out what nobody here reads, and what is not so, before it is kept.
 func trim(pod *v1.Pod) {
 	pod.ManagedFields = nil
 	delete(pod.Annotations, v1.LastAppliedConfigAnnotation)
+	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; !mirror { // a kubelet runs none that it has not made
+		for _, annotation := range ofKubelet {
+			delete(pod.Annotations, annotation)
+		}
+	}
+	allocate(pod)
 	pod.Status = v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass}
+}
+
+// allocate has a pod request what the kubelet has given it: a resize that the node
+// has no room for changes what is asked for, and nothing else.
+func allocate(pod *v1.Pod) {
+	containers := func(all []v1.Container, statuses []v1.ContainerStatus) {
+		for i := range all {
+			for j := range statuses {
+				if statuses[j].Name == all[i].Name && len(statuses[j].AllocatedResources) > 0 {
+					give(all[i].Resources.Requests, statuses[j].AllocatedResources)
+				}
+			}
+		}
+	}
+	containers(pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
+	containers(pod.Spec.Containers, pod.Status.ContainerStatuses)
+	if pod.Spec.Resources != nil && len(pod.Status.AllocatedResources) > 0 {
+		give(pod.Spec.Resources.Requests, pod.Status.AllocatedResources)
+	}
+}
+
+// give changes what can be resized. What was not given is none.
+func give(requests, given v1.ResourceList) {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		amount, is := given[name]
+		if _, asked := requests[name]; asked && is {
+			requests[name] = amount
+		} else {
+			delete(requests, name)
+		}
+	}
 }

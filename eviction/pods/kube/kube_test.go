@@ -13,11 +13,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/localapi/apitest"
 )
@@ -178,4 +180,86 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	})
 	remove("second")
 	await(t, "no pod", s.has())
+}
+
+// handed is a pod as it is handed over.
+func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
+	t.Helper()
+	client := apitest.New(t)
+	pod.Name, pod.Namespace, pod.Spec.NodeName = "pod", "default", "n1"
+	created, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Status = pod.Status
+	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{pods: map[types.UID]*v1.Pod{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() {
+		kube.Follow(ctx, client, kube.Config{Node: "n1", Keep: func(types.UID) bool { return true }}, s, slog.New(slog.DiscardHandler))
+	})
+	await(t, "the pod", s.has("pod"))
+	return s.pods[created.UID]
+}
+
+func TestNobodyMakesAPodStaticByItsAnnotations(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		want        eviction.Protection
+	}{
+		{"a pod that says so", map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "x"}, ""},
+		{"the mirror of one that is", map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "x", v1.MirrorPodAnnotationKey: "x"}, eviction.MirrorPod},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := handed(t, &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations},
+				Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none"}}},
+			})
+			if p := eviction.Digest(pod); p.Protection != c.want {
+				t.Errorf("protection %q, want %q", p.Protection, c.want)
+			}
+			if hash, has := pod.Annotations["kubernetes.io/config.hash"]; has != (c.want != "") {
+				t.Errorf("hash %q, by which the pod's directories are named", hash)
+			}
+		})
+	}
+}
+
+func TestAPodRequestsWhatItWasAllocated(t *testing.T) {
+	requests := func(memory, storage string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory), v1.ResourceEphemeralStorage: resource.MustParse(storage)}
+	}
+	for _, c := range []struct {
+		name                   string
+		whole, init, container v1.ResourceList
+		status                 v1.PodStatus
+		want                   string
+	}{
+		{"nothing is known", nil, nil, requests("1Gi", "2Gi"), v1.PodStatus{}, "1Gi 2Gi"},
+		{"a resize that has to wait", nil, nil, requests("1Gi", "2Gi"), v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c", AllocatedResources: requests("64Mi", "2Gi")}}}, "64Mi 2Gi"},
+		{"of an init container", nil, requests("1Gi", "2Gi"), nil, v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{{Name: "i", AllocatedResources: requests("64Mi", "2Gi")}}}, "64Mi 2Gi"},
+		{"of a pod as a whole", requests("1Gi", "2Gi"), nil, nil, v1.PodStatus{AllocatedResources: requests("64Mi", "2Gi")}, "64Mi 0"},
+		{"a first request", nil, nil, requests("1Gi", "2Gi"), v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c", AllocatedResources: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}, "0 2Gi"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := &v1.Pod{Status: c.status, Spec: v1.PodSpec{
+				InitContainers: []v1.Container{{Name: "i", Image: "none", Resources: v1.ResourceRequirements{Requests: c.init}}},
+				Containers:     []v1.Container{{Name: "c", Image: "none", Resources: v1.ResourceRequirements{Requests: c.container}}},
+			}}
+			if c.whole != nil {
+				delete(c.whole, v1.ResourceEphemeralStorage)
+				pod.Spec.Resources = &v1.ResourceRequirements{Requests: c.whole}
+			}
+			p := eviction.Digest(handed(t, pod))
+			if got := eviction.MemoryAvailable.Quantity(p.MemoryRequest) + " " + eviction.NodeFsAvailable.Quantity(p.StorageRequest); got != c.want {
+				t.Errorf("requests %s, want %s", got, c.want)
+			}
+		})
+	}
 }
