@@ -189,6 +189,42 @@ func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
 	}
 }
 
+func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
+	const c1 = v1Pod + "/c1"
+	for _, c := range []struct {
+		name             string
+		usage, without   string
+		inactive, active int64
+	}{
+		{"part of it is active", "60000000\n", "", 10e6 + 30e6, 7e6 + 3e6},
+		{"it is no more than usage has", "35000000\n", "", 10e6 + 8e6, 7e6},
+		{"it is no more than the totals have", "60000000\n", c1, 30e6, 20e6},
+		{"what the kernel uses is not told", "60000000\n", v1Pod + "/memory.kmem.usage_in_bytes", 10e6, 7e6},
+	} {
+		s, host := fixture(t, "v1")
+		at := host + "/sys/fs/cgroup/memory"
+		put(t, at+v1Pod+"/memory.kmem.usage_in_bytes", "1000000\n")
+		put(t, at+v1Pod+"/memory.stat", "cache 0\nrss 0\nshmem 0\ninactive_file 0\nactive_file 0\ntotal_shmem 5000000\ntotal_inactive_file 30000000\ntotal_active_file 20000000\n")
+		put(t, at+c1+"/memory.stat", "cache 20000000\nrss 4000000\nshmem 3000000\ninactive_file 10000000\nactive_file 7000000\n")
+		g := open(t, s, v1Pod)
+		var m stats.Memory
+		if c.without != "" {
+			if err := os.RemoveAll(at + c.without); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, usage := range []string{"50000000\n", c.usage} { // it moves, and the totals do not
+			put(t, at+v1Pod+"/memory.usage_in_bytes", usage)
+			if err := g.Memory(&m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.InactiveFile != stats.Known(c.inactive) || m.ActiveFile != stats.Known(c.active) {
+			t.Errorf("%s: got %v and %v, want %d and %d", c.name, m.InactiveFile, m.ActiveFile, c.inactive, c.active)
+		}
+	}
+}
+
 func TestAGroupAtFullSpeedIsWeightedWithThoseAboveItAndHasNoQuota(t *testing.T) {
 	for _, c := range []struct {
 		fixture, group, top string

@@ -102,7 +102,7 @@ func (g *Group) SetMemoryLimit(limit stats.Amount) error {
 // memory.oom_control of v1, where each group counts its own).
 func (g *Group) OOMKills() (stats.Amount, error) {
 	if g.version == V1 {
-		t := tally{keys: [2]string{"oom_kill"}}
+		t := tally{keys: [5]string{"oom_kill"}}
 		err := t.walk(g.dirs[memory], "memory.oom_control\x00", 0)
 		if err != nil {
 			return stats.Amount{}, g.fault("read out-of-memory kills", err)

@@ -9,7 +9,7 @@ import (
 // memoryStat is what is used of memory.stat: bytes, and events.
 type memoryStat struct {
 	anon, file, inactiveFile, activeFile, slabReclaimable stats.Amount
-	refaults                                              stats.Amount
+	shmem, refaults                                       stats.Amount
 }
 
 // parseMemoryStat reads memory.stat of a group and everything below it. On v1
@@ -47,6 +47,8 @@ func (s *memoryStat) field(key []byte) *stats.Amount {
 		return &s.inactiveFile
 	case "active_file":
 		return &s.activeFile
+	case "shmem":
+		return &s.shmem
 	case "slab_reclaimable":
 		return &s.slabReclaimable
 	case "workingset_refault_file", "workingset_refault": // the latter before Linux 5.9

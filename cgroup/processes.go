@@ -73,8 +73,8 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 // key, each file in one chunk.
 type tally struct {
 	lines int64
-	keys  [2]string // of flat keyed files: their values are added up; "" is none
-	sums  [2]int64
+	keys  [5]string // of flat keyed files: their values are added up; "" is none
+	sums  [5]int64
 	keep  bool
 	pids  []int
 	part  int // the digits of a number whose line has not ended

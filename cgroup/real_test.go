@@ -329,6 +329,35 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if s.Version() != V1 {
+		t.Skip("skipped: only v1 totals are read below")
+	}
+	const size = 64 << 20
+	file := filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size), s.Create(group+"/reader", Limits{})); err != nil {
+		t.Fatal(err)
+	}
+	m := join(t, s, group+"/reader")
+	m.do(t, "cat "+file+" >/dev/null")
+	m.end()
+	if err := s.Delete(group + "/reader"); err != nil {
+		t.Fatal(err)
+	}
+	g := open(t, s, group)
+	var told stats.Memory
+	var stat memoryStat
+	eventually(t, "the totals tell of the file", func() bool {
+		err := g.usageAndStat(&told, &stat)
+		return err == nil && told.InactiveFile.Plus(told.ActiveFile).Or(0) >= size
+	})
+	inactive, active, err := g.cache(&told, &stat)
+	if sum := inactive + active; err != nil || sum < size-4<<20 || sum > told.Usage.Or(0) {
+		t.Errorf("%d bytes of cache, %v, of a file of %d", sum, err, size)
+	}
+}
+
 func TestReadsAllocateNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("skipped: the race detector allocates")
@@ -340,10 +369,12 @@ func TestReadsAllocateNothing(t *testing.T) {
 	join(t, s, group+"/c1")
 	g, top := open(t, s, group), open(t, s, "/")
 	var m stats.Memory
+	var stat memoryStat
 	list := make([]int, 0, 64)
 	for name, read := range map[string]func() error{
 		"memory":            func() error { return g.Memory(&m) },
 		"memory of the top": func() error { return top.Memory(&m) },
+		"memory below":      func() error { _, _, err := g.cache(&m, &stat); return err },
 		"working set":       func() error { _, err := g.WorkingSet(); return err },
 		"usage":             func() error { _, err := g.Usage(); return err },
 		"processes":         func() error { _, err := g.Processes(); return err },

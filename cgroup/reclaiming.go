@@ -31,8 +31,7 @@ const (
 // as used, and one at its limit, whose cache makes way for anonymous memory, counts
 // as having it available until it is out of memory. Each group's own figures are
 // fresh: they are added up where usage has moved since, and where the totals would
-// have most of the memory used. What groups hold that were removed is not in the
-// sum, which therefore may say too little, and never too much.
+// have most of the memory used.
 func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 	if g.version != V1 || g.top {
 		return nil
@@ -53,11 +52,10 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 	}
 	stale := g.standing.stale(&now) && usage >= limit/2
 	if stale || m.WorkingSet().Or(0) >= limit-limit/4 {
-		t := tally{keys: [...]string{"inactive_file", "active_file"}}
-		if err := t.walk(g.dirs[memory], "memory.stat\x00", 0); err != nil {
-			return g.fault("read memory.stat below", err)
+		inactive, active, err := g.cache(m, stat)
+		if err != nil {
+			return err
 		}
-		inactive, active := t.sums[0], t.sums[1]
 		told := m.InactiveFile.Or(0)
 		if stale || inactive > told || inactive+active > told+m.ActiveFile.Or(0) {
 			m.InactiveFile, m.ActiveFile = stats.Known(inactive), stats.Known(active)
@@ -67,6 +65,29 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 		g.standing = now
 	}
 	return nil
+}
+
+// cache adds up the inactive and active file pages, bytes, of the group, of those
+// below it, and of those that were below it and are removed: what they read stays
+// charged to the groups above them until it is reclaimed, and no file of theirs is
+// left to tell of it. It is what usage has that the groups do not: neither page
+// cache and anonymous memory of one that is there, nor kernel memory, which goes
+// to the group above when one is removed, nor shared memory that the totals tell
+// of and no group has. How much of that is active is as the totals have it.
+func (g *Group) cache(m *stats.Memory, stat *memoryStat) (inactive, active int64, err error) {
+	var buf [32]byte
+	kernel, err := readOnce(g.dirs[memory], "memory.kmem.usage_in_bytes\x00", buf[:])
+	t := tally{keys: [...]string{"cache", "rss", "shmem", "inactive_file", "active_file"}}
+	if err == nil {
+		err = t.walk(g.dirs[memory], "memory.stat\x00", 0)
+	}
+	if err != nil {
+		return 0, 0, g.fault("read memory.stat below", err)
+	}
+	held, shared := stats.Known(t.sums[0]+t.sums[1]), stats.Known(t.sums[2])
+	removed := m.Usage.Minus(amount(kernel)).Minus(held).Minus(stat.shmem.Minus(shared)).Or(0)
+	unused := min(removed, m.InactiveFile.Or(0))
+	return t.sums[3] + unused, t.sums[4] + min(removed-unused, m.ActiveFile.Or(0)), nil
 }
 
 // stale says whether memory has moved since memory.stat was first seen as it is

@@ -172,6 +172,9 @@ func (m *mixture) play(t *testing.T, runs int) (wrong int) {
 			wrong++
 			t.Errorf("run %d: evicted %+v", i, evictions)
 			mustLive(t, bystanders...)
+			if len(evictions) > before {
+				t.Log(n.evictd("why", "--last", "-o", "scenario", "--status-address=unix:"+n.socket()))
+			}
 			return wrong
 		}
 		n.discard(p)
