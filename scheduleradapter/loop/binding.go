@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
@@ -24,8 +23,8 @@ type flight struct {
 	// node is where the API server says the pod is; gone, that it is no more.
 	node string
 	gone bool
-	// preemptor made it be withdrawn; nil where nobody did.
-	preemptor *nodetable.Pod
+	// makes is what it was withdrawn for; nil where nobody did.
+	makes *preparation
 }
 
 // Stages of a binding: it can be withdrawn until it is committed.
@@ -106,8 +105,8 @@ func (l *Loop) land(f *flight, status framework.Status) {
 		l.Unbound(now, f.Attempt, status)
 		l.metrics.ended(f.Attempt, time.Since(f.begin))
 	}
-	if f.preemptor != nil {
-		l.prepared(f.preemptor, nil)
+	if f.makes != nil {
+		l.ended(f.makes)
 	}
 }
 

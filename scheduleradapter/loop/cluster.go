@@ -94,12 +94,10 @@ func (l *Loop) SetPod(pod *nodetable.Pod) {
 func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
 	l.settle(pod.UID, func(f *flight) { f.node = node })
 	l.release(pod.UID)
-	switch gone, left := l.leaving[pod.UID]; {
-	case !left:
-	case pod.Terminating:
-		delete(l.leaving, pod.UID)
-	default: // from before it was deleted
-		pod = Leaving(pod, gone, v1.PodReasonPreemptionByScheduler)
+	if pod.Terminating {
+		defer l.heard(pod.UID)
+	} else if d, left := l.leaving[pod.UID]; left { // from before it was deleted
+		pod = Leaving(pod, d.gone, v1.PodReasonPreemptionByScheduler)
 	}
 	was, _ := l.Table.Find(pod.UID)
 	l.Table.PlaceOn(pod, nodetable.Intern(node))
@@ -190,7 +188,7 @@ func (l *Loop) RemovePod(pod *nodetable.Pod) {
 	promised := l.Promises.Node(uid) != ""
 	waited := l.Waits(uid)
 	l.release(uid)
-	delete(l.leaving, uid)
+	defer l.heard(uid)
 	if f != nil && !f.landed || waited {
 		return // what has to follow does, when the binding ends, or did
 	}

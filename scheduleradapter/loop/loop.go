@@ -86,13 +86,13 @@ type Loop struct {
 	leads   bool
 
 	assumed   map[types.UID]*flight
-	bindings  int                     // under way, of pods without volumes
-	preparing map[types.UID]int       // what preemptors wait for before they are tried again
-	wrote     map[types.UID]string    // nominations that the API server has not confirmed
-	leaving   map[types.UID]time.Time // victims that were deleted, of which the API server has not told, and when they are to be gone
-	permits   map[types.UID]time.Time // since when pods wait for permission
-	patches   []patch                 // to be written when the present step is over
-	work      context.Context         // of what runs beside the loop
+	bindings  int                        // under way, of pods without volumes
+	preparing map[types.UID]*preparation // by preemptor
+	wrote     map[types.UID]string       // nominations that the API server has not confirmed
+	leaving   map[types.UID]departure    // victims that were deleted, of which the API server has not told
+	permits   map[types.UID]time.Time    // since when pods wait for permission
+	patches   []patch                    // to be written when the present step is over
+	work      context.Context            // of what runs beside the loop
 	beside    sync.WaitGroup
 	running   atomic.Int64 // bindings under way
 }
@@ -114,10 +114,10 @@ func New(cfg Config) (*Loop, error) {
 		cfg.Clock = steady()
 	}
 	l := &Loop{
-		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]int{},
-		wrote: map[types.UID]string{}, leaving: map[types.UID]time.Time{}, permits: map[types.UID]time.Time{},
+		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]*preparation{},
+		wrote: map[types.UID]string{}, leaving: map[types.UID]departure{}, permits: map[types.UID]time.Time{},
 	}
-	cfg.Parts.Env.Preparing = func(uid types.UID) bool { return l.preparing[uid] > 0 }
+	cfg.Parts.Env.Preparing = l.prepares
 	l.metrics = newMetrics(cfg.Metrics, l)
 	cfg.Parts.Measure = l.metrics.measure
 	core, err := NewCore(l.latest, cfg.Parts, l)
@@ -231,7 +231,7 @@ func (l *Loop) drain() {
 	l.leads = false
 	timeout := time.NewTimer(l.cfg.Drain)
 	defer timeout.Stop()
-	for l.mailbox.empty(); l.Bindings()+len(l.preparing) > 0; l.mailbox.empty() {
+	for l.mailbox.empty(); l.Bindings() > 0 || l.evicts(); l.mailbox.empty() {
 		select {
 		case <-l.mailbox.signal:
 		case <-timeout.C:
@@ -265,6 +265,9 @@ func (l *Loop) flush() {
 // Attempted tells why a pod has no node. What the queue has let go of is nobody's
 // to tell.
 func (l *Loop) Attempted(a *Attempt) {
+	if len(a.Victims) > 0 { // before the queue asks the gate, until Preempt has said what there is to wait for
+		l.preparing[a.Pod.UID] = &preparation{preemptor: a.Pod.UID, tasks: 1}
+	}
 	since, waited := l.permits[a.Pod.UID]
 	if delete(l.permits, a.Pod.UID); waited {
 		l.metrics.permit("rejected", l.latest.Sub(since))
@@ -283,9 +286,6 @@ func (l *Loop) Attempted(a *Attempt) {
 		l.cfg.Log.Info("pod has no node", "pod", a.Pod, "attempt", a.Number, "outcome", a.Outcome, "nominated", a.Nominated, "why", a.Message)
 		l.later(a.Pod, Status{Reason: reason, Message: a.Message})
 		l.tell(a.Pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", a.Message)
-	}
-	if len(a.Victims) > 0 {
-		l.preparing[a.Pod.UID]++ // before the queue asks the gate, until Preempt has said what there is to wait for
 	}
 }
 

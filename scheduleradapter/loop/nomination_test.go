@@ -45,6 +45,7 @@ func TestANominationWhoseVictimDoesNotGoEndsAndAnotherNodeIsLookedFor(t *testing
 			"status of high: Unschedulable nominated to \"b\"",
 			"event FailedScheduling of high: 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node b, preempting 1 victims",
 			"event Preempted of two: *", "evict two for high")
+		w.set("two", on("b"), cpu("2"), prioritized(2), goes(time.Now().Add(30*time.Second)))
 		w.remove("stays", on("a"), cpu("2")) // late, but welcome
 		w.after("bind high to a", "event Scheduled of high: *")
 	})

@@ -15,10 +15,42 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
+// preparation is what a preemptor waits for before it is tried again.
+type preparation struct {
+	preemptor types.UID
+	tasks     int  // that were begun here and have not ended
+	unheard   int  // victims that were deleted, of which the API server has not told
+	failed    bool // a victim could not be told to go
+}
+
+// departure is of a victim that was deleted.
+type departure struct {
+	gone  time.Time // when it is to be
+	makes *preparation
+}
+
+// prepares says whether a preemptor is not to be tried yet. What the API server has
+// not told holds it only as long as it is promised the room.
+func (l *Loop) prepares(preemptor types.UID) bool {
+	p := l.preparing[preemptor]
+	return p != nil && (p.tasks > 0 || l.Promises.Node(preemptor) != "")
+}
+
+// evicts says whether victims are being told to go.
+func (l *Loop) evicts() bool {
+	for _, p := range l.preparing {
+		if p.tasks > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Preempt makes victims go: those that the API server does not know to be on a
-// node by itself, the others beside the loop. Until all have been told, the
-// preemptor is not tried again.
+// node by itself, the others beside the loop. Until all have been told, and the API
+// server has told so, the preemptor is not tried again.
 func (l *Loop) Preempt(a *Attempt) {
+	p := l.preparing[a.Pod.UID]
 	var told []*nodetable.Pod
 	for _, victim := range a.Victims {
 		note := fmt.Sprintf("Preempted by pod %s on node %s", a.Pod.UID, a.Nominated)
@@ -28,8 +60,8 @@ func (l *Loop) Preempt(a *Attempt) {
 			note += " (in kube-scheduler memory)."
 		case f != nil && f.withdraw():
 			f.cancel()
-			f.preemptor = a.Pod
-			l.preparing[a.Pod.UID]++
+			f.makes = p
+			p.tasks++
 			note += " (in kube-scheduler memory)."
 		case victim.Terminating:
 			continue
@@ -40,20 +72,26 @@ func (l *Loop) Preempt(a *Attempt) {
 		l.tell(victim, a.Pod, v1.EventTypeNormal, "Preempted", "Preempting", note)
 	}
 	if len(told) > 0 {
-		l.preparing[a.Pod.UID]++
+		p.tasks++
 		l.beside.Go(func() {
 			begin := time.Now()
-			err := l.evict(l.work, told, a.Pod)
+			err := l.evict(l.work, told, a.Pod, p)
 			l.metrics.executed(err, time.Since(begin))
-			l.Do(func() { l.prepared(a.Pod, err) })
+			l.Do(func() {
+				if err != nil {
+					p.failed = true
+					l.cfg.Log.Warn("a victim of preemption stays", "preemptor", a.Pod, "error", err)
+				}
+				l.ended(p)
+			})
 		})
 	}
-	l.prepared(a.Pod, nil)
+	l.ended(p)
 }
 
 // evict tells the victims to go, the last one when all others have been told: as
 // soon as it is gone there is room.
-func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *nodetable.Pod) error {
+func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *nodetable.Pod, p *preparation) error {
 	last := len(victims) - 1
 	errs := make([]error, len(victims))
 	one := func(i int) {
@@ -61,7 +99,7 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 			errs[i] = fmt.Errorf("evict pod %s: %w", victims[i], err)
 			return
 		}
-		l.Do(func() { l.leaves(victims[i].UID) })
+		l.Do(func() { l.leaves(victims[i].UID, p) })
 	}
 	var others sync.WaitGroup
 	for i := range victims[:last] {
@@ -74,24 +112,39 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 
 // leaves takes a victim to be on its way out, though the API server has not told
 // so yet: whoever is tried before would take it for one that can be made to go.
-func (l *Loop) leaves(uid types.UID) {
+func (l *Loop) leaves(uid types.UID, makes *preparation) {
 	if pod, row := l.Table.Find(uid); pod != nil && !pod.Terminating {
-		l.leaving[uid] = preempt.Due(pod, l.now())
-		l.Table.Place(Leaving(pod, l.leaving[uid], v1.PodReasonPreemptionByScheduler), row)
+		d := departure{preempt.Due(pod, l.now()), makes}
+		l.leaving[uid] = d
+		makes.unheard++
+		l.Table.Place(Leaving(pod, d.gone, v1.PodReasonPreemptionByScheduler), row)
 	}
 }
 
-// prepared ends one of the things that a preemptor waits for; the last one opens
-// its gate. Where something meanwhile would have had it tried again, or a victim
-// stays, it is.
-func (l *Loop) prepared(pod *nodetable.Pod, err error) {
-	if l.preparing[pod.UID]--; l.preparing[pod.UID] == 0 {
-		delete(l.preparing, pod.UID)
+// heard takes up that the API server has told that a pod goes, or is gone.
+func (l *Loop) heard(uid types.UID) {
+	if d, victim := l.leaving[uid]; victim {
+		delete(l.leaving, uid)
+		d.makes.unheard--
+		l.prepared(d.makes)
 	}
-	if err != nil {
-		l.cfg.Log.Warn("a victim of preemption stays", "preemptor", pod, "error", err)
+}
+
+// ended takes up that a task is over.
+func (l *Loop) ended(p *preparation) {
+	p.tasks--
+	l.prepared(p)
+}
+
+// prepared opens the gate of a preemptor that has nothing to wait for any more but
+// its victims' going. Where something meanwhile would have had it tried again, or a
+// victim stays, it is.
+func (l *Loop) prepared(p *preparation) {
+	if p.tasks > 0 || p.unheard > 0 && !p.failed || l.preparing[p.preemptor] != p {
+		return
 	}
-	if e := l.Queue.Get(pod.UID); e != nil && (err != nil || !e.Gate.OK()) {
-		l.Queue.Activate(l.now(), pod.UID)
+	delete(l.preparing, p.preemptor)
+	if e := l.Queue.Get(p.preemptor); e != nil && (p.failed || !e.Gate.OK()) {
+		l.Queue.Activate(l.now(), p.preemptor)
 	}
 }

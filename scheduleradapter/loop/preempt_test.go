@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
 // full is a node with two running pods, of which the second matters less.
@@ -36,8 +37,9 @@ func TestAPreemptorWaitsUntilItsVictimsHaveBeenTold(t *testing.T) {
 		w.remove("one", on("a"))
 		w.after()
 		w.queued("high", "gated")
-		release <- nil // something meanwhile would have had it tried: it is, too early
-		w.after("status of high: Unschedulable", "event FailedScheduling of high: *")
+		release <- nil // something meanwhile would have had it tried, but the API server has yet to tell of the other
+		w.after()
+		w.queued("high", "gated")
 		w.remove("two", on("a"))
 		w.after("bind high to a", "event Scheduled of high: *")
 	})
@@ -83,6 +85,9 @@ func TestAVictimThatWasDeletedIsNotChosenAgainBeforeTheAPIServerTellsOfIt(t *tes
 		w.set("two", on("a"), prioritized(1)) // from before it was deleted
 		w.after()
 		w.Do(func() { w.Queue.Activate(w.now(), "high") })
+		w.after()
+		w.queued("high", "gated")
+		w.set("two", on("a"), prioritized(1), goes(time.Now().Add(30*time.Second)))
 		w.after("status of high: Unschedulable", "event FailedScheduling of high: 0/2 nodes are available: 2 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.")
 		w.remove("two", on("a"))
 		w.after("bind high to a", "event Scheduled of high: *")
@@ -154,5 +159,39 @@ func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
 			"event FailedScheduling of waits: *", "status of waits: Unschedulable",
 			"event FailedScheduling of prepares: *", "status of prepares: Unschedulable")
 		w.holds("a", "high")
+	})
+}
+
+// TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf holds that as
+// many preemptors as there are make as few attempts as they can: two each.
+func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, name := range []string{"a", "b"} {
+			w.node(name)
+			w.set("of "+name, on(name), cpu("2"))
+		}
+		for _, name := range []string{"first", "second"} {
+			w.set(name, prioritized(10), cpu("2"))
+		}
+		w.after("status of first: *", "event FailedScheduling of first: *", "status of second: *", "event FailedScheduling of second: *",
+			"event Preempted of of a: *", "event Preempted of of b: *", "evict of a for *", "evict of b for *")
+		w.remove("of a", on("a"), cpu("2"))
+		w.after("bind *", "event Scheduled of *")
+		w.remove("of b", on("b"), cpu("2"))
+		w.after("bind *", "event Scheduled of *")
+	})
+}
+
+// TestAVictimThatNobodyHearsOfHoldsNoLongerThanThePromise holds that a watch that
+// has fallen silent does not hold a preemptor back for ever.
+func TestAVictimThatNobodyHearsOfHoldsNoLongerThanThePromise(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high", "evict two for high")
+		w.node("b")
+		w.after()
+		time.Sleep(30*time.Second + preempt.Patience + time.Millisecond)
+		w.after("event NominationExpired of high: *", "status of high: nominated to \"\"", "bind high to b", "event Scheduled of high: *")
 	})
 }
