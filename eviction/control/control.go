@@ -22,8 +22,7 @@ import (
 // Loop is the daemon's heart. One goroutine, that of Run, owns all of it but
 // the queues.
 type Loop struct {
-	cfg       Config
-	eviction  *eviction.Config // shared with readers of reports: replaced, never changed
+	cfg       *Config // shared with readers of reports: replaced, never changed
 	sensor    Sensor
 	waiter    Waiter
 	killer    Killer
@@ -43,11 +42,7 @@ type Loop struct {
 	lost     atomic.Uint64
 
 	pods        []Pod
-	names       []string      // beside pods, for the killer
-	usages      []stats.Pod   // beside pods
-	growths     []stats.Trend // beside pods, of memory
-	over        []bool        // beside pods: by us, and not measured since
-	emptied     []time.Time   // beside pods: when a kill found no process to signal
+	seen        []seen // beside pods
 	room        eviction.Room
 	decisions   []eviction.Decision // room for those of a pass
 	candidates  []eviction.Candidate
@@ -64,16 +59,30 @@ type Loop struct {
 	detail      int                              // the pod whose containers were last read
 	refusals    []refusal                        // of the running pass
 	state       eviction.State
-	told        [eviction.NumConditions]bool
-	held        bool                // a victim is held back
+	told        announced
 	idle        bool                // the last pass found nobody to end
 	surveying   bool                // a pass waits for the disk survey
 	askedSurvey time.Time           // when the last survey was asked for
 	withheld    []withheld          // outcomes that do not count yet
-	tolls       []toll              // of victims in flight
 	orphans     []eviction.InFlight // of before the start, whose pods are not set
 	resumed     []Resumed           // since the last report
 	reclaimed   []eviction.ReclaimOutcome
+}
+
+// seen is what the loop has seen of a pod.
+type seen struct {
+	name   string // for the killer
+	usage  stats.Pod
+	growth stats.Trend  // of memory
+	end    kill.Result  // of its last kill
+	paid   stats.Amount // how many tasks the node is to have once those of a victim of process ids are reaped
+}
+
+// announced is what is reported once it changes: the conditions, and whether a victim
+// is held back.
+type announced struct {
+	reported [eviction.NumConditions]bool
+	held     bool
 }
 
 // lapses is how many housekeeping intervals may pass without a look before graces
@@ -91,7 +100,7 @@ const endedQueue = 8
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
-		cfg: cfg, eviction: &cfg.Eviction, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
+		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
 		reclaimer: ports.Reclaimer, census: ports.Census, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
@@ -280,22 +289,17 @@ func (l *Loop) takeUp() (passed, open bool) {
 
 // adopt takes up a new set of pods.
 func (l *Loop) adopt(pods []Pod) {
-	growths, over, emptied := make([]stats.Trend, len(pods)), make([]bool, len(pods)), make([]time.Time, len(pods))
-	for i := range growths {
-		growths[i].Span = growthSpan
-		if before := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == pods[i].UID }); before >= 0 {
-			growths[i], over[i], emptied[i] = l.growths[before], l.over[before], l.emptied[before]
-		}
-	}
-	l.pods, l.growths, l.over, l.emptied = pods, growths, over, emptied
-	l.names = make([]string, len(pods))
-	l.usages = make([]stats.Pod, len(pods))
-	l.candidates = make([]eviction.Candidate, 0, len(pods))
+	all := make([]seen, len(pods))
 	for i := range pods {
-		l.names[i] = pods[i].String()
-		l.usages[i].Containers = make([]stats.Container, len(pods[i].Containers))
-		l.usages[i].Volumes = make([]stats.Volume, len(pods[i].Volumes))
+		s := &all[i]
+		s.growth.Span = growthSpan
+		if before := l.indexOf(pods[i].UID); before >= 0 {
+			*s = l.seen[before]
+		}
+		s.name = pods[i].String()
+		s.usage = stats.Pod{Containers: make([]stats.Container, len(pods[i].Containers)), Volumes: make([]stats.Volume, len(pods[i].Volumes))}
 	}
+	l.pods, l.seen, l.candidates = pods, all, make([]eviction.Candidate, 0, len(pods))
 	l.pursue(time.Now())
 	l.refill()
 	l.idle = false
@@ -316,9 +320,9 @@ func (l *Loop) refill() {
 
 // configure takes up a new configuration.
 func (l *Loop) configure(cfg Config) {
-	cfg.Eviction.Lapse = l.eviction.Lapse
-	l.state = l.state.Under(l.eviction, &cfg.Eviction)
-	l.cfg, l.eviction, l.observer.Model = cfg, &cfg.Eviction, cfg.MemoryModel
+	cfg.HousekeepingInterval, cfg.Eviction.Lapse = l.cfg.HousekeepingInterval, l.cfg.Eviction.Lapse
+	l.state = l.state.Under(&l.cfg.Eviction, &cfg.Eviction)
+	l.cfg, l.observer.Model = &cfg, cfg.MemoryModel
 }
 
 // settle takes up the end of a kill; the next pass follows at once. A victim
@@ -329,10 +333,7 @@ func (l *Loop) settle(r kill.Result) {
 		l.withhold(r)
 	}
 	if i := l.indexOf(r.UID); i >= 0 {
-		l.over[i] = !r.Gone.IsZero()
-		if r.Signalled.IsZero() {
-			l.emptied[i] = r.Gone
-		}
+		l.seen[i].end = r
 	}
 	l.pass(eviction.Housekeeping, VictimGone)
 }

@@ -41,8 +41,8 @@ func (l *Loop) follow(kind eviction.Pass) {
 
 // calm says whether a quarter of the memory, and more, is left above every threshold.
 func (l *Loop) calm() bool {
-	for i := range l.eviction.Thresholds {
-		t := &l.eviction.Thresholds[i]
+	for i := range l.cfg.Eviction.Thresholds {
+		t := &l.cfg.Eviction.Thresholds[i]
 		o := l.observed[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(o)
@@ -65,9 +65,9 @@ type Forecast struct {
 }
 
 func (l *Loop) forecast() Forecast {
-	f := Forecast{Until: make([]time.Duration, len(l.eviction.Thresholds))}
+	f := Forecast{Until: make([]time.Duration, len(l.cfg.Eviction.Thresholds))}
 	for i := range f.Until {
-		t := &l.eviction.Thresholds[i]
+		t := &l.cfg.Eviction.Thresholds[i]
 		f.Until[i] = -1
 		if required, known := t.Value.Of(l.observed[t.Signal]); known {
 			if until, falling := l.trends[t.Signal].Until(required); falling {
@@ -75,8 +75,8 @@ func (l *Loop) forecast() Forecast {
 			}
 		}
 	}
-	for i := range l.growths {
-		if growth := l.growths[i].PerSecond(); growth > f.Growth {
+	for i := range l.seen {
+		if growth := l.seen[i].growth.PerSecond(); growth > f.Growth {
 			f.Grower, f.Growth = l.pods[i].Pod, growth
 		}
 	}

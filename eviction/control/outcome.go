@@ -4,10 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
@@ -20,38 +17,21 @@ type withheld struct {
 	outcome eviction.Outcome
 	counts  time.Time // at the latest
 	tasks   Meter     // it counts once the pod has no tasks; nil for one that waits for the time
-	left    int64     // tasks that the node has without the victim's
+	paid    stats.Amount
 }
 
 // showing is how long what a victim held may show after the end of its
 // processes, before another pod goes for it.
 const showing = 10 * time.Second
 
-// toll is how many tasks the node is to have once those of a victim are reaped.
-type toll struct {
-	uid  types.UID
-	left int64
-}
-
-// count notes the tasks of a victim before it is ended. Of what comes meanwhile it
-// allows for a quarter of them.
-func (l *Loop) count(e *eviction.Eviction, usage *stats.Pod) {
-	running, known := l.node.Tasks.Running.Get()
-	if tasks := usage.Threads.Or(usage.Processes.Or(0)); known && e.Signal.Condition() == eviction.PIDPressure {
-		l.tolls = append(l.tolls, toll{e.Pod.UID, running - tasks + tasks/4})
+// without is how many tasks the node is to have once those of a victim of process
+// ids are reaped. Of what comes meanwhile it allows for a quarter of them.
+func (l *Loop) without(e *eviction.Eviction, usage *stats.Pod) (paid stats.Amount) {
+	if e.Signal.Condition() != eviction.PIDPressure {
+		return paid
 	}
-}
-
-// counted is the toll of a victim, taken out; what is not known is paid.
-func (l *Loop) counted(uid types.UID) (left int64) {
-	left = math.MaxInt64
-	l.tolls = slices.DeleteFunc(l.tolls, func(t toll) bool {
-		if t.uid == uid {
-			left = t.left
-		}
-		return t.uid == uid
-	})
-	return left
+	tasks := usage.Threads.Or(usage.Processes.Or(0))
+	return l.node.Tasks.Running.Minus(stats.Known(tasks - tasks/4))
 }
 
 // withhold keeps the end of a kill until it shows. Memory is back before a
@@ -60,7 +40,7 @@ func (l *Loop) counted(uid types.UID) (left int64) {
 // then the kernel counts them for their cgroup, and for those above where that was
 // removed.
 func (l *Loop) withhold(r kill.Result) {
-	w := withheld{outcome: eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}, counts: r.Gone, left: l.counted(r.UID)}
+	w := withheld{outcome: eviction.Outcome{UID: r.UID, Failed: r.Gone.IsZero()}, counts: r.Gone}
 	for i := range l.state.InFlight {
 		f := &l.state.InFlight[i]
 		if f.UID != r.UID || w.outcome.Failed {
@@ -72,7 +52,7 @@ func (l *Loop) withhold(r kill.Result) {
 		case eviction.PIDPressure:
 			w.counts = r.Gone.Add(showing)
 			if i := l.indexOf(r.UID); i >= 0 {
-				w.tasks = l.pods[i].Meter
+				w.tasks, w.paid = l.pods[i].Meter, l.seen[i].paid
 			}
 		}
 	}
@@ -100,7 +80,7 @@ func (w *withheld) due(now time.Time, running stats.Amount) bool {
 	}
 	var left stats.Pod
 	if err := w.tasks.ReadMemory(&left, false); errors.Is(err, fs.ErrNotExist) {
-		return running.Or(0) <= w.left
+		return running.Or(0) <= w.paid.Or(math.MaxInt64)
 	}
 	return left.Threads.Or(0) == 0
 }

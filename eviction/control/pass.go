@@ -13,74 +13,47 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
+// course is a pass on its way: what it was told, and what it came to.
+type course struct {
+	in        eviction.Input
+	decisions []eviction.Decision
+	failed    []eviction.Eviction
+	reclaims  []eviction.ReclaimOutcome
+	held      *eviction.Pod
+	chosen    bool // a victim was, and its kill begun
+	acted     bool // a threshold has
+	processes bool // it was that of process ids
+}
+
 // pass is one pass: calls of Decide at one instant, each fed the outcome of the
 // one before.
 func (l *Loop) pass(kind eviction.Pass, source Source) {
-	signals := l.sense()
+	l.sense()
 	now := time.Now()
-	in := eviction.Input{
-		Now: now, Pass: kind, Signals: signals, Candidates: l.unmeasured(),
-		Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
+	c := course{
+		in: eviction.Input{
+			Now: now, Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
+			Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
+		},
+		decisions: l.decisions, reclaims: l.reclaimed,
 	}
-	reclaims := l.reclaimed
 	l.reclaimed = nil
-	decisions := l.decisions
-	var failed []eviction.Eviction
-	acted, chosen, processes := false, false, false
-	var held *eviction.Pod
 	if kind == eviction.Housekeeping { // what waits for the survey may be soft
 		l.surveying = false
 	}
-	for again := true; again; in.Pass = eviction.Continue {
-		state, d := eviction.Decide(l.eviction, l.state, in)
-		if l.misled(&d) {
-			in.Strangers = true
-			state, d = eviction.Decide(l.eviction, l.state, in)
-		}
-		if l.premature(&d, now) {
-			l.surveying = true
-			break
-		}
-		l.state = state
-		in.Outcomes, in.Reclaims, again = nil, nil, false
-		processes = processes || slices.ContainsFunc(d.Met, func(m eviction.Met) bool { return m.Signal == eviction.PIDAvailable })
-		switch {
-		case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
-			l.surveying = true
-		case d.NeedUsage:
-			in.Candidates, in.Sampled, again = l.sample(processes), true, true
-		case len(d.Reclaim) > 0:
-			if l.reclaimer != nil {
-				l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
-				in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
-				reclaims = append(reclaims, in.Reclaims...)
-				l.surveyedSince(now, now) // should it not suffice, the figures are there
-			}
-			again = true
-		case len(d.Evictions) > 0:
-			refused := l.begin(&d, now)
-			for _, e := range refused {
-				in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: e.Pod.UID, Failed: true})
-			}
-			failed, again = append(failed, refused...), len(refused) > 0
-			chosen = chosen || len(d.Evictions) > 0
-		}
-		acted = acted || len(d.Met) > 0
-		held = d.HeldBack
-		if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
-			decisions = append(decisions, d)
-		}
+	for l.decide(&c) {
+		c.in.Pass = eviction.Continue
 	}
 	l.hasten()
 	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) }
-	l.idle = acted && !chosen && held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
-	if len(decisions) > 0 {
+	l.idle = c.acted && !c.chosen && c.held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
+	if len(c.decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(c.held); turned || c.chosen || len(c.failed)+len(c.reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
-			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
-			State: l.state, Eviction: l.eviction, Decisions: explained(decisions), Failed: failed, Reclaims: reclaims, Resumed: l.resumed, HeldBack: held, DryRun: l.cfg.DryRun,
+			At: now, Source: source, Pass: kind, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
+			State: l.state, Eviction: &l.cfg.Eviction, Decisions: explained(c.decisions), Failed: c.failed, Reclaims: c.reclaims, Resumed: l.resumed, HeldBack: c.held, DryRun: l.cfg.DryRun,
 		})
 		l.resumed = nil
 	}
@@ -93,6 +66,51 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if l.pulse != nil {
 		l.pulse.Beat(now)
 	}
+}
+
+// decide is one call of Decide and what it asks for. It says whether another is to
+// follow.
+func (l *Loop) decide(c *course) (again bool) {
+	now := c.in.Now
+	state, d := eviction.Decide(&l.cfg.Eviction, l.state, c.in)
+	if l.misled(&d) {
+		c.in.Strangers = true
+		state, d = eviction.Decide(&l.cfg.Eviction, l.state, c.in)
+	}
+	if l.premature(&d, now) {
+		l.surveying = true
+		return false
+	}
+	l.state = state
+	c.in.Outcomes, c.in.Reclaims = nil, nil
+	c.acted = c.acted || len(d.Met) > 0
+	c.processes = c.processes || slices.ContainsFunc(d.Met, func(m eviction.Met) bool { return m.Signal == eviction.PIDAvailable })
+	c.held = d.HeldBack
+	switch {
+	case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
+		l.surveying = true
+	case d.NeedUsage:
+		c.in.Candidates, c.in.Sampled, again = l.sample(c.processes), true, true
+	case len(d.Reclaim) > 0:
+		if l.reclaimer != nil {
+			l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
+			c.in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+			c.reclaims = append(c.reclaims, c.in.Reclaims...)
+			l.surveyedSince(now, now) // should it not suffice, the figures are there
+		}
+		again = true
+	case len(d.Evictions) > 0:
+		refused := l.begin(&d, now)
+		for _, e := range refused {
+			c.in.Outcomes = append(c.in.Outcomes, eviction.Outcome{UID: e.Pod.UID, Failed: true})
+		}
+		c.failed, again = append(c.failed, refused...), len(refused) > 0
+		c.chosen = c.chosen || len(d.Evictions) > 0
+	}
+	if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
+		c.decisions = append(c.decisions, d)
+	}
+	return again
 }
 
 // explained makes decisions that outlive the pass, and writes their texts.
@@ -152,30 +170,26 @@ func (l *Loop) misled(d *eviction.Decision) bool {
 	return l.census != nil && slices.ContainsFunc(d.Evictions, within) && l.census.Strangers(l.pods)
 }
 
-// turned says whether a condition, or whether a victim is held back, has changed
-// since it was last told.
+// turned says whether the standing has changed since it was last told.
 func (l *Loop) turned(held *eviction.Pod) bool {
-	changed := (held != nil) != l.held
-	l.held = held != nil
-	for c := range l.told {
-		changed = changed || l.told[c] != l.state.Pressure[c].Reported
-		l.told[c] = l.state.Pressure[c].Reported
+	before := l.told
+	l.told.held = held != nil
+	for c := range l.told.reported {
+		l.told.reported[c] = l.state.Pressure[c].Reported
 	}
-	return changed
+	return l.told != before
 }
 
 // sense reads the node and follows its trends. Disks are asked for their figures
 // so that the next housekeeping pass has new ones, and at every pass near a
 // threshold of theirs.
-func (l *Loop) sense() eviction.Observations {
+func (l *Loop) sense() {
 	l.sensor.Read(&l.node, l.diskNear || time.Until(l.regular) <= pollCeiling)
-	observations := l.observer.Observe(&l.node)
-	for s := range observations {
-		l.trends[s].Observe(observations[s].Time, observations[s].Available)
-		l.sprints[s].Observe(observations[s].Time, observations[s].Available)
+	l.observed = l.observer.Observe(&l.node)
+	for s, o := range l.observed {
+		l.trends[s].Observe(o.Time, o.Available)
+		l.sprints[s].Observe(o.Time, o.Available)
 	}
-	l.observed = observations
-	return observations
 }
 
 // unmeasured lists the pods as they are known without looking at them.
@@ -207,7 +221,7 @@ func withContainers(m Meter, s *stats.Pod) error { return m.ReadMemory(s, true) 
 
 // measure reads what a pod uses. One that is gone has no threads.
 func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
-	pod, usage := &l.pods[i], &l.usages[i]
+	pod, usage := &l.pods[i], &l.seen[i].usage
 	if pod.Target == nil || pod.Meter == nil {
 		return
 	}
@@ -215,10 +229,7 @@ func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 		usage.Threads = stats.Known(0)
 		return
 	}
-	if told(usage) {
-		l.over[i] = false
-	}
-	l.growths[i].Observe(usage.Time, usage.Memory)
+	l.seen[i].growth.Observe(usage.Time, usage.Memory)
 }
 
 // told says whether anything is known of a pod.
@@ -226,21 +237,28 @@ func told(s *stats.Pod) bool {
 	return s.Processes.IsKnown() || s.Threads.IsKnown() || s.Memory.IsKnown()
 }
 
+// ended says whether the pod has no process, whatever it left behind. So it is with
+// one that was killed and cannot be measured since, and for a while with one in which
+// who kills has found nobody to signal: nobody reaps its processes.
+func (s *seen) ended(now time.Time) bool {
+	killed := !s.end.Gone.IsZero()
+	unseen := !told(&s.usage) || s.usage.Time.Before(s.end.Gone)
+	unreaped := s.end.Signalled.IsZero() && now.Sub(s.end.Gone) < showing
+	return s.usage.Processes == stats.Known(0) || s.usage.Threads == stats.Known(0) || killed && (unseen || unreaped)
+}
+
 // measured lists the pods as they were last measured. One of which nothing can be
-// killed is no candidate, and neither is one without a process: it has ended,
-// whatever it left behind. So has one that was ended and cannot be measured since,
-// and one whose processes nobody reaps, as who kills has seen.
+// killed is no candidate, and neither is one that has ended.
 func (l *Loop) measured() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
-		usage := &l.usages[i]
-		empty := usage.Processes == stats.Known(0) || usage.Threads == stats.Known(0) || l.over[i] || l.node.Time.Sub(l.emptied[i]) < showing
-		if l.pods[i].Target == nil || empty {
+		s := &l.seen[i]
+		if l.pods[i].Target == nil || s.ended(l.node.Time) {
 			continue
 		}
-		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: l.growths[i].PerSecond()}
-		if told(usage) {
-			c.Usage = usage
+		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: s.growth.PerSecond()}
+		if told(&s.usage) {
+			c.Usage = &s.usage
 		}
 		l.candidates = append(l.candidates, c)
 	}
@@ -275,23 +293,23 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 		e.Grace = l.hardGrace(e.Signal)
 	}
 	i := l.indexOf(e.Pod.UID)
-	pod := &l.pods[i]     // candidates are pods
-	if pod.Meter != nil { // what its containers hold is told, and can be read only before
-		_ = pod.Meter.ReadMemory(&l.usages[i], true)
+	pod, s := &l.pods[i], &l.seen[i] // candidates are pods
+	if pod.Meter != nil {            // what its containers hold is told, and can be read only before
+		_ = pod.Meter.ReadMemory(&s.usage, true)
 	}
 	if l.cfg.DryRun {
 		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
 		return nil
 	}
-	victim := kill.Victim{UID: pod.UID, Name: l.names[i], Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage}
+	victim := kill.Victim{UID: pod.UID, Name: s.name, Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage}
 	if e.Hard && pod.Meter != nil { // a soft one may wait for others
-		victim.Held = l.usages[i].Memory
+		victim.Held = s.usage.Memory
 	}
 	err := l.killer.Kill(victim)
 	if err != nil {
 		return err
 	}
-	l.count(e, &l.usages[i])
+	s.paid = l.without(e, &s.usage)
 	if !e.Hard {
 		l.bear(pod.UID)
 	}

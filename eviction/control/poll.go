@@ -41,12 +41,11 @@ var fillRates = [eviction.NumSignals]int64{
 // fastest plausible rate, longer where the kernel tells of the crossing, and never
 // longer than a part of what the signal needs at the present rate. Those that act and find nobody to end are in no hurry.
 func (l *Loop) pollInterval() time.Duration {
-	observations := l.observer.Observe(&l.node)
 	interval, floor := pollCeiling, pollFloor
 	l.nearing, l.diskNear = false, false
-	for i := range l.eviction.Thresholds {
-		t := &l.eviction.Thresholds[i]
-		o := observations[t.Signal]
+	for i := range l.cfg.Eviction.Thresholds {
+		t := &l.cfg.Eviction.Thresholds[i]
+		o := l.observed[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(o)
 		if !t.Hard() || !measured || !known || l.idle && l.state.Thresholds[i].Acting {
@@ -97,12 +96,11 @@ func (l *Loop) reaches(s eviction.Signal, left int64) bool {
 // aims are where the nearest hard thresholds of memory are crossed, as usage of
 // the groups whose memory the signals tell.
 func (l *Loop) aims() collect.Aims {
-	observations := l.observer.Observe(&l.node)
 	aims := collect.Aims{{Usage: l.node.Memory.Usage}, {Usage: l.node.PodsMemory.Usage}}
-	for i := range l.eviction.Thresholds {
-		t := &l.eviction.Thresholds[i]
-		required, known := t.Value.Of(observations[t.Signal])
-		available, measured := observations[t.Signal].Available.Get()
+	for i := range l.cfg.Eviction.Thresholds {
+		t := &l.cfg.Eviction.Thresholds[i]
+		required, known := t.Value.Of(l.observed[t.Signal])
+		available, measured := l.observed[t.Signal].Available.Get()
 		m := l.memoryOf(t.Signal)
 		if m == nil || !t.Hard() || !known || !measured {
 			continue

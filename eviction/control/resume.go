@@ -41,7 +41,7 @@ func (l *Loop) pursue(now time.Time) {
 			grace = min(f.Since.Add(f.Grace).Sub(now), l.hardGrace(f.Signal))
 		}
 		pod := &l.pods[i]
-		err := l.killer.Kill(kill.Victim{UID: f.UID, Name: l.names[i], Grace: max(0, grace), Soft: !f.Hard, Target: pod.Target, Usage: pod.Usage})
+		err := l.killer.Kill(kill.Victim{UID: f.UID, Name: l.seen[i].name, Grace: max(0, grace), Soft: !f.Hard, Target: pod.Target, Usage: pod.Usage})
 		if err != nil {
 			l.refusals = append(l.refusals, refusal{pod.Pod, err})
 			return true

@@ -66,8 +66,8 @@ func (l *Loop) glance() Snapshot {
 }
 
 func (l *Loop) recent() Snapshot {
-	for i := range l.usages {
-		if l.usages[i].Time.IsZero() { // it came after the last of them
+	for i := range l.seen {
+		if l.seen[i].usage.Time.IsZero() { // it came after the last of them
 			l.measure(i, justMemory)
 		}
 	}
@@ -77,7 +77,7 @@ func (l *Loop) recent() Snapshot {
 }
 
 func (l *Loop) standing() Snapshot {
-	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.state, Eviction: l.eviction}
+	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.state, Eviction: &l.cfg.Eviction}
 }
 
 // kept are candidates that outlive the next measurement.

@@ -259,7 +259,9 @@ func TestOneConfigurationFollowsAnother(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			within(t, setting{thresholds: before, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *world) {
 				w.at(15 * time.Second)
-				w.Configure((&setting{thresholds: c.thresholds}).config())
+				cfg := (&setting{thresholds: c.thresholds}).config()
+				cfg.HousekeepingInterval = 3 * time.Second // stays as it was
+				w.Configure(cfg)
 				w.at(55 * time.Second)
 				w.wants(c.want...)
 			})
