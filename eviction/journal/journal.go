@@ -27,12 +27,18 @@ const (
 	maxEntries = 1024
 	// maxEntryBytes bounds an entry.
 	maxEntryBytes = 64 << 10
-	// compactBytes is how long the file may grow before it is written anew.
+	// compactBytes is how long the file may grow before it is written anew, and
+	// asideBytes what is set aside for it: on a full disk it grows on in that.
 	compactBytes = 1 << 20
+	asideBytes   = 2 << 20
+	// maxBytes is more than a journal ever has.
+	maxBytes = 2 * maxEntries * maxEntryBytes
 	// retryAfter is how long the journal waits for a disk that refuses.
 	retryAfter = 10 * time.Second
 	// writable asks access(2) whether a directory can be written to.
 	writable = 2
+	// keepSize has fallocate(2) set blocks aside behind the end (FALLOC_FL_KEEP_SIZE).
+	keepSize = 1
 )
 
 // Entry is one thing that is remembered.
@@ -56,8 +62,9 @@ type Journal struct {
 	pending []line
 	wake    chan struct{}
 
-	file *os.File // of Run; nil before the first writing
-	size int64
+	file  *os.File // of Run; nil before the first writing
+	size  int64
+	whole bool // the file ends with a whole line, so that more may follow
 }
 
 type kept struct {
@@ -70,17 +77,23 @@ type kept struct {
 // kept. What has to be written is left to Run: a disk that is full or hangs keeps
 // nobody from starting.
 func Open(dir string, log *slog.Logger) (*Journal, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open journal: %w", err)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		if err = syscall.Access(dir, writable); err != nil {
+			err = fmt.Errorf("write to %s: %w", dir, err)
+		}
 	}
-	if err := syscall.Access(dir, writable); err != nil {
-		return nil, fmt.Errorf("open journal: write to %s: %w", dir, err)
+	if err != nil && !refuses(err) {
+		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	j := &Journal{path: filepath.Join(dir, fileName), log: log, entries: map[key]kept{}, wake: make(chan struct{}, 1), size: compactBytes + 1}
-	data, err := os.ReadFile(j.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	data, err := j.read()
+	if refuses(err) {
+		log.Error("the journal cannot be read: what it remembers is lost", "journal", j.path, "error", err)
+	} else if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
+	j.whole = data != nil
 	good := 0
 	for text, whole := range split(data) {
 		l, err := parse(text, whole)
@@ -90,6 +103,7 @@ func Open(dir string, log *slog.Logger) (*Journal, error) {
 			if err := setJournalAside(j.path, filepath.Join(dir, damagedName)); err != nil {
 				log.Error("the damaged journal will be lost", "error", err)
 			}
+			j.whole = false
 			break
 		}
 		good += len(text) + 1
@@ -97,6 +111,31 @@ func Open(dir string, log *slog.Logger) (*Journal, error) {
 	}
 	j.again()
 	return j, nil
+}
+
+// refuses says whether an error is the disk's, for which no setting is to blame and
+// which may pass.
+func refuses(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}, func(fault error) bool { return errors.Is(err, fault) })
+}
+
+// read reads the file; nil where there is none. What cannot be a journal gives way.
+func (j *Journal) read() ([]byte, error) {
+	info, err := os.Lstat(j.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case info.Mode().IsRegular() && info.Size() <= maxBytes:
+		return os.ReadFile(j.path)
+	}
+	aside := filepath.Join(filepath.Dir(j.path), damagedName)
+	j.log.Warn("the journal is no journal: it is set aside", "journal", j.path, "aside", aside, "mode", info.Mode().String(), "bytes", info.Size())
+	if err := os.Rename(j.path, aside); err != nil {
+		j.log.Error("it stays in the way", "error", err)
+	}
+	return nil, nil
 }
 
 // setJournalAside gives the file a second name, which it keeps when another takes
@@ -194,7 +233,10 @@ func (j *Journal) apply(l line) {
 // Run writes what was changed until ctx ends, and then the rest. A disk that
 // refuses is tried again; meanwhile the map holds what counts.
 func (j *Journal) Run(ctx context.Context) error {
-	defer func() { _ = j.file.Close() }() // what counts is synced
+	defer func() {
+		_ = j.file.Close() // what counts is synced
+		j.file = nil
+	}()
 	broken := false
 	for {
 		select {
@@ -235,7 +277,10 @@ func (j *Journal) flush() error {
 	j.pending = nil
 	j.mu.Unlock()
 	if j.size > compactBytes {
-		return j.compact()
+		// A full disk has no room for another file, but for more of this one.
+		if err := j.compact(); err == nil || !j.whole {
+			return err
+		}
 	}
 	var text []byte
 	for _, l := range pending {
@@ -244,20 +289,30 @@ func (j *Journal) flush() error {
 	if len(text) == 0 {
 		return nil
 	}
-	n, err := j.file.Write(text)
-	j.size += int64(n)
-	if err == nil {
-		err = j.file.Sync()
-	}
+	err := j.write(text)
 	if err != nil {
-		j.size = compactBytes + 1
+		j.size, j.whole = compactBytes+1, false
 		return fmt.Errorf("write journal: %w", err)
 	}
 	return nil
 }
 
+func (j *Journal) write(text []byte) (err error) {
+	if j.file == nil {
+		if j.file, err = os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0); err != nil {
+			return err
+		}
+	}
+	n, err := j.file.Write(text)
+	j.size += int64(n)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	return err
+}
+
 // compact writes the map to a new file and puts it in the place of the old one.
-func (j *Journal) compact() (err error) {
+func (j *Journal) compact() error {
 	j.mu.Lock()
 	entries := j.sorted()
 	j.mu.Unlock()
@@ -265,28 +320,30 @@ func (j *Journal) compact() (err error) {
 	for _, e := range entries {
 		text = line{Entry: e}.append(text)
 	}
-	draft := j.path + ".new"
+	dir, draft := filepath.Dir(j.path), j.path+".new"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(draft, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
+	// Not every filesystem can, and a full one has nothing to set aside.
+	_ = syscall.Fallocate(int(file.Fd()), keepSize, 0, asideBytes)
 	if _, err = file.Write(text); err == nil {
 		err = file.Sync()
 	}
 	if err == nil {
 		err = os.Rename(draft, j.path)
 	}
-	if err == nil {
-		err = syncDir(filepath.Dir(j.path))
-	}
 	if err != nil {
-		return errors.Join(err, file.Close())
+		return errors.Join(err, file.Close(), os.Remove(draft))
 	}
 	if j.file != nil {
 		_ = j.file.Close() // replaced
 	}
-	j.file, j.size = file, int64(len(text))
-	return nil
+	j.file, j.size, j.whole = file, int64(len(text)), true
+	return syncDir(dir)
 }
 
 func syncDir(path string) error {

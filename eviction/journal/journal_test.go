@@ -3,12 +3,15 @@ package journal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -90,32 +93,140 @@ func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
 
 func TestJournalOpensWhereNothingCanBeWrittenAndIsWrittenWhenItCan(t *testing.T) {
 	dir := t.TempDir()
-	j, _ := open(t, dir)
-	put(t, j, "intent", "a", 1)
-	written(t, j)
 	draft := filepath.Join(dir, fileName+".new")
-	if err := os.Mkdir(draft, 0o700); err != nil { // nothing can take its place
+	if err := os.MkdirAll(filepath.Join(draft, "in-the-way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	j, log := open(t, dir)
 	if log.Len() > 0 {
 		t.Errorf("to open it says %q", log)
 	}
-	put(t, j, "intent", "b", 2)
+	put(t, j, "intent", "a", 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := j.Run(ctx); err == nil {
 		t.Error("it was written")
 	}
-	if got := ids(j, "intent"); got != "a=1 b=2" {
+	if got := ids(j, "intent"); got != "a=1" {
 		t.Errorf("entries %q", got)
 	}
-	if err := os.Remove(draft); err != nil {
+	if err := os.RemoveAll(draft); err != nil {
 		t.Fatal(err)
 	}
 	written(t, j)
-	if j, _ := open(t, dir); ids(j, "intent") != "a=1 b=2" {
+	if j, _ := open(t, dir); ids(j, "intent") != "a=1" {
 		t.Errorf("after all: %q", ids(j, "intent"))
+	}
+}
+
+// smallDisk mounts a filesystem of 64 MiB until the test ends.
+func smallDisk(t *testing.T) (dir string) {
+	t.Helper()
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	for _, args := range [][]string{{"mke2fs", "-q", "-t", "ext4", "-m", "0", image, "64M"}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("skipped: no disk of a test's own: %s: %v: %s", args[0], err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// fill takes all that is left of a disk, and returns what gives it back.
+func fill(t *testing.T, disk string) (free func()) {
+	t.Helper()
+	name := filepath.Join(disk, "filler")
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := file.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFullDiskTakesTheJournalAlsoAfterARestart(t *testing.T) {
+	disk := smallDisk(t)
+	dir := filepath.Join(disk, "state")
+	j, _ := open(t, dir)
+	put(t, j, "hold", "before", 1)
+	written(t, j)
+	fill(t, disk)
+	j, _ = open(t, dir)
+	for i := range 2 * compactBytes / 10_000 { // twice as much as has it written anew
+		put(t, j, "intent", fmt.Sprint(i%10), strings.Repeat(fmt.Sprint(i%10), 9_000))
+		if i*9_000 < asideBytes-compactBytes {
+			written(t, j)
+		}
+	}
+	j, log := open(t, dir)
+	if len(j.Entries("intent")) != 10 || ids(j, "hold") != "before=1" || log.Len() > 0 {
+		t.Errorf("%d intents, holds %q, log %q", len(j.Entries("intent")), ids(j, "hold"), log)
+	}
+}
+
+func TestDiskThatIsReadOnlyKeepsNobodyFromStarting(t *testing.T) {
+	disk := smallDisk(t)
+	remount := func(how string) {
+		t.Helper()
+		if out, err := exec.Command("mount", "-o", "remount,"+how, disk).CombinedOutput(); err != nil {
+			t.Fatalf("remount %s: %v: %s", how, err, out)
+		}
+	}
+	remount("ro")
+	j, _ := open(t, filepath.Join(disk, "state"))
+	put(t, j, "intent", "a", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Run(ctx); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("written: %v", err)
+	}
+	remount("rw")
+	written(t, j)
+	if j, _ := open(t, filepath.Join(disk, "state")); ids(j, "intent") != "a=1" {
+		t.Errorf("after all: %q", ids(j, "intent"))
+	}
+}
+
+func TestWhatCannotBeAJournalIsSetAside(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"a directory": func(path string) error { return os.MkdirAll(path+"/below", 0o700) },
+		"a pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link":      func(path string) error { return os.Symlink("/dev/zero", path) },
+		"without an end": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := make(filepath.Join(dir, fileName)); err != nil {
+				t.Fatal(err)
+			}
+			j, log := open(t, dir)
+			if !strings.Contains(log.String(), "set aside") {
+				t.Errorf("log %q", log)
+			}
+			put(t, j, "intent", "a", 1)
+			written(t, j)
+			if j, log := open(t, dir); ids(j, "intent") != "a=1" || log.Len() > 0 {
+				t.Errorf("after a restart %q, log %q", ids(j, "intent"), log)
+			}
+		})
 	}
 }
 

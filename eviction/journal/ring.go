@@ -73,15 +73,22 @@ func setAside(path string, size int64) error {
 		return err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || info.Size() == size {
+	info, err := file.Stat()
+	if err != nil {
 		return err
 	}
-	if err := file.Truncate(size); err != nil {
-		return err
+	if info.Size() > size {
+		if err := file.Truncate(size); err != nil {
+			return err
+		}
 	}
+	// Not by the size: a file that is long enough may be one of holes.
 	err = syscall.Fallocate(int(file.Fd()), 0, 0, size)
 	if errors.Is(err, syscall.EOPNOTSUPP) { // then zeroes do
-		_, err = file.WriteAt(make([]byte, size), 0)
+		err = nil
+		if info.Size() < size {
+			_, err = file.WriteAt(make([]byte, size), 0)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("set %d bytes aside for %s: %w", size, path, err)

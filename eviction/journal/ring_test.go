@@ -137,6 +137,35 @@ func TestRecordTooLargeForASegmentIsRefusedAndNothingIsLost(t *testing.T) {
 	}
 }
 
+func TestRingThatWasOpenedOnAFullDiskHasItsBlocksWhenItOpens(t *testing.T) {
+	disk := smallDisk(t)
+	const size = 1 << 20
+	dir := filepath.Join(disk, "ring")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	free := fill(t, disk)
+	for range 2 { // the first time leaves files behind
+		if _, err := OpenRing(dir, testSegments, size); err == nil {
+			t.Error("a full disk has set files aside")
+		}
+	}
+	free()
+	r, err := OpenRing(dir, testSegments, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, disk)
+	for i := range testSegments {
+		if err := r.Begin(fmt.Appendf(nil, "key %d", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Append([]byte(strings.Repeat("x", size/2)), true); err != nil {
+			t.Errorf("segment %d: %v", i, err)
+		}
+	}
+}
+
 func TestRingFollowsNoSymbolicLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(elsewhere, []byte("kept"), 0o600); err != nil {
