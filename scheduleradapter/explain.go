@@ -45,7 +45,7 @@ func (d *daemon) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	a, err := onLoop(r.Context(), d.loop, func() answer {
 		if name == "" {
-			return answer{d.loop.Pending(), true}
+			return answer{d.loop.Pending(0), true}
 		}
 		x, found := d.loop.Explain(time.Now(), name)
 		return answer{x, found}

@@ -95,16 +95,16 @@ func (d *daemon) newPage() *page.Page {
 		var o overview
 		var pending []loop.PendingPod
 		nodes, err := onLoop(ctx, d.loop, func() []loop.NodeStanding {
-			pending, o.Placed = d.loop.Pending(), d.loop.Table.PodCount()
+			pending, o.Pending, o.Placed = d.loop.Pending(shownPending), d.loop.Queue.Len(), d.loop.Table.PodCount()
 			return d.loop.Nodes(now)
 		})
 		if err != nil {
 			return nil, err
 		}
-		o.At, o.Standing, o.Pending, o.Nodes = now.UnixMilli(), d.standing(), len(pending), len(nodes)
+		o.At, o.Standing, o.Nodes = now.UnixMilli(), d.standing(), len(nodes)
 		return []page.Event{
 			{Name: "overview", Data: o},
-			{Name: "pending", Data: pending[:min(len(pending), shownPending)]},
+			{Name: "pending", Data: pending},
 			{Name: "nodes", Data: nodes},
 			past(now.Add(-2 * attendEvery)),
 		}, nil

@@ -19,14 +19,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
-// crowd is a cluster of full nodes under the default profile.
-type crowd struct {
+// crowdedCluster is one of full nodes under the default profile.
+type crowdedCluster struct {
 	*cycle.Scheduler
 	table    *nodetable.Table
 	promises *queue.Nominator
 }
 
-func newCrowd(b *testing.B, nodes int, running int32) *crowd {
+func newCrowd(b *testing.B, nodes int, running int32) *crowdedCluster {
 	cfg, err := config.Compile(&config.File{}, config.BuiltIn())
 	if err != nil {
 		b.Fatal(err)
@@ -36,29 +36,37 @@ func newCrowd(b *testing.B, nodes int, running int32) *crowd {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := &crowd{table: env.Table, promises: queue.NewNominator()}
+	c := &crowdedCluster{table: env.Table, promises: queue.NewNominator()}
 	c.Scheduler = cycle.New(env.Table, profiles, c.promises, rand.New(rand.NewPCG(1, 1)))
+	crowd(b, c.table, nodes, running)
+	return c
+}
+
+// crowd adds nodes that are full of pods.
+func crowd(b *testing.B, table *nodetable.Table, nodes int, running int32) {
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
-		c.table.SetNode(nodetable.NewNode(&v1.Node{
+		table.SetNode(nodetable.NewNode(&v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprint("zone-", i%3)}},
 			Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 				v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("32Gi"), v1.ResourcePods: resource.MustParse("110"),
 			}},
 		}))
 		for j := range 4 {
-			c.table.Place(crowded(b, fmt.Sprintf("running-%d-%d", i, j), running), nodetable.Row(c.table.Row(nodetable.Intern(name))))
+			table.Place(crowded(b, fmt.Sprintf("running-%d-%d", i, j), running), nodetable.Row(table.Row(nodetable.Intern(name))))
 		}
 	}
-	return c
 }
 
 // crowded is a pod that takes a quarter of a node.
-func crowded(b *testing.B, name string, priority int32) *nodetable.Pod {
+func crowded(b *testing.B, name string, priority int32, changes ...func(*v1.Pod)) *nodetable.Pod {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	object.Spec.SchedulerName = v1.DefaultSchedulerName
 	object.Spec.Priority = &priority
 	object.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
+	for _, change := range changes {
+		change(object)
+	}
 	pod, err := nodetable.NewPod(object)
 	if err != nil {
 		b.Fatal(err)
@@ -85,7 +93,7 @@ func BenchmarkPreemption(b *testing.B) {
 	}
 }
 
-func (c *crowd) attempts(b *testing.B, priority int32, helps bool) {
+func (c *crowdedCluster) attempts(b *testing.B, priority int32, helps bool) {
 	pod := crowded(b, "preemptor", priority)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
@@ -112,9 +113,9 @@ func (s *Scheduler) Reject(uid types.UID, status framework.Status) (Result, bool
 // Deadline is when the next waiting pod is to be rejected, with the pod and the
 // plugin that let it wait; false where none waits.
 func (s *Scheduler) Deadline() (at time.Time, uid types.UID, plugin string, any bool) {
-	for _, id := range slices.Sorted(maps.Keys(s.waiting)) {
-		for _, name := range slices.Sorted(maps.Keys(s.waiting[id].deadlines)) {
-			if deadline := s.waiting[id].deadlines[name]; !any || deadline.Before(at) {
+	for id, w := range s.waiting {
+		for name, deadline := range w.deadlines {
+			if !any || cmp.Or(deadline.Compare(at), cmp.Compare(id, uid), cmp.Compare(name, plugin)) < 0 {
 				at, uid, plugin, any = deadline, id, name, true
 			}
 		}

@@ -138,7 +138,9 @@ func (c *Cycle) Narrowing() []string { return c.narrowing }
 // plugin may be both.
 func (c *Cycle) Rejectors() (names, pending []string) {
 	if c.refusal.Code.Rejected() {
-		return []string{c.refusal.Plugin}, nil
+		names = append(slices.Clone(c.narrowing), c.refusal.Plugin)
+		slices.Sort(names)
+		return slices.Compact(names), nil
 	}
 	names = slices.Clone(c.narrowing)
 	for _, k := range c.kinds() {

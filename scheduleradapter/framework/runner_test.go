@@ -190,11 +190,12 @@ func TestPreFiltersNarrowTogether(t *testing.T) {
 		feasible string
 		code     Code
 		text     string
+		by       string
 	}{
-		{"what both name", []string{"n0", "n1"}, []string{"n1", "n2"}, "n1", Success, "0/3 nodes are available: 2 node(s) didn't satisfy plugin(s) [one two]."},
-		{"one alone", nil, []string{"n2"}, "n2", Success, "0/3 nodes are available: 2 node(s) didn't satisfy plugin(s) [two]."},
-		{"nothing in common", []string{"n0"}, []string{"n1"}, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin(s) [one two] simultaneously."},
-		{"one names none", []string{""}, nil, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin one."},
+		{"what both name", []string{"n0", "n1"}, []string{"n1", "n2"}, "n1", Success, "0/3 nodes are available: 2 node(s) didn't satisfy plugin(s) [one two].", "one two"},
+		{"one alone", nil, []string{"n2"}, "n2", Success, "0/3 nodes are available: 2 node(s) didn't satisfy plugin(s) [two].", "two"},
+		{"nothing in common", []string{"n0"}, []string{"n1"}, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin(s) [one two] simultaneously.", "one two"},
+		{"one names none", []string{""}, nil, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin one.", "one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t, filtering, &actor{name: "one", names: c.one}, &actor{name: "two", names: c.two})
@@ -206,6 +207,9 @@ func TestPreFiltersNarrowTogether(t *testing.T) {
 			}
 			if got := s.cycle.Message(Status{}); got != c.text {
 				t.Errorf("%q, want %q", got, c.text)
+			}
+			if by, _ := s.cycle.Rejectors(); strings.Join(by, " ") != c.by {
+				t.Errorf("rejected by %q, want %q", by, c.by)
 			}
 		})
 	}

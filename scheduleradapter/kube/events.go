@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ func (e *events) write(ctx context.Context, h happening) error {
 // count takes an event into its series: the name that it is written under, how
 // many there were, and whether that is to be written now.
 func (e *events) count(key series, h happening) (name string, count int32, write bool) {
-	name = fmt.Sprintf("%.230s.%x", h.Regarding.Name, h.at.UnixNano())
+	name = fmt.Sprintf("%s.%x", strings.TrimRight(fmt.Sprintf("%.230s", h.Regarding.Name), ".-"), h.at.UnixNano())
 	if h.Type == v1.EventTypeNormal { // happens once
 		return name, 1, true
 	}
@@ -179,7 +180,7 @@ func shortened(note string) string {
 	if len(note) <= noteLength {
 		return note
 	}
-	return note[:noteLength-len(more)] + more
+	return strings.ToValidUTF8(note[:noteLength-len(more)], "") + more
 }
 
 func reference(pod *v1.Pod) v1.ObjectReference {

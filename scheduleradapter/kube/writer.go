@@ -143,10 +143,10 @@ func (w *Writer) Evict(ctx context.Context, victim, preemptor *v1.Pod) error {
 		return err
 	}
 	_, err = pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	if gone(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
-	}
-	if err != nil {
+	case err != nil && !apierrors.IsConflict(err): // which of the two that is the deletion finds out
 		return fmt.Errorf("mark it as disrupted: %w", err)
 	}
 	err = pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})

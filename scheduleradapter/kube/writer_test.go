@@ -14,9 +14,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
@@ -204,6 +206,12 @@ func TestAVictimIsMarkedAndDeletedUnderItsUID(t *testing.T) {
 			}
 			return http.StatusOK, ""
 		}, []string{"PATCH", "DELETE"}, false},
+		{"another, or changed meanwhile", func(r string) (int, string) {
+			if strings.HasPrefix(r, "PATCH") {
+				return http.StatusConflict, "Conflict"
+			}
+			return http.StatusOK, ""
+		}, []string{"PATCH", "DELETE"}, false},
 		{"forbidden", func(string) (int, string) { return http.StatusForbidden, "Forbidden" }, []string{"PATCH"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -296,5 +304,18 @@ func TestALongNoteIsShortened(t *testing.T) {
 	}
 	if got := shortened("short"); got != "short" {
 		t.Error(got)
+	}
+	if got := shortened("x" + strings.Repeat("é", 1000)); len(got) > noteLength || !utf8.ValidString(got) {
+		t.Errorf("%d bytes, %q at the end", len(got), got[len(got)-10:])
+	}
+}
+
+func TestAnEventOfALongNameHasOneThatTheServerTakes(t *testing.T) {
+	e := newEvents(nil, nil, nil)
+	h := happening{failure("no room"), time.Unix(1000, 0)}
+	h.Regarding.Name = strings.Repeat("x", 228) + ".-y"
+	name, _, _ := e.count(series{}, h)
+	if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
+		t.Errorf("%s: %q", name, faults)
 	}
 }

@@ -56,8 +56,7 @@ func (l *Loop) bind(a *Attempt, begin time.Time) {
 	l.running.Add(1)
 	l.beside.Go(func() {
 		status := l.carryOut(ctx, f)
-		l.running.Add(-1)
-		l.Do(func() { l.land(f, status) })
+		l.Do(func() { l.running.Add(-1); l.land(f, status) })
 	})
 }
 
@@ -100,6 +99,11 @@ func (l *Loop) land(f *flight, status framework.Status) {
 		delete(l.assumed, f.Pod.UID)
 		f.Binding.Unreserve()
 		l.cfg.Log.Info("pod was bound by somebody else", "pod", f.Pod, "node", f.node, "not", f.Node)
+		l.left(now, f.Pod)
+	case f.Entry.Pod.Terminating: // the API server binds no such pod
+		delete(l.assumed, f.Pod.UID)
+		l.removePending(f.Entry.Pod)
+		l.forget(now, f)
 	default:
 		delete(l.assumed, f.Pod.UID)
 		l.Unbound(now, f.Attempt, status)

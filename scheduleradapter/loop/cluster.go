@@ -95,7 +95,9 @@ func (l *Loop) setAssigned(pod *nodetable.Pod, node string) {
 	l.settle(pod.UID, func(f *flight) { f.node = node })
 	l.release(pod.UID)
 	if pod.Terminating {
-		defer l.heard(pod.UID)
+		if !vanishes(pod.Object) {
+			defer l.heard(pod.UID)
+		}
 	} else if d, left := l.leaving[pod.UID]; left { // from before it was deleted
 		pod = Leaving(pod, d.gone, v1.PodReasonPreemptionByScheduler)
 	}

@@ -3,6 +3,7 @@ package loop
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -91,27 +92,36 @@ const (
 	probedNodes = 256
 )
 
-// Pending lists the pods of the queue in the order in which they came.
-func (c *Core) Pending() []PendingPod {
-	all := []PendingPod{}
-	for _, e := range c.Queue.Entries() {
-		w := PendingPod{
-			Pod: e.Pod.String(), Place: e.Place().String(), Since: e.Added, Attempts: e.Attempts, Gate: e.Gate.Message(),
-			Nominated: c.Promises.Node(e.Pod.UID),
-		}
-		if e.Place() == queue.Backoff {
-			w.Backoff = e.Backoff
-		}
-		r := e.Rejection()
-		w.Rejectors = slices.Concat(r.Unschedulable, r.Pending)
-		for _, condition := range e.Pod.Object.Status.Conditions {
-			if condition.Type == v1.PodScheduled {
-				w.Message = condition.Message
-			}
-		}
-		all = append(all, w)
+// Pending lists the pods of the queue in the order in which they came, at most so
+// many; 0 for all.
+func (c *Core) Pending(most int) []PendingPod {
+	entries := c.Queue.Entries()
+	if most > 0 {
+		entries = entries[:min(len(entries), most)]
+	}
+	all := make([]PendingPod, len(entries))
+	for i, e := range entries {
+		all[i] = c.pending(e)
 	}
 	return all
+}
+
+func (c *Core) pending(e *queue.Entry) PendingPod {
+	w := PendingPod{
+		Pod: e.Pod.String(), Place: e.Place().String(), Since: e.Added, Attempts: e.Attempts, Gate: e.Gate.Message(),
+		Nominated: c.Promises.Node(e.Pod.UID),
+	}
+	if e.Place() == queue.Backoff {
+		w.Backoff = e.Backoff
+	}
+	r := e.Rejection()
+	w.Rejectors = slices.Concat(r.Unschedulable, r.Pending)
+	for _, condition := range e.Pod.Object.Status.Conditions {
+		if condition.Type == v1.PodScheduled {
+			w.Message = condition.Message
+		}
+	}
+	return w
 }
 
 // Explain tries a pod, by its namespace/name, name or uid, at every node and moves
@@ -122,10 +132,8 @@ func (c *Core) Explain(now time.Time, name string) (x Explanation, found bool) {
 		return x, false
 	}
 	x = Explanation{Pod: pod.String(), Nodes: c.Table.Len(), Refused: []Refused{}, Nearest: []Near{}, Best: []Scored{}}
-	for _, w := range c.Pending() {
-		if w.Pod == x.Pod {
-			x.Waiting = &w
-		}
+	if e := c.Queue.Get(pod.UID); e != nil {
+		x.Waiting = new(c.pending(e))
 	}
 	if _, row := c.Table.Find(pod.UID); row != nodetable.NoRow {
 		x.Node = c.Table.Node(row).Name.Value()
@@ -147,14 +155,14 @@ func (c *Core) Explain(now time.Time, name string) (x Explanation, found bool) {
 	return x, true
 }
 
+// find looks for a pod in the queue, and then on the nodes.
 func (c *Core) find(name string) *nodetable.Pod {
 	is := func(p *nodetable.Pod) bool {
-		return p.String() == name || p.Object.Name == name || string(p.UID) == name
+		namespace, rest, _ := strings.Cut(name, "/")
+		return p.Object.Name == name || string(p.UID) == name || p.Object.Name == rest && p.Object.Namespace == namespace
 	}
-	for _, e := range c.Queue.Entries() {
-		if is(e.Pod) {
-			return e.Pod
-		}
+	if e := c.Queue.Find(is); e != nil {
+		return e.Pod
 	}
 	for _, p := range c.Table.AllPods() {
 		if is(p) && c.Ours(p) {
@@ -256,8 +264,16 @@ func shortfalls(c *framework.Cycle, row nodetable.Row) (all []Shortfall) {
 }
 
 func (x *Explanation) score(c *framework.Cycle) {
-	for i, row := range c.Rows {
-		s := Scored{Node: c.Table.Node(row).Name.Value(), Total: c.Totals[i], Scores: map[string]int64{}}
+	best := make([]int, len(c.Rows))
+	for i := range best {
+		best[i] = i
+	}
+	slices.SortFunc(best, func(a, b int) int {
+		name := func(i int) string { return c.Table.Node(c.Rows[i]).Name.Value() }
+		return cmp.Or(cmp.Compare(c.Totals[b], c.Totals[a]), cmp.Compare(name(a), name(b)))
+	})
+	for _, i := range best[:min(len(best), shownNodes)] {
+		s := Scored{Node: c.Table.Node(c.Rows[i]).Name.Value(), Total: c.Totals[i], Scores: map[string]int64{}}
 		for plugin, name := range c.Runner().ScorePlugins() {
 			if score, ran := c.ScoreOf(plugin, i); ran {
 				s.Scores[name] = score
@@ -265,6 +281,4 @@ func (x *Explanation) score(c *framework.Cycle) {
 		}
 		x.Best = append(x.Best, s)
 	}
-	slices.SortFunc(x.Best, func(a, b Scored) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Node, b.Node)) })
-	x.Best = x.Best[:min(len(x.Best), shownNodes)]
 }

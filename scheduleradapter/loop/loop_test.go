@@ -79,6 +79,38 @@ func TestAPodThatGoesWhileItIsBoundFreesItsNodeWhenTheBindingHasEnded(t *testing
 	})
 }
 
+func TestRoomThatAPodDoesNotTakeAsItWasBoundElsewhereIsGivenToOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.slow("p")
+		w.node("a")
+		w.set("p", cpu("2"))
+		w.after("bind p to a")
+		w.set("q", cpu("2"))
+		w.after("status of q: Unschedulable", "event FailedScheduling of q: *")
+		w.set("p", cpu("2"), on("elsewhere"))
+		w.after("bind q to a", "event Scheduled of q: *")
+	})
+}
+
+func TestAPodDeletedWhileItIsBoundInVainIsNotTriedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := w.slow("p")
+		w.node("a")
+		w.set("p", cpu("2"))
+		w.after("bind p to a")
+		w.set("q", cpu("2"))
+		w.after("status of q: Unschedulable", "event FailedScheduling of q: *")
+		w.set("p", cpu("2"), goes(time.Now()))
+		w.after()
+		answer <- errors.New("pod p is being deleted, cannot be assigned to a host")
+		w.after("bind q to a", "event Scheduled of q: *")
+		w.queued("p", "nowhere")
+		w.holds("a", "q")
+		time.Sleep(time.Hour)
+		w.after()
+	})
+}
+
 func TestANodeThatGoesWhileAPodIsBoundToItTakesNothingElseAlong(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.slow("p"), w.slow("q")

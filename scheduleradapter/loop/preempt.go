@@ -130,6 +130,12 @@ func (l *Loop) heard(uid types.UID) {
 	}
 }
 
+// vanishes says whether the API server tells of a pod's end within a moment: it
+// writes down every deletion, one without grace too, before it carries it out.
+func vanishes(pod *v1.Pod) bool {
+	return pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) == 0
+}
+
 // ended takes up that a task is over.
 func (l *Loop) ended(p *preparation) {
 	p.tasks--

@@ -175,6 +175,10 @@ func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testin
 		}
 		w.after("status of first: *", "event FailedScheduling of first: *", "status of second: *", "event FailedScheduling of second: *",
 			"event Preempted of of a: *", "event Preempted of of b: *", "evict of a for *", "evict of b for *")
+		at := func(p *v1.Pod) { p.DeletionGracePeriodSeconds = new(int64) }
+		for _, name := range []string{"a", "b"} {
+			w.set("of "+name, on(name), cpu("2"), goes(time.Now()), at)
+		}
 		w.remove("of a", on("a"), cpu("2"))
 		w.after("bind *", "event Scheduled of *")
 		w.remove("of b", on("b"), cpu("2"))

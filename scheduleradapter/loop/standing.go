@@ -22,8 +22,15 @@ type NodeStanding struct {
 	Levels map[string]string `json:"levels,omitempty"`
 	Silent bool              `json:"silent,omitempty"`
 	// Evicted counts recent evictions from it.
-	Evicted int                 `json:"evicted,omitempty"`
-	Given   map[string][2]int64 `json:"given"` // requested and allocatable by resource
+	Evicted int   `json:"evicted,omitempty"`
+	Given   Given `json:"given"`
+}
+
+// Given is what of each resource is requested, and what is allocatable.
+type Given struct {
+	CPU    [2]int64 `json:"cpu"`
+	Memory [2]int64 `json:"memory"`
+	Pods   [2]int64 `json:"pods"`
 }
 
 // Nodes tells how the nodes stand, in the order of their rows.
@@ -37,12 +44,10 @@ func (c *Core) Nodes(now time.Time) []NodeStanding {
 
 func (c *Core) standing(row nodetable.Row, now time.Time) NodeStanding {
 	n := c.Table.Node(row)
+	given := func(c *nodetable.Column) [2]int64 { return [2]int64{c.Requested[row], c.Allocatable[row]} }
 	s := NodeStanding{
-		Name: n.Name.Value(), Unschedulable: n.Unschedulable,
-		Evicted: len(c.Table.Evictions(n.Name)), Given: map[string][2]int64{},
-	}
-	for name, column := range map[string]*nodetable.Column{"cpu": &c.Table.CPU, "memory": &c.Table.Memory, "pods": &c.Table.Pods} {
-		s.Given[name] = [2]int64{column.Requested[row], column.Allocatable[row]}
+		Name: n.Name.Value(), Unschedulable: n.Unschedulable, Evicted: len(c.Table.Evictions(n.Name)),
+		Given: Given{given(&c.Table.CPU), given(&c.Table.Memory), given(&c.Table.Pods)},
 	}
 	for i := range n.Object.Status.Conditions {
 		condition := &n.Object.Status.Conditions[i]

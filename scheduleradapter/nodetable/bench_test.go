@@ -62,3 +62,29 @@ func BenchmarkDigest(b *testing.B) {
 		i++
 	}
 }
+
+// BenchmarkAdopt is 5,000 nodes that come after their 100,000 pods, as a list of
+// nodes may after one of pods.
+func BenchmarkAdopt(b *testing.B) {
+	nodes := make([]*Node, 5_000)
+	pods := make([]*Pod, 100_000)
+	for i := range nodes {
+		nodes[i] = NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
+	}
+	for i := range pods {
+		p, err := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		pods[i] = p
+	}
+	for b.Loop() {
+		table := New()
+		for i, p := range pods {
+			table.PlaceOn(p, nodes[i%len(nodes)].Name)
+		}
+		for _, n := range nodes {
+			table.SetNode(n)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package nodetable
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -153,13 +155,37 @@ func OwnerOf(pod *v1.Pod) types.UID {
 }
 
 // AddEviction remembers an eviction from a node, which is told sooner than the
-// node's headroom and by the kubelet too. Its signal is not known. The last 32 of
-// half an hour are kept.
+// node's headroom and by the kubelet too. Its signal is not known. The latest 32 of
+// the latest half hour are kept, in whatever order they are told.
 func (t *Table) AddEviction(node Symbol, e Eviction) {
-	kept := slices.DeleteFunc(t.evictions[node], func(old Eviction) bool { return e.At.Sub(old.At) > evictionsWindow || old.same(e) })
-	kept = append(kept, e)
-	t.evictions[node] = kept[max(0, len(kept)-keptEvictions):]
+	kept := t.evictions[node]
+	at, known := slices.BinarySearchFunc(kept, e, Eviction.compare)
+	if known {
+		return
+	}
+	if kept == nil {
+		t.forgetEvictions(e.At)
+	}
+	kept = slices.Insert(kept, at, e)
+	latest := kept[len(kept)-1].At
+	kept = slices.DeleteFunc(kept, func(old Eviction) bool { return latest.Sub(old.At) > evictionsWindow })
+	t.evictions[node] = slices.Delete(kept, 0, max(0, len(kept)-keptEvictions))
 	t.Versions.Pressure++
+}
+
+func (e Eviction) compare(o Eviction) int {
+	return cmp.Or(e.At.Compare(o.At), cmp.Compare(e.Owner, o.Owner), cmp.Compare(e.Signal, o.Signal))
+}
+
+// forgetEvictions drops those of nodes that are gone, when they are many: nodes come
+// and go under ever new names.
+func (t *Table) forgetEvictions(now time.Time) {
+	if len(t.evictions) < 2*max(keptEvictions, t.Len()) {
+		return
+	}
+	maps.DeleteFunc(t.evictions, func(node Symbol, kept []Eviction) bool {
+		return t.Row(node) == NoRow && now.Sub(kept[len(kept)-1].At) > evictionsWindow
+	})
 }
 
 // Evictions are those remembered of a node.

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -73,6 +75,43 @@ func TestRenewalAloneIsNoChange(t *testing.T) {
 	}
 	if version := table.Versions.Pressure; !table.SetHeadroom(Intern("n1"), nil) || table.SetHeadroom(Intern("n1"), nil) || table.Versions.Pressure == version {
 		t.Error("what is forgotten once is a change once")
+	}
+}
+
+// TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold holds that a list of all
+// pods that ever failed does not push out those that were evicted just now.
+func TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold(t *testing.T) {
+	table, node, now := New(), Intern("n1"), time.Unix(100_000, 0)
+	just := Eviction{Owner: "just", At: now}
+	table.AddEviction(node, just)
+	for i := range 2 * keptEvictions {
+		table.AddEviction(node, Eviction{Owner: types.UID(fmt.Sprint(i)), At: now.Add(-time.Duration(i+1) * 24 * time.Hour)})
+	}
+	if got := table.Evictions(node); len(got) != 1 || !got[0].same(just) {
+		t.Errorf("remembers %v, want the one of this half hour", got)
+	}
+	for i := range 2 * keptEvictions {
+		table.AddEviction(node, Eviction{Owner: types.UID(fmt.Sprint(i)), At: now.Add(-time.Duration(i) * time.Second)})
+	}
+	got := table.Evictions(node)
+	if len(got) != keptEvictions || !got[keptEvictions-1].At.Equal(now) {
+		t.Errorf("remembers %d, the last of %v", len(got), got[len(got)-1].At)
+	}
+	version := table.Versions.Pressure
+	if table.AddEviction(node, got[3]); table.Versions.Pressure != version {
+		t.Error("what is told again is a change")
+	}
+}
+
+func TestEvictionsOfNodesThatAreGoneAreForgotten(t *testing.T) {
+	table, now := New(), time.Unix(100_000, 0)
+	table.SetNode(NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stays"}}))
+	table.AddEviction(Intern("stays"), Eviction{Owner: "o", At: now})
+	for i := range 10_000 {
+		table.AddEviction(Intern(fmt.Sprint("n", i)), Eviction{Owner: "o", At: now.Add(time.Duration(i) * time.Minute)})
+	}
+	if len(table.evictions) > 4*keptEvictions || len(table.Evictions(Intern("stays"))) != 1 {
+		t.Errorf("evictions of %d nodes are kept, %d of the one that is there", len(table.evictions), len(table.Evictions(Intern("stays"))))
 	}
 }
 

@@ -24,7 +24,7 @@ func (t *Table) PlaceOn(p *Pod, node Symbol) {
 		return
 	}
 	t.Displace(p.UID)
-	t.orphans[p.UID] = orphan{p, node}
+	t.orphans.add(p, node)
 }
 
 // Displace takes a pod off its node; nil where it is on none. A pod whose node is
@@ -34,7 +34,7 @@ func (t *Table) Displace(uid types.UID) *Pod {
 		return t.take(s)
 	}
 	if !t.tries.open() {
-		delete(t.orphans, uid)
+		t.orphans.remove(uid)
 	}
 	return nil
 }
@@ -71,16 +71,36 @@ func (t *Table) PodCount() int { return len(t.where) }
 
 // adopt places the pods that waited for a node, by uid.
 func (t *Table) adopt(node Symbol, row Row) {
-	var waiting []*Pod
-	for _, o := range t.orphans {
-		if o.node == node {
-			waiting = append(waiting, o.pod)
-		}
-	}
+	waiting := t.orphans.on[node]
 	slices.SortFunc(waiting, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
+	delete(t.orphans.on, node)
 	for _, p := range waiting {
-		delete(t.orphans, p.UID)
+		delete(t.orphans.of, p.UID)
 		t.put(p, row)
+	}
+}
+
+// orphans are pods whose node is not known, by the name of that.
+type orphans struct {
+	of map[types.UID]Symbol
+	on map[Symbol][]*Pod
+}
+
+func (o *orphans) add(p *Pod, node Symbol) {
+	o.of[p.UID] = node
+	o.on[node] = append(o.on[node], p)
+}
+
+func (o *orphans) remove(uid types.UID) {
+	node, found := o.of[uid]
+	if !found {
+		return
+	}
+	delete(o.of, uid)
+	if left := slices.DeleteFunc(o.on[node], func(p *Pod) bool { return p.UID == uid }); len(left) > 0 {
+		o.on[node] = left
+	} else {
+		delete(o.on, node)
 	}
 }
 

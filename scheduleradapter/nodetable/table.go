@@ -33,7 +33,7 @@ type Table struct {
 
 	pods       [][]*Pod // by row
 	where      map[types.UID]spot
-	orphans    map[types.UID]orphan
+	orphans    orphans
 	namespaces map[Symbol]Labels
 	ports      map[portNumber][]portUse
 	users      map[Symbol]*Tally // of claims and disks
@@ -63,12 +63,6 @@ type spot struct {
 	index int32
 }
 
-// orphan is a pod whose node is not known.
-type orphan struct {
-	pod  *Pod
-	node Symbol
-}
-
 // Distinct node selectors, and distinct tolerations, whose nodes are remembered.
 const keptSelections = 512
 
@@ -77,7 +71,7 @@ func New() *Table {
 	t := &Table{
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
-		where: map[types.UID]spot{}, orphans: map[types.UID]orphan{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
+		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
@@ -173,7 +167,7 @@ func (t *Table) RemoveNode(name Symbol) bool {
 	for len(t.pods[row]) > 0 {
 		p := t.pods[row][len(t.pods[row])-1]
 		t.take(spot{row, int32(len(t.pods[row]) - 1)})
-		t.orphans[p.UID] = orphan{p, name}
+		t.orphans.add(p, name)
 	}
 	t.exchange(row, t.nodes[row], &Node{}, everything)
 	t.nodes[row] = nil

@@ -173,7 +173,7 @@ func (w *walk) dump() string {
 			fmt.Fprint(&b, row, p.UID, t.where[p.UID] == spot{Row(row), int32(i)}, " ")
 		}
 	}
-	fmt.Fprintln(&b, len(t.where), len(t.orphans))
+	fmt.Fprintln(&b, len(t.where), len(t.orphans.of))
 	for kind := range t.terms {
 		for _, key := range sorted(t.terms[kind].byKey) {
 			c := t.terms[kind].byKey[key]

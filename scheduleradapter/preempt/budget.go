@@ -1,8 +1,6 @@
 package preempt
 
 import (
-	"fmt"
-
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,22 +15,18 @@ type budget struct {
 }
 
 // budgets are those that match any pod at all; for preemption an empty selector
-// matches none.
-func (p *Plugin) budgets() ([]budget, error) {
+// matches none, nor does one that cannot be read.
+func (p *Plugin) budgets() (all []budget) {
 	if p.env.Budgets == nil {
-		return nil, nil
+		return nil
 	}
-	var all []budget
 	for _, b := range p.env.Budgets() {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			return nil, fmt.Errorf("disruption budget %s/%s: %w", b.Namespace, b.Name, err)
-		}
-		if !selector.Empty() {
+		if err == nil && !selector.Empty() {
 			all = append(all, budget{b, selector})
 		}
 	}
-	return all, nil
+	return all
 }
 
 // split tells, in order of importance, who may go without violating a budget when

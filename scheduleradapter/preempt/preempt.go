@@ -180,9 +180,7 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 		return nil, s.why(), nil
 	}
 	enough := min(max(len(p.rows)*p.percentage/100, p.absolute), len(p.rows))
-	if s.budgets, err = p.budgets(); err != nil {
-		return nil, nil, err
-	}
+	s.budgets = p.budgets()
 	p.ledger.follow(c.Table)
 	p.candidates, p.victims = p.candidates[:0], p.victims[:0]
 	clean, offset := 0, p.env.Random.IntN(len(p.rows))

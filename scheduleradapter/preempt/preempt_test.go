@@ -99,6 +99,19 @@ func (c *cluster) run(node string, pods ...*nodetable.Pod) {
 	}
 }
 
+// TestABudgetThatCannotBeReadProtectsNobodyAndHoldsNobodyUp holds that one odd object
+// does not end all preemption.
+func TestABudgetThatCannotBeReadProtectsNobodyAndHoldsNobodyUp(t *testing.T) {
+	c := newCluster(t, 0, 1, at(0))
+	c.node("node-0", 1)
+	c.run("node-0", c.pod("on-node-0", 0, 1, "guarded"))
+	c.budget("guarded", 0)
+	c.budgets[0].Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Matches"}}
+	if got, want := c.candidates(c.pod("p", 1, 1)), "node-0"; got != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+}
+
 func (c *cluster) budget(app string, allowed int32) {
 	c.budgets = append(c.budgets, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: app, Namespace: "default"},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // woken is a pod at rest that an event helps.
@@ -245,6 +246,19 @@ func (q *Queue) Get(uid types.UID) *Entry { return q.entries[uid] }
 func (q *Queue) Entries() []*Entry {
 	return slices.SortedFunc(maps.Values(q.entries), func(a, b *Entry) int { return int(a.arrival) - int(b.arrival) })
 }
+
+// Find is the first to have come of the pods that a function means; nil for none.
+func (q *Queue) Find(is func(*nodetable.Pod) bool) (first *Entry) {
+	for _, e := range q.entries {
+		if (first == nil || e.arrival < first.arrival) && is(e.Pod) {
+			first = e
+		}
+	}
+	return first
+}
+
+// Len is how many pods there are.
+func (q *Queue) Len() int { return len(q.entries) }
 
 // Depth is how many pods are in a place of the queue.
 func (q *Queue) Depth(p Place) int { return q.depths[p] }
