@@ -3,6 +3,7 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -190,37 +191,42 @@ func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
 }
 
 func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
-	const c1 = v1Pod + "/c1"
+	const c1, kmem = v1Pod + "/c1", v1Pod + "/memory.kmem.usage_in_bytes"
 	for _, c := range []struct {
-		name             string
-		usage, without   string
-		inactive, active int64
+		name                         string
+		toldInactive, toldActive     int64
+		before, usage                int64
+		removed                      string
+		wantedInactive, wantedActive int64
 	}{
-		{"part of it is active", "60000000\n", "", 10e6 + 30e6, 7e6 + 3e6},
-		{"it is no more than usage has", "35000000\n", "", 10e6 + 8e6, 7e6},
-		{"it is no more than the totals have", "60000000\n", c1, 30e6, 20e6},
-		{"what the kernel uses is not told", "60000000\n", v1Pod + "/memory.kmem.usage_in_bytes", 10e6, 7e6},
+		{"part of it is active", 30e6, 20e6, 50e6, 60e6, "", 10e6 + 20e6, 7e6 + 13e6},
+		{"it is no more than usage has", 30e6, 20e6, 50e6, 35e6, "", 10e6 + 8e6, 7e6},
+		{"no group is left", 30e6, 20e6, 50e6, 60e6, c1, 30e6 + 4e6, 20e6},
+		{"groups have read since", 8e6, 0, 50e6, 60e6, "", 10e6 + 8e6, 7e6},
+		{"the totals are as they should be", 12e6, 20e6, 64e6, 64e6, "", 12e6, 20e6},
+		{"what the kernel uses is not told", 30e6, 20e6, 50e6, 60e6, kmem, 10e6, 7e6},
 	} {
 		s, host := fixture(t, "v1")
 		at := host + "/sys/fs/cgroup/memory"
 		put(t, at+v1Pod+"/memory.kmem.usage_in_bytes", "1000000\n")
-		put(t, at+v1Pod+"/memory.stat", "cache 0\nrss 0\nshmem 0\ninactive_file 0\nactive_file 0\ntotal_shmem 5000000\ntotal_inactive_file 30000000\ntotal_active_file 20000000\n")
+		put(t, at+v1Pod+"/memory.stat", fmt.Sprintf("cache 0\nrss 0\nshmem 0\ninactive_file 0\nactive_file 0\n"+
+			"total_shmem 5000000\ntotal_inactive_file %d\ntotal_active_file %d\n", c.toldInactive, c.toldActive))
 		put(t, at+c1+"/memory.stat", "cache 20000000\nrss 4000000\nshmem 3000000\ninactive_file 10000000\nactive_file 7000000\n")
-		g := open(t, s, v1Pod)
-		var m stats.Memory
-		if c.without != "" {
-			if err := os.RemoveAll(at + c.without); err != nil {
+		if c.removed != "" {
+			if err := os.RemoveAll(at + c.removed); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, usage := range []string{"50000000\n", c.usage} { // it moves, and the totals do not
-			put(t, at+v1Pod+"/memory.usage_in_bytes", usage)
+		g := open(t, s, v1Pod)
+		var m stats.Memory
+		for _, usage := range []int64{c.before, c.usage} { // the totals stand still
+			put(t, at+v1Pod+"/memory.usage_in_bytes", fmt.Sprintln(usage))
 			if err := g.Memory(&m); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if m.InactiveFile != stats.Known(c.inactive) || m.ActiveFile != stats.Known(c.active) {
-			t.Errorf("%s: got %v and %v, want %d and %d", c.name, m.InactiveFile, m.ActiveFile, c.inactive, c.active)
+		if m.InactiveFile != stats.Known(c.wantedInactive) || m.ActiveFile != stats.Known(c.wantedActive) {
+			t.Errorf("%s: got %v and %v, want %d and %d", c.name, m.InactiveFile, m.ActiveFile, c.wantedInactive, c.wantedActive)
 		}
 	}
 }

@@ -352,7 +352,7 @@ func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 		err := g.usageAndStat(&told, &stat)
 		return err == nil && told.InactiveFile.Plus(told.ActiveFile).Or(0) >= size
 	})
-	inactive, active, err := g.cache(&told, &stat)
+	inactive, active, err := g.cache(&told, &stat, false)
 	if sum := inactive + active; err != nil || sum < size-4<<20 || sum > told.Usage.Or(0) {
 		t.Errorf("%d bytes of cache, %v, of a file of %d", sum, err, size)
 	}
@@ -374,7 +374,7 @@ func TestReadsAllocateNothing(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"memory":            func() error { return g.Memory(&m) },
 		"memory of the top": func() error { return top.Memory(&m) },
-		"memory below":      func() error { _, _, err := g.cache(&m, &stat); return err },
+		"memory below":      func() error { _, _, err := g.cache(&m, &stat, true); return err },
 		"working set":       func() error { _, err := g.WorkingSet(); return err },
 		"usage":             func() error { _, err := g.Usage(); return err },
 		"processes":         func() error { _, err := g.Processes(); return err },

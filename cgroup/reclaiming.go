@@ -52,7 +52,7 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 	}
 	stale := g.standing.stale(&now) && usage >= limit/2
 	if stale || m.WorkingSet().Or(0) >= limit-limit/4 {
-		inactive, active, err := g.cache(m, stat)
+		inactive, active, err := g.cache(m, stat, stale)
 		if err != nil {
 			return err
 		}
@@ -73,8 +73,10 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 // left to tell of it. It is what usage has that the groups do not: neither page
 // cache and anonymous memory of one that is there, nor kernel memory, which goes
 // to the group above when one is removed, nor shared memory that the totals tell
-// of and no group has. How much of that is active is as the totals have it.
-func (g *Group) cache(m *stats.Memory, stat *memoryStat) (inactive, active int64, err error) {
+// of and no group has. How much of it is active is as the totals have it; where
+// they are stale and have less, as groups have read since, the rest counts as
+// inactive, up to all that was.
+func (g *Group) cache(m *stats.Memory, stat *memoryStat, stale bool) (inactive, active int64, err error) {
 	var buf [32]byte
 	kernel, err := readOnce(g.dirs[memory], "memory.kmem.usage_in_bytes\x00", buf[:])
 	t := tally{keys: [...]string{"cache", "rss", "shmem", "inactive_file", "active_file"}}
@@ -86,8 +88,14 @@ func (g *Group) cache(m *stats.Memory, stat *memoryStat) (inactive, active int64
 	}
 	held, shared := stats.Known(t.sums[0]+t.sums[1]), stats.Known(t.sums[2])
 	removed := m.Usage.Minus(amount(kernel)).Minus(held).Minus(stat.shmem.Minus(shared)).Or(0)
-	unused := min(removed, m.InactiveFile.Or(0))
-	return t.sums[3] + unused, t.sums[4] + min(removed-unused, m.ActiveFile.Or(0)), nil
+	inactive, active = t.sums[3], t.sums[4]
+	told := m.InactiveFile.Or(0)
+	unused := min(removed, max(0, told-inactive))
+	used := min(removed-unused, max(0, m.ActiveFile.Or(0)-active))
+	if stale {
+		unused += min(removed-unused-used, told)
+	}
+	return inactive + unused, active + used, nil
 }
 
 // stale says whether memory has moved since memory.stat was first seen as it is
