@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func execute(ctx context.Context, args ...string) (code int, out, errs string) {
@@ -41,6 +42,33 @@ func (o *output) String() string {
 func TestVersionIsPrinted(t *testing.T) {
 	if code, out, errs := execute(t.Context(), "version"); code != 0 || out != "v1.2.3\n" || errs != "" {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestAnAPIServerThatDoesNotAnswerIsTold(t *testing.T) {
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text := `{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	root, told := NewCommand("v1"), &output{}
+	root.SetErr(told)
+	ended := make(chan int)
+	go func() {
+		ended <- Execute(ctx, root, []string{"run", "--kubeconfig", kubeconfig, "--status-address", "unix:" + filepath.Join(dir, "s.sock")})
+	}()
+	for tick := time.Tick(10 * time.Millisecond); ctx.Err() == nil && !strings.Contains(told.String(), "connect: connection refused"); {
+		<-tick
+	}
+	if ctx.Err() != nil {
+		t.Errorf("told %q", told)
+	}
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d: %s", code, told)
 	}
 }
 

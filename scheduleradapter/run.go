@@ -241,6 +241,7 @@ func (d *daemon) run(ctx context.Context) error {
 			depose(err)
 		}
 	})
+	beside.Go(func() { d.complain(ctx) })
 	beside.Go(func() { d.runControllers(ctx) })
 	beside.Go(func() { d.attend(ctx) })
 	if err := d.loop.Run(ctx); err != nil {

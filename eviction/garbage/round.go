@@ -27,6 +27,10 @@ const (
 	// back what was deleted a little later, and containerd says that an image is
 	// collected when a collection has ended that began before the image was removed.
 	showingImages = 2 * time.Second
+	// packed is how many times what a runtime tells of an image it may free:
+	// containerd tells the size of its compressed layers, and holds them besides
+	// what they were unpacked to.
+	packed = 5
 	// atRest is how long after the last gain an image is taken to have freed all that
 	// it does.
 	atRest = 250 * time.Millisecond
@@ -118,7 +122,11 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 		if len(plan.Removals) == 0 || !w.carryOut(plan.Removals, g.Need, lacks) {
 			break
 		}
-		w.show(w.Removed[before:], g.Need, lacks)
+		need := g.Need
+		if g.Images { // a pod is next
+			need.Bytes /= packed
+		}
+		w.show(w.Removed[before:], need, lacks)
 	}
 	if g.Containers && w.Error == nil && w.Occasion != Evicted {
 		w.Logs += w.removeLogs()
