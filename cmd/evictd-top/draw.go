@@ -151,15 +151,15 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus, limits int) {
 			style = warned
 		}
 	}
-	p.put(head, mark+fmt.Sprintf("%-29s", s.Name))
-	width := min(40, p.width/4)
+	p.put(head, mark+fmt.Sprintf("%-28s", s.Name))
+	width := min(40, p.width/5)
 	if p.narrow() {
 		width = 10
 	}
 	v.drawBar(p, s, width, style)
 	p.put(style, fmt.Sprintf(" %8s", orNone(tell.Short(s.Name, s.Available))))
 	if !p.narrow() {
-		p.put(dim, fmt.Sprintf(" of %-8s", orNone(tell.Short(s.Name, s.Capacity))))
+		p.put(dim, fmt.Sprintf(" of %-6s", orNone(tell.Short(s.Name, s.Capacity))))
 	}
 	end := p.x + limits
 	for _, t := range s.Thresholds {
@@ -172,7 +172,7 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus, limits int) {
 	if s.SecondsToThreshold != nil {
 		left = " " + span(*s.SecondsToThreshold) + " left"
 	}
-	p.put(warned, fmt.Sprintf("%-13s", left))
+	p.put(warned, fmt.Sprintf("%-12s", left))
 	if room := p.width - p.x - 1; room >= 8 {
 		p.put(dim, " "+spark(v.history[s.Name], room-1))
 	}
