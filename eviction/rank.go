@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/evictd/evictd/stats"
 )
@@ -61,7 +62,8 @@ var (
 		func(r *Ranked) string { return either(r.Exceeds, "yes", "no") },
 		func(a, b Ranked) int { return compareBool(!a.Exceeds, !b.Exceeds) },
 		func(a, b *Ranked) string {
-			return fmt.Sprintf("uses %s and requested %s; %v is within its request", a.quantity(a.Usage), a.quantity(a.Request), b.Pod)
+			uses, requested := a.pair(a.Usage, a.Request)
+			return fmt.Sprintf("uses %s and requested %s; %v is within its request", uses, requested, b.Pod)
 		},
 	}
 	byPriority = key{
@@ -78,9 +80,11 @@ var (
 		func(a, b Ranked) int { return cmp.Compare(b.overRequest(), a.overRequest()) },
 		func(a, b *Ranked) string {
 			if a.Request == 0 && b.Request == 0 {
-				return fmt.Sprintf("uses %s, %v %s", a.quantity(a.Usage), b.Pod, b.quantity(b.Usage))
+				uses, less := a.pair(a.Usage, b.Usage)
+				return fmt.Sprintf("uses %s, %v %s", uses, b.Pod, less)
 			}
-			return fmt.Sprintf("is %s its request, %v %s", a.distance(), b.Pod, b.distance())
+			one, other := a.pair(max(a.overRequest(), -a.overRequest()), max(b.overRequest(), -b.overRequest()))
+			return fmt.Sprintf("is %s %s its request, %v %s %s", one, a.side(), b.Pod, other, b.side())
 		},
 	}
 	byProcesses = key{
@@ -125,13 +129,8 @@ func (r *Ranked) overRequest() int64 {
 	return r.Usage - r.Request
 }
 
-// distance is overRequest in words.
-func (r *Ranked) distance() string {
-	if n := r.overRequest(); n < 0 {
-		return r.quantity(-n) + " below"
-	}
-	return r.quantity(r.overRequest()) + " above"
-}
+// side is that of its request on which the pod is.
+func (r *Ranked) side() string { return either(r.overRequest() < 0, "below", "above") }
 
 func either(is bool, yes, no string) string {
 	if is {
@@ -141,6 +140,15 @@ func either(is bool, yes, no string) string {
 }
 
 func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount) }
+
+// pair writes two amounts for people, exactly where they would look the same.
+func (r *Ranked) pair(a, b int64) (string, string) {
+	first, second := r.Signal.Rounded(a), r.Signal.Rounded(b)
+	if strings.Replace(first, ".0", "", 1) != strings.Replace(second, ".0", "", 1) {
+		return first, second
+	}
+	return r.quantity(a), r.quantity(b)
+}
 
 // Before tells which rule puts r before next, in words.
 func (r *Ranked) Before(next *Ranked) string {

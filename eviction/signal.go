@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -112,4 +113,24 @@ func (s Signal) Resource() v1.ResourceName { return signals[s].resource }
 // binary SI for bytes, decimal for counts.
 func (s Signal) Quantity(amount int64) string {
 	return resource.NewQuantity(amount, signals[s].format).String()
+}
+
+// Rounded writes an amount of the signal as a person reads it: 1.4Gi for
+// 1503238553 bytes, 15.9M for 15877750 inodes.
+func (s Signal) Rounded(amount int64) string {
+	base, units := int64(1024), [...]string{"Ti", "Gi", "Mi", "Ki"}
+	if signals[s].format == resource.DecimalSI {
+		base, units = 1000, [...]string{"T", "G", "M", "k"}
+	}
+	size := base * base * base * base
+	for _, unit := range units {
+		switch whole := amount / size; {
+		case whole >= 100 || whole <= -100 || amount%size == 0 && amount != 0:
+			return strconv.FormatInt(whole, 10) + unit
+		case whole != 0:
+			return fmt.Sprintf("%.1f%s", float64(amount)/float64(size), unit)
+		}
+		size /= base
+	}
+	return strconv.FormatInt(amount, 10)
 }

@@ -153,7 +153,7 @@ func tellExplanation(out io.Writer, x *loop.Explanation, names bool) error {
 		fmt.Fprintf(w, "  it is on %s; this is how they would do were it not\n", x.Node)
 	}
 	if p := x.Waiting; p != nil {
-		fmt.Fprintf(w, "  it waits since %s, %s after %d attempts", p.Since.UTC().Format(time.RFC3339), p.Place, p.Attempts)
+		fmt.Fprintf(w, "  it waits since %s, %s after %d attempt%s", p.Since.UTC().Format(time.RFC3339), p.Place, p.Attempts, map[bool]string{false: "s"}[p.Attempts == 1])
 		if why := whyPending(p); why != "" {
 			fmt.Fprintf(w, ": %s", why)
 		}

@@ -219,7 +219,22 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	needCgroups(t)
 	s := play(t, false, "--keep")
 	s.until(t, "kubectl --server http://127.0.0.1:")
-	server := regexp.MustCompile(`http://[0-9.:]+`).FindString(s.told.String())
+	pages := regexp.MustCompile(`(http://[0-9.:]+)  (node-[abc]|the scheduler)`).FindAllStringSubmatch(s.told.String(), -1)
+	if len(pages) != 8 {
+		t.Errorf("it tells of status pages %q, want 4 at the start and 4 now", pages)
+	}
+	for _, found := range pages {
+		response, err := http.Get(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if want := "<title>evictd" + map[bool]string{true: "-scheduler"}[found[2] == "the scheduler"] + "</title>"; err != nil || !bytes.Contains(page, []byte(want)) {
+			t.Errorf("%s is no page of %s: %v\n%s", found[1], found[2], err, page)
+		}
+	}
+	server := regexp.MustCompile(`--server (http://[0-9.:]+)`).FindStringSubmatch(s.told.String())[1]
 	response, err := http.Get(server + "/api/v1/nodes")
 	if err != nil {
 		t.Fatal(err)
@@ -244,6 +259,36 @@ func TestWithoutPrivilegesASingleNodeGoesThroughProcfs(t *testing.T) {
 	s.says(t, "no cgroups can be made here (not root)", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
 		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died")
 	s.leavesNothing(t)
+}
+
+// TestATerminalShowsHowFarItIs plays on a terminal of script(1).
+func TestATerminalShowsHowFarItIs(t *testing.T) {
+	t.Parallel()
+	script, err := exec.LookPath("script")
+	if err != nil {
+		t.Skip("script is not installed: it is the terminal of this test")
+	}
+	colour := regexp.MustCompile(`\x1b\[[0-9]+m`)
+	for noColour, coloured := range map[string]bool{"": true, "1": false} {
+		t.Run("NO_COLOR="+noColour, func(t *testing.T) {
+			t.Parallel()
+			dir := programs(t)
+			cmd := exec.Command(script, "-qec", filepath.Join(dir, "evictd-playground")+" --procfs", "/dev/null")
+			cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(dir, "tmp"), "TERM=xterm", "NO_COLOR="+noColour)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			for _, want := range []string{"0/4 the node starts", "2/4 it is evicted", "3/4 the node recovers\r\x1b[K"} {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("it does not show %q: %q", want, out)
+				}
+			}
+			if colour.Match(out) != coloured {
+				t.Errorf("colours: %t, want %t: %q", !coloured, coloured, out)
+			}
+		})
+	}
 }
 
 func TestAnInterruptedPlaygroundSaysSoAndCleansUp(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,9 +47,18 @@ func (v *view) draw(screen tcell.Screen) {
 	p := &pen{Screen: screen}
 	p.width, p.height = screen.Size()
 	v.drawHead(p)
+	limits := 0 // of the widest of them
 	for i := range v.status.Signals {
-		v.drawSignal(p, &v.status.Signals[i])
+		n := 0
+		for _, t := range v.status.Signals[i].Thresholds {
+			n += len(limit(v.status.Signals[i].Name, &t))
+		}
+		limits = max(limits, n)
 	}
+	for i := range v.status.Signals {
+		v.drawSignal(p, &v.status.Signals[i], limits)
+	}
+	v.drawEviction(p)
 	p.line()
 	if v.story != nil {
 		v.drawStory(p)
@@ -66,13 +76,19 @@ func (v *view) drawHead(p *pen) {
 	} else {
 		p.put(head, fmt.Sprintf("%s  %s  %s", s.Node, s.Mode, s.Time.UTC().Format(time.TimeOnly)))
 	}
+	if p.narrow() {
+		p.line()
+	}
 	for _, c := range s.Conditions {
 		style := good
 		if c.Status == "True" {
 			style = bad.Reverse(true)
 		}
-		p.put(plain, "  ")
-		p.put(style, fmt.Sprintf("%s=%s", c.Type, c.Status))
+		if p.x > 0 {
+			p.put(plain, "  ")
+		}
+		// The mode says whose they are.
+		p.put(style, fmt.Sprintf("%s=%s", strings.TrimPrefix(string(c.Type), "evictd.io/"), c.Status))
 	}
 	p.line()
 	if v.err != nil {
@@ -81,9 +97,48 @@ func (v *view) drawHead(p *pen) {
 	p.line()
 }
 
+// span writes seconds, with a tenth where there are few of them.
+func span(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// limit writes a threshold of a signal.
+func limit(signal string, t *nodestatus.ThresholdStatus) string {
+	text := " " + t.Kind + " " + tell.Short(signal, t.Quantity)
+	if t.Met {
+		text += " MET"
+	}
+	return text
+}
+
+// drawEviction tells of the last one.
+func (v *view) drawEviction(p *pen) {
+	all := v.status.Evictions
+	if len(all) == 0 {
+		return
+	}
+	if p.height > 20 {
+		p.line()
+	}
+	last := &all[len(all)-1]
+	end, style := "is being ended", bad
+	if !last.Gone.IsZero() {
+		end, style = "freed "+cmp.Or(tell.Short("memory.available", last.Freed), "an unknown amount"), warned
+	}
+	p.put(style, fmt.Sprintf("  evicted %s %s ago for %s, %s", last.Pod, v.status.Time.Sub(last.Decided.Time).Round(time.Second), last.Signal, end))
+	if last.Because != "" {
+		p.put(dim, ": "+last.Because)
+	}
+	p.line()
+}
+
 // drawSignal draws what is available of a signal as a bar, with its thresholds in
 // it: ┃ hard, ╎ soft.
-func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus) {
+func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus, limits int) {
 	mark, style := "  ", good
 	if s.Name == v.signal {
 		mark = "▶ "
@@ -96,26 +151,28 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus) {
 			style = warned
 		}
 	}
-	p.put(head, mark+fmt.Sprintf("%-29s", s.Name))
-	width := min(40, p.width/4)
+	p.put(head, mark+fmt.Sprintf("%-28s", s.Name))
+	width := min(40, p.width/5)
 	if p.narrow() {
 		width = 10
 	}
 	v.drawBar(p, s, width, style)
 	p.put(style, fmt.Sprintf(" %8s", orNone(tell.Short(s.Name, s.Available))))
 	if !p.narrow() {
-		p.put(dim, fmt.Sprintf(" of %-8s", orNone(tell.Short(s.Name, s.Capacity))))
+		p.put(dim, fmt.Sprintf(" of %-6s", orNone(tell.Short(s.Name, s.Capacity))))
 	}
+	end := p.x + limits
 	for _, t := range s.Thresholds {
-		if t.Met {
-			p.put(style, fmt.Sprintf(" %s %s MET", t.Kind, tell.Short(s.Name, t.Quantity)))
-		} else {
-			p.put(dim, fmt.Sprintf(" %s %s", t.Kind, tell.Short(s.Name, t.Quantity)))
-		}
+		p.put(map[bool]tcell.Style{true: style, false: dim}[t.Met], limit(s.Name, &t))
 	}
+	if !p.narrow() {
+		p.x = end
+	}
+	left := ""
 	if s.SecondsToThreshold != nil {
-		p.put(warned, fmt.Sprintf(" %.1fs left", *s.SecondsToThreshold))
+		left = " " + span(*s.SecondsToThreshold) + " left"
 	}
+	p.put(warned, fmt.Sprintf("%-12s", left))
 	if room := p.width - p.x - 1; room >= 8 {
 		p.put(dim, " "+spark(v.history[s.Name], room-1))
 	}

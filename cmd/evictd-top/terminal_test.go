@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,10 @@ func TestTheViewInATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run("new-session", "-d", "-x", "120", "-y", "20", "-e", play+"=unix:"+filepath.Join(dir, "status"), "-e", "NO_COLOR=1", "-e", "LANG=C.UTF-8", self+"; sleep 60")
+	start := func(name, noColour string) {
+		run("new-session", "-d", "-s", name, "-x", "120", "-y", "24", "-e", play+"=unix:"+filepath.Join(dir, "status"), "-e", "NO_COLOR="+noColour, "-e", "LANG=C.UTF-8", self+"; sleep 60")
+	}
+	start("plain", "1")
 	t.Cleanup(func() { _ = exec.Command(tmux, "-S", filepath.Join(dir, "tmux"), "kill-server").Run() })
 	shows := func(what string) {
 		t.Helper()
@@ -81,6 +85,11 @@ func TestTheViewInATerminal(t *testing.T) {
 	}
 	shows("MemoryPressure=True")
 	shows("sort: eviction")
+	shows("evicted default/a")
+	colour := regexp.MustCompile(`\x1b\[([0-9]+;)*[349][0-7][;m]`)
+	if screen := run("capture-pane", "-p", "-e"); colour.MatchString(screen) {
+		t.Errorf("NO_COLOR is set, and there are colours: %q", screen)
+	}
 	run("send-keys", "s")
 	shows("sort: usage")
 	run("send-keys", "Enter")
@@ -89,4 +98,10 @@ func TestTheViewInATerminal(t *testing.T) {
 	shows("enter explain")
 	run("resize-window", "-x", "80", "-y", "16")
 	shows("q quit")
+	start("coloured", "")
+	run("kill-session", "-t", "plain")
+	shows("MemoryPressure=True")
+	if screen := run("capture-pane", "-p", "-e"); !colour.MatchString(screen) {
+		t.Errorf("there are no colours: %q", screen)
+	}
 }

@@ -31,7 +31,7 @@ func statusCommand() *cobra.Command {
 	client := clientFlags(c)
 	live := c.Flags().BoolP("watch", "w", false, "show it live, where standard output is a terminal")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if *live && isTerminal(c.OutOrStdout()) {
+		if *live && cli.Terminal(c.OutOrStdout()) {
 			return becomeView(client)
 		}
 		body, err := client.Fetch(c.Context(), "/v1/status")

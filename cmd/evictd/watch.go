@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,16 +12,6 @@ import (
 
 // viewName is the program that shows the live view.
 const viewName = "evictd-top"
-
-// isTerminal says whether out is one, whatever may be drawn on it.
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
 
 // becomeView replaces this process by the live view, which lies beside its file or
 // in PATH. It returns only where that fails.

@@ -102,7 +102,7 @@ func story(k *key, r *record, d *decided) Story {
 	s := Story{
 		Pod: d.Pod, UID: d.UID, Signal: d.Signal, Kind: kindOf(d.Hard), DryRun: r.DryRun, Version: k.Version,
 		Required: d.Required, Available: d.Available, Crossed: nodestatus.Time{Time: d.Crossed}, Decided: nodestatus.Time{Time: r.At},
-		GracePeriodSeconds: d.GracePeriodSeconds, Grace: d.Grace.String(), Source: string(r.Source), Message: d.Message, Because: d.Because, Ranking: d.Ranking,
+		GracePeriodSeconds: d.GracePeriodSeconds, Grace: d.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Message: d.Message, Because: d.Because, Ranking: d.Ranking,
 	}
 	if d.Failed {
 		s.Error = "the kill could not begin"

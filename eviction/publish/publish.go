@@ -196,13 +196,13 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Grace: e.Grace.String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
+			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
 		intent: intentOf(e, r.At), signal: e.Signal,
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
 	p.evict(p.evictions[len(p.evictions)-1]) // first: a crash must not lose it
-	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.String(), "because", e.Because, "message", e.Message, "source", r.Source)
+	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.Round(time.Millisecond).String(), "because", e.Because, "message", e.Message, "source", r.Source)
 }
 
 // resumed records a victim of before the start of which no more is known here.
@@ -214,7 +214,7 @@ func (p *Publisher) resumed(v *control.Resumed) {
 	since := nodestatus.Time{Time: v.Since}
 	p.evictions = append(p.evictions, &record{
 		Eviction: nodestatus.Eviction{
-			Pod: v.Pod.String(), UID: v.Pod.UID, Signal: v.Signal.String(), Crossed: since, Decided: since, Grace: v.Grace.String(),
+			Pod: v.Pod.String(), UID: v.Pod.UID, Signal: v.Signal.String(), Crossed: since, Decided: since, Grace: v.Grace.Round(time.Millisecond).String(),
 			Source: fromJournal, Reason: eviction.ReasonEvicted, Estimated: v.Pod.Estimated,
 		},
 		intent: wire.Intent{UID: v.Pod.UID, Hard: v.Hard},

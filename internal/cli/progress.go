@@ -7,30 +7,34 @@ import (
 	"strings"
 )
 
-// Terminal says whether out is a terminal that may be drawn on: none that is dumb,
-// and nobody has set NO_COLOR (https://no-color.org).
+// Terminal says whether out is a terminal that may be drawn on: none that is dumb.
 func Terminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !ok || os.Getenv("TERM") == "dumb" {
 		return false
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// Colour says whether out is a Terminal, and nobody has set NO_COLOR
+// (https://no-color.org).
+func Colour(out io.Writer) bool { return Terminal(out) && os.Getenv("NO_COLOR") == "" }
+
 // Progress writes lines, and where it draws keeps a bar below the last of them. One
 // goroutine at a time may use it.
 type Progress struct {
 	out  io.Writer
 	draw bool
-	what string
 	bar  string // as it stands there; empty for none
+
+	What string // is counted, or going on
 }
 
 // NewProgress counts what is done, such as "pods gone"; it draws only where out
 // is a Terminal.
 func NewProgress(out io.Writer, draw bool, what string) *Progress {
-	return &Progress{out: out, draw: draw, what: what}
+	return &Progress{out: out, draw: draw, What: what}
 }
 
 // erase takes away the line that the cursor is in (ECMA-48, EL).
@@ -52,8 +56,11 @@ func (p *Progress) Set(done, all int) {
 	}
 	const width = 32
 	full := width * min(max(done, 0), all) / all
-	p.bar = fmt.Sprintf("[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat("-", width-full), done, all, p.what)
-	fmt.Fprint(p.out, erase+p.bar)
+	bar := fmt.Sprintf("[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat("-", width-full), done, all, p.What)
+	if bar != p.bar {
+		p.bar = bar
+		fmt.Fprint(p.out, erase+bar)
+	}
 }
 
 // End takes the bar away.

@@ -23,6 +23,7 @@ func TestABarStaysBelowTheLinesOfATerminalAndIsTakenAway(t *testing.T) {
 		p.Set(0, 4)
 		p.Tell("%d of %d", 1, 4)
 		p.Set(1, 4)
+		p.Set(1, 4)
 		p.End()
 		p.End()
 		if out.String() != want {
@@ -50,11 +51,16 @@ func TestOnlyATerminalThatIsNotDumbIsDrawnOn(t *testing.T) {
 	if !cli.Terminal(terminal) {
 		t.Error("a terminal is not taken for one")
 	}
+	if !cli.Colour(terminal) {
+		t.Error("a terminal shows no colours")
+	}
 	t.Setenv("TERM", "dumb")
-	dumb := cli.Terminal(terminal)
+	if cli.Terminal(terminal) || cli.Colour(terminal) {
+		t.Error("it is drawn on a terminal that is dumb")
+	}
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
-	if dumb || cli.Terminal(terminal) {
-		t.Error("it is drawn on a terminal that is dumb, or against NO_COLOR")
+	if !cli.Terminal(terminal) || cli.Colour(terminal) {
+		t.Error("NO_COLOR takes away more than colours, or not even those")
 	}
 }

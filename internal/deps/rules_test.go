@@ -40,7 +40,7 @@ var arrows = []arrow{
 	{"internal/metric", nil, "metrics are made here, and measured elsewhere"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/page", nil, "serving a page knows nothing of what it shows"},
-	{"internal/tell", []string{"nodestatus"}, "text for people is made from the status documents"},
+	{"internal/tell", []string{"eviction", "nodestatus"}, "text for people is made from the status documents"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"nodestatus"}, "messages carry values"},

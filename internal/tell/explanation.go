@@ -49,7 +49,11 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 	if len(s.Reclaim) > 0 {
 		fmt.Fprintf(w, "  first the node frees unused %s; if that gains nothing:\n", strings.Join(s.Reclaim, " and "))
 	}
-	frees := fmt.Sprintf("that frees %s where %s is lacking", cmp.Or(Short(s.Signal, s.Freed), "an unknown amount"), Short(s.Signal, s.Lacking))
+	lacking := ""
+	if s.Lacking != "1" { // a threshold that is assumed to be met is by no more than that
+		lacking = " where " + Short(s.Signal, s.Lacking) + " is lacking"
+	}
+	frees := "that frees " + cmp.Or(Short(s.Signal, s.Freed), "an unknown amount") + lacking
 	switch {
 	case len(s.Victims) > 0 && s.Suffices:
 		fmt.Fprintf(w, "  %s would go; %s, which suffices\n", strings.Join(s.Victims, ", then "), frees)
@@ -58,7 +62,7 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 	case len(s.Awaited) > 0:
 		fmt.Fprintf(w, "  nobody else would go while %s is being ended\n", strings.Join(s.Awaited, ", "))
 	default:
-		fmt.Fprintf(w, "  nobody could go: %s is lacking and no pod may be evicted for it\n", Short(s.Signal, s.Lacking))
+		fmt.Fprintf(w, "  nobody could go: no pod may be evicted%s\n", lacking)
 	}
 	if s.OneByOne && len(s.Victims) > 1 {
 		fmt.Fprintln(w, "  one in a pass, and the next only if it is still needed then")

@@ -1,4 +1,4 @@
-import { $, Chart, ask, choice, el, facts, keyed, later, listen, open, rates, short, span, table, windows } from "./page.js";
+import { $, Chart, ask, choice, el, facts, keyed, later, listen, open, rates, short, shown, span, table, windows } from "./page.js";
 
 const samples = []; // figures, oldest first
 const seen = { pending: [], nodes: [] };
@@ -37,7 +37,7 @@ function quantile(was, is, q) {
 function drawFigures() {
   const newest = samples.at(-1);
   if (!newest) return;
-  const from = newest.at - minutes() * 60000, first = samples.find((s) => s.at >= from), ms = (s) => (s === null ? "–" : span(s));
+  const [from] = shown(samples, minutes()), first = samples.find((s) => s.at >= from), ms = (s) => (s === null ? "–" : span(s));
   const common = { from, to: newest.at };
   const tile = ([name, figure, note, kind]) => el("div", { class: `tile ${kind ?? ""}` }, el("span", { class: "name" }, name), el("span", { class: "figure" }, figure), el("span", { class: "note" }, note));
   const depth = (name) => newest.pending[name] ?? 0;
@@ -81,7 +81,7 @@ function drawPending() {
 function openPod(name) {
   open(name, ask("v1/explain", { pod: name }).then((x) => [
     el("p", {}, `It fits ${x.feasible} of ${x.nodes} nodes${x.node ? `; it is on ${x.node}, and this is how they would do were it not` : ""}.`),
-    x.waiting && facts([["Waits since", `${new Date(x.waiting.since).toLocaleString()}, ${x.waiting.place}, after ${x.waiting.attempts} attempts`], ["Why", why(x.waiting)]]),
+    x.waiting && facts([["Waits since", `${new Date(x.waiting.since).toLocaleString()}, ${x.waiting.place}, after ${x.waiting.attempts} attempt${x.waiting.attempts === 1 ? "" : "s"}`], ["Why", why(x.waiting)]]),
     x.refusal && el("p", { class: "bad" }, `No node is looked at: ${x.refusal}`),
     x.best.length > 0 && el("div", {}, el("h3", {}, "Best nodes"), table(["Node", "#Score", ".By plugin"],
       x.best.map((n) => [n.node, n.total, el("span", { class: "why" }, Object.entries(n.scores).filter(([, s]) => s).map(([p, s]) => `${p} ${s}`).join(", "))]))),
@@ -117,7 +117,7 @@ function drawNodes() {
   $("no-nodes").hidden = nodes.length > 0;
   $("nodes-legend").replaceChildren(...kinds.filter(([kind]) => count[kind]).map(([kind, ink, text]) => el("span", { class: `ink-${ink}` }, `${count[kind]} ${text}`)));
   $("nodes").classList.toggle("small", nodes.length > 120);
-  $("nodes").style.setProperty("--cell", nodes.length > 120 ? (nodes.length > 1500 ? "10px" : "18px") : "172px");
+  $("nodes").style.setProperty("--cell", nodes.length > 120 ? (nodes.length > 1500 ? "10px" : "18px") : "160px");
   const rank = (n) => kinds.findIndex(([kind]) => kind === kindOf(n));
   keyed($("nodes"), [...nodes].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name, undefined, { numeric: true })), (n) => n.name, (n) =>
     el("button", { class: `cell ink-${kinds[rank(n)][1]}`, type: "button", title: `${n.name}: ${noteOf(n)}`, "aria-label": `${n.name}: ${noteOf(n)}`, onclick: () => openNode(n.name) },

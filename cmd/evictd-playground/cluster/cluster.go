@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -51,7 +52,8 @@ type story struct {
 	cgroups  *cgroup.System
 	root     string // path of the cluster's cgroup
 	dir      string // everybody's files
-	port     int    // of the API on loopback; 0 is none
+	address  string // of the API on loopback; empty for none
+	page     string // of the scheduler's: its address
 	client   kubernetes.Interface
 	services []*stage.Service // in the order of their start
 	nodes    []*node
@@ -75,6 +77,7 @@ type story struct {
 	kept      bool                // the story has been told, and the cluster goes on
 
 	storms                     []*storm
+	sets                       []*appsv1.ReplicaSet // the cache of storms, and its workers
 	newcomer, tolerant, urgent types.UID
 	victims                    []types.UID
 	crossed, back              time.Time // the threshold, both ways
@@ -123,7 +126,8 @@ func New(t *stage.Teller, programs Programs) (*Cluster, error) {
 func (c *Cluster) Play(ctx context.Context, keep bool) error {
 	s := c.s
 	defer s.launcher.Close()
-	return s.run(ctx, keep, s.sumUp, s.comeUp, s.place, s.leak, s.keepAway, s.letIn, s.preempt, s.heal)
+	return s.run(ctx, keep, s.sumUp, act{"the cluster starts", s.comeUp}, act{"pods are placed", s.place}, act{"a pod leaks", s.leak},
+		act{"a newcomer is kept away", s.keepAway}, act{"a tolerating pod is let in", s.letIn}, act{"an urgent pod preempts", s.preempt}, act{"the node recovers", s.heal})
 }
 
 // Storm plays another: replacements come back to a node that stays short of
@@ -131,7 +135,11 @@ func (c *Cluster) Play(ctx context.Context, keep bool) error {
 func (c *Cluster) Storm(ctx context.Context) error {
 	s := c.s
 	defer s.launcher.Close()
-	return s.run(ctx, false, s.sumUpStorms, s.comeUp, s.storm)
+	off := &storm{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1"}
+	on := &storm{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"}
+	s.storms = []*storm{off, on}
+	return s.run(ctx, false, s.sumUpStorms, act{"the cluster starts", s.gatherClouds}, act{"a storm without NodePressure", s.rage(off)},
+		act{"the node recovers", s.calmDown(off)}, act{"a storm with NodePressure", s.rage(on)}, act{"the workers settle", s.settle(on)})
 }
 
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.
@@ -165,8 +173,8 @@ func (s *story) comeUp(ctx context.Context) error {
 		}
 	}
 	allocatable := s.nodes[0].seen.Status.Allocatable.Memory()
-	s.Tell(time.Now(), stage.Blue, "nodes", "an evictd each; they registered themselves, are ready and have %s to give away: what they", stage.Size(allocatable.Value()))
-	s.More("have less what must stay available, %s<%s", memoryAvailable, stage.Size(threshold))
+	s.Tell(time.Now(), stage.Blue, "nodes", "an evictd on each has registered it; they are ready and offer %s to pods: their memory", stage.Size(allocatable.Value()))
+	s.More("minus what must stay available, %s<%s", memoryAvailable, stage.Size(threshold))
 	return s.startScheduler(ctx, helping, server)
 }
 
@@ -175,8 +183,8 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	socket := filepath.Join(s.dir, "api.sock")
 	server = "unix:" + socket
 	args := []string{"--data", filepath.Join(s.dir, "api"), "--listen", server}
-	if s.port != 0 {
-		args = append(args, "--listen", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	if s.address != "" {
+		args = append(args, "--listen", s.address)
 	}
 	api, err := s.launcher.Serve(helping, s.dir, "evictd-apiserver", s.programs.APIServer, args...)
 	if err != nil {
@@ -200,7 +208,7 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 		return err
 	}
 	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
-		"--config", config, "--server", server, "--status-address", "unix:"+socket, "--leader-elect=false")
+		"--config", config, "--server", server, "--status-address", "unix:"+socket+","+s.page, "--leader-elect=false")
 	if err != nil {
 		return err
 	}
@@ -209,6 +217,8 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 		return err
 	}
 	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
+	s.Tell(time.Now(), stage.Bold, "browser", "these pages show what follows, live:")
+	s.showPages()
 	return nil
 }
 

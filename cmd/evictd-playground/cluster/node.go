@@ -38,6 +38,7 @@ type node struct {
 	name   string
 	path   string // of the cgroup
 	dir    string // of evictd's files
+	page   string // address of the status page
 	group  *cgroup.Group
 	evictd *stage.Service
 	status *http.Client
@@ -73,7 +74,7 @@ func (n *node) pods() cgroup.Pods { return cgroup.PodsAt(path.Join(n.path, "kube
 func (n *node) start(ctx context.Context, launcher *stage.Launcher, program, server string) (err error) {
 	n.evictd, err = launcher.Serve(ctx, n.dir, "evictd-"+n.name, program, "run",
 		"--node-name", n.name, "--cgroup-root", n.path, "--server", server, "--mode", "native", "--force",
-		"--status-address", "unix:"+n.socket(), "--state-dir", filepath.Join(n.dir, n.name), "--cri-endpoint", "none",
+		"--status-address", "unix:"+n.socket()+","+n.page, "--state-dir", filepath.Join(n.dir, n.name), "--cri-endpoint", "none",
 		"--housekeeping-interval", "1s", "--eviction-hard", memoryAvailable+"<"+stage.Size(threshold),
 		"--eviction-pressure-transition-period", transition.String())
 	return err

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,48 +37,46 @@ type tally struct {
 	settled               int // of those elsewhere, that run
 }
 
-// storm has the same happen twice: without NodePressure, and with it.
-func (s *story) storm(ctx context.Context) error {
-	sets, err := open(ctx, s.client, "storm")
-	if err != nil {
-		return err
+// gatherClouds starts the cluster, and makes what storms are of.
+func (s *story) gatherClouds(ctx context.Context) error {
+	err := s.comeUp(ctx)
+	if err == nil {
+		s.sets, err = open(ctx, s.client, "storm")
 	}
-	s.storms = []*storm{
-		{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1"},
-		{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"},
-	}
-	for i, one := range s.storms {
-		if i > 0 {
-			err = s.calmDown(ctx, s.storms[i-1], sets)
-		}
-		var cache *pod
-		if err == nil {
-			cache, err = s.gather(ctx, one, sets[0], sets[1])
-		}
-		if err == nil {
-			err = s.blow(ctx, one, cache)
-		}
+	return err
+}
+
+// rage is a storm from its beginning.
+func (s *story) rage(one *storm) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cache, err := s.gather(ctx, one)
 		if err != nil {
 			return err
 		}
+		return s.blow(ctx, one, cache)
 	}
-	last := s.storms[len(s.storms)-1]
-	return s.await(ctx, "all workers to run on other nodes", soon, func() bool {
-		last.tally = s.count(last)
-		return last.settled == last.workers
-	})
+}
+
+// settle waits for all workers to run on other nodes.
+func (s *story) settle(one *storm) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return s.await(ctx, "all workers to run on other nodes", soon, func() bool {
+			one.tally = s.count(one)
+			return one.settled == one.workers
+		})
+	}
 }
 
 // gather has the scheduler place a cache and its workers.
-func (s *story) gather(ctx context.Context, one *storm, cache, worker *appsv1.ReplicaSet) (*pod, error) {
+func (s *story) gather(ctx context.Context, one *storm) (*pod, error) {
 	s.Tell(time.Now(), stage.Bold, "profile", "%s", one.what)
-	caches, err := s.begin(ctx, one, cache)
+	caches, err := s.begin(ctx, one, s.sets[0])
 	if err != nil {
 		return nil, err
 	}
 	s.pressed = s.nodes[slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == caches[0].Spec.NodeName })]
 	s.pressed.forget()
-	workers, err := s.begin(ctx, one, worker)
+	workers, err := s.begin(ctx, one, s.sets[1])
 	one.workers = len(workers)
 	one.beside = !slices.ContainsFunc(workers, func(p *pod) bool { return p.Spec.NodeName != s.pressed.name })
 	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %v and %d workers, who like to be beside it, on %s", caches[0], one.workers, s.pressed.name)
@@ -157,22 +154,24 @@ func (s *story) count(one *storm) (t tally) {
 }
 
 // calmDown takes a storm's pods away, and waits until its node has recovered.
-func (s *story) calmDown(ctx context.Context, one *storm, sets []*appsv1.ReplicaSet) error {
-	s.Tell(time.Now(), stage.Bold, "playground", "takes the cache and the workers away, and waits until %s has recovered", s.pressed.name)
-	for _, set := range sets {
-		patch := []byte(`{"spec":{"replicas":0}}`)
-		if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name+one.suffix, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return err
-		}
-	}
-	return s.await(ctx, s.pressed.name+" to recover", transition+soon, func() bool {
-		for _, p := range s.pods {
-			if p.gone.IsZero() && p.failed.IsZero() {
-				return false
+func (s *story) calmDown(one *storm) func(context.Context) error {
+	return func(ctx context.Context) error {
+		s.Tell(time.Now(), stage.Bold, "playground", "takes the cache and the workers away, and waits until %s has recovered", s.pressed.name)
+		for _, set := range s.sets {
+			patch := []byte(`{"spec":{"replicas":0}}`)
+			if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name+one.suffix, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				return err
 			}
 		}
-		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero()
-	})
+		return s.await(ctx, s.pressed.name+" to recover", transition+soon, func() bool {
+			for _, p := range s.pods {
+				if p.gone.IsZero() && p.failed.IsZero() {
+					return false
+				}
+			}
+			return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero()
+		})
+	}
 }
 
 // sumUpStorms writes the figures of both and judges what must hold.

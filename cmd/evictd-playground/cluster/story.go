@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -31,19 +30,24 @@ const (
 	beat = 500 * time.Millisecond
 )
 
+// act is a part of a story.
+type act struct {
+	what string // goes on
+	play func(context.Context) error
+}
+
 // run plays the acts one after the other; one that does not come true is the last.
-func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, acts ...func(context.Context) error) error {
+func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, acts ...act) error {
 	ctx, cancel := context.WithTimeout(interrupt, longest)
 	defer cancel()
-	var err error
-	if keep {
-		s.port, err = freePort()
-	}
-	for _, act := range acts {
+	err := s.findAddresses(keep)
+	for i, act := range acts {
 		if err == nil {
-			err = act(ctx)
+			s.Step(i, len(acts), act.what)
+			err = act.play(ctx)
 		}
 	}
+	s.Done()
 	if interrupt.Err() != nil {
 		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
@@ -64,14 +68,29 @@ func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, ac
 	return errors.Join(err, held, cleaned)
 }
 
-// freePort finds a port on loopback that nobody has now.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+// findAddresses finds one for each status page, and for the API of a cluster that
+// is kept.
+func (s *story) findAddresses(keep bool) error {
+	wanted := []*string{&s.page}
+	for _, n := range s.nodes {
+		wanted = append(wanted, &n.page)
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	if keep {
+		wanted = append(wanted, &s.address)
+	}
+	found, err := stage.Addresses(len(wanted))
+	for i, address := range found {
+		*wanted[i] = address
+	}
+	return err
+}
+
+// showPages says where a browser sees the cluster.
+func (s *story) showPages() {
+	for _, n := range s.nodes {
+		s.More("http://%s  %s", n.page, n.name)
+	}
+	s.More("http://%s  the scheduler", s.page)
 }
 
 // await follows what happens until something holds.
@@ -183,11 +202,12 @@ func (s *story) leak(ctx context.Context) error {
 	s.leaking = true
 	args := worker.Spec.Containers[0].Args
 	s.Tell(time.Now(), stage.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
+	s.More("in a browser: http://%s", s.pressed.page)
 	if err := s.await(ctx, "evictd to evict a pod", soon, func() bool { return s.asked(ctx) }); err != nil {
 		return err
 	}
 	s.Tell(time.Now(), stage.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
-	s.More("Why him: %s", s.eviction.Because)
+	s.More("why this one: %s", s.eviction.Because)
 	if s.crossed.IsZero() { // all was over before the playground looked again
 		s.crossed, s.back = s.eviction.Crossed.Time, s.eviction.Gone.Time
 	}
@@ -312,8 +332,9 @@ func (s *story) heal(ctx context.Context) error {
 // keep leaves the cluster running, and says what may be done with it.
 func (s *story) keep(ctx context.Context) {
 	s.Tell(time.Now(), stage.Bold, "keep", "the cluster goes on until ^C:")
-	s.More("kubectl --server http://127.0.0.1:%d get nodes,pods -A -o wide", s.port)
-	s.More("kubectl --server http://127.0.0.1:%d -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.port, namespace, image)
+	s.showPages()
+	s.More("kubectl --server http://%s get nodes,pods -A -o wide", s.address)
+	s.More("kubectl --server http://%s -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.address, namespace, image)
 	s.More("a pod's containerID names its process: kill -USR1 PID starts its leak")
 	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.socket())
 	s.kept, s.crossed, s.back = true, time.Time{}, time.Time{}

@@ -32,7 +32,7 @@ func (s *story) measures() {
 		rows = append(rows, []string{head, "", "SEEN BY"})
 		for _, l := range lines {
 			if !from.IsZero() && !l.at.IsZero() {
-				rows = append(rows, []string{"  " + l.what, stage.Milliseconds(l.at.Sub(from)), l.by})
+				rows = append(rows, []string{"  " + l.what, stage.Span(l.at.Sub(from)), l.by})
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func after(at, from time.Time, what string) string {
 	if from.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(", %s after %s", stage.Milliseconds(at.Sub(from)), what)
+	return fmt.Sprintf(", %s after %s", stage.Span(at.Sub(from)), what)
 }
 
 func (s *story) afterCrossing(at time.Time) string { return after(at, s.crossed, "the crossing") }
@@ -145,7 +145,7 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 		s.Tell(at, stage.Green, "scheduler", "%v goes to %s", p, seen.Spec.NodeName)
 	}
 	if once(at, &p.running, running(seen)) && s.open {
-		s.Tell(at, stage.Green, seen.Spec.NodeName, "%v runs, %s after it was bound", p, stage.Milliseconds(at.Sub(p.bound)))
+		s.Tell(at, stage.Green, seen.Spec.NodeName, "%v runs, %s after it was bound", p, stage.Span(at.Sub(p.bound)))
 	}
 	if once(at, &p.failed, seen.Status.Phase == v1.PodFailed && seen.DeletionTimestamp == nil) && s.open {
 		s.Tell(at, stage.Red, "pod", "%v is %s/%s in the API%s", p, seen.Status.Phase, seen.Status.Reason, s.afterCrossing(at))
@@ -154,7 +154,7 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 		s.Tell(at, stage.Red, "pod", "%v has to go (%s) and is given %ds", p, p.disrupted(), *seen.DeletionGracePeriodSeconds)
 	}
 	if once(at, &p.gone, gone) && !p.doomed.IsZero() && s.open {
-		s.Tell(at, stage.Red, "pod", "%v is gone after %s; it %s", p, stage.Milliseconds(at.Sub(p.doomed)), ending(seen))
+		s.Tell(at, stage.Red, "pod", "%v is gone after %s; it %s", p, stage.Span(at.Sub(p.doomed)), ending(seen))
 	}
 }
 

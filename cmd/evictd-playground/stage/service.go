@@ -75,6 +75,19 @@ func (s *Service) Await(ctx context.Context, what string, holds func() bool) err
 	return nil
 }
 
+// Addresses finds some on loopback that nobody has now.
+func Addresses(n int) (found []string, err error) {
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer listener.Close() // not before all are found, so that they differ
+		found = append(found, listener.Addr().String())
+	}
+	return found, nil
+}
+
 // Client speaks HTTP over a unix socket.
 func Client(socket string) *http.Client {
 	return &http.Client{Timeout: time.Second, Transport: &http.Transport{

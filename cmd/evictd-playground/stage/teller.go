@@ -5,7 +5,6 @@ package stage
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -24,21 +23,30 @@ var (
 // MiB is 2^20 bytes.
 const MiB = 1 << 20
 
-// Teller writes a story: a line an event, with the seconds since the start. One
-// goroutine at a time may use it.
+// Teller writes a story: a line an event, with the seconds since the start, and on
+// a terminal how far it has come. One goroutine at a time may use it.
 type Teller struct {
-	out    io.Writer
-	began  time.Time
-	colour bool
+	progress *cli.Progress
+	began    time.Time
+	colour   bool
 }
 
 // margin is what stands before the text of a line.
 const margin = "                      "
 
-// NewTeller writes in colour where out is a terminal.
+// NewTeller writes in colour where out shows any.
 func NewTeller(out *os.File) *Teller {
-	return &Teller{out, time.Now(), cli.Terminal(out)}
+	return &Teller{cli.NewProgress(out, cli.Terminal(out), ""), time.Now(), cli.Colour(out)}
 }
+
+// Step says what is going on, after so many of all steps.
+func (t *Teller) Step(done, all int, what string) {
+	t.progress.What = what
+	t.progress.Set(done, all)
+}
+
+// Done says that there is no further step.
+func (t *Teller) Done() { t.progress.End() }
 
 // Colour is an SGR parameter (ECMA-48).
 type Colour string
@@ -62,12 +70,12 @@ func (t *Teller) paint(colour Colour, text string) string {
 
 // Tell writes what happened to a subject at a time.
 func (t *Teller) Tell(at time.Time, colour Colour, subject, format string, args ...any) {
-	fmt.Fprintf(t.out, "%8.3fs  %s %s\n", at.Sub(t.began).Seconds(), t.paint(colour, fmt.Sprintf("%-10s", subject)), fmt.Sprintf(format, args...))
+	t.progress.Tell("%8.3fs  %s %s", at.Sub(t.began).Seconds(), t.paint(colour, fmt.Sprintf("%-10s", subject)), fmt.Sprintf(format, args...))
 }
 
 // More goes on below the last line.
 func (t *Teller) More(format string, args ...any) {
-	fmt.Fprintf(t.out, margin+format+"\n", args...)
+	t.progress.Tell(margin+format, args...)
 }
 
 // Table goes on below the last line, the first row being the head.
@@ -126,8 +134,12 @@ func (t *Teller) Judge(claims []Claim) (err error) {
 	return err
 }
 
-// Milliseconds writes a duration with a tenth of a millisecond.
-func Milliseconds(d time.Duration) string {
+// Span writes a duration with a tenth of a millisecond, or of a second where it
+// takes that long.
+func Span(d time.Duration) string {
+	if d >= time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
 	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 }
 

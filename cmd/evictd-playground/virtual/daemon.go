@@ -25,6 +25,7 @@ const memoryAvailable = "memory.available"
 type daemon struct {
 	*stage.Service
 	dir    string
+	page   string // address of the status page
 	client *http.Client
 }
 
@@ -40,6 +41,11 @@ func newDaemon(pods []*pod) (*daemon, error) {
 	}
 	d := &daemon{dir: dir}
 	d.client = stage.Client(d.socket())
+	page, err := stage.Addresses(1)
+	if err != nil {
+		return d, err
+	}
+	d.page = page[0]
 	if err := os.Mkdir(d.manifests(), 0o755); err != nil {
 		return d, err
 	}
@@ -61,7 +67,7 @@ func (d *daemon) start(ctx context.Context, launcher *stage.Launcher, program st
 	// A kubelet of this host minds another node: hence force.
 	d.Service, err = launcher.Serve(ctx, d.dir, "evictd", program, "run", "--node-memory", strconv.Itoa(nodeMemory),
 		"--mode", "native", "--force", "--node-name", "playground",
-		"--pod-manifests", d.manifests(), "--node-status-file", d.nodeFile(), "--status-address", "unix:"+d.socket(),
+		"--pod-manifests", d.manifests(), "--node-status-file", d.nodeFile(), "--status-address", "unix:"+d.socket()+","+d.page,
 		"--state-dir", d.dir, "--cri-endpoint", "none", "--housekeeping-interval", "1s",
 		"--eviction-hard", memoryAvailable+"<"+stage.Size(threshold), "--eviction-pressure-transition-period", transition.String())
 	if err != nil {

@@ -69,10 +69,12 @@ func newStory(t *stage.Teller, programs Programs) *story {
 func (s *story) run(interrupt context.Context) error {
 	ctx, cancel := context.WithTimeout(interrupt, longest)
 	defer cancel()
+	s.showStep()
 	err := s.setUp(ctx)
 	if err == nil {
 		err = s.follow(ctx)
 	}
+	s.Done()
 	if interrupt.Err() != nil {
 		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
@@ -116,6 +118,7 @@ func (s *story) setUp(ctx context.Context) error {
 	}
 	s.Tell(time.Now(), stage.Blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.PID(), memoryAvailable, stage.Size(threshold))
 	s.show(order)
+	s.Tell(time.Now(), stage.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.page)
 	return nil
 }
 
@@ -200,7 +203,7 @@ func (s *story) sumUp(claims []stage.Claim) error {
 func (s *story) measures() {
 	e := s.evictions[0]
 	from := s.crossing()
-	since := func(t time.Time) string { return stage.Milliseconds(t.Sub(from)) }
+	since := func(t time.Time) string { return stage.Span(t.Sub(from)) }
 	s.Table([][]string{
 		{"AFTER THE CROSSING", "", "BY"},
 		{"evictd saw it", since(e.Crossed.Time), "evictd"},

@@ -41,6 +41,7 @@ func (s *story) follow(ctx context.Context) error {
 	bars := time.NewTicker(barInterval)
 	defer bars.Stop()
 	for s.broken == nil && (s.died.IsZero() || s.back.IsZero() || s.cleared.IsZero()) {
+		s.showStep()
 		select {
 		case <-ctx.Done():
 			return nil // the claims say what is missing
@@ -55,6 +56,21 @@ func (s *story) follow(ctx context.Context) error {
 		}
 	}
 	return s.broken
+}
+
+// showStep shows how far the story has come.
+func (s *story) showStep() {
+	const all = 4
+	switch {
+	case s.daemon == nil:
+		s.Step(0, all, "the node starts")
+	case s.crossed.IsZero():
+		s.Step(1, all, "a pod leaks")
+	case s.died.IsZero() || s.back.IsZero():
+		s.Step(2, all, "it is evicted")
+	default:
+		s.Step(3, all, "the node recovers")
+	}
 }
 
 // send hands what a goroutine saw to follow.
@@ -178,9 +194,9 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 		s.crossed, s.back = s.crossing(), at
 	}
 	e := s.evictions[0]
-	s.Tell(at, stage.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, stage.Milliseconds(at.Sub(s.crossing())))
+	s.Tell(at, stage.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, stage.Span(at.Sub(s.crossing())))
 	s.More("%s", strings.TrimSpace(e.Message))
-	s.More("Why him: %s", e.Because)
+	s.More("why this one: %s", e.Because)
 }
 
 // confirm asks evictd for its evictions.

@@ -1,4 +1,4 @@
-import { $, Chart, amount, ask, choice, clock, el, facts, keyed, later, listen, open, rates, remember, short, span, table, told, windows } from "./page.js";
+import { $, Chart, amount, ask, choice, clock, el, facts, keyed, later, listen, open, rates, remember, short, shown, span, table, told, windows } from "./page.js";
 
 const samples = []; // {at, available: {signal: bytes}, stalled: {resource: seconds}}, oldest first
 const resources = ["memory", "io", "cpu"];
@@ -31,6 +31,9 @@ listen({
 $("find").addEventListener("input", draw);
 $("more").addEventListener("click", () => { all = true; draw(); });
 
+/** outlook of a threshold that is so many seconds away: news within an hour, a warning within two minutes. */
+const outlook = (seconds) => (seconds === undefined || seconds > 3600 ? "" : seconds > 120 ? "dim" : "bad");
+
 const met = (signal) => (signal.thresholds.some((t) => t.met && t.kind === "hard") ? "hard" : signal.thresholds.some((t) => t.met) ? "soft" : "");
 
 function draw() {
@@ -39,7 +42,7 @@ function draw() {
   const guarded = now.status.signals.filter((s) => s.thresholds.length > 0 || s.name === chosen || all);
   keyed($("signals"), guarded.map((s) => ({ ...s, age: 0, source: "", pressed: s.name === chosen })), (s) => s.name, tile);
   $("more").hidden = guarded.length === now.status.signals.length;
-  $("more").textContent = `${now.status.signals.length - guarded.length} more without a threshold`;
+  $("more").textContent = `Show ${now.status.signals.length - guarded.length} more, without a threshold`;
   drawChart();
   drawStalls();
   drawEvictions();
@@ -54,9 +57,9 @@ function drawHead() {
   keyed($("standing"), [
     { text: s.mode, kind: "plain" },
     ...(now.dryRun ? [{ text: "dry run", kind: "warn" }] : []),
-    ...s.conditions.map((c) => ({ text: c.type, kind: c.status === "True" ? "bad" : "good", title: `${c.type} is ${c.status} since ${clock(Date.parse(c.lastTransitionTime))}: ${c.reason}`, say: c.status })),
+    ...s.conditions.map((c) => ({ text: `${c.type} ${c.status}`, kind: c.status === "True" ? "bad" : "good", title: `since ${clock(Date.parse(c.lastTransitionTime))}: ${c.reason}` })),
     ...s.taints.map((t) => ({ text: t, kind: "plain bad", title: "taint" })),
-  ], (c) => c.text, (c) => el("span", { class: `chip ${c.kind}`, title: c.title }, c.text, c.say ? el("span", { class: "sr" }, ` is ${c.say}`) : ""));
+  ], (c) => c.text, (c) => el("span", { class: `chip ${c.kind}`, title: c.title }, c.text));
   const parts = [`evictd ${now.version}`];
   if (s.api) parts.push(s.api.connected ? "the API server answers" : "the API server does not answer");
   if (s.runtime) parts.push(s.runtime.connected ? "the container runtime answers" : "the container runtime does not answer");
@@ -74,12 +77,12 @@ function tile(s) {
     s.thresholds.forEach((t, i) => { gauge.children[i + 1].style.left = share(amount(t.quantity)); });
   }
   const limits = s.thresholds.map((t) => el("span", {}, `${t.kind} ${told(s.name, t.quantity)}${t.met ? " met" : ""}`));
-  const left = s.secondsToThreshold === undefined ? "" : `${span(s.secondsToThreshold)} left`;
+  const urgency = outlook(s.secondsToThreshold);
   return el("button", { class: `tile ${met(s)}`, type: "button", "aria-pressed": s.pressed, onclick: () => { chosen = remember("signal", s.name); draw(); } },
     el("span", { class: "name" }, s.name),
     el("span", { class: available === null ? "figure none" : "figure" }, available === null ? "not measured" : short(s.name, available), capacity ? el("small", {}, `of ${short(s.name, capacity)}`) : ""),
     gauge,
-    el("span", { class: "note" }, limits.length ? limits : "no threshold"), left ? el("b", { class: "note bad" }, left) : "");
+    el("span", { class: "note" }, limits.length ? limits : "no threshold"), urgency ? el("b", { class: `note ${urgency}` }, `${span(s.secondsToThreshold)} left`) : "");
 }
 
 /** happened are the evictions, those of a dry run too, newest first. */
@@ -89,17 +92,17 @@ const keyOf = (e) => e.uid + e.decided;
 function drawChart() {
   const s = now.status.signals.find((x) => x.name === chosen);
   if (!s) return;
-  const newest = samples.at(-1).at, width = minutes() * 60000, ahead = s.secondsToThreshold;
+  const [from, newest] = shown(samples, minutes()), width = newest - from, urgency = outlook(s.secondsToThreshold), ahead = urgency ? s.secondsToThreshold : undefined;
   const limits = s.thresholds.map((t) => ({ value: amount(t.quantity), text: `${t.kind} ${told(s.name, t.quantity)}`, ink: t.kind === "hard" ? "bad" : "warn" })).filter((l) => Number.isFinite(l.value));
   const next = limits.filter((l) => l.value < amount(s.available)).sort((a, b) => b.value - a.value)[0];
   $("chart-title").textContent = `${s.name} over time`;
   $("outlook").textContent = ahead === undefined || !next ? "" : `at the present rate ${next.text} is reached in ${span(ahead)}`;
-  $("outlook").className = "bad";
+  $("outlook").className = urgency;
   signalChart.draw({
-    from: newest - width, to: newest + (ahead === undefined ? 0.02 : 0.14) * width,
+    from, to: newest + (ahead === undefined ? 0.02 : 0.14) * width,
     curves: [{ name: "available", ink: "a", area: true, points: samples.map((x) => [x.at, x.available[chosen] ?? null]) }],
     limits, format: (v) => short(s.name, v), binary: !/inodesFree$|^pid\./.test(s.name),
-    ahead: ahead !== undefined && next ? [newest + ahead * 1000, next.value] : null,
+    ahead: ahead !== undefined && next ? [newest + ahead * 1000, next.value] : null, urgency,
     marks: happened().filter((e) => e.signal === chosen).map((e) => ({
       at: Date.parse(e.decided), key: keyOf(e), dry: e.dry, text: `${clock(Date.parse(e.decided))} ${e.pod} ${e.dry ? "would have been evicted" : "was evicted"}: why?`, open: () => openStory(e),
     })),
@@ -110,9 +113,9 @@ function drawStalls() {
   const told = resources.filter((name) => samples.some((s) => s.stalled[name] != null));
   $("stalls").hidden = !(($("no-stalls").hidden = told.length > 0));
   if (told.length === 0) return;
-  const newest = samples.at(-1).at;
+  const [from, to] = shown(samples, minutes());
   stallChart.draw({
-    from: newest - minutes() * 60000, to: newest, least: 5, format: (v) => `${v < 9.95 ? +v.toFixed(1) : Math.round(v)} %`,
+    from, to, least: 5, format: (v) => `${v < 9.95 ? +v.toFixed(1) : Math.round(v)} %`,
     curves: resources.map((name, i) => ({ name, ink: "abc"[i], points: rates(samples, (s) => s.stalled[name] ?? null).map(([t, v]) => [t, v === null ? null : Math.min(100, 100 * v)]) })),
   });
 }
@@ -140,16 +143,16 @@ function drawPods() {
 function podRow(p) {
   const usage = amount(p.usage), use = el("span", { class: `use ${p.exceeds ? "over" : ""}`, "aria-hidden": "true" }, el("i"));
   use.firstChild.style.width = `${(100 * (usage ?? 0)) / p.most}%`;
-  const approx = p.estimated ? "~" : "";
+  const approx = p.estimated ? "~" : "", why = p.protected ? `never: ${p.protected}` : p.because ?? "";
   return el("tr", { class: p.protected ? "off" : "" },
     el("td", { class: "n dim" }, p.place),
-    el("td", {}, el("button", { class: "link", type: "button", onclick: () => openPod(p) }, p.pod)),
+    el("td", {}, el("button", { class: "link", type: "button", onclick: () => openPod(p) }, p.pod), el("div", { class: "why narrow" }, why)),
     el("td", { class: "wide" }, approx + p.qosClass),
     el("td", { class: "n wide" }, p.priority),
     el("td", { class: "n" }, el("span", { class: p.exceeds ? "warn" : "" }, short(chosen, usage)), use),
     el("td", { class: "n" }, approx + told(chosen, p.request)),
     el("td", { class: "n wide" }, told(chosen, p.wouldFree)),
-    el("td", { class: "why wide" }, p.protected ? `never: ${p.protected}` : p.because ?? ""));
+    el("td", { class: "why wide" }, why));
 }
 
 function drawReclaimable() {

@@ -115,7 +115,7 @@ export class Chart {
   y(v) { return 8 + (1 - v / this.most) * (this.height - 30); }
   time(x) { return this.data ? this.data.from + ((x - this.left) / (this.width - this.left)) * (this.data.to - this.data.from) : null; }
 
-  /** draw takes {from, to, curves: [{name, ink, points: [[ms, value|null]], area}], limits: [{value, text, ink}], marks: [{at, text, dry, open}], ahead: [ms, value], format, binary, least}. */
+  /** draw takes {from, to, curves: [{name, ink, points: [[ms, value|null]], area}], limits: [{value, text, ink}], marks: [{at, text, dry, open}], ahead: [ms, value], urgency, format, binary, least}. */
   draw(data) {
     this.data = data;
     this.redraw();
@@ -191,7 +191,7 @@ export class Chart {
   ahead([t, v], d) {
     let [u, w] = d.ahead;
     if (u > d.to) { w = v + ((w - v) * (d.to - t)) / (u - t); u = d.to; }
-    return svg("path", { class: "ahead ink-bad", d: path([[this.x(t), this.y(v)], [this.x(u), this.y(w)]]) });
+    return svg("path", { class: `ahead ink-${d.urgency === "bad" ? "bad" : "off"}`, d: path([[this.x(t), this.y(v)], [this.x(u), this.y(w)]]) });
   }
 
   /** point shows the values at a time; null for none. */
@@ -227,6 +227,12 @@ export function later(samples, news) {
   samples.push(...(news ?? []).filter((s) => s.at > (samples.at(-1)?.at ?? 0)));
   const kept = samples.findIndex((s) => s.at > Date.now() - (windows.at(-1) + 1) * 60000);
   samples.splice(0, Math.max(0, kept));
+}
+
+/** shown is the time that a chart shows, from and to: a window, or all there is while that is less, but no less than two minutes. */
+export function shown(samples, minutes) {
+  const newest = samples.at(-1).at;
+  return [newest - Math.min(minutes * 60000, Math.max(newest - samples[0].at, 120000)), newest];
 }
 
 // ---- the page
