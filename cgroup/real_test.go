@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -318,16 +319,7 @@ func unifiedSystem(t *testing.T) *System {
 	return &only
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+var eventually = runtest.Await
 
 func TestReadsAllocateNothing(t *testing.T) {
 	if raceDetector {

@@ -6,36 +6,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 func execute(ctx context.Context, args ...string) (code int, out, errs string) {
-	var stdout, stderr output
+	var stdout, stderr runtest.Log // client-go tells of a leader on a goroutine that nobody waits for
 	root := NewCommand("v1.2.3")
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	code = Execute(ctx, root, args)
 	return code, stdout.String(), stderr.String()
-}
-
-// output may be written while it is read: client-go tells of a leader on a
-// goroutine that nobody waits for.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(text []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(text)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 func TestVersionIsPrinted(t *testing.T) {

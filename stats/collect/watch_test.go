@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -22,24 +22,7 @@ type watched struct {
 	*Watch
 	cgroups    *cgroup.System
 	node, pods string
-	logged     *safeBuffer
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
+	logged     runtest.Log
 }
 
 func newWatched(t *testing.T, thresholds bool) *watched {
@@ -51,11 +34,11 @@ func newWatched(t *testing.T, thresholds bool) *watched {
 	if err != nil || s.Version() != cgroup.V1 {
 		t.Skip("skipped: usage thresholds are of cgroup v1:", err)
 	}
-	w := &watched{cgroups: s, node: fmt.Sprintf("/evictd-watch-%d-%s", os.Getpid(), strings.ToLower(t.Name())), logged: &safeBuffer{}}
+	w := &watched{cgroups: s, node: fmt.Sprintf("/evictd-watch-%d-%s", os.Getpid(), strings.ToLower(t.Name()))}
 	w.pods = w.node + "/kubepods"
 	w.create(t, w.node)
 	w.create(t, w.pods)
-	if w.Watch, err = NewWatch(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(w.logged, nil))); err != nil {
+	if w.Watch, err = NewWatch(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,7 +98,7 @@ func (w *watched) awaitSource(t *testing.T, sources ...string) {
 			return
 		}
 	}
-	t.Fatalf("no %v within 10 s; logged %s", sources, w.logged)
+	t.Fatalf("no %v within 10 s; logged %s", sources, &w.logged)
 }
 
 // awaitQuiet waits until nothing has rung for a while.
@@ -153,7 +136,7 @@ func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 	defer w.fill(t, 64)()
 	w.awaitSource(t, MemcgThreshold)
 	if strings.Contains(w.logged.String(), "memory threshold") {
-		t.Errorf("logged %s", w.logged)
+		t.Errorf("logged %s", &w.logged)
 	}
 }
 
@@ -174,7 +157,7 @@ func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 
 func TestANoticeThatCannotBeHadIsLoggedOnce(t *testing.T) {
 	s, host := fixture(t) // its files are no kernel's
-	var logged safeBuffer
+	var logged runtest.Log
 	w, err := NewWatch(NodeConfig{Host: host, Cgroups: s, Root: podGroup}, true, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)

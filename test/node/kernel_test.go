@@ -31,7 +31,7 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	}
 	d.mustCount(`evictd_kernel_oom_kills_total{limit="pod"} 1`)
 	const line = `msg="the kernel has killed for want of memory" pod=default/bursting`
-	if !strings.Contains(d.log.String(), line) {
+	if !strings.Contains(d.Log.String(), line) {
 		t.Errorf("the log does not say %s", line)
 	}
 	if out, _, code := evictctl(t, "status", "--status-address=unix:"+n.socket()); code != 0 || !strings.Contains(out, "killed by the kernel in default/bursting at ") {

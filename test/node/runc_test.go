@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -47,7 +48,7 @@ func (n *node) runc(id string, hold int) (begin func()) {
 		n.t.Fatal(err)
 	}
 	run := exec.Command("runc", "--root", n.runcState(), "run", "--bundle", bundle, id)
-	var told logText
+	var told runtest.Log
 	run.Stdout, run.Stderr = &told, &told
 	orders, err := run.StdinPipe()
 	if err != nil {
