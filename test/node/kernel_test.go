@@ -10,6 +10,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
+// rule: 8.21
 func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	t.Parallel()
 	if f, err := os.Open("/dev/kmsg"); err != nil {
@@ -38,6 +39,7 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	bursting.mustDie()
+	d.mustHaveEvicted()
 	mustLive(t, bystander)
 }
 
