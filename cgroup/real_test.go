@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -271,52 +270,6 @@ func TestALimitCanBeSetAndTakenOff(t *testing.T) {
 			t.Errorf("got %v, %v; want %v", m.Limit, err, want)
 		}
 	}
-}
-
-func TestWaitingForEmptyEndsWithTheLastProcessOrTheContext(t *testing.T) {
-	unified := unifiedSystem(t)
-	group := fmt.Sprintf("/evictd-test-%d-wait", os.Getpid())
-	if err := os.Mkdir(unified.dir(memory, group), 0o755); err != nil {
-		t.Skip("skipped: no v2 group can be created here:", err)
-	}
-	t.Cleanup(func() {
-		if err := unified.Delete(group); err != nil {
-			t.Error(err)
-		}
-	})
-	g := open(t, unified, group)
-	m := join(t, unified, group)
-	ctx, cancel := context.WithCancel(context.Background())
-	waited := make(chan error, 1)
-	go func() { waited <- g.WaitEmpty(ctx) }()
-	cancel()
-	if err := <-waited; !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: got %v", err)
-	}
-	go func() { waited <- g.WaitEmpty(context.Background()) }()
-	m.end()
-	if err := <-waited; err != nil {
-		t.Error(err)
-	}
-}
-
-// unifiedSystem takes the v2 hierarchy for the whole system, also where it has no
-// memory controller: its notifications do not need one.
-func unifiedSystem(t *testing.T) *System {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: creating cgroups needs root")
-	}
-	s, err := Discover("")
-	if err != nil || s.of[unified] == nil {
-		t.Skip("skipped: no v2 hierarchy is mounted here")
-	}
-	only := *s
-	only.version = V2
-	for h := range only.of {
-		only.of[h] = s.of[unified]
-	}
-	return &only
 }
 
 var eventually = runtest.Await
