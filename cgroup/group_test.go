@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -282,10 +281,6 @@ func TestWhatTheKernelHasNoFileForIsUnsupported(t *testing.T) {
 	if err := open(t, s, v2Pod).Kill(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("kill: got %v", err)
 	}
-	s, _ = fixture(t, "v1")
-	if err := open(t, s, v1Pod).WaitEmpty(context.Background()); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("wait on v1: got %v", err)
-	}
 }
 
 func TestAGroupIsEmptyWhenItsEventsSaySo(t *testing.T) {
@@ -297,9 +292,6 @@ func TestAGroupIsEmptyWhenItsEventsSaySo(t *testing.T) {
 	put(t, host+"/sys/fs/cgroup"+v2Pod+"/cgroup.events", "populated 0\nfrozen 0\n")
 	if populated, err := g.Populated(); err != nil || populated {
 		t.Errorf("got %v, %v", populated, err)
-	}
-	if err := g.WaitEmpty(context.Background()); err != nil {
-		t.Error(err)
 	}
 }
 

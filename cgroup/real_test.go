@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -272,62 +272,7 @@ func TestALimitCanBeSetAndTakenOff(t *testing.T) {
 	}
 }
 
-func TestWaitingForEmptyEndsWithTheLastProcessOrTheContext(t *testing.T) {
-	unified := unifiedSystem(t)
-	group := fmt.Sprintf("/evictd-test-%d-wait", os.Getpid())
-	if err := os.Mkdir(unified.dir(memory, group), 0o755); err != nil {
-		t.Skip("skipped: no v2 group can be created here:", err)
-	}
-	t.Cleanup(func() {
-		if err := unified.Delete(group); err != nil {
-			t.Error(err)
-		}
-	})
-	g := open(t, unified, group)
-	m := join(t, unified, group)
-	ctx, cancel := context.WithCancel(context.Background())
-	waited := make(chan error, 1)
-	go func() { waited <- g.WaitEmpty(ctx) }()
-	cancel()
-	if err := <-waited; !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: got %v", err)
-	}
-	go func() { waited <- g.WaitEmpty(context.Background()) }()
-	m.end()
-	if err := <-waited; err != nil {
-		t.Error(err)
-	}
-}
-
-// unifiedSystem takes the v2 hierarchy for the whole system, also where it has no
-// memory controller: its notifications do not need one.
-func unifiedSystem(t *testing.T) *System {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: creating cgroups needs root")
-	}
-	s, err := Discover("")
-	if err != nil || s.of[unified] == nil {
-		t.Skip("skipped: no v2 hierarchy is mounted here")
-	}
-	only := *s
-	only.version = V2
-	for h := range only.of {
-		only.of[h] = s.of[unified]
-	}
-	return &only
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+var eventually = runtest.Await
 
 func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 	s, group := realGroup(t, bounded())

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -202,16 +203,7 @@ func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wir
 	return m
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain: " + what)
-		}
-	}
-}
+var await = runtest.Await
 
 // listen runs a Runtime on a socket until the test ends.
 func listen(t *testing.T, socket string) (*Runtime, *heard) {

@@ -119,13 +119,18 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 		containers := runc.New(first.Node.RuncState, out.say, log)
 		running.Go(func() { containers.Run(ctx) })
 	}
+	if err := listen(conn, server, runtime); !errors.Is(err, io.EOF) {
+		return err
+	}
+	time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
+	linger(ctx, func() bool { return (server == nil || server.Idle()) && (runtime == nil || runtime.Idle()) })
+	return nil
+}
+
+// listen hands over what evictd says until the line fails; io.EOF is its end.
+func listen(conn *wire.Agent, server *kube.Publisher, runtime *cri.Runtime) error {
 	for {
 		m, err := conn.Receive()
-		if errors.Is(err, io.EOF) {
-			time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
-			linger(ctx, func() bool { return (server == nil || server.Idle()) && (runtime == nil || runtime.Idle()) })
-			return nil
-		}
 		if err != nil {
 			return err
 		}

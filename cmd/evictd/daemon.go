@@ -187,9 +187,6 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		NodeFile: file.NodeStatusFile, Version: version, DryRun: d.dryRun,
 	}
 	cfg.Asides.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
-	if d.cluster != nil {
-		cfg.Asides.OutOfMemory = d.cluster.agent.OutOfMemory
-	}
 	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}

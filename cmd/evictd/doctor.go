@@ -66,42 +66,70 @@ func doctorCommand() *cobra.Command {
 	return c
 }
 
+// about is a finding, of which nothing is lost where it is ok.
+func about(name, is string, ok bool, lost string) finding {
+	if ok {
+		lost = ""
+	}
+	return finding{name, ok, is, lost}
+}
+
+// tried is a finding of what works unless it is an error.
+func tried(name string, err error, lost string) finding {
+	return about(name, availability(err), err == nil, lost)
+}
+
 // examine looks at the machine and changes nothing.
 func examine() []finding {
-	findings := []finding{cgroupFinding()}
-	add := func(name string, is string, ok bool, lost string) {
-		if ok {
-			lost = ""
-		}
-		findings = append(findings, finding{name, ok, is, lost})
-	}
-	major, minor, release := kernel()
-	since := func(wantMajor, wantMinor int) bool {
-		return major > wantMajor || major == wantMajor && minor >= wantMinor
-	}
-	add("pidfd", "kernel "+release, since(5, 3), "pods cannot be ended: evictd needs Linux 5.3")
-	add("process_mrelease", "kernel "+release, since(5, 15), "a killed process frees its memory at its own pace, which on a busy machine can be seconds")
-	add("cgroup.kill", "kernel "+release, since(5, 14), "pods are killed process by process")
-
+	findings := append([]finding{cgroupFinding()}, releaseFindings()...)
 	findings = append(findings, thresholdFinding(), tripwireFinding())
-	_, err := os.Stat("/proc/pressure/memory")
-	add("pressure stall information", availability(err), err == nil, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
-	if err == nil {
-		err := stallNotice(500 * time.Millisecond)
-		coarse := stallNotice(2 * time.Second)
-		lost := "kernel notifications of memory stalls come up to 2 s late; polling decides"
-		if coarse != nil {
-			lost = "the kernel tells of no memory stalls; polling decides"
-		}
-		add("pressure triggers off the 2 s grid", availability(err), err == nil, lost)
-	}
-
+	findings = append(findings, stallFindings()...)
 	messages, err := os.Open(watch.Log)
 	if err == nil {
 		messages.Close()
 	}
-	add("kernel log", availability(err), err == nil, "kernel OOM kills are told by the pods' counters: without the process, up to 10 s late, and none outside pods")
+	findings = append(findings, tried("kernel log", err, "kernel OOM kills are told by the pods' counters: without the process, up to 10 s late, and none outside pods"))
+	findings = append(findings, capabilityFindings()...)
+	findings = append(findings, tried("realtime priority", realtime(), "the sensing thread waits for its turn like others: milliseconds on a busy machine"))
+	is, pid := "none", findKubelet()
+	if pid != 0 {
+		is = fmt.Sprintf("a kubelet runs here, pid %d", pid)
+	}
+	return append(findings, about("no other eviction manager", is, pid == 0, "native mode refuses to start; choose backstop, takeover or observe"))
+}
 
+// releaseFindings are what follows from the kernel's release.
+func releaseFindings() (findings []finding) {
+	major, minor, release := kernel()
+	for _, f := range []struct {
+		name         string
+		major, minor int // since
+		lost         string
+	}{
+		{"pidfd", 5, 3, "pods cannot be ended: evictd needs Linux 5.3"},
+		{"process_mrelease", 5, 15, "a killed process frees its memory at its own pace, which on a busy machine can be seconds"},
+		{"cgroup.kill", 5, 14, "pods are killed process by process"},
+	} {
+		findings = append(findings, about(f.name, "kernel "+release, major > f.major || major == f.major && minor >= f.minor, f.lost))
+	}
+	return findings
+}
+
+// stallFindings tell whether the kernel does of memory stalls, and how soon.
+func stallFindings() []finding {
+	_, err := os.Stat("/proc/pressure/memory")
+	shown := tried("pressure stall information", err, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
+	if err != nil {
+		return []finding{shown}
+	}
+	lost := "kernel notifications of memory stalls come up to 2 s late; polling decides"
+	if stallNotice(2*time.Second) != nil {
+		lost = "the kernel tells of no memory stalls; polling decides"
+	}
+	return []finding{shown, tried("pressure triggers off the 2 s grid", stallNotice(500*time.Millisecond), lost)}
+}
+
+func capabilityFindings() (findings []finding) {
 	set := capabilities()
 	for _, c := range []struct {
 		name string
@@ -114,18 +142,9 @@ func examine() []finding {
 		{"CAP_SYS_NICE", capSysNice, "evictd competes for the processor like everybody else"},
 		{"CAP_IPC_LOCK", capIPCLock, "evictd's memory may be swapped and its program be read from disk again, unless RLIMIT_MEMLOCK allows it"},
 	} {
-		add(c.name, map[bool]string{true: "held", false: "not held"}[capable(set, c.bit)], capable(set, c.bit), c.lost)
+		held := capable(set, c.bit)
+		findings = append(findings, about(c.name, map[bool]string{true: "held", false: "not held"}[held], held, c.lost))
 	}
-
-	err = realtime()
-	add("realtime priority", availability(err), err == nil, "the sensing thread waits for its turn like others: milliseconds on a busy machine")
-
-	pid := findKubelet()
-	is := "none"
-	if pid != 0 {
-		is = fmt.Sprintf("a kubelet runs here, pid %d", pid)
-	}
-	add("no other eviction manager", is, pid == 0, "native mode refuses to start; choose backstop, takeover or observe")
 	return findings
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,19 +19,34 @@ func (d *daemon) watchKernel(ctx context.Context) {
 	if d.node.cgroups == nil {
 		return
 	}
-	cfg := watch.Config{Log: watch.Log, Held: d.kernelLog, Cgroups: d.node.cgroups, Root: d.node.root, Pods: d.tracker.groups}
+	cfg := watch.Config{Log: watch.Log, Held: d.kernelLog, Cgroups: d.node.cgroups, Root: d.node.root, Pods: d.groups}
 	_ = watch.New(cfg, func(k watch.Kill) { d.publisher.KernelKilled(k, d.tracker.named(k.Pod)) }, d.log).Run(ctx)
 }
 
-// groups are those of the pods of the last call of track.
-func (t *tracker) groups() []watch.Pod {
-	var all []watch.Pod
+// groups are those of the pods, and of containers that runc alone runs outside them.
+func (d *daemon) groups() []watch.Pod {
+	if d.cluster == nil {
+		return d.tracker.groups(nil)
+	}
+	return d.tracker.groups(d.cluster.agent.Bare())
+}
+
+func (t *tracker) groups(bare []wire.Bare) []watch.Pod {
+	var ofPods, outside []watch.Pod
 	for _, p := range t.tracked() {
 		if p.group != nil {
-			all = append(all, watch.Pod{UID: p.UID, Cgroup: p.group.path})
+			ofPods = append(ofPods, watch.Pod{UID: p.UID, Cgroup: p.group.path})
 		}
 	}
-	return all
+	for i := range bare {
+		group, seen := strings.CutPrefix(bare[i].Cgroup, t.cgroups.Mount("memory"))
+		inPod := func(p watch.Pod) bool { return strings.HasPrefix(group+"/", p.Cgroup+"/") }
+		holdsPods := strings.HasPrefix(t.podsGroup.Path()+"/", group+"/")
+		if seen && bare[i].Sandbox == "" && !holdsPods && !slices.ContainsFunc(ofPods, inPod) {
+			outside = append(outside, watch.Pod{Cgroup: group})
+		}
+	}
+	return append(ofPods, outside...)
 }
 
 // named is what events call a pod; zero where there is none of that uid.

@@ -102,33 +102,33 @@ no more than which pod would have gone, and when.`,
 		if len(a.Stories) == 0 {
 			return fmt.Errorf("the flight recorder knows of no eviction%s", map[bool]string{true: "", false: " of " + pod}[*last])
 		}
-		switch output.String() {
-		case "json":
-			encoder := json.NewEncoder(c.OutOrStdout())
-			encoder.SetEscapeHTML(false)
-			return encoder.Encode(a.Stories)
-		case "scenario":
-			text, err := yaml.Marshal(a.Scenario)
-			if err == nil {
-				_, err = c.OutOrStdout().Write(text)
-			}
-			return err
-		}
-		shown, err := json.Marshal(a.Stories)
-		if err == nil {
-			err = serve.Decode(shown, &a.Stories)
-		}
-		if err != nil {
-			return err
-		}
-		for i := range a.Stories {
-			if err := tellStory(c.OutOrStdout(), &a.Stories[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.write(c.OutOrStdout(), output.String())
 	}
 	return c
+}
+
+// write writes what is known in a format, as text by default.
+func (a *answer) write(out io.Writer, format string) error {
+	switch format {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(a.Stories)
+	case "scenario":
+		text, err := yaml.Marshal(a.Scenario)
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return err
+	}
+	shown, err := json.Marshal(a.Stories)
+	if err == nil {
+		err = serve.Decode(shown, &a.Stories)
+	}
+	for i := 0; err == nil && i < len(a.Stories); i++ {
+		err = tellStory(out, &a.Stories[i])
+	}
+	return err
 }
 
 // ask asks the running daemon, and the disk where there is none or a directory is

@@ -79,7 +79,6 @@ type Agent struct {
 	arriving  *stock          // of an agent that has not sent all of it
 	inventory *wire.Inventory // of runtime and stock; nil when they have changed
 	bare      []wire.Bare
-	ooms      uint64 // that the kernel gave notice of
 	orders    map[uint64]func(error)
 	lastOrder uint64
 }

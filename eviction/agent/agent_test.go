@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -76,18 +77,7 @@ func answer(conn *wire.Agent) {
 	}
 }
 
-const patience = 30 * time.Second
-
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
-}
+var await = runtest.Await
 
 // newAgent makes an Agent whose process is this test binary, and runs it until
 // the test ends.

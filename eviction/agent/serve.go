@@ -107,8 +107,9 @@ func (a *Agent) hear(m *wire.Up) {
 		a.done(m.Told)
 	case m.API != nil:
 		a.api = *m.API
-	case m.Bare != nil || m.OutOfMemory != nil:
-		a.hearBare(m)
+	case m.Bare != nil:
+		a.bare = m.Bare.Containers
+		a.signal()
 	default:
 		a.hearRuntime(m)
 	}

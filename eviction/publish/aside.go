@@ -13,8 +13,6 @@ const shownVictims = 10
 
 // Asides are what others count, from any goroutine; what is nil does not exist here.
 type Asides struct {
-	// OutOfMemory counts the kernel's notices of containers that runc alone runs.
-	OutOfMemory func() uint64
 	// RecordsLost counts what the flight recorder could not take in time.
 	RecordsLost func() uint64
 	// ConfigurationRefused says whether the last configuration was.
@@ -27,10 +25,6 @@ func addAsides(set *metric.Set, cfg *Config) {
 	own.Gauge("evictd_info", "1, with what runs.", "version", "mode", "dry_run").
 		WithLabelValues(cfg.Version, cfg.Mode.String(), strconv.FormatBool(cfg.DryRun)).Set(1)
 	set.Of(metric.Kubelet, metric.Alpha).Gauge("kubelet_node_name", "1, with the Node that evictd speaks for.", "node").WithLabelValues(cfg.Node).Set(1)
-	if count := cfg.Asides.OutOfMemory; count != nil {
-		notices := own.AskedCounter("evictd_bare_container_oom_events_total", "Times the kernel gave notice that a container run by runc alone was out of memory.")
-		set.Ask(func(into chan<- prometheus.Metric) { into <- notices.Is(float64(count())) }, notices)
-	}
 	if count := cfg.Asides.RecordsLost; count != nil {
 		lost := own.AskedCounter("evictd_flight_records_lost_total", "Passes that the flight recorder could not take in time, for its disk was slow.")
 		set.Ask(func(into chan<- prometheus.Metric) { into <- lost.Is(float64(count())) }, lost)

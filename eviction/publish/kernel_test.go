@@ -13,6 +13,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
+// rule: 8.19
 func TestAKernelKillIsToldByLogMetricsStatusAndEvents(t *testing.T) {
 	told, now := &told{}, &look{}
 	p := newPress(t, publish.Config{Cluster: told}, now)

@@ -413,7 +413,7 @@ func TestTheListOfMetricsHasEvictds(t *testing.T) {
 		API: func() nodestatus.API { return nodestatus.API{} }, Runtime: func() nodestatus.Runtime { return nodestatus.Runtime{} },
 		Preview: func() reclaim.Plan { return reclaim.Plan{} },
 		Asides: publish.Asides{
-			OutOfMemory: func() uint64 { return 0 }, RecordsLost: func() uint64 { return 0 }, ConfigurationRefused: func() bool { return false },
+			RecordsLost: func() uint64 { return 0 }, ConfigurationRefused: func() bool { return false },
 		},
 	}, nil)
 	golden.Section(t, "../../docs/metrics.md", "evictd", p.metrics.Table())

@@ -50,6 +50,7 @@ var arrows = []arrow{
 	{"internal/localapi/openapi", nil, "types in, documents out"},
 	{"internal/localapi/store", nil, "objects are kept, whatever they are"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
+	{"internal/runtest", nil, "tests of every package run programs with it"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},

@@ -1,7 +1,6 @@
 package localapi_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,13 +21,14 @@ import (
 
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/localapi"
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // server is an API that runs for one test, on a socket and on loopback.
 type server struct {
 	dir, url string
 	config   *rest.Config
-	log      *logBuffer
+	log      runtest.Log
 	stop     func()
 }
 
@@ -39,8 +38,8 @@ func serve(t testing.TB, dir string) *server {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	log := &logBuffer{}
-	api, err := localapi.New(localapi.Config{Data: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
+	s := &server{dir: dir}
+	api, err := localapi.New(localapi.Config{Data: dir, Log: slog.New(slog.NewTextHandler(&s.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,6 @@ func serve(t testing.TB, dir string) *server {
 		running     sync.WaitGroup
 		ctx, cancel = context.WithCancel(context.Background())
 		web         = &http.Server{Handler: api}
-		s           = &server{dir: dir, log: log}
 	)
 	for _, at := range [][2]string{{"unix", socket}, {"tcp", "127.0.0.1:0"}} {
 		l, err := net.Listen(at[0], at[1])
@@ -95,24 +93,6 @@ func (s *server) client(t testing.TB) *kubernetes.Clientset {
 	return client
 }
 
-// logBuffer is a log that several goroutines write.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // answer is what came back for a raw request.
 type answer struct {
 	code   int
@@ -147,15 +127,7 @@ func (s *server) call(t testing.TB, method, path, body string, headers ...string
 	return a
 }
 
-// eventually waits until a condition holds, 10 s at most.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+var eventually = runtest.Await
 
 func node(name string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},

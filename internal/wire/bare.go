@@ -27,10 +27,3 @@ type Bare struct {
 	Name      string `json:"name,omitempty"`
 	Container string `json:"container,omitempty"`
 }
-
-// OutOfMemory is the kernel's notice that a bare container has reached its limit
-// and something in it was killed.
-type OutOfMemory struct {
-	Container string    `json:"container"` // its id
-	At        time.Time `json:"at"`
-}

@@ -146,8 +146,7 @@ type Up struct {
 	Listed bool  `json:"listed,omitempty"`
 	Done   *Done `json:"done,omitempty"`
 
-	Bare        *BareSet     `json:"bare,omitempty"`
-	OutOfMemory *OutOfMemory `json:"outOfMemory,omitempty"`
+	Bare *BareSet `json:"bare,omitempty"`
 }
 
 // Answer is what became of an Ask.

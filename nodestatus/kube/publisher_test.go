@@ -23,23 +23,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/nodestatus/kube"
 )
 
-const patience = 30 * time.Second
-
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
-}
+var await = runtest.Await
 
 // fault answers the requests that it is for in the API server's place.
 type fault struct {

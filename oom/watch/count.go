@@ -1,10 +1,6 @@
 package watch
 
-import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-)
+import "time"
 
 // count is what is known of the kills in a pod.
 type count struct {
@@ -16,27 +12,27 @@ type count struct {
 // that has until the next look: the kernel counts first. It says whether something
 // waits for that.
 func (w *Watcher) count(log bool) (waits bool) {
-	counted := make(map[types.UID]*count, len(w.counted))
+	counted := make(map[string]*count, len(w.counted))
 	for _, p := range w.cfg.Pods() {
-		c := w.counted[p.UID]
+		c := w.counted[p.Cgroup]
 		kills, known := w.kills(p.Cgroup)
 		switch {
-		case !known && c == nil:
+		case !known && c == nil || !holds(w.cfg.Root, p.Cgroup):
 			continue
 		case !known: // the group is not there at the moment
 		case c == nil:
 			c = &count{told: kills}
 		default:
-			w.surplus(p.UID, c, kills, log)
+			w.surplus(p, c, kills, log)
 			waits = waits || c.late > 0
 		}
-		counted[p.UID] = c
+		counted[p.Cgroup] = c
 	}
 	w.counted = counted
 	return waits
 }
 
-func (w *Watcher) surplus(pod types.UID, c *count, kills int64, log bool) {
+func (w *Watcher) surplus(p Pod, c *count, kills int64, log bool) {
 	c.told = min(c.told, kills) // on v1 a group below takes its count away with it
 	missing := kills - c.told
 	due := missing
@@ -46,7 +42,7 @@ func (w *Watcher) surplus(pod types.UID, c *count, kills int64, log bool) {
 	c.late = missing - due
 	if due > 0 {
 		c.told += due
-		w.tell(Kill{At: time.Now(), Pod: pod, Limit: OfUnknown, Processes: due})
+		w.tell(Kill{At: time.Now(), Pod: p.UID, Cgroup: p.Cgroup, Limit: OfUnknown, Processes: due})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
+// rule: 8.17
 func TestTheKernelsChoiceIsReadWhateverTheVictimIsNamed(t *testing.T) {
 	const head = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset="
 	for name, c := range map[string]struct {
@@ -42,6 +43,7 @@ func TestTheKernelsChoiceIsReadWhateverTheVictimIsNamed(t *testing.T) {
 	}
 }
 
+// rule: 8.18
 func TestAKillIsReadWhateverTheVictimIsNamed(t *testing.T) {
 	const figures = " total-vm:2276368kB, anon-rss:31104kB, file-rss:2168kB, shmem-rss:4kB, UID:0 pgtables:156kB oom_score_adj:938"
 	resident := stats.Known((31104 + 2168 + 4) << 10)

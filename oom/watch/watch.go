@@ -44,16 +44,16 @@ type Kill struct {
 	At    time.Time
 	Pod   types.UID // "" for none
 	Limit Limit
-	// Processes is 1 where the log tells; the rest is known only then. Cgroup is ""
-	// where the kernel left it out.
+	// Cgroup is "" where the kernel left it out, and the pod's where the counters tell.
+	Cgroup string
+	// Processes is 1 where the log tells; the rest is known only then.
 	Processes int64
 	PID       int
 	Process   string // its name, with what does not print as \xNN
 	Memory    stats.Amount
-	Cgroup    string
 }
 
-// Pod is a pod and its group.
+// Pod is a pod and its group, or a container that is no pod's: it has no UID.
 type Pod struct {
 	UID    types.UID
 	Cgroup string
@@ -68,7 +68,8 @@ type Config struct {
 	// Cgroups are the host's, and Root is the group that is the node.
 	Cgroups *cgroup.System
 	Root    string
-	// Pods are those that there are now. Any goroutine may call it.
+	// Pods are those that there are now; of those outside Root nothing is told. Any
+	// goroutine may call it.
 	Pods func() []Pod
 	// Every is how often the counters are looked at where they have something to
 	// tell; else, where the log is read, it is calm times as long. Zero means 10 s.
@@ -80,10 +81,10 @@ type Watcher struct {
 	cfg     Config
 	tell    func(Kill)
 	log     *slog.Logger
-	line    string   // said so far
-	chosen  *summary // and not killed yet
-	unsaid  bool     // of whom was killed lately
-	counted map[types.UID]*count
+	line    string            // said so far
+	chosen  *summary          // and not killed yet
+	unsaid  bool              // of whom was killed lately
+	counted map[string]*count // by the group of the pod
 }
 
 // New makes a Watcher that tells what was killed by tell, on the goroutine of Run.
@@ -91,7 +92,7 @@ func New(cfg Config, tell func(Kill), log *slog.Logger) *Watcher {
 	if cfg.Every == 0 {
 		cfg.Every = 10 * time.Second
 	}
-	return &Watcher{cfg: cfg, tell: tell, log: log, counted: map[types.UID]*count{}}
+	return &Watcher{cfg: cfg, tell: tell, log: log, counted: map[string]*count{}}
 }
 
 // Run follows the kernel from now on until ctx ends, and returns nil.
@@ -215,10 +216,10 @@ func (w *Watcher) hear(line string) {
 	if !ok {
 		return
 	}
-	kill := Kill{At: time.Now(), Limit: OfNode, Processes: 1, PID: k.pid, Process: k.process, Memory: k.memory}
+	kill, of := Kill{At: time.Now(), Limit: OfNode, Processes: 1, PID: k.pid, Process: k.process, Memory: k.memory}, Pod{}
 	if w.chosen != nil && w.chosen.pid == k.pid {
-		kill.Cgroup = w.chosen.cgroup
-		if !w.place(&kill, w.chosen) {
+		var ours bool
+		if of, ours = w.place(&kill, w.chosen); !ours {
 			return
 		}
 	} else if !k.machine { // by one of many summaries that were left out: counted
@@ -226,7 +227,7 @@ func (w *Watcher) hear(line string) {
 		return
 	}
 	w.chosen = nil
-	if c := w.counted[kill.Pod]; c != nil {
+	if c := w.counted[of.Cgroup]; c != nil {
 		c.told++
 	}
 	w.tell(kill)
@@ -234,10 +235,10 @@ func (w *Watcher) hear(line string) {
 
 // place finds the pod and whose limit it was. It is false of a kill that is none of
 // this node's.
-func (w *Watcher) place(k *Kill, s *summary) bool {
+func (w *Watcher) place(k *Kill, s *summary) (of Pod, ours bool) {
 	victim, seen := w.cfg.Cgroups.Seen(s.cgroup)
 	if !seen || !holds(w.cfg.Root, victim) {
-		return false
+		return of, false
 	}
 	above, seen := w.cfg.Cgroups.Seen(s.limit)
 	k.Cgroup, k.Limit = victim, OfOther
@@ -248,8 +249,8 @@ func (w *Watcher) place(k *Kill, s *summary) bool {
 		if !holds(p.Cgroup, victim) {
 			continue
 		}
-		k.Pod = p.UID
-		if k.Limit != OfNode {
+		of, k.Pod = p, p.UID
+		if k.Limit != OfNode && p.UID != "" {
 			k.Limit = OfPods
 			if holds(p.Cgroup, above) {
 				k.Limit = OfPod
@@ -257,5 +258,5 @@ func (w *Watcher) place(k *Kill, s *summary) bool {
 		}
 		break
 	}
-	return true
+	return of, true
 }

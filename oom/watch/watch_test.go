@@ -141,7 +141,7 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 
 func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
 	s, root := realGroup(t)
-	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}}
+	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}, {"", root + "/bare"}, {"", root + "not"}}
 	for _, p := range pods {
 		if err := s.Create(p.Cgroup, cgroup.Limits{}); err != nil {
 			t.Fatal(err)
@@ -150,9 +150,17 @@ func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
 	}
 	burst(t, s, root+"/kubepods/podb/before", "before")
 	cfg := Config{Log: filepath.Join(t.TempDir(), "none"), Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: 10 * time.Millisecond}
-	kills, log := follow(t, cfg, func() { burst(t, s, root+"/kubepods/podb/after", "after") }, 1)
-	if len(kills) != 1 || kills[0].Pod != "b" || kills[0].Limit != OfUnknown || kills[0].Processes != 1 {
-		t.Errorf("got %+v", kills)
+	kills, log := follow(t, cfg, func() {
+		for _, p := range pods[1:] {
+			burst(t, s, p.Cgroup+"/after", "after")
+		}
+	}, 2)
+	var got []string
+	for _, k := range kills {
+		got = append(got, fmt.Sprint(k.Pod, " ", k.Cgroup, " ", k.Limit, " ", k.Processes))
+	}
+	if want := []string{"b " + pods[1].Cgroup + " unknown 1", " " + pods[2].Cgroup + " unknown 1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if n := strings.Count(log, "level="); n != 1 || !strings.Contains(log, "told by the pods' counters alone") {
 		t.Errorf("the log says %s", log)

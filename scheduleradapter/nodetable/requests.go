@@ -67,11 +67,6 @@ func NewRequests(pod *v1.Pod) Requests {
 	return r
 }
 
-// None says whether nothing at all is requested.
-func (r *Requests) None() bool {
-	return r.CPU == 0 && r.Memory == 0 && r.Ephemeral == 0 && len(r.Extended) == 0
-}
-
 // extended are the amounts of resources that schedulers count besides the native
 // ones: those named with a domain, huge pages and attachable volumes.
 func extended(list v1.ResourceList) []Amount {

@@ -27,9 +27,6 @@ type termIndex struct {
 	index filed[*CarriedTerm]
 }
 
-// CarriedTerms is the number of distinct terms of a kind that placed pods carry.
-func (t *Table) CarriedTerms(kind TermKind) int { return len(t.terms[kind].byKey) }
-
 // CarriedMatching appends the distinct terms of a kind that placed pods carry
 // and that mean the given pod, in no particular order.
 func (t *Table) CarriedMatching(kind TermKind, p *Pod, into []*CarriedTerm) []*CarriedTerm {

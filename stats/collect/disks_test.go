@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -46,15 +47,7 @@ func (d *Disks) figures(t *testing.T, i int) (s stats.Filesystem, err error) {
 	return s, err
 }
 
-func awaitThat(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain waited for %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
+var awaitThat = runtest.Await
 
 // rule: 1.17
 // rule: 1.18

@@ -1,11 +1,9 @@
 package collect
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -22,40 +21,19 @@ type watched struct {
 	*Watch
 	cgroups    *cgroup.System
 	node, pods string
-	logged     *safeBuffer
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
+	logged     runtest.Log
 }
 
 func newWatched(t *testing.T, thresholds bool) *watched {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: creating cgroups needs root")
+	s, node := realGroup(t)
+	if s.Version() != cgroup.V1 {
+		t.Skip("skipped: usage thresholds are of cgroup v1")
 	}
-	s, err := cgroup.Discover("")
-	if err != nil || s.Version() != cgroup.V1 {
-		t.Skip("skipped: usage thresholds are of cgroup v1:", err)
-	}
-	w := &watched{cgroups: s, node: fmt.Sprintf("/evictd-watch-%d-%s", os.Getpid(), strings.ToLower(t.Name())), logged: &safeBuffer{}}
-	w.pods = w.node + "/kubepods"
-	w.create(t, w.node)
-	w.create(t, w.pods)
-	if w.Watch, err = NewWatch(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(w.logged, nil))); err != nil {
+	w := &watched{cgroups: s, node: node, pods: node + "/kubepods"}
+	w.createPods(t)
+	var err error
+	if w.Watch, err = NewWatch(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,12 +50,11 @@ func newWatched(t *testing.T, thresholds bool) *watched {
 	return w
 }
 
-func (w *watched) create(t *testing.T, group string) {
+func (w *watched) createPods(t *testing.T) {
 	t.Helper()
-	if err := w.cgroups.Create(group, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)}); err != nil {
-		t.Skip("skipped: cgroups cannot be created here:", err)
+	if err := w.cgroups.Create(w.pods, cgroup.Limits{Memory: stats.Known(256 << 20)}); err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.cgroups.Delete(group) })
 }
 
 // fill lets a process of the pods' group hold so many MiB until the function that
@@ -115,7 +92,7 @@ func (w *watched) awaitSource(t *testing.T, sources ...string) {
 			return
 		}
 	}
-	t.Fatalf("no %v within 10 s; logged %s", sources, w.logged)
+	t.Fatalf("no %v within 10 s; logged %s", sources, &w.logged)
 }
 
 // awaitQuiet waits until nothing has rung for a while.
@@ -147,13 +124,13 @@ func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitSource(t, MemcgThreshold, MemoryStall) // whichever the kernel takes down first
-	w.create(t, w.pods)
+	w.createPods(t)
 	w.Aim(Aims{1: at(44 << 20)})
 	w.awaitQuiet(300 * time.Millisecond)
 	defer w.fill(t, 64)()
 	w.awaitSource(t, MemcgThreshold)
 	if strings.Contains(w.logged.String(), "memory threshold") {
-		t.Errorf("logged %s", w.logged)
+		t.Errorf("logged %s", &w.logged)
 	}
 }
 
@@ -174,7 +151,7 @@ func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 
 func TestANoticeThatCannotBeHadIsLoggedOnce(t *testing.T) {
 	s, host := fixture(t) // its files are no kernel's
-	var logged safeBuffer
+	var logged runtest.Log
 	w, err := NewWatch(NodeConfig{Host: host, Cgroups: s, Root: podGroup}, true, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ package browser_test
 import (
 	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,7 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // podVariable makes the test binary a pod's process.
@@ -64,17 +64,9 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// patience bounds every wait for something that is to come.
-const patience = 60 * time.Second
+const patience = runtest.Patience
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
-}
+var await = runtest.Await
 
 // artifacts is where screenshots are kept.
 func artifacts(t *testing.T) string {
@@ -100,29 +92,5 @@ func freeAddress(t *testing.T) string {
 // serve runs a program until the test ends, or the returned function is called.
 func serve(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
-	c := exec.Command(filepath.Join(programs, name), args...)
-	log, err := os.CreateTemp(t.TempDir(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Stderr = log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		if err := errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()); err != nil {
-			t.Errorf("%s did not end in order: %v", name, err)
-		}
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("log of %s:\n%s", name, text)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return runtest.Run(t, exec.Command(filepath.Join(programs, name), args...)).Stop
 }

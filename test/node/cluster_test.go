@@ -71,7 +71,7 @@ func (a *api) awaitEvicted(t testing.TB, d *daemon, p *pod) *v1.Pod {
 	if pod.Status.Message != e.Message {
 		t.Errorf("status says %q, evictd %q", pod.Status.Message, e.Message)
 	}
-	if !strings.Contains(d.log.String(), strconv.Quote(e.Message)) {
+	if !strings.Contains(d.Log.String(), strconv.Quote(e.Message)) {
 		t.Errorf("the log does not say %q", e.Message)
 	}
 	target := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
@@ -171,7 +171,7 @@ func TestObserveWritesNothing(t *testing.T) {
 	d := n.runWith(a, "--mode=observe", "--eviction-hard=memory.available<250Mi")
 	pod.do("hold 20")
 	d.awaitPods(memorySignal, pod)
-	await(t, "evictd to say what it would do", func() bool { return strings.Contains(d.log.String(), "would evict") })
+	await(t, "evictd to say what it would do", func() bool { return strings.Contains(d.Log.String(), "would evict") })
 	if node, err := a.CoreV1().Nodes().Get(t.Context(), a.node, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("node %v, %v", node, err)
 	}
@@ -195,7 +195,7 @@ func TestNodeIsProtectedWithoutAnAPIServerWhichIsToldLater(t *testing.T) {
 	if phase := a.pod(t, "leaker").Status.Phase; phase == v1.PodFailed {
 		t.Error("the API server was told although nobody could reach it")
 	}
-	d.kill() // what was not told survives a crash
+	d.Kill() // what was not told survives a crash
 	a.gate.set(true)
 	again := n.runWith(a, "--mode=native", hardMemory)
 	a.awaitEvent(t, a.namespace, "leaker", "Evicted")
@@ -277,7 +277,7 @@ func TestDaemonThatIsKilledGoesOnWithItsVictim(t *testing.T) {
 		"--eviction-soft-grace-period=memory.available=100ms", "--eviction-max-pod-grace-period=600")
 	d.awaitEviction(stubborn, func(e nodestatus.Eviction) bool { return true })
 	await(t, "the pod to be shown as evicted", func() bool { return a.pod(t, "stubborn").Status.Phase == v1.PodFailed })
-	d.kill()
+	d.Kill()
 	mustLive(t, stubborn)
 	again := n.runWith(a, "--mode=native", hardMemory)
 	stubborn.mustDie()
@@ -350,7 +350,7 @@ func TestSoftVictimWithoutABudgetGoesByTheEvictionAPI(t *testing.T) {
 		_, err := a.CoreV1().Pods(a.namespace).Get(t.Context(), "free", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if strings.Contains(d.log.String(), "without leave") {
+	if strings.Contains(d.Log.String(), "without leave") {
 		t.Error("the deadline passed although there is no budget")
 	}
 }
@@ -358,7 +358,7 @@ func TestSoftVictimWithoutABudgetGoesByTheEvictionAPI(t *testing.T) {
 // agent is the process id of the daemon's agent.
 func (d *daemon) agent() int {
 	d.t.Helper()
-	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.process.Process.Pid))
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.Pid()))
 	if err != nil {
 		d.t.Fatal(err)
 	}

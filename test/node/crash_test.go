@@ -47,7 +47,7 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 			d.mustKillAgent()
 		} else {
 			killed["daemon"]++
-			d.kill()
+			d.Kill()
 			d = run()
 		}
 		leaker.mustDie()
@@ -62,7 +62,7 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 			t.Errorf("round %d: the bystander is %s, %s", round, s.Reason, s.Message)
 		}
 		if t.Failed() {
-			t.Fatalf("after round %d, log of evictd:\n%s", round, d.log)
+			t.Fatalf("after round %d, log of evictd:\n%s", round, &d.Log)
 		}
 		zero := int64(0)
 		if err := a.CoreV1().Pods(a.namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
@@ -97,7 +97,7 @@ func TestWhatEvictdRemembersSurvivesSIGKILL(t *testing.T) {
 	d.awaitPods(memorySignal, greedy, bystander)
 	again := func(until time.Duration, since time.Time) {
 		awaitFor(t, until+patience, "the moment of the kill", func() bool { return time.Since(since) >= until })
-		d.kill()
+		d.Kill()
 		d = run()
 	}
 
@@ -108,7 +108,7 @@ func TestWhatEvictdRemembersSurvivesSIGKILL(t *testing.T) {
 	if waited := e.Decided.Sub(met); waited < grace-time.Second {
 		t.Errorf("decided %v after the crossing, the grace is %v", waited, grace)
 	}
-	if !strings.Contains(d.log.String(), "graces=[memory.available] conditions=[MemoryPressure] victims=0") {
+	if !strings.Contains(d.Log.String(), "graces=[memory.available] conditions=[MemoryPressure] victims=0") {
 		t.Error("the log does not tell what was taken up")
 	}
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -80,7 +81,7 @@ func TestAfterCutOffTheEvictionIsToldAndThePressureHeld(t *testing.T) {
 	n := theMachine(t)
 	a := apiOfMachine(t)
 	await(t, "evictd to be back by itself", func() bool { return systemctl(t, "show", "--property=ActiveState", "--value", service) == "active" })
-	d := &daemon{t: n.t, log: &logText{}, client: clientOf(statusSocket)}
+	d := &daemon{runtest.At(n.t, statusSocket), n.t}
 	await(t, "the API server to be told of the eviction before the cut", func() bool {
 		pod := a.pod(t, "stubborn")
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory. ")

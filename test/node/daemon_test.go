@@ -2,52 +2,27 @@ package node_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
 // daemon is an `evictd run` of its own, or another program that serves.
 type daemon struct {
-	t       testing.TB
-	process *exec.Cmd
-	log     *logText
-	client  http.Client
-	stopped bool
-}
-
-// logText is the daemon's log so far.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	*runtest.Program
+	t testing.TB
 }
 
 // socket is the node's status address.
@@ -76,74 +51,16 @@ func (n *node) launch(process *exec.Cmd, as *syscall.Credential) *daemon {
 	return n.launchAt(n.socket(), process, as)
 }
 
-// launchAt runs a program that serves on a socket and waits until it is ready. It
-// ends in order before the test does, unless that ended it before.
+// launchAt runs a program that serves on a socket.
 func (n *node) launchAt(socket string, process *exec.Cmd, as *syscall.Credential) *daemon {
 	n.t.Helper()
-	d := &daemon{t: n.t, process: process, log: &logText{}, client: clientOf(socket)}
-	if d.process.Stderr == nil {
-		d.process.Stderr = d.log
-	}
-	d.process.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := d.process.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(d.stop)
-	await(n.t, d.name()+" to be ready", func() bool {
-		_, err := d.get("/readyz")
-		return err == nil
-	})
-	return d
-}
-
-// clientOf asks who serves on a socket.
-func clientOf(socket string) http.Client {
-	return http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-}
-
-// stop ends the daemon in order, which is exit code 0.
-func (d *daemon) stop() {
-	if d.stopped {
-		return
-	}
-	d.stopped = true
-	d.client.CloseIdleConnections()
-	if err := errors.Join(d.process.Process.Signal(syscall.SIGTERM), d.process.Wait()); err != nil {
-		d.t.Errorf("%s did not end in order: %v", d.name(), err)
-	}
-	if d.t.Failed() {
-		d.t.Logf("log of %s:\n%s", d.name(), d.log)
-	}
-}
-
-// kill ends the daemon by SIGKILL.
-func (d *daemon) kill() {
-	d.stopped = true
-	d.client.CloseIdleConnections()
-	_ = d.process.Process.Kill()
-	_ = d.process.Wait() // which says that it was killed
-}
-
-func (d *daemon) name() string { return filepath.Base(d.process.Args[0]) }
-
-func (d *daemon) get(path string) ([]byte, error) {
-	response, err := d.client.Get("http://evictd" + path)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status)
-	}
-	return body, err
+	process.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	return &daemon{runtest.Start(n.t, socket, process), n.t}
 }
 
 func (d *daemon) status() *nodestatus.Status {
 	d.t.Helper()
-	body, err := d.get("/v1/status")
+	body, err := d.Get("/v1/status")
 	var status nodestatus.Status
 	if err = errors.Join(err, json.Unmarshal(body, &status)); err != nil {
 		d.t.Fatalf("status: %v", err)
@@ -229,7 +146,7 @@ func (d *daemon) mustHaveEvicted(pods ...*pod) {
 // mustCount fails the test unless the metrics have the line.
 func (d *daemon) mustCount(line string) {
 	d.t.Helper()
-	metrics, err := d.get("/metrics")
+	metrics, err := d.Get("/metrics")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -118,7 +118,7 @@ func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 			var hogs []*pod
 			for i := range 3 {
 				if i == 2 && c.crash {
-					d.kill()
+					d.Kill()
 					if d = n.launch(protect(), nil); d.status().API.Connected {
 						t.Error("the API server has answered")
 					}
@@ -138,14 +138,14 @@ func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 			mustLive(t, bystander)
 
 			mend()
-			var told logText
+			var told runtest.Log
 			read := make(chan struct{})
 			go func() {
 				defer close(read)
 				_, _ = io.Copy(&told, log)
 			}()
 			await(t, "the log to tell of the last hog", func() bool { return strings.Contains(told.String(), "msg=evicted pod=default/"+hogs[2].Name) })
-			d.stop()
+			d.Stop()
 			_ = stderr.Close()
 			<-read
 		})
@@ -162,16 +162,11 @@ func TestAGraceDoesNotCountTimeInWhichEvictdWasStopped(t *testing.T) {
 	d.awaitPods(memorySignal, greedy)
 	greedy.do("hold 150")
 	d.await("the soft threshold to be met", softMet)
-	signal := func(s syscall.Signal) {
-		if err := d.process.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	signal(unix.SIGSTOP)
+	d.Signal(unix.SIGSTOP)
 	stopped := time.Now()
 	awaitFor(t, 2*grace, "the grace to pass", func() bool { return time.Since(stopped) > grace+grace/2 })
 	goesOn := time.Now()
-	signal(unix.SIGCONT)
+	d.Signal(unix.SIGCONT)
 	e := d.awaitEnd(greedy)
 	if waited := e.Decided.Sub(goesOn); waited < grace-time.Second {
 		t.Errorf("decided %v after it went on, the grace is %v", waited, grace)

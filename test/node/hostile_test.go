@@ -64,7 +64,7 @@ func TestWhatTheKernelRepeatsOfAPodReachesNoTerminal(t *testing.T) {
 	if code != 0 || !strings.Contains(shown, `x1b]0;mine`) {
 		t.Errorf("exit code %d: %s", code, shown)
 	}
-	for _, text := range []string{shown, d.log.String()} {
+	for _, text := range []string{shown, d.Log.String()} {
 		if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
 			t.Errorf("%q reaches the terminal", text[i:])
 		}
@@ -142,7 +142,7 @@ func TestWhatIsNoManifestHoldsUpNobody(t *testing.T) {
 	d := n.run("--eviction-hard=memory.available<64Mi")
 	d.awaitPods(memorySignal, leaker)
 	for _, why := range []string{"file=pipe.yaml", "file=console.yaml", "file=loop.yaml", "file=zero.yaml", "file=large.yaml", "file=terminal.yaml"} {
-		if !strings.Contains(d.log.String(), `msg="pod manifest skipped" `+why) {
+		if !strings.Contains(d.Log.String(), `msg="pod manifest skipped" `+why) {
 			t.Errorf("the log does not tell of %s", why)
 		}
 	}

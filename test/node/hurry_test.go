@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -87,7 +86,7 @@ func TestAStarvedVictimGetsTheProcessorToDieAndNobodyKeepsIt(t *testing.T) {
 		}
 	}
 	mustLive(t, bystander)
-	d.stop()
+	d.Stop()
 	if left, _ := os.ReadDir(n.runtime()); len(left) > 0 {
 		t.Errorf("left in the runtime directory: %v", left)
 	}
@@ -109,11 +108,10 @@ func TestWhatAKilledEvictdHadChangedIsPutBackByACommand(t *testing.T) {
 		defer close(killed)
 		for content(t, weight) == before && pods[0].lives() {
 		}
-		_ = d.process.Process.Signal(syscall.SIGKILL)
+		d.Kill()
 	}()
 	pods[0].tell("hold 200")
 	<-killed
-	d.kill()
 	interrupted := content(t, weight) != before
 	stdout, stderr, code := evictctl(t, "undo", "--runtime-dir="+n.runtime())
 	if code != 0 || interrupted != strings.Contains(stdout, weight) {

@@ -31,7 +31,7 @@ func TestCampaignIdleCost(t *testing.T) {
 			}
 			d := n.run("--eviction-hard=memory.available<100Mi", "--housekeeping-interval=10s")
 			d.await("evictd to know the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
-			d.client.CloseIdleConnections()
+			d.Hush()
 			const watched = time.Minute
 			before := d.processorTime()
 			<-time.After(watched)
@@ -79,7 +79,7 @@ func (s *sleeper) wake() {
 // 10 ms (proc_pid_stat(5)).
 func (d *daemon) processorTime() time.Duration {
 	d.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.process.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Pid()))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func (d *daemon) processorTime() time.Duration {
 // procStatus is a line of /proc/PID/status of the daemon.
 func (d *daemon) procStatus(key string) string {
 	d.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Pid()))
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
+// rule: 8.21
 func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	t.Parallel()
 	if f, err := os.Open("/dev/kmsg"); err != nil {
@@ -31,13 +32,14 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	}
 	d.mustCount(`evictd_kernel_oom_kills_total{limit="pod"} 1`)
 	const line = `msg="the kernel has killed for want of memory" pod=default/bursting`
-	if !strings.Contains(d.log.String(), line) {
+	if !strings.Contains(d.Log.String(), line) {
 		t.Errorf("the log does not say %s", line)
 	}
 	if out, _, code := evictctl(t, "status", "--status-address=unix:"+n.socket()); code != 0 || !strings.Contains(out, "killed by the kernel in default/bursting at ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	bursting.mustDie()
+	d.mustHaveEvicted()
 	mustLive(t, bystander)
 }
 

@@ -141,19 +141,19 @@ func (c *crowd) someNode() *member { return c.nodes[c.names[c.random.IntN(len(c.
 
 func (c *crowd) killDaemon() {
 	m := c.someNode()
-	m.daemon.kill()
+	m.daemon.Kill()
 	c.protect(m)
 }
 
 func (c *crowd) killAgent() { c.someNode().daemon.mustKillAgent() }
 
 func (c *crowd) killScheduler() {
-	c.scheduler.kill()
+	c.scheduler.Kill()
 	c.schedule()
 }
 
 func (c *crowd) killAPI() {
-	c.api.server.kill()
+	c.api.server.Kill()
 	c.api.server = c.first.runEmbeddedAPI()
 }
 
@@ -201,7 +201,7 @@ func (c *crowd) finish() {
 	c.t.Helper()
 	for _, m := range c.nodes {
 		m.daemon.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
-		m.daemon.stop()
+		m.daemon.Stop()
 	}
 	for _, state := range []string{"state", "state-b"} {
 		j, err := journal.Open(filepath.Join(c.first.dir, state), slog.New(slog.DiscardHandler))

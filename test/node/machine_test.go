@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // onMachine says that the whole machine may be put under pressure and has the package
@@ -124,7 +125,7 @@ func (n *node) restart(settings string) *daemon {
 			n.t.Logf("the journal:\n%s", told)
 		}
 	})
-	return &daemon{t: n.t, log: &logText{}, client: clientOf(statusSocket), stopped: true}
+	return &daemon{runtest.At(n.t, statusSocket), n.t}
 }
 
 func systemctl(t testing.TB, args ...string) string {

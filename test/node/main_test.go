@@ -11,7 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // program is the evictd that TestMain built, and podProgram this test binary
@@ -61,28 +62,9 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// patience bounds every wait for something that is to come, emulated processors
-// among those that wait. Nothing is asserted of how fast it comes.
-var patience = map[bool]time.Duration{false: 30 * time.Second, true: 90 * time.Second}[onMachine]
+const patience = runtest.Patience
 
-// await asks until the condition holds.
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	awaitFor(t, patience, what, holds)
-}
-
-func awaitFor(t testing.TB, patience time.Duration, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-		<-tick.C
-	}
-}
+var await, awaitFor = runtest.Await, runtest.AwaitFor
 
 // evictctl runs an evictd that ends by itself.
 func evictctl(t testing.TB, args ...string) (stdout, stderr string, code int) {

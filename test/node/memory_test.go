@@ -207,7 +207,7 @@ func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	d.awaitPods(memorySignal, greedy)
 	greedy.do("hold 200")
 	await(t, "the log to tell of it", func() bool {
-		return strings.Contains(d.log.String(), `msg="would evict" pod=default/greedy signal=memory.available hard=true`)
+		return strings.Contains(d.Log.String(), `msg="would evict" pod=default/greedy signal=memory.available hard=true`)
 	})
 	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
 	d.mustCount(`evictd_evictions_total{kind="hard",outcome="dry-run",signal="memory.available"} 1`)
@@ -231,7 +231,7 @@ func TestPressureThatOutlastsARestartIsActedOnAgain(t *testing.T) {
 	bystander.do("hold 16")
 	first := n.run(soft("200ms")...)
 	first.awaitEviction(greedy, decided)
-	first.stop()
+	first.Stop()
 	mustLive(t, greedy)
 	second := n.run("--eviction-hard=memory.available<128Mi")
 	e := second.awaitEnd(greedy)
@@ -293,9 +293,7 @@ func TestConfigurationIsLoadedAnewOnSIGHUP(t *testing.T) {
 	d.awaitPods(memorySignal, greedy, bystander)
 	d.mustHaveEvicted()
 	configure("128Mi")
-	if err := d.process.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	d.Signal(syscall.SIGHUP)
 	d.awaitEnd(greedy)
 	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 	d.mustHaveEvicted(greedy)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/oom"
 )
 
@@ -160,7 +161,7 @@ func (n *node) measure(g guard, specs []holder, rate int) run {
 		pods = append(pods, p)
 	}
 	if g.unit == service {
-		d := &daemon{t: n.t, log: &logText{}, client: clientOf(statusSocket)}
+		d := &daemon{runtest.At(n.t, statusSocket), n.t}
 		d.awaitPods(memorySignal, pods...)
 	}
 	r, kills := run{least: line}, kernelKills(n.t)

@@ -24,7 +24,7 @@ func TestManifestThatDoesNotParseIsToldAndTheOtherPodsStayProtected(t *testing.T
 	n.writeFile("after.yaml", []byte("{"))
 	for _, file := range []string{"before.yaml", "after.yaml"} {
 		await(t, "the log to tell of "+file, func() bool {
-			return strings.Contains(d.log.String(), `msg="pod manifest skipped" file=`+file)
+			return strings.Contains(d.Log.String(), `msg="pod manifest skipped" file=`+file)
 		})
 	}
 	leaker.tell("leak 0 400")
@@ -47,7 +47,7 @@ func TestPodWhoseCgroupVanishesIsNoError(t *testing.T) {
 	leaker.tell("leak 0 400")
 	d.awaitEnd(leaker)
 	d.mustHaveEvicted(leaker)
-	for line := range strings.Lines(d.log.String()) {
+	for line := range strings.Lines(d.Log.String()) {
 		if strings.Contains(line, "level=ERROR") || strings.Contains(line, "vanishing") {
 			t.Errorf("unexpected line in the log: %s", line)
 		}
@@ -81,7 +81,7 @@ func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testi
 	for name, why := range map[string]string{
 		"escaping": "is not below the pods' cgroup", "whole": "is the pods' cgroup itself", "holds-daemon": "holds the daemon itself",
 	} {
-		refused := slices.ContainsFunc(strings.Split(d.log.String(), "\n"), func(line string) bool {
+		refused := slices.ContainsFunc(strings.Split(d.Log.String(), "\n"), func(line string) bool {
 			return strings.Contains(line, "pod=default/"+name) && strings.Contains(line, why)
 		})
 		if !refused {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -19,6 +20,16 @@ import (
 // when it is told to.
 func (n *node) runc(id string, hold int) (begin func()) {
 	n.t.Helper()
+	// A block of dd is memory of its own for as long as it waits for its input.
+	script := fmt.Sprintf("read x; (head -c %dM /dev/zero; sleep 600) | dd of=/dev/null bs=%dM iflag=fullblock", hold, 2*hold)
+	return n.runcIn(filepath.Join(n.group, podsCgroup, id), 400*mib, script)
+}
+
+// runcIn has runc run a script in a cgroup of so many bytes, which begins when it is
+// sent a line.
+func (n *node) runcIn(group string, limit int, script string) (begin func()) {
+	n.t.Helper()
+	id := filepath.Base(group)
 	bundle := filepath.Join(n.dir, id)
 	mounts := []map[string]any{{"destination": "/proc", "source": "proc", "type": "proc"}}
 	for _, dir := range []string{"/bin", "/lib", "/lib64", "/usr", "/dev"} {
@@ -26,15 +37,13 @@ func (n *node) runc(id string, hold int) (begin func()) {
 			mounts = append(mounts, map[string]any{"destination": dir, "source": dir, "type": "bind", "options": []string{"rbind", "ro"}})
 		}
 	}
-	// A block of dd is memory of its own for as long as it waits for its input.
-	script := fmt.Sprintf("read x; (head -c %dM /dev/zero; sleep 600) | dd of=/dev/null bs=%dM iflag=fullblock", hold, 2*hold)
 	text, err := json.Marshal(map[string]any{
 		"ociVersion": "1.0.2", "root": map[string]any{"path": "rootfs"}, "mounts": mounts,
 		"process": map[string]any{"args": []string{"/bin/sh", "-c", script}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}, "env": []string{"PATH=/bin:/usr/bin"}},
 		"linux": map[string]any{
-			"cgroupsPath": filepath.Join(n.group, podsCgroup, id),
+			"cgroupsPath": group,
 			"namespaces":  []map[string]any{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}},
-			"resources":   map[string]any{"memory": map[string]any{"limit": 400 * mib, "reservation": 16 * mib}},
+			"resources":   map[string]any{"memory": map[string]any{"limit": limit, "reservation": 16 * mib}},
 		},
 	})
 	if err != nil {
@@ -47,7 +56,7 @@ func (n *node) runc(id string, hold int) (begin func()) {
 		n.t.Fatal(err)
 	}
 	run := exec.Command("runc", "--root", n.runcState(), "run", "--bundle", bundle, id)
-	var told logText
+	var told runtest.Log
 	run.Stdout, run.Stderr = &told, &told
 	orders, err := run.StdinPipe()
 	if err != nil {
@@ -104,4 +113,22 @@ func TestContainerThatOnlyRuncKnowsIsEvictedLikeAPod(t *testing.T) {
 			t.Errorf("%s is evicted, too", e.Pod)
 		}
 	}
+}
+
+// The kernel's log is hidden from evictd: the counters tell.
+func TestWhatTheKernelKillsInAContainerThatOnlyRuncKnowsIsTold(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("runc"); err != nil {
+		t.Skip("skipped: no runc to run containers:", err)
+	}
+	n := newNode(t, nodeMemory, nodePIDs)
+	group := n.group + "/outside"
+	n.runcIn(group, 24*mib, "read x; while :; do head -c 64M /dev/zero | tail; sleep 1; done >/dev/null")()
+	inside := []string{"--mount", "sh", "-c", `mount --bind /dev/null /dev/kmsg && exec "$0" "$@"`, program}
+	args := n.arguments("--cgroup-root="+n.group, "--runc-state="+n.runcState(), "--eviction-hard=memory.available<16Mi")
+	d := n.launch(exec.Command("unshare", append(inside, args...)...), nil)
+	d.await("a kill to be told", func(s *nodestatus.Status) bool {
+		return slices.ContainsFunc(s.KernelKills, func(k nodestatus.KernelKill) bool { return k.Cgroup == group && k.Limit == "unknown" })
+	})
+	d.mustHaveEvicted()
 }

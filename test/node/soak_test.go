@@ -36,8 +36,8 @@ type holding struct {
 }
 
 var soaked = []holding{
-	{"evictd RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.process.Process.Pid) }, 0.05, 512},
-	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.process.Process.Pid) }, 0.1, 64}, // closed by the number
+	{"evictd RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.Pid()) }, 0.05, 512},
+	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.Pid()) }, 0.1, 64}, // closed by the number
 	{"goroutines", (*daemon).goroutines, 0, 8},
 	{"agent RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.agent()) }, 0.05, 1024},
 	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.agent()) }, 0, 8},
@@ -155,7 +155,7 @@ func descriptors(pid int) (int, error) {
 }
 
 func (d *daemon) goroutines() (count int, err error) {
-	metrics, err := d.get("/metrics")
+	metrics, err := d.Get("/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
 		d.await(fmt.Sprintf("evictd to know %d pods", pods), func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
 	}
 	held := func() int {
-		count, err := descriptors(d.process.Process.Pid)
+		count, err := descriptors(d.Pid())
 		if err != nil {
 			t.Fatal(err)
 		}

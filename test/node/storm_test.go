@@ -45,7 +45,7 @@ func TestAPageCacheStormEvictsNobodyInReclaimAware(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(table, "%v\t%d\t%d\t%s\n", model, s.read/mib, s.lowest/mib, strings.Join(s.evicted, ", "))
-		d.stop()
+		d.Stop()
 	}
 	table.Flush()
 	t.Logf("a node of %d MiB, its threshold at %d MiB, pods of 160 MiB:\n%s", bombNode/mib, bombThreshold/mib, &out)

@@ -59,7 +59,7 @@ func TestFlightRecorderTellsWhyAPodWentAlsoAfterACrash(t *testing.T) {
 	if s.UID != leaker.UID || s.Message != e.Message || !s.Decided.Equal(e.Decided.Time) || s.Next != "" && s.Next != "default/"+calm.Name || len(s.Ranking) == 0 {
 		t.Errorf("story %+v\neviction %+v", s, e)
 	}
-	d.kill()
+	d.Kill()
 	state := filepath.Join(n.dir, "state")
 	if text := n.evictd("why", "--last", "--state-dir="+state); !strings.Contains(text, leaker.Name+" was evicted") {
 		t.Errorf("after the crash: %s", text)

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -29,19 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience bounds every wait: the watchdog's ten seconds, and three for the end.
-const patience = 40 * time.Second
+const patience = runtest.Patience
 
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
-}
+var await = runtest.Await
 
 // machine is a booted systemd.
 type machine struct {

@@ -22,20 +22,10 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/localapi/apitest"
+	"github.com/evictd/evictd/internal/runtest"
 )
 
-const patience = 30 * time.Second
-
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
-}
+var await = runtest.Await
 
 // sink is the pods of the node as they were handed over.
 type sink struct {

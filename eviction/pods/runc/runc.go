@@ -1,6 +1,5 @@
 // Package runc finds the containers that runc runs on this host, by the states it
-// keeps of them, and hears when one is out of memory. It starts, stops and changes
-// none.
+// keeps of them. It starts, stops and changes none.
 package runc
 
 import (
@@ -14,7 +13,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/opencontainers/runc/libcontainer"
@@ -28,9 +26,6 @@ const (
 	period = 5 * time.Second
 	// maxContainers are told, the first by their directories.
 	maxContainers = 2048
-	// maxNotices bounds the containers of which it is heard when they are out of
-	// memory: on cgroup v1 each costs a thread (libcontainer.Container.NotifyOOM).
-	maxNotices = 64
 )
 
 // roots are the directories that runc keeps states in by default: on its own, under
@@ -46,19 +41,17 @@ type Containers struct {
 	known  map[string]*container // by the directory of the state
 	told   []wire.Bare
 	faults map[string]string // that were logged, by directory
-	deaf   bool              // that notices cannot be had was logged
 }
 
 // container is one whose state was read.
 type container struct {
-	stamp   os.FileInfo // of the state
-	loaded  *libcontainer.Container
-	bare    wire.Bare
-	noticed bool
+	stamp  os.FileInfo // of the state
+	loaded *libcontainer.Container
+	bare   wire.Bare
 }
 
 // New looks below the roots, patterns of directories; none are the usual ones. What
-// it finds it says in wire.Up.Bare and wire.Up.OutOfMemory, on several goroutines.
+// it finds it says in wire.Up.Bare, on the goroutine of Run.
 func New(given []string, say func(wire.Up), log *slog.Logger) *Containers {
 	if len(given) == 0 {
 		given = roots
@@ -66,16 +59,12 @@ func New(given []string, say func(wire.Up), log *slog.Logger) *Containers {
 	return &Containers{roots: given, say: say, log: log, known: map[string]*container{}, faults: map[string]string{}}
 }
 
-// Run follows the containers until ctx ends. The goroutines of libcontainer that
-// wait for a container to be out of memory end with the container.
+// Run follows the containers until ctx ends.
 func (c *Containers) Run(ctx context.Context) {
-	var listening sync.WaitGroup
-	defer listening.Wait()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		found := c.look()
-		c.listen(ctx, &listening)
 		if first || !reflect.DeepEqual(found, c.told) {
 			c.told = found
 			c.say(wire.Up{Bare: &wire.BareSet{Containers: found}})
@@ -148,11 +137,7 @@ func (c *Containers) load(file string, before *container) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &container{stamp: stamp, loaded: loaded, bare: bare(state)}
-	if before != nil {
-		one.noticed = before.noticed
-	}
-	return one, nil
+	return &container{stamp: stamp, loaded: loaded, bare: bare(state)}, nil
 }
 
 // bare is what there is to say of a container.
@@ -185,43 +170,4 @@ func bare(s *libcontainer.State) wire.Bare {
 var owners = []struct{ sandbox, uid, namespace, name, container string }{
 	{"io.kubernetes.cri.sandbox-id", "io.kubernetes.cri.sandbox-uid", "io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.container-name"},
 	{"io.kubernetes.cri-o.SandboxID", "io.kubernetes.pod.uid", "io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.container.name"},
-}
-
-// listen asks to be told when a container is out of memory.
-func (c *Containers) listen(ctx context.Context, listening *sync.WaitGroup) {
-	noticed := 0
-	for _, one := range c.known {
-		if one.noticed {
-			noticed++
-		}
-	}
-	for _, one := range c.known {
-		if one.noticed || noticed == maxNotices || one.bare.Sandbox != "" {
-			continue
-		}
-		notices, err := one.loaded.NotifyOOM()
-		if err != nil {
-			if !c.deaf && !errors.Is(err, os.ErrNotExist) {
-				c.deaf = true
-				c.log.Warn("it is not heard when a container run by runc is out of memory", "container", one.bare.ID, "error", err)
-			}
-			continue
-		}
-		one.noticed = true
-		noticed++
-		id := one.bare.ID
-		listening.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case _, open := <-notices:
-					if !open {
-						return
-					}
-					c.say(wire.Up{OutOfMemory: &wire.OutOfMemory{Container: id, At: time.Now()}})
-				}
-			}
-		})
-	}
 }

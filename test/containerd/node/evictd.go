@@ -1,49 +1,21 @@
 package node
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
 // Evictd is an `evictd run` that protects a node.
 type Evictd struct {
-	Log *Text
-
-	n       *Node
-	process *exec.Cmd
-	client  http.Client
-	stopped bool
-}
-
-// Text is what a program has written so far.
-type Text struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (t *Text) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(b)
-}
-
-func (t *Text) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
+	*runtest.Program
+	n *Node
 }
 
 // programsOfEvictd builds evictd and its agent, once a run.
@@ -74,62 +46,18 @@ func (n *Node) Evictd(more ...string) *Evictd {
 		n.t.Fatal(err)
 	}
 	socket := filepath.Join(n.dir, "status.sock")
-	e := &Evictd{n: n, Log: &Text{}}
-	e.process = exec.Command(filepath.Join(bin, "evictd"), append([]string{
+	return &Evictd{runtest.Start(n.t, socket, exec.Command(filepath.Join(bin, "evictd"), append([]string{
 		"run", "--node-name=n1", "--mode=native", "--force", "--cgroup-root=" + n.Group, "--cri-endpoint=unix:" + n.socket(),
 		"--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "evictd"), "--runtime-dir=" + filepath.Join(n.dir, "undo"), "--status-address=unix:" + socket,
 		"--housekeeping-interval=100ms", "--eviction-pressure-transition-period=1s",
 		"--eviction-hard=memory.available<1Mi",
-	}, more...)...)
-	e.process.Stderr = e.Log
-	e.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	e.client.Timeout = patience
-	e.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
-	if err := e.process.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(e.Stop)
-	Await(n.t, "evictd to be ready", func() bool {
-		_, err := e.get("/readyz")
-		return err == nil
-	})
-	return e
-}
-
-// Stop ends evictd in order, which is exit code 0.
-func (e *Evictd) Stop() {
-	if e.stopped {
-		return
-	}
-	e.stopped = true
-	e.client.CloseIdleConnections()
-	if err := errors.Join(e.process.Process.Signal(syscall.SIGTERM), e.process.Wait()); err != nil {
-		e.n.t.Errorf("evictd did not end in order: %v", err)
-	}
-	if e.n.t.Failed() {
-		e.n.t.Logf("log of evictd:\n%s", e.Log)
-	}
-}
-
-func (e *Evictd) get(path string) ([]byte, error) {
-	response, err := e.client.Get("http://evictd" + path)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status)
-	}
-	return body, err
+	}, more...)...)), n}
 }
 
 // Status is the status document now.
 func (e *Evictd) Status() *nodestatus.Status {
 	e.n.t.Helper()
-	body, err := e.get("/v1/status")
+	body, err := e.Get("/v1/status")
 	var status nodestatus.Status
 	if err == nil {
 		err = json.Unmarshal(body, &status)
@@ -143,7 +71,7 @@ func (e *Evictd) Status() *nodestatus.Status {
 // Metrics is the page of metrics now.
 func (e *Evictd) Metrics() string {
 	e.n.t.Helper()
-	body, err := e.get("/metrics")
+	body, err := e.Get("/metrics")
 	if err != nil {
 		e.n.t.Fatal(err)
 	}
@@ -177,7 +105,7 @@ func (e *Evictd) AwaitEviction(p *Pod) (eviction nodestatus.Eviction) {
 // Pids are the process ids of evictd and of its agent.
 func (e *Evictd) Pids() (evictd, agent int) {
 	e.n.t.Helper()
-	evictd = e.process.Process.Pid
+	evictd = e.Pid()
 	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", evictd))
 	for _, file := range children {
 		text, _ := os.ReadFile(file)

@@ -31,6 +31,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -216,23 +217,10 @@ func Call[Request, Response any](n *Node, method func(context.Context, Request, 
 	return response
 }
 
-// patience bounds every wait for something that is to come. Nothing is asserted
-// of how fast it comes.
-const patience = 60 * time.Second
+const patience = runtest.Patience
 
 // Await asks until the condition holds.
-func Await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-		<-tick.C
-	}
-}
+var Await = runtest.Await
 
 // processes are those in a cgroup and below it, where there is one.
 func (n *Node) processes(group string) []int {

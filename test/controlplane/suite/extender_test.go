@@ -73,9 +73,8 @@ func (a *api) kubeScheduler(config, extender string) {
 	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
-	var log text
 	command := exec.Command(path, "--config="+file, "--secure-port=0")
-	command.Stderr = &log
+	logged(a.t, command)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		a.t.Fatal(err)
@@ -83,8 +82,5 @@ func (a *api) kubeScheduler(config, extender string) {
 	a.t.Cleanup(func() {
 		command.Process.Signal(syscall.SIGTERM)
 		command.Wait()
-		if a.t.Failed() {
-			a.t.Logf("log of kube-scheduler:\n%s", log.String())
-		}
 	})
 }

@@ -1,14 +1,12 @@
 package suite_test
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -19,27 +17,24 @@ import (
 type process struct {
 	t     testing.TB
 	cmd   *exec.Cmd
-	log   *text
 	ended chan struct{}
 	http  http.Client
 }
 
-// text grows while others read it.
-type text struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *text) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
+// logged has a program write its log to a file, which is shown where the test fails.
+func logged(t testing.TB, command *exec.Cmd) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	command.Stderr = file
+	t.Cleanup(func() {
+		if text, _ := os.ReadFile(file.Name()); t.Failed() {
+			t.Logf("log of %s:\n%s", filepath.Base(command.Path), text)
+		}
+	})
 }
 
 // start runs a program with a status address of its own until the test ends.
@@ -51,8 +46,8 @@ func start(t testing.TB, name string, args ...string) *process {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "status.sock")
-	p := &process{t: t, cmd: exec.Command(program(name), append(args, "--status-address=unix:"+socket)...), log: &text{}, ended: make(chan struct{})}
-	p.cmd.Stderr = p.log
+	p := &process{t: t, cmd: exec.Command(program(name), append(args, "--status-address=unix:"+socket)...), ended: make(chan struct{})}
+	logged(t, p.cmd)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.http.Timeout = patience
 	p.http.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -69,7 +64,7 @@ func start(t testing.TB, name string, args ...string) *process {
 	await(t, name+" to be ready", func() bool {
 		select {
 		case <-p.ended:
-			t.Fatalf("%s ended: %v\n%s", name, p.cmd.ProcessState, p.log)
+			t.Fatalf("%s ended: %v", name, p.cmd.ProcessState)
 		default:
 		}
 		response, err := p.http.Get("http://program/readyz")
@@ -89,9 +84,6 @@ func (p *process) stop() {
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 && status.Signal() != syscall.SIGKILL {
 		p.t.Errorf("%s ended with %v", filepath.Base(p.cmd.Path), p.cmd.ProcessState)
-	}
-	if p.t.Failed() {
-		p.t.Logf("log of %s:\n%s", filepath.Base(p.cmd.Path), p.log)
 	}
 }
 
