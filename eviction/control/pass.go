@@ -26,7 +26,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.reclaimed = nil
 	decisions := l.decisions
 	var failed []eviction.Eviction
-	acted, chosen, processes := false, false, false
+	acted, chosen, hastened, processes := false, false, false, false
 	var held *eviction.Pod
 	if kind == eviction.Housekeeping { // what waits for the survey may be soft
 		l.surveying = false
@@ -65,9 +65,9 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 			failed, again = append(failed, refused...), len(refused) > 0
 			chosen = chosen || len(d.Evictions) > 0
 		}
-		acted = acted || len(d.Met) > 0
+		acted, hastened = acted || len(d.Met) > 0, hastened || len(d.Hastened) > 0
 		held = d.HeldBack
-		if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
+		if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 || len(d.Hastened) > 0 {
 			decisions = append(decisions, d)
 		}
 	}
@@ -77,7 +77,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if len(decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(held); turned || chosen || len(failed)+len(reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(held); turned || chosen || hastened || len(failed)+len(reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Pass: kind, Node: l.node, Observations: in.Signals, Forecast: l.forecast(),
 			State: l.state, Eviction: l.eviction, Decisions: explained(decisions), Failed: failed, Reclaims: reclaims, Resumed: l.resumed, HeldBack: held, DryRun: l.cfg.DryRun,
