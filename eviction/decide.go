@@ -103,6 +103,9 @@ type Decision struct {
 	// Ranking is the order of victims for Ranked's signal, exempt pods among
 	// them; empty where no pod was considered.
 	Ranking []Ranked
+	// Hastened are victims of a soft threshold in flight that a hard one gives no
+	// more time: their grace is now that of its own victims.
+	Hastened []*Pod
 	// HeldBack is the pod whose turn it is, and which stays for now because it
 	// is within its request and strangers may be what uses the rest.
 	HeldBack *Pod
@@ -224,6 +227,9 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		return false
 	}
 	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Room.forRanking(len(in.Candidates)))
+	if t.Hard() && st.hasten(cfg, in, t.Signal, ranking, d) {
+		return true
+	}
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
 	i := st.willing(ranking, 0)
 	if i < 0 {
@@ -263,6 +269,36 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	return true
 }
 
+// hasten gives those victims of soft thresholds no more time for whose sake others
+// would go: all of the same shortage where nobody else may, and one of memory that
+// is first in the ranking and takes more of it, faster than anybody else. It says
+// whether there is any.
+func (st *State) hasten(cfg *Config, in *Input, s Signal, ranking []Ranked, d *Decision) bool {
+	first := st.willing(ranking, 0)
+	var fastest int64
+	for i := range ranking {
+		fastest = max(fastest, ranking[i].Growth)
+	}
+	copied := false
+	for i := range ranking {
+		r := &ranking[i]
+		at := slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == r.Pod.UID })
+		if at < 0 || st.InFlight[at].Hard || cfg.Layout.shortage(st.InFlight[at].Signal) != cfg.Layout.shortage(s) {
+			continue
+		}
+		if first >= 0 && !(i < first && s.Condition() == MemoryPressure && r.Growth > 0 && r.Growth == fastest) {
+			continue
+		}
+		if !copied {
+			st.InFlight, copied = in.Room.forInFlight(st.InFlight), true
+		}
+		f := &st.InFlight[at]
+		f.Hard, f.Since, f.Grace = true, in.Now, hardGrace
+		d.Hastened = append(d.Hastened, r.Pod)
+	}
+	return copied
+}
+
 // willing finds the first from a place on that may go.
 func (st *State) willing(ranking []Ranked, from int) int {
 	for i := from; i < len(ranking); i++ {
@@ -294,11 +330,14 @@ func (e *Eviction) explain() {
 	e.Because = because + e.unreclaimed
 }
 
+// hardGrace is that of a victim of a hard threshold.
+const hardGrace = time.Second
+
 // gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
 // one what the pod asks for, up to the configured maximum, and never below one.
 func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
 	if t.Hard() {
-		return 1
+		return int64(hardGrace / time.Second)
 	}
 	grace := cfg.MaxPodGracePeriod
 	if p.TerminationGracePeriod != nil {

@@ -67,6 +67,37 @@ func (k *Asker) Kill(v kill.Victim) error {
 	return nil
 }
 
+// Hasten is the Killer's below. A victim that waits for leave waits no longer: a
+// hard threshold has no time for that.
+func (k *Asker) Hasten(uid types.UID, grace time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.waiting[uid]
+	if w == nil {
+		k.Killer.Hasten(uid, grace)
+		return
+	}
+	w.Soft, w.Grace = false, min(w.Grace, grace)
+	k.letGo(w)
+	if !w.free {
+		k.override(w, "A hard threshold was crossed before the Eviction API let it go")
+	}
+}
+
+// letGo kills a victim as soon as the killer takes it.
+func (k *Asker) letGo(w *waiting) {
+	if k.Killer.Kill(w.Victim) == nil {
+		delete(k.waiting, w.UID)
+	}
+}
+
+// override has a victim go without leave.
+func (k *Asker) override(w *waiting, why string) {
+	w.free = true
+	k.agent.settle(w.UID, why+": "+w.refused+" ")
+	k.log.Warn("a soft victim goes without leave", "pod", w.Name, "because", why, "refused", w.refused)
+}
+
 // Run lets victims go as answers come and deadlines pass, until ctx ends.
 func (k *Asker) Run(ctx context.Context) error {
 	tick := time.NewTicker(glance)
@@ -102,14 +133,12 @@ func (k *Asker) hear(answer wire.Answer) {
 func (k *Asker) release(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for uid, w := range k.waiting {
+	for _, w := range k.waiting {
 		if !w.free && now.After(w.deadline) {
-			w.free = true
-			k.agent.settle(uid, fmt.Sprintf("The Eviction API did not let it go within %v: %s ", k.patience, w.refused))
-			k.log.Warn("the deadline of a soft eviction has passed: the pod goes without leave", "pod", w.Name, "after", k.patience, "refused", w.refused)
+			k.override(w, fmt.Sprintf("The Eviction API did not let it go within %v", k.patience))
 		}
-		if w.free && k.Killer.Kill(w.Victim) == nil {
-			delete(k.waiting, uid)
+		if w.free {
+			k.letGo(w)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,25 @@ func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
 			if !i.Asked || (i.Override == "") != (i.UID == "free") {
 				t.Errorf("intent %+v", i)
 			}
+		}
+	})
+}
+
+func TestVictimThatWaitsForLeaveGoesAtOnceWhenItIsHastened(t *testing.T) {
+	asked(t, func(k *Asker, below *recorder) {
+		below.refuse = 1
+		if err := k.Kill(soft("a")); err != nil {
+			t.Error(err)
+		}
+		k.agent.Evict(wire.Intent{ID: "a", UID: "a"})
+		for range 2 {
+			k.Hasten("a", time.Second)
+		}
+		if at, killed := below.at("a"); !killed || at != 0 || len(k.waiting) > 0 {
+			t.Errorf("killed %t after %v, %d wait", killed, at, len(k.waiting))
+		}
+		if told := k.agent.Untold(); len(told) != 1 || !told[0].Asked || !strings.Contains(told[0].Override, "hard threshold") {
+			t.Errorf("intents %+v", told)
 		}
 	})
 }

@@ -21,6 +21,7 @@ type course struct {
 	reclaims  []eviction.ReclaimOutcome
 	held      *eviction.Pod
 	chosen    bool // a victim was, and its kill begun
+	hastened  bool // a soft victim was
 	acted     bool // a threshold has
 	processes bool // it was that of process ids
 }
@@ -50,7 +51,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if len(c.decisions) > 0 {
 		l.decisions = nil // they are the report's
 	}
-	if turned := l.turned(c.held); turned || c.chosen || len(c.failed)+len(c.reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
+	if turned := l.turned(c.held); turned || c.chosen || c.hastened || len(c.failed)+len(c.reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
 		l.report(Report{
 			At: now, Source: source, Pass: kind, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
 			State: l.state, Eviction: &l.cfg.Eviction, Decisions: explained(c.decisions), Failed: c.failed, Reclaims: c.reclaims, Resumed: l.resumed, HeldBack: c.held, DryRun: l.cfg.DryRun,
@@ -83,7 +84,7 @@ func (l *Loop) decide(c *course) (again bool) {
 	}
 	l.state = state
 	c.in.Outcomes, c.in.Reclaims = nil, nil
-	c.acted = c.acted || len(d.Met) > 0
+	c.acted, c.hastened = c.acted || len(d.Met) > 0, c.hastened || len(d.Hastened) > 0
 	c.processes = c.processes || slices.ContainsFunc(d.Met, func(m eviction.Met) bool { return m.Signal == eviction.PIDAvailable })
 	c.held = d.HeldBack
 	switch {
@@ -107,7 +108,7 @@ func (l *Loop) decide(c *course) (again bool) {
 		c.failed, again = append(c.failed, refused...), len(refused) > 0
 		c.chosen = c.chosen || len(d.Evictions) > 0
 	}
-	if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 {
+	if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 || len(d.Hastened) > 0 {
 		c.decisions = append(c.decisions, d)
 	}
 	return again

@@ -156,6 +156,9 @@ func (p *Publisher) take(r control.Report) {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])
 		}
+		for _, pod := range r.Decisions[i].Hastened {
+			p.log.Warn("a hard threshold is crossed: a soft victim has no more time to end", "pod", pod.String(), "source", r.Source)
+		}
 	}
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])

@@ -199,6 +199,26 @@ func TestHardThresholdDoesNotWaitForASoftVictim(t *testing.T) {
 	mustLive(t, slow, bystander) // slow has most of its minute left
 }
 
+// rule: M.44
+func TestSoftVictimThatGoesOnLeakingDiesAtTheHardThresholdAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nodeMemory, nodePIDs)
+	leaker := n.start("leaker", podSpec{grace: 60})
+	bystander := n.start("bystander", podSpec{grace: 60})
+	leaker.do("ignore-term")
+	bystander.do("hold 32")
+	d := n.run(soft("100ms")...)
+	d.awaitPods(memorySignal, leaker, bystander)
+	leaker.tell("leak 40 400")
+	e := d.awaitEnd(leaker)
+	if had := e.Killed.Sub(e.Decided.Time); had > 30*time.Second {
+		t.Errorf("killed after %v", had)
+	}
+	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	d.mustHaveEvicted(leaker)
+	mustLive(t, bystander)
+}
+
 func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nodeMemory, nodePIDs)
