@@ -196,13 +196,19 @@ func (m *Monitor) disrupt(now time.Time, findings []*finding) {
 	for _, z := range m.zones {
 		z.limit(now)
 	}
-	for _, h := range m.nodes {
-		switch {
-		case m.cutOff:
+	if m.cutOff {
+		for _, h := range m.nodes {
 			h.waiting, h.condemned = time.Time{}, false
-		case was:
-			h.probe, h.agentProbe = now, now
 		}
+	} else if was {
+		m.Restart(now)
+	}
+}
+
+// Restart has every silence begin anew: nobody could be heard until now.
+func (m *Monitor) Restart(now time.Time) {
+	for _, h := range m.nodes {
+		h.probe, h.agentProbe = now, now
 	}
 }
 

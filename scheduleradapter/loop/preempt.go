@@ -113,10 +113,14 @@ func (l *Loop) evict(ctx context.Context, victims []*nodetable.Pod, preemptor *n
 // leaves takes a victim to be on its way out, though the API server has not told
 // so yet: whoever is tried before would take it for one that can be made to go.
 func (l *Loop) leaves(uid types.UID, makes *preparation) {
-	if pod, row := l.Table.Find(uid); pod != nil && !pod.Terminating {
-		d := departure{preempt.Due(pod, l.now()), makes}
-		l.leaving[uid] = d
-		makes.unheard++
+	pod, row := l.Table.Find(uid)
+	if pod == nil || pod.Terminating && !vanishes(pod.Object) {
+		return // it was told before
+	}
+	d := departure{preempt.Due(pod, l.now()), makes}
+	l.leaving[uid] = d
+	makes.unheard++
+	if !pod.Terminating {
 		l.Table.Place(Leaving(pod, d.gone, v1.PodReasonPreemptionByScheduler), row)
 	}
 }

@@ -166,6 +166,8 @@ func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
 // many preemptors as there are make as few attempts as they can: two each.
 func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testing.T) {
 	inWorld(t, func(w *world) {
+		answer := make(chan error)
+		w.evict = func(context.Context, string) error { return <-answer }
 		for _, name := range []string{"a", "b"} {
 			w.node(name)
 			w.set("of "+name, on(name), cpu("2"))
@@ -178,6 +180,7 @@ func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testin
 		at := func(p *v1.Pod) { p.DeletionGracePeriodSeconds = new(int64) }
 		for _, name := range []string{"a", "b"} {
 			w.set("of "+name, on(name), cpu("2"), goes(time.Now()), at)
+			answer <- nil // the watch may be first
 		}
 		w.remove("of a", on("a"), cpu("2"))
 		w.after("bind *", "event Scheduled of *")

@@ -289,6 +289,25 @@ func TestATaintFollowsItsConditionAtOnce(t *testing.T) {
 	}, pressed)
 }
 
+// TestAnAPIServerThatWasAwayMakesNoNodeSilent holds that nobody is taken for dead who
+// could not say otherwise: silence counts from when the server is back.
+func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
+	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
+		away := false
+		b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away, nil, errors.New("connection refused")
+		})
+		b.pass(time.Minute, "a", "b")
+		away = true
+		b.pass(3 * time.Minute)
+		away = false
+		b.pass(9 * time.Second) // they renew their Leases in their own time
+		b.pass(time.Minute, "a")
+		expect(t, "taints", []string{b.taints("a"), b.taints("b")}, "", "unreachable:NoExecute unreachable:NoSchedule")
+		expect(t, "events", b.told(), "Normal NodeNotReady Node b status is now: NodeNotReady")
+	}, node("a"), node("b"), leaseOf("a"), leaseOf("b"), pod("p", "a"))
+}
+
 func TestANodeThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	cordoned := node("n")
 	cordoned.Spec.Unschedulable = true

@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordination "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -25,6 +26,8 @@ type owner struct {
 	monitor    *lifecycle.Monitor
 	departures *lifecycle.Departures
 	writes     map[string]write // to nodes, the latest of each
+	asking     bool             // the API server whether it is there, before a pass
+	away       bool             // it was not, and silence is no news
 	jobs       []job
 	running    int
 	done       chan func()
@@ -136,7 +139,7 @@ func (o *owner) takeMail() {
 
 // look judges a node that changed.
 func (o *owner) look(now time.Time, node *v1.Node) {
-	if !o.NodeLifecycle || !o.settled(node) {
+	if !o.NodeLifecycle || o.away || !o.settled(node) {
 		return
 	}
 	if update, any := o.monitor.Node(now, o.sighting(node)); any {
@@ -144,11 +147,32 @@ func (o *owner) look(now time.Time, node *v1.Node) {
 	}
 }
 
-// pass judges all nodes.
+// pass judges all nodes as soon as the API server has answered. Where it was away
+// nobody could say that he lives: silence counts from when it is back.
 func (o *owner) pass() {
-	if !o.NodeLifecycle {
+	if !o.NodeLifecycle || o.asking {
 		return
 	}
+	o.asking = true
+	ask := func(ctx context.Context) error {
+		_, err := o.client.CoordinationV1().Leases(v1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}
+	o.jobs = append(o.jobs, job{ask, func(err error) {
+		o.asking = false
+		if err != nil && !o.away {
+			o.log.Warn("nodes are not judged while the API server does not answer", "error", err)
+		}
+		if o.away && err == nil {
+			o.monitor.Restart(time.Now())
+		}
+		if o.away = err != nil; !o.away {
+			o.judge()
+		}
+	}})
+}
+
+func (o *owner) judge() {
 	all := make([]lifecycle.Sighting, 0, len(o.seen))
 	for _, node := range o.seen {
 		all = append(all, o.sighting(node))
