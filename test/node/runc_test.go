@@ -15,9 +15,9 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// runc has runc run a shell in a cgroup of the pods', which holds so much memory
-// when it is told to.
-func (n *node) runc(id string, hold int) (begin func()) {
+// runc has runc run a shell in a cgroup of the pods', which may have so many MiB of
+// memory and holds some when it is told to.
+func (n *node) runc(id string, limit, hold int) (begin func()) {
 	n.t.Helper()
 	bundle := filepath.Join(n.dir, id)
 	mounts := []map[string]any{{"destination": "/proc", "source": "proc", "type": "proc"}}
@@ -34,7 +34,7 @@ func (n *node) runc(id string, hold int) (begin func()) {
 		"linux": map[string]any{
 			"cgroupsPath": filepath.Join(n.group, podsCgroup, id),
 			"namespaces":  []map[string]any{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}},
-			"resources":   map[string]any{"memory": map[string]any{"limit": 400 * mib, "reservation": 16 * mib}},
+			"resources":   map[string]any{"memory": map[string]any{"limit": limit * mib, "reservation": 16 * mib}},
 		},
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestContainerThatOnlyRuncKnowsIsEvictedLikeAPod(t *testing.T) {
 	n := newNode(t, nodeMemory, nodePIDs)
 	small := n.start("small", podSpec{request: "64Mi"})
 	d := n.run("--runc-state="+n.runcState(), "--eviction-hard=memory.available<96Mi")
-	modest, hog := n.runc("modest", 16), n.runc("hog", 190)
+	modest, hog := n.runc("modest", 400, 16), n.runc("hog", 400, 190)
 	for _, name := range []string{"runc/modest", "runc/hog"} {
 		d.await("pod "+name, func(s *nodestatus.Status) bool {
 			return slices.ContainsFunc(s.Ranking["memory.available"], func(r nodestatus.Ranked) bool { return r.Pod == name })
@@ -103,5 +103,25 @@ func TestContainerThatOnlyRuncKnowsIsEvictedLikeAPod(t *testing.T) {
 		if e.Pod != "runc/hog" {
 			t.Errorf("%s is evicted, too", e.Pod)
 		}
+	}
+}
+
+func TestContainerOfRuncThatReachesItsOwnLimitIsTold(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("runc"); err != nil {
+		t.Skip("skipped: no runc to run containers:", err)
+	}
+	n := newNode(t, nodeMemory, nodePIDs)
+	d := n.run("--runc-state="+n.runcState(), "--eviction-hard=memory.available<16Mi")
+	begin := n.runc("bounded", 32, 64)
+	d.await("the container", func(s *nodestatus.Status) bool {
+		return slices.ContainsFunc(s.Ranking["memory.available"], func(r nodestatus.Ranked) bool { return r.Pod == "runc/bounded" })
+	})
+	begin()
+	if k := d.awaitKernelKill(); k.Pod != "runc/bounded" || k.Limit != "pod" {
+		t.Errorf("the status tells of %+v", k)
+	}
+	if evictions := d.status().Evictions; len(evictions) > 0 {
+		t.Errorf("evictions %+v", evictions)
 	}
 }

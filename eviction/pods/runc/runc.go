@@ -203,7 +203,7 @@ func (c *Containers) listen(ctx context.Context, listening *sync.WaitGroup) {
 		if err != nil {
 			if !c.deaf && !errors.Is(err, os.ErrNotExist) {
 				c.deaf = true
-				c.log.Warn("it is not heard when a container run by runc is out of memory", "container", one.bare.ID, "error", err)
+				c.log.Info("the kernel gives no notice of containers run by runc; its log and their counters tell whom it kills", "container", one.bare.ID, "error", err)
 			}
 			continue
 		}
