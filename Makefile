@@ -148,7 +148,7 @@ bench-reaction: build ## how soon a node that fills up is relieved, beside early
 	go test -run '^$$' -bench 'Starved|Deadline' -benchtime 20x ./eviction/kill
 
 .PHONY: bench-containers
-bench-containers: containerd ## what evictd and a containerd use with 500 containers, beside crictl stats; takes five minutes
+bench-containers: containerd ## what evictd and a containerd use with 500 containers, beside crictl stats; takes ten minutes
 	EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 20m -v -run '^TestCampaignCost' ./suite
 
 .PHONY: bench-cluster

@@ -128,9 +128,12 @@ func TestUsersAndDirectoriesOfTheUnitsAreMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(root, "var/log/pods"), 0o750); err != nil { // by a kubelet
+		t.Fatal(err)
+	}
 	tool(t, root, "systemd-tmpfiles", "--create", filepath.Join(here, "evictd.tmpfiles"))
-	for _, dir := range []string{"run/evictd", "var/lib/evictd"} {
-		if info, err := os.Stat(filepath.Join(root, dir)); err != nil || info.Mode().Perm() != 0o755 {
+	for dir, mode := range map[string]os.FileMode{"run/evictd": 0o755, "var/lib/evictd": 0o755, "var/log/pods": 0o750, "var/log/containers": 0o755} {
+		if info, err := os.Stat(filepath.Join(root, dir)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("/%s: %v, %v", dir, info, err)
 		}
 	}

@@ -28,6 +28,7 @@ var sockets = []string{
 
 const (
 	noRuntime = "none"
+	noSocket  = "no socket of a container runtime found"
 	// lookForRuntime is how often a socket is looked for while there is none.
 	lookForRuntime = 5 * time.Second
 	// connectPatience is how long a runtime may take to take a connection.
@@ -75,11 +76,19 @@ func (e endpoint) find() string {
 	return ""
 }
 
+// unheard is why there is nothing to tell of a runtime yet.
+func (e endpoint) unheard() string {
+	if path := e.find(); path != "" {
+		return "unix:" + path + " has not answered yet"
+	}
+	return noSocket
+}
+
 // connect is for the agent, which has no right to the socket itself.
 func (e endpoint) connect() (file *os.File, at string, err error) {
 	path := e.find()
 	if path == "" {
-		return nil, "", errors.New("no socket of a container runtime found")
+		return nil, "", errors.New(noSocket)
 	}
 	conn, err := net.DialTimeout("unix", path, connectPatience)
 	if err != nil {
@@ -136,7 +145,7 @@ func (t *tracker) running(uid types.UID) (found agent.Running) {
 func (d *daemon) runtimeStatus() nodestatus.Runtime {
 	i := d.cluster.agent.Runtime()
 	if i == nil {
-		return nodestatus.Runtime{Error: "no socket of a container runtime found"}
+		return nodestatus.Runtime{Error: d.cluster.runtime.unheard()}
 	}
 	s := nodestatus.Runtime{
 		Endpoint: i.Endpoint, Name: i.Name, Version: i.Version, Connected: i.Connected, Since: nodestatus.Time{Time: i.Since}, Error: i.Error,

@@ -112,6 +112,9 @@ func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 				mend = c.spoil(t, disk)
 			}
 			d := n.launch(protect(), nil)
+			if r := d.status().Runtime; r == nil || r.Connected || r.Error == "" || strings.Contains(r.Error, "no socket") {
+				t.Errorf("of a runtime that never answers the status says %+v", r)
+			}
 			if !c.before {
 				mend = c.spoil(t, disk)
 			}

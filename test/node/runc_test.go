@@ -16,13 +16,13 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// runc has runc run a shell in a cgroup of the pods', which holds so much memory
-// when it is told to.
-func (n *node) runc(id string, hold int) (begin func()) {
+// runc has runc run a shell in a cgroup of the pods', which may have so many MiB of
+// memory and holds some when it is told to.
+func (n *node) runc(id string, limit, hold int) (begin func()) {
 	n.t.Helper()
 	// A block of dd is memory of its own for as long as it waits for its input.
 	script := fmt.Sprintf("read x; (head -c %dM /dev/zero; sleep 600) | dd of=/dev/null bs=%dM iflag=fullblock", hold, 2*hold)
-	return n.runcIn(filepath.Join(n.group, podsCgroup, id), 400*mib, script)
+	return n.runcIn(filepath.Join(n.group, podsCgroup, id), limit*mib, script)
 }
 
 // runcIn has runc run a script in a cgroup of so many bytes, which begins when it is
@@ -91,7 +91,7 @@ func TestContainerThatOnlyRuncKnowsIsEvictedLikeAPod(t *testing.T) {
 	n := newNode(t, nodeMemory, nodePIDs)
 	small := n.start("small", podSpec{request: "64Mi"})
 	d := n.run("--runc-state="+n.runcState(), "--eviction-hard=memory.available<96Mi")
-	modest, hog := n.runc("modest", 16), n.runc("hog", 190)
+	modest, hog := n.runc("modest", 400, 16), n.runc("hog", 400, 190)
 	for _, name := range []string{"runc/modest", "runc/hog"} {
 		d.await("pod "+name, func(s *nodestatus.Status) bool {
 			return slices.ContainsFunc(s.Ranking["memory.available"], func(r nodestatus.Ranked) bool { return r.Pod == name })
@@ -131,4 +131,24 @@ func TestWhatTheKernelKillsInAContainerThatOnlyRuncKnowsIsTold(t *testing.T) {
 		return slices.ContainsFunc(s.KernelKills, func(k nodestatus.KernelKill) bool { return k.Cgroup == group && k.Limit == "unknown" })
 	})
 	d.mustHaveEvicted()
+}
+
+func TestContainerOfRuncThatReachesItsOwnLimitIsTold(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("runc"); err != nil {
+		t.Skip("skipped: no runc to run containers:", err)
+	}
+	n := newNode(t, nodeMemory, nodePIDs)
+	d := n.run("--runc-state="+n.runcState(), "--eviction-hard=memory.available<16Mi")
+	begin := n.runc("bounded", 32, 64)
+	d.await("the container", func(s *nodestatus.Status) bool {
+		return slices.ContainsFunc(s.Ranking["memory.available"], func(r nodestatus.Ranked) bool { return r.Pod == "runc/bounded" })
+	})
+	begin()
+	if k := d.awaitKernelKill(); k.Pod != "runc/bounded" || k.Limit != "pod" {
+		t.Errorf("the status tells of %+v", k)
+	}
+	if evictions := d.status().Evictions; len(evictions) > 0 {
+		t.Errorf("evictions %+v", evictions)
+	}
 }

@@ -67,5 +67,6 @@ TARGET
 cd "$root"
 mkdir -p mnt
 pivot_root . mnt
-exec chroot . sh -c 'umount -l /mnt && exec env -i container=x PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+# Shared, as on a machine: systemd mounts credentials in a namespace of their own.
+exec chroot . sh -c 'umount -l /mnt && mount --make-rshared / && exec env -i container=x PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 	/lib/systemd/systemd --system --unit=evictd-test.target --log-target=journal-or-kmsg'

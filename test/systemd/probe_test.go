@@ -43,7 +43,12 @@ func probe() int {
 		{"mount", syscall.Mount("none", "/mnt", "tmpfs", 0, ""), syscall.EPERM},
 		{"internet socket", call(syscall.SYS_SOCKET, syscall.AF_INET, syscall.SOCK_STREAM), syscall.EAFNOSUPPORT},
 		{"write to /usr", os.WriteFile("/usr/evictd-probe", nil, 0o600), syscall.EROFS},
+		{"write to /etc", os.WriteFile("/etc/evictd/probe", nil, 0o600), syscall.EROFS},
+		{"write to other logs", os.WriteFile("/var/log/evictd-probe", nil, 0o600), syscall.EROFS},
 		{"write to its state", os.WriteFile("/var/lib/evictd/probe", nil, 0o600), nil},
+		{"write to what is to be undone", os.WriteFile("/run/evictd/probe", nil, 0o600), nil},
+		{"write to the logs of pods", os.WriteFile("/var/log/pods/probe", nil, 0o600), nil},
+		{"write to links to them", os.WriteFile("/var/log/containers/probe", nil, 0o600), nil},
 	} {
 		if !errors.Is(c.got, c.want) {
 			fmt.Printf("%s: %v, want %v\n", c.name, c.got, c.want)

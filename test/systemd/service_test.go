@@ -50,8 +50,10 @@ func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 		{"an agent without privileges tells the API server", (*machine).hasAgent},
 		{"a daemon that is killed goes on with its victim", (*machine).resumes},
 		{"systemd listens on a port for a daemon without a network", (*machine).servesPort},
+		{"an agent with a credential needs no privilege", (*machine).hasCredential},
 		{"an upgrade keeps the configuration and starts the new daemon", (*machine).upgrades},
 		{"bad configuration at the start is told and not tried again", (*machine).refusesBadInput},
+		{"the package is removed and comes back as it was", (*machine).returns},
 		{"the package goes without a trace", (*machine).isPurged},
 	} {
 		if !t.Run(part.name, func(t *testing.T) {
@@ -130,8 +132,9 @@ func (m *machine) isConfined() {
 	m.write("run/systemd/system/probe.service", strings.Join(lines, ""))
 	m.do("systemctl", "daemon-reload")
 	_, _, err = m.try("systemctl", "start", "probe.service")
-	if told := m.log("probe.service"); err != nil || !strings.Contains(told, "probed") {
-		m.Errorf("%v: %s", err, told)
+	await(m, "the probe to be logged", func() bool { return strings.Contains(m.log("probe.service"), "probed") })
+	if err != nil {
+		m.Errorf("%v: %s", err, m.log("probe.service"))
 	}
 }
 
@@ -357,9 +360,7 @@ func (m *machine) servesPort() {
 	if status := m.do("evictd", "status", "--status-address="+address); !strings.Contains(status, "hard 48Mi") {
 		m.Errorf("evictd status: %s", status)
 	}
-	if told := m.log(daemon); !strings.Contains(told, "holds a socket that is not used here") {
-		m.Error("the log is silent of the socket that is not used")
-	}
+	await(m, "the log to tell of the socket that is not used", func() bool { return strings.Contains(m.log(daemon), "holds a socket that is not used here") })
 	m.do("rm", "-r", "/etc/systemd/system/evictd.socket.d")
 	m.do("systemctl", "daemon-reload")
 	m.do("systemctl", "stop", daemon)
@@ -376,6 +377,73 @@ func (m *machine) upgrades() {
 	if status := m.do("evictd", "status"); !strings.Contains(status, "hard 48Mi") {
 		m.Errorf("the configuration has changed: %s", status)
 	}
+}
+
+// kubeconfig of an API server that is not there: who is refused by it has read it.
+const kubeconfig = `apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: secret-of-the-test}}]
+`
+
+// hasCredential has systemd hand the agent its kubeconfig as docs/install.md shows,
+// and the scheduler its own from the credential store.
+func (m *machine) hasCredential() {
+	const theirs = "etc/credstore/evictd-scheduler.kubeconfig"
+	for _, path := range []string{"etc/evictd/kubeconfig", theirs} {
+		m.write(path, kubeconfig)
+		m.do("chmod", "600", "/"+path)
+	}
+	m.write("etc/systemd/system/evictd-agent@.service.d/credential.conf", `[Service]
+LoadCredential=kubeconfig:/etc/evictd/kubeconfig
+ExecStart=
+ExecStart=/usr/bin/evictd-agent run --kubeconfig=%d/kubeconfig
+AmbientCapabilities=
+CapabilityBoundingSet=
+`)
+	m.configure("native", "48Mi", "kubeconfig: /etc/evictd/kubeconfig")
+	m.do("systemctl", "daemon-reload")
+	m.do("systemctl", "restart", daemon)
+	await(m, "the API server to be found away", func() bool {
+		return strings.Contains(m.do("evictd", "status"), "127.0.0.1:1: connect: connection refused")
+	})
+	unit := strings.Fields(m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", agentUnits))
+	if len(unit) == 0 {
+		m.Fatal("no agent of the service manager's runs")
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(unit[0])))
+	if err != nil || !strings.Contains(string(status), "CapEff:\t0000000000000000\n") {
+		m.Errorf("the agent is\n%s%v", status, err)
+	}
+	m.write("etc/default/evictd-scheduler", "EVICTD_SCHEDULER_FLAGS=--kubeconfig=/run/credentials/evictd-scheduler.service/evictd-scheduler.kubeconfig\n")
+	m.do("systemctl", "start", "--no-block", "evictd-scheduler.service")
+	await(m, "the scheduler to look for its API server", func() bool {
+		return strings.Contains(m.log("evictd-scheduler.service"), "127.0.0.1:1: connect: connection refused")
+	})
+	m.do("systemctl", "stop", "evictd-scheduler.service")
+	if all := m.do("journalctl", "--no-pager", "--quiet"); strings.Contains(all, "secret-of-the-test") {
+		m.Error("the log has the token")
+	}
+	m.do("rm", "-r", "/etc/systemd/system/evictd-agent@.service.d", "/"+theirs, "/etc/evictd/kubeconfig")
+	m.write("etc/default/evictd-scheduler", "EVICTD_SCHEDULER_FLAGS=--server=unix:/run/evictd/api.sock\n")
+	m.do("systemctl", "daemon-reload")
+}
+
+// returns takes the package away, but for its configuration, and brings it back.
+func (m *machine) returns() {
+	m.configure("native", "48Mi", "")
+	m.do("dpkg", "--remove", "--force-unsafe-io", "evictd")
+	if left := m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "evictd*.service", "evictd*.socket"); left != "" {
+		m.Errorf("still there: %s", left)
+	}
+	m.do("dpkg", "--install", "--force-depends", "--force-unsafe-io", "/root/evictd.deb")
+	await(m, "evictd to be up again", func() bool { return m.property(daemon, "ActiveState") == "active" })
+	if status := m.do("evictd", "status"); !strings.Contains(status, "hard 48Mi") {
+		m.Errorf("the configuration has changed: %s", status)
+	}
+	m.do("systemctl", "start", "evictd-apiserver.service", "evictd-scheduler.service")
 }
 
 func (m *machine) isPurged() {
