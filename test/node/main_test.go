@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // program is the evictd that TestMain built, and podProgram this test binary
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 // buildAndRun builds the programs where every user can start it, with the race
 // detector where the tests have it. A machine of its own has them installed.
 func buildAndRun(m *testing.M) int {
-	if onMachine {
+	if machine.Own {
 		program, podProgram = "/usr/bin/evictd", os.Args[0]
 		return m.Run()
 	}
@@ -63,7 +65,7 @@ func buildAndRun(m *testing.M) int {
 
 // patience bounds every wait for something that is to come, emulated processors
 // among those that wait. Nothing is asserted of how fast it comes.
-var patience = map[bool]time.Duration{false: 30 * time.Second, true: 90 * time.Second}[onMachine]
+var patience = map[bool]time.Duration{false: 30 * time.Second, true: 90 * time.Second}[machine.Own]
 
 // await asks until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
