@@ -3,8 +3,11 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // Group is one open control group. Its statistics are read by one goroutine at a
@@ -16,10 +19,12 @@ type Group struct {
 	top     bool // the whole machine, which the kernel accounts differently
 	dirs    [numHierarchies]int
 
-	usage, stat, limit, meminfo File
-	threads, maxPIDs            File
-	standing                    standing
-	pressure                    [numResources]File
+	usage, stat, limit, meminfo, vmstat File
+	threads, maxPIDs                    File
+	standing                            standing
+	pressure                            [numResources]File
+	refaults                            stats.Amount // of the top of v2, as read at refaulted
+	refaulted                           time.Time
 }
 
 // Open opens a group. It must exist in the hierarchy of the memory controller,
@@ -50,7 +55,10 @@ func (s *System) Open(group string) (*Group, error) {
 	g.top = g.isTop()
 	if g.top {
 		var err error
-		if g.meminfo, err = OpenFile(s.host + "/proc/meminfo"); err != nil {
+		if g.meminfo, err = OpenFile(s.host + "/proc/meminfo"); err == nil && g.version == V2 {
+			g.vmstat, err = OpenFile(s.host + "/proc/vmstat")
+		}
+		if err != nil {
 			g.Close()
 			return nil, err
 		}
@@ -85,7 +93,7 @@ func (g *Group) Path() string { return g.path }
 
 // Close closes every descriptor of the group.
 func (g *Group) Close() {
-	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.threads, &g.maxPIDs, &g.standing.failcnt,
+	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.vmstat, &g.threads, &g.maxPIDs, &g.standing.failcnt,
 		&g.pressure[MemoryStall], &g.pressure[IOStall], &g.pressure[CPUStall]} {
 		f.Close()
 	}

@@ -6,9 +6,11 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// meminfo is what is used of /proc/meminfo, bytes.
+// meminfo is what is used of /proc/meminfo, bytes. File is all of the page cache,
+// as memory.stat counts it.
 type meminfo struct {
 	total, available, slabReclaimable, hugetlb stats.Amount
+	anon, file, inactiveFile, activeFile       stats.Amount
 }
 
 // parseMeminfo reads the "Key:   N kB" lines of /proc/meminfo (proc(5)).
@@ -29,6 +31,14 @@ func parseMeminfo(b []byte) (m meminfo) {
 			m.slabReclaimable = kilobytes(value)
 		case "Hugetlb": // all sizes, since Linux 4.20
 			m.hugetlb = kilobytes(value)
+		case "AnonPages":
+			m.anon = kilobytes(value)
+		case "Cached", "Buffers", "SwapCached": // disjoint parts of it
+			m.file = stats.Sum(m.file, kilobytes(value))
+		case "Inactive(file)":
+			m.inactiveFile = kilobytes(value)
+		case "Active(file)":
+			m.activeFile = kilobytes(value)
 		}
 	}
 	return m
@@ -37,7 +47,7 @@ func parseMeminfo(b []byte) (m meminfo) {
 func kilobytes(value []byte) stats.Amount {
 	digits, ok := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
 	n, isNumber := number(digits)
-	if !ok || !isNumber || n > unlimited/1024 {
+	if !ok || !isNumber || n > unlimited/1024/4 { // so that some can be added up
 		return stats.Amount{}
 	}
 	return stats.Known(n * 1024)

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/evictd/evictd/stats"
 )
@@ -13,6 +14,10 @@ var (
 	noLimit   = [...]string{V1: "-1", V2: "max"}
 )
 
+// refaultsAge is how old Refaults of the top of v2 may be: who judges by them looks
+// at a second and more, and the kernel takes longer to tell them than all the rest.
+const refaultsAge = 100 * time.Millisecond
+
 // Memory reads the memory of the group and of everything below it. For the top of
 // the hierarchy the limit is MemTotal, and the reclaimable slab and MemAvailable
 // come from /proc/meminfo. What the kernel does not tell stays unknown.
@@ -20,29 +25,49 @@ func (g *Group) Memory(m *stats.Memory) error {
 	*m = stats.Memory{}
 	read := stats.Memory{}
 	var stat memoryStat
-	if err := g.usageAndStat(&read, &stat); err != nil {
-		return err
-	}
+	err := g.usageAndStat(&read, &stat)
 	var buf [readSize]byte
-	if g.top {
-		b, err := g.meminfo.Read(buf[:])
-		if err != nil {
-			return g.fault("read /proc/meminfo for the top", err)
+	switch {
+	case err != nil:
+	case !g.top:
+		var b []byte
+		b, err = readKept(&g.limit, g.dirs[memory], limitFile[g.version], buf[:])
+		read.Limit, err = amount(b), g.fault("read memory limit", err)
+	case g.version == V1:
+		err = g.machine(&read)
+	default:
+		if now := time.Now(); now.Sub(g.refaulted) > refaultsAge {
+			var b []byte
+			b, err = g.vmstat.Read(buf[:])
+			g.refaults, g.refaulted, err = refaults(b), now, g.fault("read /proc/vmstat for the top", err)
 		}
-		info := parseMeminfo(b)
-		read.Limit, read.SlabReclaimable = info.total, info.slabReclaimable
-		read.MemAvailable, read.Hugetlb = info.available, info.hugetlb
-	} else {
-		b, err := readKept(&g.limit, g.dirs[memory], limitFile[g.version], buf[:])
-		if err != nil {
-			return g.fault("read memory limit", err)
-		}
-		read.Limit = amount(b)
+		read.Refaults = g.refaults
 	}
-	if err := g.refresh(&read, &stat); err != nil {
-		return err
+	if err == nil {
+		err = g.refresh(&read, &stat)
 	}
-	*m = read
+	if err == nil {
+		*m = read
+	}
+	return err
+}
+
+// machine fills what /proc/meminfo tells of the top. That of a v2 hierarchy has no
+// memory.current, and the kubelet takes anon + file of its memory.stat. To tell
+// these the kernel adds up what all groups below have changed, here it tells the
+// same of the machine; where pages are charged in batches the two differ a little.
+func (g *Group) machine(m *stats.Memory) error {
+	var buf [readSize]byte
+	b, err := g.meminfo.Read(buf[:])
+	if err != nil {
+		return g.fault("read /proc/meminfo for the top", err)
+	}
+	info := parseMeminfo(b)
+	m.Limit, m.SlabReclaimable = info.total, info.slabReclaimable
+	m.MemAvailable, m.Hugetlb = info.available, info.hugetlb
+	if g.version == V2 {
+		m.Usage, m.InactiveFile, m.ActiveFile = info.anon.Plus(info.file), info.inactiveFile, info.activeFile
+	}
 	return nil
 }
 
@@ -67,9 +92,11 @@ func (g *Group) Usage() (stats.Amount, error) {
 }
 
 // usageAndStat fills what memory.usage_in_bytes or memory.current, and
-// memory.stat, tell. The top of a v2 hierarchy has no memory.current; the kubelet
-// takes anon + file for it.
+// memory.stat, tell.
 func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
+	if g.top && g.version == V2 {
+		return g.machine(m)
+	}
 	var buf [readSize]byte
 	b, err := readKept(&g.stat, g.dirs[memory], "memory.stat\x00", buf[:])
 	if err != nil {
@@ -78,10 +105,6 @@ func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
 	parseMemoryStat(b, g.version, stat)
 	m.InactiveFile, m.ActiveFile = stat.inactiveFile, stat.activeFile
 	m.SlabReclaimable, m.Refaults = stat.slabReclaimable, stat.refaults
-	if g.top && g.version == V2 {
-		m.Usage = stat.anon.Plus(stat.file)
-		return nil
-	}
 	m.Usage, err = g.Usage()
 	return err
 }

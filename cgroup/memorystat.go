@@ -8,8 +8,7 @@ import (
 
 // memoryStat is what is used of memory.stat: bytes, and events.
 type memoryStat struct {
-	anon, file, inactiveFile, activeFile, slabReclaimable stats.Amount
-	shmem, refaults                                       stats.Amount
+	inactiveFile, activeFile, slabReclaimable, shmem, refaults stats.Amount
 }
 
 // parseMemoryStat reads memory.stat of a group and everything below it. On v1
@@ -39,10 +38,6 @@ func parseMemoryStat(b []byte, v Version, s *memoryStat) {
 // hashing; this runs for some forty lines a group.
 func (s *memoryStat) field(key []byte) *stats.Amount {
 	switch string(key) {
-	case "anon":
-		return &s.anon
-	case "file":
-		return &s.file
 	case "inactive_file":
 		return &s.inactiveFile
 	case "active_file":
@@ -55,4 +50,12 @@ func (s *memoryStat) field(key []byte) *stats.Amount {
 		return &s.refaults
 	}
 	return nil
+}
+
+// refaults are those of a whole machine, in /proc/vmstat.
+func refaults(vmstat []byte) stats.Amount {
+	if n := flat(vmstat, "workingset_refault_file"); n.IsKnown() {
+		return n
+	}
+	return flat(vmstat, "workingset_refault")
 }

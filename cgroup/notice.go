@@ -207,8 +207,11 @@ func (b *Bell) Wait(d time.Duration) (rang uint64) {
 
 // await asks the kernel, and sleeps there.
 func (b *Bell) await(d time.Duration) {
-	n, _ := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
-	b.n = max(0, n) // negative where a signal came
+	n, err := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
+	if err == unix.EINTR { // by a signal, or after SIGSTOP, in which much may have rung
+		n, _ = unix.EpollWait(b.epoll, b.ready[:], 0)
+	}
+	b.n = max(0, n)
 }
 
 // looked is asked before the goroutine is parked, and when something has rung. Go's

@@ -85,7 +85,7 @@ func FuzzMemoryStat(f *testing.F) {
 		for _, v := range []Version{V1, V2} {
 			var s memoryStat
 			parseMemoryStat(b, v, &s)
-			for _, a := range []stats.Amount{s.anon, s.file, s.inactiveFile, s.activeFile, s.slabReclaimable, s.refaults} {
+			for _, a := range []stats.Amount{s.inactiveFile, s.activeFile, s.slabReclaimable, s.refaults} {
 				if n, known := a.Get(); n < 0 || n > unlimited || !known && n != 0 {
 					t.Fatalf("%v out of %q", a, b)
 				}
@@ -98,7 +98,7 @@ func FuzzMeminfo(f *testing.F) {
 	seed(f, "meminfo")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := parseMeminfo(b)
-		if min(m.total.Or(0), m.available.Or(0), m.slabReclaimable.Or(0)) < 0 {
+		if min(m.total.Or(0), m.available.Or(0), m.slabReclaimable.Or(0), m.anon.Plus(m.file).Or(0)) < 0 {
 			t.Fatalf("%v out of %q", m, b)
 		}
 	})

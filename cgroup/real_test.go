@@ -399,3 +399,31 @@ func TestV2GetsTheWeightThatStandsForTheShares(t *testing.T) {
 		}
 	}
 }
+
+// rule: 1.24
+func TestARealGroupAtTheTopOfV2TellsWhatItsMemoryStatDoes(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if s.version != V2 {
+		t.Skip("skipped: the top of v1 has files of its own")
+	}
+	join(t, s, group).do(t, "x=$(head -c 20000000 /dev/zero | tr '\\0' x)")
+	top := open(t, s, "/")
+	var m stats.Memory
+	if err := top.Memory(&m); err != nil {
+		t.Fatal(err)
+	}
+	stat := []byte(get(t, "/sys/fs/cgroup/memory.stat"))
+	const batches = 8 << 20 // that are not charged yet, and what others do meanwhile
+	for name, c := range map[string]struct{ got, want stats.Amount }{
+		"usage":         {m.Usage, flat(stat, "anon").Plus(flat(stat, "file"))},
+		"inactive file": {m.InactiveFile, flat(stat, "inactive_file")},
+		"active file":   {m.ActiveFile, flat(stat, "active_file")},
+	} {
+		if off := c.got.Or(0) - c.want.Or(0); !c.got.IsKnown() || off > batches || off < -batches {
+			t.Errorf("%s is %v, memory.stat tells %v", name, c.got, c.want)
+		}
+	}
+	if !m.Refaults.IsKnown() {
+		t.Error("refaults are unknown")
+	}
+}

@@ -19,6 +19,11 @@ const (
 	// tripMargin is how far below the crossing of a threshold the tripwire is,
 	// bytes, and tripSlack how far off it may be.
 	tripMargin, tripSlack = 32 << 20, 1 << 20
+	// tripShare is the part of the usage that the margin is at most. Who is further
+	// above memory.high sleeps, 10 ms for 64 pages at an eightieth and longer by the
+	// square of it (calculate_high_delay in mm/memcontrol.c of Linux), and would be
+	// kept from the crossing.
+	tripShare = 128
 	// tripPatience is how long pods may be slowed down while no threshold is
 	// crossed. They could stand still for ever, each with a little less than it
 	// needs to go on and nobody evicted. tripRest is how long they go free then.
@@ -90,7 +95,7 @@ func (t *tripwire) follow(a collect.Aims, now time.Time) error {
 	}
 	before := t.rests
 	t.next(now, usage, left)
-	if t.rests != before && left > 0 {
+	if t.rests.After(before) && left > 0 {
 		t.log.Warn("pods were slowed down at memory.high and no threshold was crossed; they go free for a while", "memoryHigh", t.file, "usage", usage, "for", tripRest.String())
 	}
 	return t.set(t.high)
@@ -152,7 +157,8 @@ type trip struct {
 // crossed, bytes. A victim must not be slowed down, so that it is nowhere once that
 // is crossed. It is never put below the usage: who writes that has to reclaim.
 func (t *trip) next(now time.Time, usage, left int64) {
-	target := (usage + left - tripMargin) &^ 4095
+	crossing := usage + left
+	target := (crossing - min(tripMargin, crossing/tripShare)) &^ 4095
 	off := target - t.high
 	switch {
 	case now.Before(t.rests):

@@ -21,18 +21,19 @@ func TestTheTripwireIsALittleBelowTheCrossingAndLetsGoInTime(t *testing.T) {
 		usage, left, want int64         // MiB
 	}
 	for name, steps := range map[string][]step{
-		"it follows what is left by more than a sixteenth": {{0, 1000, 500, 1468}, {time.Second, 1100, 400, 1468}, {time.Second, 1100, 600, 1668}, {time.Second, 1100, 590, 1668}},
-		"it is not begun with where polling sees all":      {{0, 1000, 64, 0}, {time.Second, 1000, 65, 1033}},
-		"it is never put below the usage":                  {{0, 1000, 500, 1468}, {time.Second, 1000, 20, 1468}},
-		"it lets go once the threshold is crossed":         {{0, 1000, 500, 1468}, {time.Second, 1468, 0, 0}, {time.Second, 900, 600, 0}, {2 * time.Second, 900, 600, 1468}},
+		"it follows what is left by more than a sixteenth": {{0, 11000, 500, 11468}, {time.Second, 11100, 400, 11468}, {time.Second, 11100, 600, 11668}, {time.Second, 11100, 590, 11668}},
+		"it is not begun with where polling sees all":      {{0, 11000, 64, 0}, {time.Second, 11000, 65, 11033}},
+		"it is never put below the usage":                  {{0, 11000, 500, 11468}, {time.Second, 11000, 20, 11468}},
+		"it lets go once the threshold is crossed":         {{0, 11000, 500, 11468}, {time.Second, 11468, 0, 0}, {time.Second, 10900, 600, 0}, {2 * time.Second, 10900, 600, 11468}},
 		"who stands at it goes free in time, for a while": {
-			{0, 1000, 500, 1468}, {time.Second, 1468, 32, 1468}, {2 * time.Second, 1468, 32, 1468}, {time.Millisecond, 1468, 32, 0},
-			{59 * time.Second, 1000, 500, 0}, {2 * time.Second, 1000, 500, 1468},
+			{0, 11000, 500, 11468}, {time.Second, 11468, 32, 11468}, {2 * time.Second, 11468, 32, 11468}, {time.Millisecond, 11468, 32, 0},
+			{59 * time.Second, 11000, 500, 0}, {2 * time.Second, 11000, 500, 11468},
 		},
 		"who turns back before has time anew": {
-			{0, 1000, 500, 1468}, {time.Second, 1468, 32, 1468}, {time.Second, 1400, 100, 1468}, {5 * time.Second, 1468, 32, 1468}, {2 * time.Second, 1468, 32, 1468},
+			{0, 11000, 500, 11468}, {time.Second, 11468, 32, 11468}, {time.Second, 11400, 100, 11468}, {5 * time.Second, 11468, 32, 11468}, {2 * time.Second, 11468, 32, 11468},
 		},
-		"file pages move it out of the way": {{0, 1000, 500, 1468}, {time.Second, 1468, 500, 1936}},
+		"file pages move it out of the way":                                    {{0, 11000, 500, 11468}, {time.Second, 11468, 500, 11936}},
+		"it is so near in a small group that nobody is kept from the crossing": {{0, 980, 300, 1270}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var w trip
@@ -70,7 +71,7 @@ func aims(pods, left int64) collect.Aims {
 
 func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 	const gib = int64(1) << 30
-	wire, _ := newTestTripwire(t, "max")
+	wire, log := newTestTripwire(t, "max")
 	mustBe := func(want string) {
 		t.Helper()
 		if is, err := os.ReadFile(wire.file); err != nil || strings.TrimSpace(string(is)) != want {
@@ -81,18 +82,20 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 		aims collect.Aims
 		want string
 	}{
-		{aims(gib, gib), "2113929216"},
-		{aims(gib, 2*gib), "3187671040"},
+		{aims(gib, gib), "2130706432"},
+		{aims(gib, 2*gib), "3196059648"},
 		{collect.Aims{}, "max"}, // nothing is measured
-		{aims(gib, gib), "2113929216"},
+		{aims(gib, gib), "2130706432"},
 		{aims(2*gib, 0), "max"},
 	} {
 		wire.tell(wire.follow(s.aims, time.Now()))
 		mustBe(s.want)
 	}
-	wire.rests = time.Time{}
-	wire.tell(wire.follow(aims(gib, gib), time.Now()))
-	mustBe("2113929216")
+	wire.tell(wire.follow(aims(gib, gib), time.Now().Add(2*tripPatience)))
+	mustBe("2130706432")
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log)
+	}
 	if err := wire.changes.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/vm/machine"
 )
 
 const machineHard = "evictionHard: {memory.available: 200Mi}"
@@ -28,10 +29,10 @@ func TestMachineLetsTheServiceDoAllItCan(t *testing.T) {
 			t.Errorf("evictd doctor does not find %s", what)
 		}
 	}
-	if threads := realtimeThreads(t, mainProcess(t)); threads == 0 {
+	if threads := realtimeThreads(t, machine.Show(t, "MainPID")); threads == 0 {
 		t.Error("no thread of evictd goes before others")
 	}
-	if adj := content(t, "/proc/"+mainProcess(t)+"/oom_score_adj"); adj != "-999" {
+	if adj := content(t, "/proc/"+machine.Show(t, "MainPID")+"/oom_score_adj"); adj != "-999" {
 		t.Errorf("oom_score_adj of evictd is %s", adj)
 	}
 }
@@ -66,7 +67,7 @@ func TestMachineEndsAVictimThatIgnoresItsSignalAndHasNoProcessor(t *testing.T) {
 	d := n.protect("evictionHard: {memory.available: 50Mi}")
 	d.awaitPods(memorySignal, stubborn, busy)
 	n.configure("evictionHard: {memory.available: 600Mi}")
-	systemctl(t, "reload", service)
+	machine.Systemctl(t, "reload", machine.Service)
 	e := d.awaitEnd(stubborn)
 	t.Logf("killed %v after the signal", e.Gone.Sub(e.Signalled.Time))
 	mustEndBy(t, stubborn, syscall.SIGKILL)
@@ -137,12 +138,12 @@ func TestMachineReloadsWhatIsRightAndRefusesWhatIsWrong(t *testing.T) {
 	d := n.protect("evictionHard: {memory.available: 50Mi}")
 	d.awaitPods(memorySignal, greedy)
 	n.configure("evictionHard: {memory.available: lots}")
-	if out, err := exec.Command("systemctl", "reload", service).CombinedOutput(); err == nil {
+	if out, err := exec.Command("systemctl", "reload", machine.Service).CombinedOutput(); err == nil {
 		t.Errorf("a wrong configuration is taken: %s", out)
 	}
 	mustLive(t, greedy)
 	n.configure("evictionHard: {memory.available: 600Mi}")
-	systemctl(t, "reload", service)
+	machine.Systemctl(t, "reload", machine.Service)
 	d.awaitEnd(greedy)
 	d.mustHaveEvicted(greedy)
 }
@@ -156,12 +157,12 @@ func TestMachineGoesOnWithItsVictimAfterEvictdWasKilled(t *testing.T) {
 	stubborn.do("shell while :; do :; done")
 	d := n.protect(machineHard)
 	d.awaitPods(memorySignal, stubborn)
-	main := mainProcess(t)
+	main := machine.Show(t, "MainPID")
 	stubborn.tell("leak 0 768")
 	d.await("the eviction", func(s *nodestatus.Status) bool { return len(s.Evictions) > 0 })
-	mustRun(t, "systemctl", "kill", "--kill-whom=main", "--signal=KILL", service)
+	machine.Signal(t, "KILL")
 	stubborn.mustDie()
-	await(t, "evictd to be started again", func() bool { return mainProcess(t) != main && content(t, weight) == before })
+	await(t, "evictd to be started again", func() bool { return machine.Show(t, "MainPID") != main && content(t, weight) == before })
 	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 }
 

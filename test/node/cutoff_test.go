@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // The machine that is cut off, and booted again by test/vm with the disk it had.
@@ -29,7 +30,7 @@ const (
 // apiOfMachine is the embedded API as the package installs it.
 func apiOfMachine(t *testing.T) *api {
 	t.Helper()
-	systemctl(t, "start", apiService)
+	machine.Systemctl(t, "start", apiService)
 	cfg, err := kubeclient.Config("", "unix:"+apiSocket)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,7 @@ evictionHard: {memory.available: 50Mi}
 evictionSoft: {memory.available: %dMi}
 evictionSoftGracePeriod: {memory.available: 100ms}
 evictionMaxPodGracePeriod: 600
-%s: 30m`, apiSocket, memory(t, "MemAvailable")-150, transition))
+evictionPressureTransitionPeriod: 30m`, apiSocket, memory(t, "MemAvailable")-150))
 	// The test's own pods would end with it.
 	script := filepath.Join(n.dir, "pod")
 	err := os.WriteFile(script, fmt.Appendf(nil, `mkdir -p %[1]s && echo $$ >%[1]s/cgroup.procs && trap '' TERM
@@ -67,21 +68,21 @@ head -c 250M /dev/zero | tail | sleep 1000
 	d.awaitPods(memorySignal, &pod{Pod: created})
 	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
 	syscall.Sync()
-	systemctl(t, "stop", apiService)
+	machine.Systemctl(t, "stop", apiService)
 	if err := os.WriteFile(filepath.Join(n.dir, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	d.await("an eviction that is not told", func(s *nodestatus.Status) bool {
 		return len(s.Evictions) == 1 && s.Evictions[0].Gone.IsZero() && s.API.Untold > 0
 	})
-	await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, journalFile), string(created.UID)) })
+	await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, machine.JournalFile), string(created.UID)) })
 }
 
 func TestAfterCutOffTheEvictionIsToldAndThePressureHeld(t *testing.T) {
 	n := theMachine(t)
 	a := apiOfMachine(t)
-	await(t, "evictd to be back by itself", func() bool { return systemctl(t, "show", "--property=ActiveState", "--value", service) == "active" })
-	d := &daemon{runtest.At(n.t, statusSocket), n.t}
+	await(t, "evictd to be back by itself", func() bool { return machine.Show(t, "ActiveState") == "active" })
+	d := &daemon{runtest.At(n.t, machine.StatusSocket), n.t}
 	await(t, "the API server to be told of the eviction before the cut", func() bool {
 		pod := a.pod(t, "stubborn")
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory. ")

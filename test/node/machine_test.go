@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,25 +12,13 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/runtest"
-)
-
-// onMachine says that the whole machine may be put under pressure and has the package
-// installed: a virtual one of test/vm.
-var onMachine = os.Getenv("EVICTD_MACHINE") != ""
-
-// The installed service, where it serves and what it keeps.
-const (
-	service      = "evictd.service"
-	statusSocket = "/run/evictd/status.sock"
-	journalFile  = "/var/lib/evictd/journal"
+	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // theMachine takes the whole machine for the node.
 func theMachine(t *testing.T) *node {
 	t.Helper()
-	if !onMachine {
-		t.Skip("skipped: it takes a machine of its own: make test-vm")
-	}
+	machine.Need(t)
 	cgroups, err := cgroup.Discover("")
 	if err != nil {
 		t.Fatal(err)
@@ -63,29 +50,10 @@ func newMachine(t *testing.T) *node {
 	return n
 }
 
-const transition = "evictionPressureTransitionPeriod"
-
-const machineConfiguration = `apiVersion: evictd.io/v1alpha1
-kind: EvictdConfiguration
-mode: native
-nodeName: machine
-criEndpoint: none
-podManifests: %s
-nodeStatusFile: %s
-housekeepingInterval: 1s
-%s
-`
-
 // configure writes the service's configuration.
 func (n *node) configure(settings string) {
 	n.t.Helper()
-	if !strings.Contains(settings, transition) {
-		settings += "\n" + transition + ": 5s"
-	}
-	text := fmt.Sprintf(machineConfiguration, n.manifests(), n.statusFile(), settings)
-	if err := os.WriteFile("/etc/evictd/evictd.yaml", []byte(text), 0o644); err != nil {
-		n.t.Fatal(err)
-	}
+	machine.Configure(n.t, fmt.Sprintf("podManifests: %s\nnodeStatusFile: %s\n%s", n.manifests(), n.statusFile(), settings))
 }
 
 // protect starts the installed service anew, with settings of its configuration. When
@@ -101,50 +69,12 @@ func (n *node) protect(settings string) *daemon {
 	return n.restart(settings)
 }
 
-// restart starts the installed service anew, as if it had never run. When the test
-// ends, the machine must have refused it nothing.
+// restart starts the installed service anew, as if it had never run.
 func (n *node) restart(settings string) *daemon {
 	n.t.Helper()
 	n.configure(settings)
-	systemctl(n.t, "stop", service)
-	_ = os.Remove(journalFile)
-	if out, err := exec.Command("systemctl", "start", service).CombinedOutput(); err != nil {
-		n.t.Fatalf("%v: %s%s", err, out, journalOf(n.t, "--unit="+service, "--lines=10"))
-	}
-	invocation := systemctl(n.t, "show", "--property=InvocationID", "--value", service)
-	n.t.Cleanup(func() {
-		told := journalOf(n.t, "_SYSTEMD_INVOCATION_ID="+invocation)
-		for line := range strings.Lines(told) {
-			for _, refusal := range []string{"operation not permitted", "function not implemented", "read-only file system", "permission denied", "not to be had"} {
-				if strings.Contains(line, refusal) {
-					n.t.Errorf("the machine refuses something: %s", line)
-				}
-			}
-		}
-		if n.t.Failed() {
-			n.t.Logf("the journal:\n%s", told)
-		}
-	})
-	return &daemon{runtest.At(n.t, statusSocket), n.t}
-}
-
-func systemctl(t testing.TB, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("systemctl", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("systemctl %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// journalOf is what the journal holds of the lines that match.
-func journalOf(t testing.TB, match ...string) string {
-	t.Helper()
-	out, err := exec.Command("journalctl", append([]string{"--no-pager", "--quiet", "--output=short-precise"}, match...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("journalctl: %v: %s", err, out)
-	}
-	return string(out)
+	machine.Restart(n.t)
+	return &daemon{runtest.At(n.t, machine.StatusSocket), n.t}
 }
 
 // kernelKills is how many processes the kernel has killed since its start for want
@@ -162,12 +92,6 @@ func kernelKills(t testing.TB) int {
 	}
 	t.Fatal("the kernel counts no kills")
 	return 0
-}
-
-// mainProcess is the service's.
-func mainProcess(t *testing.T) string {
-	t.Helper()
-	return systemctl(t, "show", "--property=MainPID", "--value", service)
 }
 
 // realtimeThreads counts the threads of a process that go first.

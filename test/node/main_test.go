@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // program is the evictd that TestMain built, and podProgram this test binary
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 // buildAndRun builds the programs where every user can start it, with the race
 // detector where the tests have it. A machine of its own has them installed.
 func buildAndRun(m *testing.M) int {
-	if onMachine {
+	if machine.Own {
 		program, podProgram = "/usr/bin/evictd", os.Args[0]
 		return m.Run()
 	}

@@ -282,16 +282,21 @@ func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 // podsLimit is the memory limit of the pods' cgroup.
 func (n *node) podsLimit() stats.Amount {
 	n.t.Helper()
-	g, err := n.cgroups.Open(n.group + "/" + podsCgroup)
+	return n.memory(n.group + "/" + podsCgroup).Limit
+}
+
+// memory is that of a cgroup.
+func (n *node) memory(group string) (m stats.Memory) {
+	n.t.Helper()
+	g, err := n.cgroups.Open(group)
+	if err == nil {
+		defer g.Close()
+		err = g.Memory(&m)
+	}
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer g.Close()
-	var m stats.Memory
-	if err := g.Memory(&m); err != nil {
-		n.t.Fatal(err)
-	}
-	return m.Limit
+	return m
 }
 
 func TestConfigurationIsLoadedAnewOnSIGHUP(t *testing.T) {

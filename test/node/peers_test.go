@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/oom"
+	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // guard is a program that ends who uses up the machine's memory, as its package
@@ -41,7 +42,7 @@ func oomd(name string, swap bool, conf, slice string) guard {
 }
 
 var guards = []guard{
-	{name: "evictd", unit: service},
+	{name: "evictd", unit: machine.Service},
 	{name: "earlyoom", unit: "earlyoom.service", files: map[string]string{
 		"/etc/default/earlyoom": fmt.Sprintf("EARLYOOM_ARGS=\"-r 0 -M %d,%d\"\n", line<<10, line<<9),
 	}},
@@ -109,20 +110,20 @@ func (n *node) guardBy(g guard) {
 		mustRun(n.t, "swapon", "/swap")
 	}
 	n.configure(fmt.Sprintf("podsCgroup: %s\nmemoryModel: available\nevictionHard: {memory.available: %dMi}", podsSlice, line))
-	systemctl(n.t, "daemon-reload")
-	systemctl(n.t, "stop", service)
-	systemctl(n.t, "start", podsSlice)
+	machine.Systemctl(n.t, "daemon-reload")
+	machine.Systemctl(n.t, "stop", machine.Service)
+	machine.Systemctl(n.t, "start", podsSlice)
 	if g.unit != "" {
-		systemctl(n.t, "start", g.unit)
+		machine.Systemctl(n.t, "start", g.unit)
 	}
 }
 
 func (n *node) unguard(g guard) {
 	n.t.Helper()
 	if g.unit != "" {
-		systemctl(n.t, "stop", g.unit)
+		machine.Systemctl(n.t, "stop", g.unit)
 	}
-	systemctl(n.t, "stop", podsSlice)
+	machine.Systemctl(n.t, "stop", podsSlice)
 	if g.swap {
 		mustRun(n.t, "swapoff", "/swap")
 	}
@@ -160,8 +161,8 @@ func (n *node) measure(g guard, specs []holder, rate int) run {
 		p.do("hold %d", h.hold)
 		pods = append(pods, p)
 	}
-	if g.unit == service {
-		d := &daemon{runtest.At(n.t, statusSocket), n.t}
+	if g.unit == machine.Service {
+		d := &daemon{runtest.At(n.t, machine.StatusSocket), n.t}
 		d.awaitPods(memorySignal, pods...)
 	}
 	r, kills := run{least: line}, kernelKills(n.t)

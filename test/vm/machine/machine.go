@@ -1,0 +1,107 @@
+// Package machine is what tests need that run in a virtual machine of test/vm,
+// which they have to themselves: systemd, its journal, and the installed evictd.
+package machine
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Own says that the whole machine may be put under pressure and has the package
+// installed.
+var Own = os.Getenv("EVICTD_MACHINE") != ""
+
+// The installed service, where it serves and what it keeps.
+const (
+	Service       = "evictd.service"
+	StatusSocket  = "/run/evictd/status.sock"
+	JournalFile   = "/var/lib/evictd/journal"
+	configuration = "/etc/evictd/evictd.yaml"
+)
+
+// Need skips a test that is elsewhere.
+func Need(t testing.TB) {
+	t.Helper()
+	if !Own {
+		t.Skip("skipped: it takes a machine of its own: make test-vm")
+	}
+}
+
+// defaults make the service quick to test, where a test does not set them itself.
+var defaults = [...][2]string{
+	{"mode", "native"}, {"nodeName", "machine"}, {"criEndpoint", "none"},
+	{"housekeepingInterval", "1s"}, {"evictionPressureTransitionPeriod", "5s"},
+}
+
+// Configure writes the service's configuration, lines of YAML.
+func Configure(t testing.TB, settings string) {
+	t.Helper()
+	text := "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n" + settings + "\n"
+	for _, d := range defaults {
+		if !strings.Contains(text, "\n"+d[0]+":") {
+			text += d[0] + ": " + d[1] + "\n"
+		}
+	}
+	if err := os.WriteFile(configuration, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Restart starts the service anew, as if it had never run. When the test ends, the
+// machine must have refused it nothing.
+func Restart(t testing.TB) {
+	t.Helper()
+	Systemctl(t, "stop", Service)
+	_ = os.Remove(JournalFile)
+	if out, err := exec.Command("systemctl", "start", Service).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s%s", err, out, Journal(t, "--unit="+Service, "--lines=10"))
+	}
+	invocation := Show(t, "InvocationID")
+	t.Cleanup(func() {
+		told := Journal(t, "_SYSTEMD_INVOCATION_ID="+invocation)
+		for line := range strings.Lines(told) {
+			for _, refusal := range []string{"operation not permitted", "function not implemented", "read-only file system", "permission denied", "not to be had"} {
+				if strings.Contains(line, refusal) {
+					t.Errorf("the machine refuses something: %s", line)
+				}
+			}
+		}
+		if t.Failed() {
+			t.Logf("the journal:\n%s", told)
+		}
+	})
+}
+
+// Systemctl returns what it prints.
+func Systemctl(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("systemctl", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("systemctl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Show is a property of the service's unit.
+func Show(t testing.TB, property string) string {
+	t.Helper()
+	return Systemctl(t, "show", "--property="+property, "--value", Service)
+}
+
+// Journal is what the journal holds of the lines that match.
+func Journal(t testing.TB, match ...string) string {
+	t.Helper()
+	out, err := exec.Command("journalctl", append([]string{"--no-pager", "--quiet", "--output=short-precise"}, match...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("journalctl: %v: %s", err, out)
+	}
+	return string(out)
+}
+
+// Signal sends one to the service's main process.
+func Signal(t testing.TB, signal string) {
+	t.Helper()
+	Systemctl(t, "kill", "--kill-whom=main", "--signal="+signal, Service)
+}
