@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/internal/localapi/apitest"
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // liveCluster is the embedded API, whose answers a test may refuse.
@@ -75,11 +75,7 @@ func (c *liveCluster) runs(args ...string) (socket string, end func() (code int,
 // until asks for something until it is so.
 func (c *liveCluster) until(what string, is func() bool) {
 	c.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.Fatalf("not so after 30 s: %s", what)
-		}
-	}
+	runtest.Await(c, what, is)
 }
 
 func must[T any](object T, err error) func(*liveCluster) T {
@@ -348,9 +344,7 @@ func TestTheStatusAddressTellsWhenTheClusterIsKnown(t *testing.T) {
 	}
 	c.refuse.Store(&closed)
 	socket, _ := c.runs("--leader-elect=false")
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
+	client := runtest.ClientOf(socket)
 	defer client.CloseIdleConnections()
 	get := func(path string) string {
 		answer, err := client.Get("http://scheduler" + path)

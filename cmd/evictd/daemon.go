@@ -269,6 +269,24 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		d.publisher.Resume(d.cluster.agent.Untold())
 		last.Go(func() { d.cluster.run(telling) })
 	}
+	defer d.watch.Close()
+	d.surround(ctx, &around, hup, load)
+	d.settle(ctx, &around)
+	err := d.loop.Run(ctx)
+	end()
+	around.Wait()
+	beside.Wait()
+	hush()
+	last.Wait()
+	if d.changes != nil {
+		err = errors.Join(err, d.changes.Close())
+	}
+	d.log.Info("stopped")
+	return err
+}
+
+// surround runs what is around the loop until ctx ends.
+func (d *daemon) surround(ctx context.Context, around *sync.WaitGroup, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) {
 	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
 	}
@@ -276,7 +294,6 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		around.Go(func() { _ = d.collector.Run(ctx) })
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
-	defer d.watch.Close()
 	around.Go(func() { d.watch.Run(ctx) })
 	if d.tripwire != nil && d.changes != nil {
 		around.Go(func() { d.tripwire.run(ctx, d.changes) })
@@ -291,18 +308,6 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 	if d.service.Listens() {
 		around.Go(func() { d.attend(ctx) })
 	}
-	d.settle(ctx, &around)
-	err := d.loop.Run(ctx)
-	end()
-	around.Wait()
-	beside.Wait()
-	hush()
-	last.Wait()
-	if d.changes != nil {
-		err = errors.Join(err, d.changes.Close())
-	}
-	d.log.Info("stopped")
-	return err
 }
 
 // starting is how long the program's start takes, with the first look at all pods.

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // explaining serves the documents that the publisher's tests hold.
@@ -93,11 +93,10 @@ func TestARunningDaemonExplains(t *testing.T) {
 		}
 	}()
 	var got said
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if got = say(t, "", "explain", "--status-address", address); got.code == 0 {
-			break
-		}
-	}
+	runtest.Await(t, "the daemon to answer", func() bool {
+		got = say(t, "", "explain", "--status-address", address)
+		return got.code == 0
+	})
 	if !strings.Contains(got.out, "memory.available: ") || !strings.Contains(got.out, "nobody could go") {
 		t.Errorf("got %+v", got)
 	}

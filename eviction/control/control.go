@@ -60,12 +60,11 @@ type Loop struct {
 	refusals    []refusal                        // of the running pass
 	state       eviction.State
 	told        announced
-	idle        bool                // the last pass found nobody to end
-	surveying   bool                // a pass waits for the disk survey
-	askedSurvey time.Time           // when the last survey was asked for
-	withheld    []withheld          // outcomes that do not count yet
-	orphans     []eviction.InFlight // of before the start, whose pods are not set
-	resumed     []Resumed           // since the last report
+	idle        bool       // the last pass found nobody to end
+	surveying   bool       // a pass waits for the disk survey
+	askedSurvey time.Time  // when the last survey was asked for
+	withheld    []withheld // outcomes that do not count yet
+	resumed     []Resumed  // since the last report
 	reclaimed   []eviction.ReclaimOutcome
 }
 

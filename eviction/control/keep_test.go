@@ -168,6 +168,23 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 	}
 }
 
+func TestAVictimOfBeforeTheStartIsNobodysWhereItsPodComesOnlyWhenItIsOverdue(t *testing.T) {
+	p := &paper{boot: "a"}
+	s := setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}
+	within(t, p.keeping(s), func(w *world) {
+		w.at(time.Second)
+		w.stop()
+		<-w.ended
+		s.pods = nil
+		w.start(p.keeping(s))
+		w.sensor.set(plenty)
+		w.at(15 * time.Second)
+		w.settle(w.pods...)
+		w.at(20 * time.Second)
+		w.wants("0s kill a")
+	})
+}
+
 func TestWhatCannotBeReadOrDatedIsNotTakenUpAndSaidOnce(t *testing.T) {
 	cfg := (&setting{thresholds: memoryHard}).config().Eviction
 	for name, p := range map[string]*paper{

@@ -18,6 +18,7 @@ type withheld struct {
 	counts  time.Time // at the latest
 	tasks   Meter     // it counts once the pod has no tasks; nil for one that waits for the time
 	paid    stats.Amount
+	orphan  *eviction.InFlight // the victim, of before the start, until its pod is set
 }
 
 // showing is how long what a victim held may show after the end of its

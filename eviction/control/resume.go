@@ -21,19 +21,18 @@ func (l *Loop) Resume(st eviction.State) {
 	if l.cfg.DryRun {
 		st.InFlight = nil
 	}
-	l.state, l.orphans = st, slices.Clone(st.InFlight)
-	for i := range st.InFlight {
-		f := &st.InFlight[i]
-		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: f.UID}, counts: f.Since.Add(f.Grace + kill.Overdue)})
+	l.state = st
+	for _, f := range st.InFlight {
+		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: f.UID}, counts: f.Since.Add(f.Grace + kill.Overdue), orphan: &f})
 	}
 }
 
 // pursue goes on with victims of before the start whose pods have been set. Their
 // grace is what is left of it.
 func (l *Loop) pursue(now time.Time) {
-	l.orphans = slices.DeleteFunc(l.orphans, func(f eviction.InFlight) bool {
-		i := slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == f.UID && p.Target != nil })
-		if i < 0 {
+	l.withheld = slices.DeleteFunc(l.withheld, func(w withheld) bool {
+		f, i := w.orphan, l.indexOf(w.outcome.UID)
+		if f == nil || i < 0 || l.pods[i].Target == nil {
 			return false
 		}
 		grace := min(f.Since.Add(f.Grace).Sub(now), f.Grace-l.cfg.SoftPatience)
@@ -44,10 +43,9 @@ func (l *Loop) pursue(now time.Time) {
 		err := l.killer.Kill(kill.Victim{UID: f.UID, Name: l.seen[i].name, Grace: max(0, grace), Soft: !f.Hard, Target: pod.Target, Usage: pod.Usage})
 		if err != nil {
 			l.refusals = append(l.refusals, refusal{pod.Pod, err})
-			return true
+			return false
 		}
-		l.withheld = slices.DeleteFunc(l.withheld, func(w withheld) bool { return w.outcome.UID == f.UID })
-		l.resumed = append(l.resumed, Resumed{pod.Pod, f})
+		l.resumed = append(l.resumed, Resumed{pod.Pod, *f})
 		return true
 	})
 }

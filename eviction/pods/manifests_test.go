@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,10 +9,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 func TestADirectoryThatCannotBeReadAtStartIsATypedError(t *testing.T) {
@@ -173,8 +173,8 @@ func TestAVanishedDirectoryKeepsItsPodsAndIsFollowedAgain(t *testing.T) {
 	write(t, dir, "b.yaml", pod("b"))
 	await(t, m, "default/b")
 	log.await(t, "pod manifests are back")
-	if n := strings.Count(log.text(), "keeping the last known pods"); n != 1 {
-		t.Errorf("said %d times that the directory is gone:\n%s", n, log.text())
+	if n := strings.Count(log.String(), "keeping the last known pods"); n != 1 {
+		t.Errorf("said %d times that the directory is gone:\n%s", n, log.String())
 	}
 }
 
@@ -227,39 +227,16 @@ func check(t *testing.T, err error) {
 }
 
 // logged collects log lines.
-type logged struct {
-	mu    sync.Mutex
-	lines bytes.Buffer
-	wrote chan struct{}
-}
+type logged struct{ runtest.Log }
 
-func (l *logged) logger() *slog.Logger {
-	l.wrote = make(chan struct{}, 1)
-	return slog.New(slog.NewTextHandler(l, nil))
-}
-
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case l.wrote <- struct{}{}:
-	default:
-	}
-	return l.lines.Write(line)
-}
-
-func (l *logged) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
-}
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // expect wants one line for each part, in order.
 func (l *logged) expect(t *testing.T, parts ...string) {
 	t.Helper()
-	lines := strings.Split(strings.TrimSpace(l.text()), "\n")
+	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
 	if len(lines) != len(parts) {
-		t.Errorf("logged %d lines, want %d:\n%s", len(lines), len(parts), l.text())
+		t.Errorf("logged %d lines, want %d:\n%s", len(lines), len(parts), l.String())
 		return
 	}
 	for i, line := range lines {
@@ -271,13 +248,7 @@ func (l *logged) expect(t *testing.T, parts ...string) {
 
 func (l *logged) await(t *testing.T, part string) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); !strings.Contains(l.text(), part); {
-		select {
-		case <-l.wrote:
-		case <-deadline:
-			t.Fatalf("never logged %q:\n%s", part, l.text())
-		}
-	}
+	runtest.Await(t, "the log to say "+part, func() bool { return strings.Contains(l.String(), part) })
 }
 
 func pod(name string) string {

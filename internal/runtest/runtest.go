@@ -73,10 +73,11 @@ type Program struct {
 
 // At is a program that somebody else runs and that serves on a socket.
 func At(t testing.TB, socket string) *Program {
-	return &Program{t: t, client: clientOf(socket), stopped: true}
+	return &Program{t: t, client: ClientOf(socket), stopped: true}
 }
 
-func clientOf(socket string) http.Client {
+// ClientOf asks who serves on a socket, whatever the host of the URL.
+func ClientOf(socket string) http.Client {
 	return http.Client{Timeout: Patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
@@ -109,7 +110,7 @@ func Run(t testing.TB, process *exec.Cmd) *Program {
 func Start(t testing.TB, socket string, process *exec.Cmd) *Program {
 	t.Helper()
 	p := Run(t, process)
-	p.client = clientOf(socket)
+	p.client = ClientOf(socket)
 	Await(t, p.name()+" to be ready", func() bool {
 		select {
 		case <-p.ended:

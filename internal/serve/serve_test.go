@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
@@ -39,9 +41,7 @@ func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() { s.Serve(ctx, slog.New(slog.DiscardHandler)) })
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
+	client := runtest.ClientOf(path)
 	for path, want := range map[string]string{"/good": "200 OK ok", "/bad": "503 Service Unavailable not yet"} {
 		answer, err := client.Get("http://it" + path)
 		if err != nil {

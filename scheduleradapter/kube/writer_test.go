@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 )
 
@@ -77,13 +78,8 @@ func (s *server) got() []string {
 // wait for so many requests.
 func (s *server) wait(n int) []string {
 	s.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if got := s.got(); len(got) >= n {
-			return got
-		}
-	}
-	s.Fatalf("only %q", s.got())
-	return nil
+	runtest.Await(s, fmt.Sprint(n, " requests"), func() bool { return len(s.got()) >= n })
+	return s.got()
 }
 
 // writing runs a writer until the test ends.

@@ -45,11 +45,7 @@ func TestPodsWhoseProcessesCallThemselvesSomethingElseAreEvictedAllTheSame(t *te
 
 func TestWhatTheKernelRepeatsOfAPodReachesNoTerminal(t *testing.T) {
 	t.Parallel()
-	if f, err := os.Open("/dev/kmsg"); err != nil {
-		t.Skip("skipped: the kernel's log cannot be read here:", err)
-	} else {
-		f.Close()
-	}
+	needKernelLog(t)
 	n := newNode(t, nodeMemory, nodePIDs)
 	p := n.start("hostile", podSpec{})
 	if err := n.cgroups.Create(p.group+"/c", cgroup.Limits{Memory: stats.Known(32 * mib)}); err != nil {

@@ -13,11 +13,7 @@ import (
 // rule: 8.21
 func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	t.Parallel()
-	if f, err := os.Open("/dev/kmsg"); err != nil {
-		t.Skip("skipped: the kernel's log cannot be read here:", err)
-	} else {
-		f.Close()
-	}
+	needKernelLog(t)
 	n := newNode(t, nodeMemory, nodePIDs)
 	bursting, bystander := n.start("bursting", podSpec{}), n.start("bystander", podSpec{})
 	if err := n.cgroups.Create(bursting.group, cgroup.Limits{Memory: stats.Known(32 * mib)}); err != nil {
@@ -41,6 +37,15 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	bursting.mustDie()
 	d.mustHaveEvicted()
 	mustLive(t, bystander)
+}
+
+func needKernelLog(t *testing.T) {
+	t.Helper()
+	f, err := os.Open("/dev/kmsg")
+	if err != nil {
+		t.Skip("skipped: the kernel's log cannot be read here:", err)
+	}
+	f.Close()
 }
 
 // awaitKernelKill waits until a kill of the kernel's is told.

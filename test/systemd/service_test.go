@@ -1,10 +1,8 @@
 package systemd_test
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 const daemon, agentUnits = "evictd.service", "evictd-agent@*.service"
@@ -279,9 +279,8 @@ func (m *machine) hasAgent() {
 // api asks the embedded API of the machine, over its socket.
 func (m *machine) api(method, path, body string) string {
 	m.Helper()
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.root, "run/evictd/api.sock"))
-	}}}
+	client := runtest.ClientOf(filepath.Join(m.root, "run/evictd/api.sock"))
+	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(m.Context(), method, "http://evictd/api/v1/"+path, strings.NewReader(body))
 	if err != nil {
 		m.Fatal(err)
