@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cgroup"
 )
 
 // count is what is known of the kills in a pod.
@@ -14,12 +16,21 @@ type count struct {
 
 // count tells what the counters have and the log does not. Where there is a log,
 // that has until the next look: the kernel counts first. It says whether something
-// waits for that.
+// waits for that. A pod that was counted is left alone while the machine's own counter
+// stands still, which rises just before the pod's.
 func (w *Watcher) count(log bool) (waits bool) {
+	kills := cgroup.OOMKills()
+	same := kills.IsKnown() && kills == w.kills
+	still := same && w.same
+	w.kills, w.same = kills, same
 	counted := make(map[types.UID]*count, len(w.counted))
 	for _, p := range w.cfg.Pods() {
 		c := w.counted[p.UID]
-		kills, known := w.kills(p.Cgroup)
+		if still && c != nil && c.late == 0 {
+			counted[p.UID] = c
+			continue
+		}
+		kills, known := w.killsIn(p.Cgroup)
 		switch {
 		case !known && c == nil:
 			continue
@@ -50,7 +61,7 @@ func (w *Watcher) surplus(pod types.UID, c *count, kills int64, log bool) {
 	}
 }
 
-func (w *Watcher) kills(path string) (n int64, known bool) {
+func (w *Watcher) killsIn(path string) (n int64, known bool) {
 	group, err := w.cfg.Cgroups.Open(path)
 	if err != nil {
 		return 0, false
