@@ -310,8 +310,19 @@ func (d *daemon) surround(ctx context.Context, around *sync.WaitGroup, hup <-cha
 	}
 }
 
-// starting is how long the program's start takes, with the first look at all pods.
-const starting = 20 * time.Second
+const (
+	// starting is how long the program's start takes, with the first look at all pods.
+	starting = 20 * time.Second
+	// relock is how often memory that a while of much work has left is given back.
+	relock = 10 * time.Minute
+)
+
+// urgent is what runs between a threshold's crossing and the end of a pod: its code is
+// in memory though it was never used.
+var urgent = []string{
+	"github.com/evictd/evictd/cgroup", "github.com/evictd/evictd/eviction", "github.com/evictd/evictd/eviction/control",
+	"github.com/evictd/evictd/eviction/kill", "github.com/evictd/evictd/stats", "github.com/evictd/evictd/stats/collect", "main",
+}
 
 // settle prepares this process and the calling thread for the sensing. Each thing
 // that the machine refuses is told, and done without.
@@ -319,13 +330,7 @@ func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
 	if err := rt.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
-	around.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(starting): // locks less than before
-			_ = rt.Lock()
-		}
-	})
+	around.Go(func() { relocked(ctx) })
 	runtime.LockOSThread()
 	thread, err := rt.Elevate()
 	if err != nil {
@@ -333,4 +338,19 @@ func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
 		return
 	}
 	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
+}
+
+// relocked locks less than before when the start is over, and from time to time.
+func relocked(ctx context.Context) {
+	again := time.NewTimer(starting)
+	defer again.Stop()
+	for keep := urgent; ; keep = nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			_ = rt.Lock(keep...)
+			again.Reset(relock)
+		}
+	}
 }

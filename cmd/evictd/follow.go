@@ -36,8 +36,9 @@ func (d *daemon) follow(ctx context.Context) {
 	defer waited.Stop()
 	for changed, ticks := true, 0; ; {
 		measured := d.measured(ctx)
-		d.score(measured, changed || ticks%rescore == 0)
-		d.prepare(measured)
+		all := changed || ticks%rescore == 0
+		d.score(measured, all)
+		d.prepare(measured, all)
 		select {
 		case <-ctx.Done():
 			return
@@ -91,8 +92,8 @@ func (d *daemon) measured(ctx context.Context) []eviction.Candidate {
 	return last.Candidates
 }
 
-// rescore is in how many ticks the scores of all pods are looked at again, for
-// processes that came as others went.
+// rescore is in how many ticks the processes of all pods are looked at again, for those
+// that came as others went.
 const rescore = 60
 
 // score writes the oom_score_adj of containers' processes: of all pods, or of those
@@ -124,8 +125,9 @@ func (d *daemon) score(measured []eviction.Candidate, all bool) {
 }
 
 // prepare has the processes of those pods held that would be the first to go for
-// want of memory, so that none need be opened when there is none left.
-func (d *daemon) prepare(measured []eviction.Candidate) {
+// want of memory, so that none need be opened when there is none left: of all of these,
+// or of those that have got or lost tasks.
+func (d *daemon) prepare(measured []eviction.Candidate, all bool) {
 	if d.dryRun || d.node.cgroups == nil {
 		return
 	}
@@ -139,7 +141,11 @@ func (d *daemon) prepare(measured []eviction.Candidate) {
 	var next []kill.Victim
 	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
 		p := by[r.Pod.UID]
-		if next = append(next, kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}); len(next) == prepared {
+		v := kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}
+		if u := r.Candidate.Usage; u != nil && !all {
+			v.Tasks = u.Threads
+		}
+		if next = append(next, v); len(next) == prepared {
 			break
 		}
 	}

@@ -1,3 +1,7 @@
+// How many processors there are to use need not be looked at every second.
+//
+//go:debug updatemaxprocs=0
+
 // Command evictd protects a Linux node from running out of memory, disk,
 // inodes and process ids by evicting the right pod early.
 package main

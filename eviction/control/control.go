@@ -165,7 +165,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	beside.Go(func() { l.hear(ctx) })
 	l.pass(eviction.Housekeeping, Housekeeping)
 	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
-	poll := time.Now().Add(l.pollInterval())
+	poll := l.nextPoll()
 	var rung time.Time // when a notice was last followed
 	for {
 		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
@@ -194,7 +194,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		if passed || heard {
 			l.armed = l.waiter.Aim(l.aims())
-			poll = time.Now().Add(l.pollInterval())
+			poll = l.nextPoll()
 		}
 	}
 }

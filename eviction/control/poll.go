@@ -8,11 +8,13 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// Bounds of the poll: near a threshold the loop looks every few milliseconds,
-// far from all of them once a second.
+// Bounds of the poll: near a threshold the loop looks every few milliseconds, far
+// from all of them once a second, and where nothing can come near one unnoticed it
+// rests for five.
 const (
 	pollFloor   = 5 * time.Millisecond
 	pollCeiling = time.Second
+	restCeiling = 5 * time.Second
 	// pollFloorFalling is the floor while a threshold is about to be crossed at
 	// the present rate, and sprintShare how often the loop looks on the way.
 	pollFloorFalling = time.Millisecond
@@ -41,34 +43,67 @@ var fillRates = [eviction.NumSignals]int64{
 // fastest plausible rate, longer where the kernel tells of the crossing, and never
 // longer than a part of what the signal needs at the present rate. Those that act and find nobody to end are in no hurry.
 func (l *Loop) pollInterval() time.Duration {
-	interval, floor := pollCeiling, pollFloor
+	interval, floor := restCeiling, pollFloor
+	rests := false // the kernel tells of memory before it is short
 	l.nearing, l.diskNear = false, false
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
+		if !t.Hard() {
+			continue
+		}
 		o := l.observed[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(o)
-		if !t.Hard() || !measured || !known || l.idle && l.state.Thresholds[i].Acting {
+		if !measured || !known || l.idle && l.state.Thresholds[i].Acting {
+			if measured || l.blind(t.Signal) {
+				interval = min(interval, pollCeiling)
+			}
 			continue
 		}
-		headroom := time.Duration(float64(available-required) / float64(fillRates[t.Signal]) * float64(time.Second))
-		if l.armed && l.reaches(t.Signal, available-required) {
+		left, ceiling := available-required, pollCeiling
+		headroom := time.Duration(float64(left) / float64(fillRates[t.Signal]) * float64(time.Second))
+		if inUse, known := l.inUse(t.Signal, available); known && l.armed && inUse <= max(required, left/2) {
 			headroom *= armedTrust
+			if inUse <= left/2 { // the kernel tells of the other half
+				ceiling, rests = restCeiling, true
+			}
 		}
 		if t.Signal.Condition() == eviction.DiskPressure {
 			headroom -= l.node.Time.Sub(o.Time) // they are told as they were a pass ago
-			l.diskNear = l.diskNear || headroom < l.cfg.HousekeepingInterval
+			if ceiling = restCeiling; headroom < l.cfg.HousekeepingInterval {
+				l.diskNear, ceiling = true, pollCeiling
+			}
 		}
-		if left, falling := l.sprints[t.Signal].Until(required); falling && available > required {
-			headroom = min(headroom, left/sprintShare)
-			if left < sprintShare*pollFloor {
+		if until, falling := l.sprints[t.Signal].Until(required); falling && left > 0 {
+			headroom = min(headroom, until/sprintShare)
+			if until < sprintShare*pollFloor {
 				floor = pollFloorFalling
 			}
-			l.nearing = l.nearing || left < nearing && t.Signal.Condition() == eviction.MemoryPressure
+			l.nearing = l.nearing || until < nearing && t.Signal.Condition() == eviction.MemoryPressure
 		}
-		interval = min(interval, headroom)
+		interval = min(interval, headroom, ceiling)
+	}
+	if !rests || len(l.state.InFlight)+len(l.withheld) > 0 {
+		interval = min(interval, pollCeiling)
 	}
 	return max(interval, floor)
+}
+
+// nextPoll is when to look again if nothing happens. Disks are asked for their figures
+// shortly before each housekeeping pass.
+func (l *Loop) nextPoll() time.Time {
+	interval := l.pollInterval()
+	if ask := time.Until(l.regular) - pollCeiling; ask > 0 {
+		interval = min(interval, max(ask, pollFloorFalling))
+	}
+	return time.Now().Add(interval)
+}
+
+// blind says whether a signal that every look measures could not be measured. A
+// memory without a limit has nothing available to measure.
+func (l *Loop) blind(s eviction.Signal) bool {
+	m := l.memoryOf(s)
+	return m == nil && s.Condition() != eviction.DiskPressure || m != nil && !m.Usage.IsKnown()
 }
 
 // memoryOf is the memory whose usage tells of a signal; nil where none does.
@@ -82,15 +117,17 @@ func (l *Loop) memoryOf(s eviction.Signal) *stats.Memory {
 	return nil
 }
 
-// reaches says whether usage comes to where a threshold is crossed that is so many
-// bytes away. Where file pages would have to make way before, it stands still.
-func (l *Loop) reaches(s eviction.Signal, left int64) bool {
+// inUse is the part of what is available that is used now, bytes: file pages. Where
+// there are more of them than is required, usage stands still at the limit while they
+// make way, before the threshold is crossed.
+func (l *Loop) inUse(s eviction.Signal, available int64) (bytes int64, known bool) {
 	m := l.memoryOf(s)
 	if m == nil {
-		return false
+		return 0, false
 	}
 	usage, used := m.Usage.Get()
-	return used && usage+left <= m.Limit.Or(usage+left)
+	limit, limited := m.Limit.Minus(stats.Known(m.Hugetlb.Or(0))).Get()
+	return usage + available - limit, used && limited
 }
 
 // aims are where the nearest hard thresholds of memory are crossed, as usage of

@@ -22,9 +22,15 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		want  time.Duration
 	}{
 		{"far from it, once a second", setting{node: memory(32 * gibi), thresholds: memoryHard}, 5 * time.Second, time.Second},
+		{"every five where the kernel tells of half the way", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, 5 * time.Second},
+		{"whatever a disk far from its own has", setting{node: disk(memory(32*gibi), 90*gibi), thresholds: append(memoryHard[:1:1], diskHard...), before: armed}, 8 * time.Second, 5 * time.Second},
+		{"and a second before the next housekeeping pass", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armed}, 9500 * time.Millisecond, 4 * time.Second},
+		{"but once a second where file pages are more than the other half", setting{node: cached(memory(32*gibi), 16*gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, time.Second},
+		{"or process ids have a threshold", setting{node: pids(memory(32*gibi), 1<<20), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 1000)}, before: armed}, 8 * time.Second, time.Second},
+		{"whatever a group has that is not limited", setting{node: unlimited(memory(32 * gibi)), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.AllocatableMemoryAvailable, gibi)}, before: armed}, 8 * time.Second, 5 * time.Second},
 		{"nearer, before it can be reached", setting{node: memory(gibi + 600*mebi), thresholds: memoryHard}, 5 * time.Second, 97700 * time.Microsecond},
-		{"and less often where the kernel tells of the crossing", setting{node: memory(gibi + 300*mebi), thresholds: memoryHard, before: func(w *world) { w.bell.armed = true }}, 5 * time.Second, 781300 * time.Microsecond},
-		{"but not where file pages would make way before it comes to that", setting{node: cached(memory(gibi+300*mebi), 2*gibi), thresholds: memoryHard, before: func(w *world) { w.bell.armed = true }}, 5 * time.Second, 48800 * time.Microsecond},
+		{"and less often where the kernel tells of the crossing", setting{node: memory(gibi + 300*mebi), thresholds: memoryHard, before: armed}, 5 * time.Second, 781300 * time.Microsecond},
+		{"but not where file pages would make way before it comes to that", setting{node: cached(memory(gibi+300*mebi), 2*gibi), thresholds: memoryHard, before: armed}, 5 * time.Second, 48800 * time.Microsecond},
 		{"near it, every few milliseconds", setting{node: memory(gibi + mebi), thresholds: memoryHard}, 5 * time.Second, 5 * time.Millisecond},
 		{"below it while a victim ends", setting{node: memory(mebi), thresholds: memoryHard, pods: []*pod{ending(using("a", gibi), immortal)}}, 5 * time.Second, 5 * time.Millisecond},
 		{"below it where nobody can go, once a second", setting{node: memory(mebi), thresholds: memoryHard}, 5 * time.Second, time.Second},
@@ -50,6 +56,14 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		})
 	}
 }
+
+// unlimited is a node whose pods may use all of it.
+func unlimited(n stats.Node) stats.Node {
+	n.PodsMemory.Usage = stats.Known(gibi)
+	return n
+}
+
+func armed(w *world) { w.bell.armed = true }
 
 // cached is a node with as much of file pages beside what it uses.
 func cached(n stats.Node, bytes int64) stats.Node {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // maxHeld bounds the processes of a pod that are held at a time. Those beyond
@@ -22,6 +24,7 @@ type grip struct {
 	open   func(pid int) (process, error)
 	ready  map[int]process // the pod's, to be signalled
 	held   map[int]process // signalled in this stage and not seen to end
+	tasks  stats.Amount    // of the pod when ready was made
 }
 
 func newGrip(target Target, open func(pid int) (process, error)) *grip {

@@ -71,6 +71,9 @@ type Victim struct {
 	Elsewhere <-chan struct{}
 	// Ended is called when no process is left, and must not wait. Nil: nobody cares.
 	Ended func()
+	// Tasks are as last measured: for Prepare, which leaves alone what it has made ready
+	// while they are as many as then. Unknown, it looks.
+	Tasks stats.Amount
 	// Held is what the pod holds now, bytes; where it is unknown, Usage is asked.
 	Held stats.Amount
 	// Usage reads what the pod holds, bytes: before the first signal and after

@@ -21,9 +21,12 @@ func (k *Killer) Prepare(pods []Victim) {
 	pods = pods[:min(len(pods), maxReady)]
 	for _, v := range pods {
 		g := k.grip(v.UID, v.Target)
-		g.refresh(maxReadyOfEach)
-		if v.Usage != nil {
-			v.Usage()
+		if !v.Tasks.IsKnown() || v.Tasks != g.tasks {
+			g.refresh(maxReadyOfEach)
+			g.tasks = v.Tasks
+			if v.Usage != nil {
+				v.Usage()
+			}
 		}
 		k.keep(v.UID, g)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // frail dies of SIGKILL alone.
@@ -72,6 +74,24 @@ func TestPreparedPodsAreKeptUntilTheyLeaveTheList(t *testing.T) {
 	k.Prepare([]Victim{{UID: "a", Target: another}})
 	if g := k.ready["a"]; g.target != another || len(g.ready) > 0 {
 		t.Error("what is held is another target's")
+	}
+}
+
+func TestAPreparedPodWhoseTasksAreAsManyAsThenIsLeftAlone(t *testing.T) {
+	k := New(Config{}, slog.New(slog.DiscardHandler))
+	pod := newFakePod(k, frail())
+	looks := func(tasks stats.Amount) bool {
+		before := pod.listed
+		k.Prepare([]Victim{{UID: "a", Target: pod, Tasks: tasks}})
+		return pod.listed != before
+	}
+	for i, c := range []struct {
+		tasks stats.Amount
+		want  bool
+	}{{stats.Known(1), true}, {stats.Known(1), false}, {stats.Known(2), true}, {stats.Amount{}, true}, {stats.Amount{}, true}, {stats.Known(2), true}} {
+		if got := looks(c.tasks); got != c.want {
+			t.Errorf("%d: looks %v, want %v", i, got, c.want)
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package rt
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,7 +15,7 @@ import (
 func TestWhatIsUsedIsLockedAndWhatIsNotIsGivenBack(t *testing.T) {
 	before := status(t, "RssFile:")
 	for range 2 {
-		err := Lock()
+		err := Lock("github.com/evictd/evictd/internal/rt")
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
 			t.Skip("skipped: no memory may be locked here:", err)
 		}
@@ -25,6 +27,32 @@ func TestWhatIsUsedIsLockedAndWhatIsNotIsGivenBack(t *testing.T) {
 	if after, locked := status(t, "RssFile:"), status(t, "VmLck:"); after >= before || locked == 0 {
 		t.Errorf("%d KiB of files resident before, %d after, %d locked", before, after, locked)
 	}
+}
+
+func TestTheCodeThatIsNamedIsThereBeforeItIsUsed(t *testing.T) {
+	code := func() uintptr { return reflect.ValueOf(NewService).Pointer() } // which no test before has called
+	if err := Lock("github.com/evictd/evictd/internal/rt"); err != nil {
+		t.Skip("skipped: no memory may be locked here:", err)
+	}
+	defer unix.Munlockall()
+	if !mapped(t, code()) {
+		t.Error("it has yet to be mapped")
+	}
+}
+
+// mapped says whether a page is (proc_pid_pagemap(5)).
+func mapped(t *testing.T, at uintptr) bool {
+	t.Helper()
+	pages, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pages.Close()
+	var entry [8]byte
+	if _, err := pages.ReadAt(entry[:], int64(at)/int64(os.Getpagesize())*8); err != nil {
+		t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint64(entry[:])>>63 == 1
 }
 
 // status is a number of /proc/self/status, KiB.

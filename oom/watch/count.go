@@ -1,6 +1,10 @@
 package watch
 
-import "time"
+import (
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+)
 
 // count is what is known of the kills in a pod.
 type count struct {
@@ -10,12 +14,21 @@ type count struct {
 
 // count tells what the counters have and the log does not. Where there is a log,
 // that has until the next look: the kernel counts first. It says whether something
-// waits for that.
+// waits for that. A pod that was counted is left alone while the machine's own counter
+// stands still, which rises just before the pod's.
 func (w *Watcher) count(log bool) (waits bool) {
+	kills := cgroup.OOMKills()
+	same := kills.IsKnown() && kills == w.kills
+	still := same && w.same
+	w.kills, w.same = kills, same
 	counted := make(map[string]*count, len(w.counted))
 	for _, p := range w.cfg.Pods() {
 		c := w.counted[p.Cgroup]
-		kills, known := w.kills(p.Cgroup)
+		if still && c != nil && c.late == 0 {
+			counted[p.Cgroup] = c
+			continue
+		}
+		kills, known := w.killsIn(p.Cgroup)
 		switch {
 		case !known && c == nil || !holds(w.cfg.Root, p.Cgroup):
 			continue
@@ -46,7 +59,7 @@ func (w *Watcher) surplus(p Pod, c *count, kills int64, log bool) {
 	}
 }
 
-func (w *Watcher) kills(path string) (n int64, known bool) {
+func (w *Watcher) killsIn(path string) (n int64, known bool) {
 	group, err := w.cfg.Cgroups.Open(path)
 	if err != nil {
 		return 0, false

@@ -85,6 +85,8 @@ type Watcher struct {
 	chosen  *summary          // and not killed yet
 	unsaid  bool              // of whom was killed lately
 	counted map[string]*count // by the group of the pod
+	kills   stats.Amount      // of the machine, when they were counted
+	same    bool              // as when they were counted before
 }
 
 // New makes a Watcher that tells what was killed by tell, on the goroutine of Run.

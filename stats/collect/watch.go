@@ -21,9 +21,29 @@ const (
 )
 
 // Aim is how a group's memory stands: what it uses now, and the use at which a
-// threshold is crossed; bytes, unknown where there is none.
+// threshold is crossed; bytes, unknown where there is none. Far from that the kernel
+// is to tell of half the way.
 type Aim struct {
 	Usage, Mark stats.Amount
+}
+
+// halfway is how much is left to a mark, bytes, where half the way is told.
+const halfway = 128 << 20
+
+// tells is the use that the kernel is to tell of.
+func (a Aim) tells() (mark int64, known bool) {
+	mark, known = a.Mark.Get()
+	if left := mark - a.Usage.Or(mark); left >= halfway {
+		mark -= left / 2
+	}
+	return mark, known
+}
+
+// near says whether a usage threshold is where the kernel is to tell; 0 is none.
+func (a Aim) near(threshold int64) bool {
+	mark, _ := a.tells()
+	off := mark - threshold
+	return threshold != 0 && max(off, -off) <= max(aimSlack, (mark-a.Usage.Or(mark))/aimShare)
 }
 
 // Left is how much more may be used before the threshold is crossed, bytes.
@@ -49,7 +69,6 @@ type Watch struct {
 	spots  [numSpots]spot
 	aims   chan Aims // nil: usage thresholds are not wanted
 	rang   chan struct{}
-	armed  atomic.Bool // usage thresholds are where they were aimed at last
 }
 
 // The notices, by their id in the bell: the first that rang names the wake.
@@ -72,7 +91,8 @@ type spot struct {
 	group  *group
 	open   func(*cgroup.Group) (*cgroup.Notice, error)
 	notice *cgroup.Notice
-	mark   int64 // of a usage threshold
+	mark   int64        // of a usage threshold
+	armed  atomic.Int64 // the mark that the kernel tells of; 0 for none
 	lost   bool
 }
 
@@ -92,10 +112,11 @@ const (
 )
 
 // NewWatch makes a watch on the groups of a node. Without thresholds those of
-// memory usage are left out, which the kubelet calls kernelMemcgNotification.
+// memory usage, which only cgroup v1 has, are left out; the kubelet calls that
+// kernelMemcgNotification.
 func NewWatch(cfg NodeConfig, thresholds bool, log *slog.Logger) (*Watch, error) {
 	w := &Watch{log: log, rang: make(chan struct{}, 1)}
-	if thresholds {
+	if thresholds && cfg.Cgroups != nil && cfg.Cgroups.Version() == cgroup.V1 {
 		w.aims = make(chan Aims, 1)
 	}
 	var err error
@@ -107,13 +128,16 @@ func NewWatch(cfg NodeConfig, thresholds bool, log *slog.Logger) (*Watch, error)
 	stalls := [2]func(*cgroup.Group) (*cgroup.Notice, error){cfg.nodeStall, groupStall}
 	for i := range w.groups {
 		g := &w.groups[i]
-		w.spots[nodeEvents+i] = spot{name: names[i] + " memory events", group: g, open: (*cgroup.Group).NotifyEvents}
-		w.spots[nodeStall+i] = spot{name: names[i] + " memory stalls", group: g, open: stalls[i]}
-		s := &w.spots[nodeUsage+i]
-		*s = spot{name: names[i] + " memory threshold", group: g}
-		s.open = func(g *cgroup.Group) (*cgroup.Notice, error) { return g.NotifyUsage(s.mark) }
+		usage := &w.spots[nodeUsage+i]
+		usage.wants(names[i]+" memory threshold", g, func(g *cgroup.Group) (*cgroup.Notice, error) { return g.NotifyUsage(usage.mark) })
+		w.spots[nodeEvents+i].wants(names[i]+" memory events", g, (*cgroup.Group).NotifyEvents)
+		w.spots[nodeStall+i].wants(names[i]+" memory stalls", g, stalls[i])
 	}
 	return w, nil
+}
+
+func (s *spot) wants(name string, g *group, open func(*cgroup.Group) (*cgroup.Notice, error)) {
+	s.name, s.group, s.open = name, g, open
 }
 
 // nodeStall prefers the node's own group to the machine, as readPressure does.
@@ -156,19 +180,30 @@ func (w *Watch) Wait(d time.Duration) (source string) {
 // Wake ends the present Wait, or the next. Any goroutine may call it.
 func (w *Watch) Wake() { w.bell.Ring() }
 
-// Aim tells where thresholds are now, and returns whether the kernel tells of
-// those that were aimed at before. It never blocks; only one goroutine may call
-// it.
+// Aim tells where thresholds are now, and returns whether the kernel already tells
+// when memory comes there, or half the way. It never blocks; only one goroutine may
+// call it.
 func (w *Watch) Aim(a Aims) (armed bool) {
 	if w.aims == nil {
 		return false
 	}
-	select {
-	case <-w.aims:
-	default:
+	aimed, near := 0, 0
+	for i := range a {
+		if _, known := a[i].tells(); known {
+			aimed++
+			if a[i].near(w.spots[nodeUsage+i].armed.Load()) {
+				near++
+			}
+		}
 	}
-	w.aims <- a
-	return w.armed.Load()
+	if near < aimed {
+		select {
+		case <-w.aims:
+		default:
+		}
+		w.aims <- a
+	}
+	return aimed > 0 && near == aimed
 }
 
 // Run keeps the notices until ctx ends: they are opened when their groups are
@@ -226,7 +261,6 @@ func (w *Watch) visit(g *group) error {
 }
 
 func (w *Watch) letGo(g *group) {
-	w.armed.Store(false)
 	for id := range w.spots {
 		if s := &w.spots[id]; s.group == g {
 			s.close()
@@ -252,6 +286,7 @@ func (w *Watch) open(id int, fault error) (opened bool) {
 	case fault == nil:
 		s.close()
 		s.notice = n
+		s.armed.Store(s.mark)
 		if s.lost {
 			w.log.Info("a kernel notification is back", "notification", s.name)
 		}
@@ -264,33 +299,21 @@ func (w *Watch) open(id int, fault error) (opened bool) {
 }
 
 func (s *spot) close() {
+	s.armed.Store(0)
 	if s.notice != nil {
 		s.notice.Close()
 		s.notice = nil
 	}
 }
 
-// follow moves usage thresholds to their marks: file pages that came or went have
-// moved them. One that is a little off is left alone.
+// follow moves usage thresholds to their marks: memory that was used, and file pages
+// that came or went, have moved them. One that is a little off is left alone.
 func (w *Watch) follow(a Aims) {
-	aimed, armed := 0, 0
 	for i := range a {
 		s := &w.spots[nodeUsage+i]
-		mark, known := a[i].Mark.Get()
-		if !known {
-			continue
-		}
-		aimed++
-		left := mark - a[i].Usage.Or(mark)
-		off := mark - s.mark
-		near := s.notice != nil && max(off, -off) <= max(aimSlack, left/aimShare)
-		if !near {
+		if mark, known := a[i].tells(); known && !a[i].near(s.armed.Load()) {
 			s.mark = mark
-			near = w.open(nodeUsage+i, w.visit(s.group))
-		}
-		if near {
-			armed++
+			w.open(nodeUsage+i, w.visit(s.group))
 		}
 	}
-	w.armed.Store(aimed > 0 && armed == aimed)
 }

@@ -116,6 +116,30 @@ func TestAWatchIsWokenByMemoryThatCrossesWhatItAimsAtAndFollowsTheAim(t *testing
 	w.awaitSource(t, MemcgThreshold)
 }
 
+func TestFarFromAThresholdAWatchIsWokenHalfTheWay(t *testing.T) {
+	w := newWatched(t, true)
+	far := Aims{1: at(160 << 20)}
+	w.awaitArmed(t, far)
+	if w.Aim(Aims{1: at(200 << 20)}) {
+		t.Error("armed for another mark than it was aimed at")
+	}
+	w.awaitArmed(t, far)
+	w.awaitQuiet(300 * time.Millisecond)
+	defer w.fill(t, 96)()
+	w.awaitSource(t, MemcgThreshold)
+}
+
+// awaitArmed aims until the kernel tells.
+func (w *watched) awaitArmed(t *testing.T, a Aims) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !w.Aim(a); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never armed; logged %s", w.logged)
+		}
+		w.Wait(10 * time.Millisecond)
+	}
+}
+
 func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 	w := newWatched(t, true)
 	w.Aim(Aims{1: at(40 << 20)})
