@@ -72,7 +72,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		}
 	}
 	l.hasten()
-	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) }
+	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) && !l.showsLate(f.UID, now) }
 	l.idle = acted && !chosen && held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
 	if len(decisions) > 0 {
 		l.decisions = nil // they are the report's
@@ -229,13 +229,15 @@ func told(s *stats.Pod) bool {
 // measured lists the pods as they were last measured. One of which nothing can be
 // killed is no candidate, and neither is one without a process: it has ended,
 // whatever it left behind. So has one that was ended and cannot be measured since,
-// and one whose processes nobody reaps, as who kills has seen.
+// and one whose processes nobody reaps, as who kills has seen. A victim in flight is
+// there with what it holds still.
 func (l *Loop) measured() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
 		usage := &l.usages[i]
-		empty := usage.Processes == stats.Known(0) || usage.Threads == stats.Known(0) || l.over[i] || l.node.Time.Sub(l.emptied[i]) < showing
-		if l.pods[i].Target == nil || empty {
+		ended := usage.Processes == stats.Known(0) || usage.Threads == stats.Known(0) || l.over[i] || l.node.Time.Sub(l.emptied[i]) < showing
+		inFlight := func(f eviction.InFlight) bool { return f.UID == l.pods[i].UID }
+		if l.pods[i].Target == nil || ended && !slices.ContainsFunc(l.state.InFlight, inFlight) {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: l.growths[i].PerSecond()}
@@ -293,18 +295,19 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 	}
 	l.count(e, &l.usages[i])
 	if !e.Hard {
-		l.bear(pod.UID)
+		l.bear(pod.UID, l.cfg.SoftPatience)
 	}
 	return nil
 }
 
-// bear gives a soft victim in flight the time for which the killer may wait with
-// it, on top of its grace. Earlier states keep what they hold.
-func (l *Loop) bear(uid types.UID) {
+// bear gives a victim in flight time on top of its grace: for which the killer may
+// wait with a soft one, or in which the end of one may show. Earlier states keep
+// what they hold.
+func (l *Loop) bear(uid types.UID, longer time.Duration) {
 	l.state.InFlight = slices.Clone(l.state.InFlight)
 	for i := range l.state.InFlight {
 		if f := &l.state.InFlight[i]; f.UID == uid {
-			f.Grace += l.cfg.SoftPatience
+			f.Grace += longer
 		}
 	}
 }
