@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // Pass says what a call of Decide may look at.
@@ -230,9 +232,10 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if t.Hard() && st.hasten(cfg, in, t.Signal, ranking, d) {
 		return true
 	}
+	awaits := st.awaits(in, t.Threshold, ranking)
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
 	i := st.willing(ranking, 0)
-	if i < 0 {
+	if i < 0 || awaits {
 		if d.Ranking == nil {
 			d.Ranking = ranking
 		}
@@ -267,6 +270,26 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		more = cfg.EnoughVictims && known && measured && missing > 0
 	}
 	return true
+}
+
+// awaits says whether a victim in flight for another shortage of the node's would be
+// the first to go for this one, too: what it holds comes back without a second victim.
+func (st *State) awaits(in *Input, t *Threshold, ranking []Ranked) bool {
+	for i := range ranking {
+		r := &ranking[i]
+		at := slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == r.Pod.UID })
+		if at < 0 {
+			if r.Exempt() == "" && st.eligible(r.Pod) {
+				return false
+			}
+			continue
+		}
+		f := &st.InFlight[at]
+		if int(f.Signal) < NumSignals && (f.Hard || !t.Hard()) && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // hasten gives those victims of soft thresholds no more time for whose sake others
@@ -332,6 +355,15 @@ func (e *Eviction) explain() {
 
 // hardGrace is that of a victim of a hard threshold.
 const hardGrace = time.Second
+
+// Frees is what the victim's end gives back, in the signal's unit; unknown of one
+// that has no statistics, or goes for a limit of its own.
+func (e *Eviction) Frees() stats.Amount {
+	if e.victim == nil {
+		return stats.Amount{}
+	}
+	return e.victim.WouldFree
+}
 
 // gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
 // one what the pod asks for, up to the configured maximum, and never below one.

@@ -74,6 +74,7 @@ type seen struct {
 	usage  stats.Pod
 	growth stats.Trend  // of memory
 	end    kill.Result  // of its last kill
+	held   int64        // on the disk that it was last ended for, in its signal's unit
 	paid   stats.Amount // how many tasks the node is to have once those of a victim of process ids are reaped
 }
 

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
@@ -19,11 +22,23 @@ type withheld struct {
 	tasks   Meter     // it counts once the pod has no tasks; nil for one that waits for the time
 	paid    stats.Amount
 	orphan  *eviction.InFlight // the victim, of before the start, until its pod is set
+	// Of the victim of a disk: what it held there, its signal, what was available at
+	// its end, and until when what it held may show.
+	held   int64
+	signal eviction.Signal
+	from   int64
+	latest time.Time
 }
 
-// showing is how long what a victim held may show after the end of its
-// processes, before another pod goes for it.
-const showing = 10 * time.Second
+const (
+	// showing is how long what a victim held may show after the end of its
+	// processes, before another pod goes for it.
+	showing = 10 * time.Second
+	// showingLate is how long what would be enough may show on a disk that does not
+	// fill up: the kubelet removes dead containers every minute, and where the
+	// runtime is away nobody removes anything.
+	showingLate = time.Minute
+)
 
 // without is how many tasks the node is to have once those of a victim of process
 // ids are reaped. Of what comes meanwhile it allows for a quarter of them.
@@ -50,6 +65,10 @@ func (l *Loop) withhold(r kill.Result) {
 		switch f.Signal.Condition() {
 		case eviction.DiskPressure:
 			w.counts = r.Gone.Add(showing)
+			if i := l.indexOf(r.UID); i >= 0 && l.seen[i].held > 0 {
+				w.held, w.signal, w.from, w.latest = l.seen[i].held, f.Signal, l.observed[f.Signal].Available.Or(0), r.Gone.Add(showingLate)
+				l.bear(r.UID, showingLate)
+			}
 		case eviction.PIDPressure:
 			w.counts = r.Gone.Add(showing)
 			if i := l.indexOf(r.UID); i >= 0 {
@@ -65,7 +84,7 @@ func (l *Loop) due(now time.Time) []eviction.Outcome {
 	var outcomes []eviction.Outcome
 	waiting := l.withheld[:0]
 	for _, w := range l.withheld {
-		if w.due(now, l.node.Tasks.Running) {
+		if w.due(now, l.node.Tasks.Running) && !l.mayShow(&w, now) {
 			outcomes = append(outcomes, w.outcome)
 		} else {
 			waiting = append(waiting, w)
@@ -84,4 +103,24 @@ func (w *withheld) due(now time.Time, running stats.Amount) bool {
 		return running.Or(0) <= w.paid.Or(math.MaxInt64)
 	}
 	return left.Threads.Or(0) == 0
+}
+
+// mayShow says whether what a victim of a disk held would be enough and may show yet,
+// while the disk does not lose half of what it had.
+func (l *Loop) mayShow(w *withheld, now time.Time) bool {
+	if !now.Before(w.latest) {
+		return false
+	}
+	available, measured := l.observed[w.signal].Available.Get()
+	need := l.cfg.Eviction.Need(&l.observed, w.signal)
+	lacks := need.Bytes
+	if w.signal.Resource() == eviction.ResourceInodes {
+		lacks = need.Inodes
+	}
+	return measured && available >= w.from/2 && lacks > 0 && w.held-max(0, available-w.from) >= lacks
+}
+
+// showsLate says whether a victim is waited for that mayShow yet: there is no hurry.
+func (l *Loop) showsLate(uid types.UID, now time.Time) bool {
+	return slices.ContainsFunc(l.withheld, func(w withheld) bool { return w.outcome.UID == uid && w.latest.After(now) && !w.counts.After(now) })
 }

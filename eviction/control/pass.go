@@ -46,7 +46,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		c.in.Pass = eviction.Continue
 	}
 	l.hasten()
-	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) }
+	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) && !l.showsLate(f.UID, now) }
 	l.idle = c.acted && !c.chosen && c.held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
 	if len(c.decisions) > 0 {
 		l.decisions = nil // they are the report's
@@ -249,12 +249,14 @@ func (s *seen) ended(now time.Time) bool {
 }
 
 // measured lists the pods as they were last measured. One of which nothing can be
-// killed is no candidate, and neither is one that has ended.
+// killed is no candidate, and neither is one that has ended, but for a victim in
+// flight, which is there with what it holds still.
 func (l *Loop) measured() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
 		s := &l.seen[i]
-		if l.pods[i].Target == nil || s.ended(l.node.Time) {
+		inFlight := func(f eviction.InFlight) bool { return f.UID == l.pods[i].UID }
+		if l.pods[i].Target == nil || s.ended(l.node.Time) && !slices.ContainsFunc(l.state.InFlight, inFlight) {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: s.growth.PerSecond()}
@@ -310,20 +312,24 @@ func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.paid = l.without(e, &s.usage)
+	s.paid, s.held = l.without(e, &s.usage), 0
+	if e.Signal.Condition() == eviction.DiskPressure {
+		s.held = e.Frees().Or(0)
+	}
 	if !e.Hard {
-		l.bear(pod.UID)
+		l.bear(pod.UID, l.cfg.SoftPatience)
 	}
 	return nil
 }
 
-// bear gives a soft victim in flight the time for which the killer may wait with
-// it, on top of its grace. Earlier states keep what they hold.
-func (l *Loop) bear(uid types.UID) {
+// bear gives a victim in flight time on top of its grace: for which the killer may
+// wait with a soft one, or in which the end of one may show. Earlier states keep
+// what they hold.
+func (l *Loop) bear(uid types.UID, longer time.Duration) {
 	l.state.InFlight = slices.Clone(l.state.InFlight)
 	for i := range l.state.InFlight {
 		if f := &l.state.InFlight[i]; f.UID == uid {
-			f.Grace += l.cfg.SoftPatience
+			f.Grace += longer
 		}
 	}
 }

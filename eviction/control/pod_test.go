@@ -22,6 +22,7 @@ type pod struct {
 	limited bool  // has a local-storage limit, which it keeps
 	lost    bool  // nothing to kill was found
 	lingers bool  // its processes are not reaped when they have ended
+	litters bool  // nobody takes its layers away when they have
 	fault   error // of measuring
 	usage   stats.Pod
 	ends    []end // of its kills in turn; those after the last are gone after 100ms
@@ -46,6 +47,13 @@ func using(name string, bytes int64) *pod {
 func storing(name string, bytes int64) *pod {
 	p := using(name, mebi)
 	p.usage.Containers = []stats.Container{{Rootfs: stats.Known(bytes)}}
+	return p
+}
+
+// littering leaves its layers, which the survey goes on seeing.
+func littering(name string, bytes, inodes int64) *pod {
+	p := storing(name, bytes)
+	p.usage.Containers[0].RootfsInodes, p.litters = stats.Known(inodes), true
 	return p
 }
 
@@ -97,7 +105,11 @@ func (p *pod) next() end {
 func (p *pod) gone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.usage = stats.Pod{Processes: stats.Known(0)}
+	left := stats.Pod{Processes: stats.Known(0)}
+	if p.litters {
+		left.Containers = p.usage.Containers
+	}
+	p.usage = left
 	if p.lingers {
 		p.usage.Threads = stats.Known(1)
 	}

@@ -35,6 +35,7 @@ func requesting(p *pod, memory int64) *pod {
 	return p
 }
 
+// rule: M.46
 func TestWhoIsEndedAndWhen(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -150,9 +151,46 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 		},
 		{
 			"a victim of a disk leaves time for its volumes to go",
-			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", 3*gibi), storing("b", 2*gibi)}},
+			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi-1), storing("b", gibi/2)}},
 			func(w *world) { w.at(15 * time.Second) },
 			[]string{"0s kill a", "10.1s kill b"},
+		},
+		{
+			"a minute, where what it held would be enough",
+			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
+			func(w *world) { w.at(65 * time.Second) },
+			[]string{"0s kill a", "1m1s kill b"},
+		},
+		{
+			"and so it does for the inodes that it holds, too",
+			setting{
+				thresholds: append(diskHard[:1:1], hard(eviction.NodeFsInodesFree, 1000)), node: withoutInodes(disk(stats.Node{}, 0)),
+				pods: []*pod{littering("a", gibi, 2000), littering("b", gibi/2, 1000)},
+			},
+			func(w *world) { w.at(65 * time.Second) },
+			[]string{"0s kill a", "1m1s kill b"},
+		},
+		{
+			"until it shows",
+			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
+			func(w *world) {
+				w.at(25 * time.Second)
+				w.sensor.set(disk(stats.Node{}, 2*gibi))
+				w.at(35 * time.Second)
+				w.sensor.set(disk(stats.Node{}, 0))
+				w.at(39 * time.Second)
+			},
+			[]string{"0s kill a", "35s kill b"},
+		},
+		{
+			"and no longer than the disk keeps half of what it had",
+			setting{thresholds: diskHard, node: disk(stats.Node{}, gibi/2), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
+			func(w *world) {
+				w.at(25 * time.Second)
+				w.sensor.set(disk(stats.Node{}, gibi/4-1))
+				w.at(29 * time.Second)
+			},
+			[]string{"0s kill a", "25s kill b"},
 		},
 		{
 			"a victim of process ids counts until it is reaped, ten seconds at most",

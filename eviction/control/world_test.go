@@ -285,6 +285,12 @@ func disk(n stats.Node, available int64) stats.Node {
 	return n
 }
 
+// withoutInodes takes all inodes of the disk.
+func withoutInodes(n stats.Node) stats.Node {
+	n.NodeFs.Inodes, n.NodeFs.InodesFree = stats.Known(100_000), stats.Known(0)
+	return n
+}
+
 // pids adds a table of 32768 processes to what else is measured.
 func pids(n stats.Node, available int64) stats.Node {
 	n.Tasks = stats.Tasks{Max: stats.Known(32768), Running: stats.Known(32768 - available)}

@@ -134,7 +134,7 @@ func (w *watched) awaitArmed(t *testing.T, a Aims) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !w.Aim(a); {
 		if time.Now().After(deadline) {
-			t.Fatalf("never armed; logged %s", w.logged)
+			t.Fatalf("never armed; logged %s", w.logged.String())
 		}
 		w.Wait(10 * time.Millisecond)
 	}
