@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -48,6 +49,7 @@ func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 		{"a pod is evicted under the sandbox", (*machine).evicts},
 		{"a daemon that stands still is ended and started again", (*machine).isWatched},
 		{"an agent without privileges tells the API server", (*machine).hasAgent},
+		{"a container that runc alone runs is seen", (*machine).seesBareContainers},
 		{"a daemon that is killed goes on with its victim", (*machine).resumes},
 		{"systemd listens on a port for a daemon without a network", (*machine).servesPort},
 		{"an agent with a credential needs no privilege", (*machine).hasCredential},
@@ -306,6 +308,30 @@ spec:
   terminationGracePeriodSeconds: 600
   containers: [{name: c, image: none, resources: {requests: {memory: 1Mi}}}]
 `
+
+// bareContainer is what runc makes a container of.
+const bareContainer = `{"ociVersion": "1.0.2", "root": {"path": "rootfs"},
+"process": {"args": ["/bin/sleep", "1000"], "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"]},
+"mounts": [{"destination": "/proc", "source": "proc", "type": "proc"},
+	{"destination": "/bin", "source": "/bin", "type": "bind", "options": ["rbind", "ro"]},
+	{"destination": "/lib", "source": "/lib", "type": "bind", "options": ["rbind", "ro"]},
+	{"destination": "/lib64", "source": "/lib64", "type": "bind", "options": ["rbind", "ro"]}],
+"linux": {"cgroupsPath": "/node/kubepods/bare", "namespaces": [{"type": "pid"}, {"type": "mount"}]}}`
+
+func (m *machine) seesBareContainers() {
+	if _, err := exec.LookPath("runc"); err != nil {
+		m.Skip("skipped: no runc to run containers:", err)
+	}
+	m.write("run/bare/config.json", bareContainer)
+	m.do("mkdir", "-p", "/run/bare/rootfs")
+	m.Cleanup(func() { _, _, _ = m.try("runc", "delete", "--force", "bare") })
+	if _, _, err := m.try("sh", "-c", "runc run --detach --bundle /run/bare bare </dev/null >/run/bare/log 2>&1"); err != nil {
+		m.Skip("skipped: runc runs nothing in namespaces here:", err, m.do("cat", "/run/bare/log"))
+	}
+	m.configure("native", "16Mi", "runcState: /run/runc")
+	m.do("systemctl", "restart", daemon)
+	await(m, "the container to be seen", func() bool { return strings.Contains(m.do("evictd", "status"), "runc/bare") })
+}
 
 // resumes has a pod that ignores SIGTERM, and twenty seconds for it.
 func (m *machine) resumes() {
