@@ -13,6 +13,8 @@ import (
 
 // TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks reads the poll interval
 // off the readings, once the world has stood still for a while.
+//
+// rule: M.52
 func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 	memorySoft := []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, time.Minute)}
 	for _, c := range []struct {

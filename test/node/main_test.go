@@ -47,6 +47,8 @@ func buildAndRun(m *testing.M) int {
 	build := exec.Command("go", "build", "-o", dir+"/")
 	if raceDetector {
 		build.Args = append(build.Args, "-race")
+	} else {
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does
 	}
 	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"} {
 		build.Args = append(build.Args, "github.com/evictd/evictd/cmd/"+name)
