@@ -70,6 +70,9 @@ type Config struct {
 	// Clock says what time it is; nil: the wall clock's time at the start and what
 	// has passed since, whatever becomes of the wall clock.
 	Clock func() time.Time
+	// Wall is the clock by which the API server's objects tell of instants; nil: the
+	// wall clock.
+	Wall func() time.Time
 }
 
 // ErrDeposed is the cause to end a loop's context with where another scheduler
@@ -112,6 +115,9 @@ func New(cfg Config) (*Loop, error) {
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = steady()
+	}
+	if cfg.Wall == nil {
+		cfg.Wall = time.Now
 	}
 	l := &Loop{
 		cfg: cfg, mailbox: newMailbox(), latest: cfg.Clock(), assumed: map[types.UID]*flight{}, preparing: map[types.UID]*preparation{},
@@ -170,6 +176,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		l.mailbox.empty()
 		now := l.now()
+		l.Scheduler.Ahead = l.cfg.Wall().Round(0).Sub(now)
 		if l.leads {
 			l.Expire(now)
 		}

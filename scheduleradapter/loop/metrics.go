@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +33,7 @@ func newMetrics(set *metric.Set, l *Loop) *metrics {
 		sli:         beta.Histogram("scheduler_pod_scheduling_sli_duration_seconds", "From a pod's coming into the queue to its being bound, by attempts.", prometheus.ExponentialBuckets(0.01, 2, 20), "attempts"),
 		tries:       stable.Histogram("scheduler_pod_scheduling_attempts", "Attempts it took to schedule a pod.", prometheus.ExponentialBuckets(1, 2, 5)).WithLabelValues(),
 		permits:     beta.Histogram("scheduler_permit_wait_duration_seconds", "How long pods waited for permission.", milliseconds, "result"),
-		preemptions: stable.Counter("scheduler_preemption_attempts_total", "Attempts that found victims."),
+		preemptions: stable.Counter("scheduler_preemption_attempts_total", "Attempts to make room for a pod, in vain or not."),
 		violations:  alpha.Counter("scheduler_preemption_pdb_violations_total", "Victims that a disruption budget protects.", "preemptor"),
 		timings:     newTimings(stable, beta, alpha),
 		victims:     stable.Histogram("scheduler_preemption_victims", "Victims of an attempt.", prometheus.ExponentialBuckets(1, 2, 7)).WithLabelValues(),
@@ -48,8 +49,10 @@ var results = map[Outcome]string{Scheduled: "scheduled", Unschedulable: "unsched
 
 func (m *metrics) attempted(a *Attempt, took time.Duration) {
 	m.algorithm.Observe(took.Seconds())
-	if len(a.Victims) > 0 {
+	if slices.ContainsFunc(a.Cycle.Timing.Spans, makesRoom) {
 		m.preemptions.WithLabelValues().Inc()
+	}
+	if len(a.Victims) > 0 {
 		m.victims.Observe(float64(len(a.Victims)))
 		m.violations.WithLabelValues(preemptor).Add(float64(a.Violations))
 	}

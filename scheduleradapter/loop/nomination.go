@@ -45,7 +45,7 @@ func (n *nominations) add(one nomination) {
 func (c *Core) awaitVictims(now time.Time, pod types.UID, node string, victims []*nodetable.Pod) {
 	last := now
 	for _, v := range victims {
-		if due := preempt.Due(v, now); due.After(last) {
+		if due := c.due(v, now); due.After(last) {
 			last = due
 		}
 	}
@@ -87,6 +87,14 @@ func (c *Core) expireNominations(now time.Time) {
 	}
 }
 
+// wall is the instant by the clock of objects.
+func (c *Core) wall(now time.Time) time.Time { return now.Add(c.Scheduler.Ahead) }
+
+// due is when a pod is to be gone, by the clock of the Core.
+func (c *Core) due(pod *nodetable.Pod, now time.Time) time.Time {
+	return preempt.Due(pod, c.wall(now)).Add(-c.Scheduler.Ahead)
+}
+
 // leavers looks at the pods below a priority that are to leave a node: one that is
 // overdue, and when the last is to be gone; zero where nobody leaves.
 func (c *Core) leavers(node string, priority int32, now time.Time) (late *nodetable.Pod, last time.Time) {
@@ -98,10 +106,10 @@ func (c *Core) leavers(node string, priority int32, now time.Time) (late *nodeta
 		if pod.Priority >= priority || !pod.Terminating {
 			continue
 		}
-		if due := preempt.Due(pod, now); due.After(last) {
+		if due := c.due(pod, now); due.After(last) {
 			last = due
 		}
-		if preempt.Overdue(pod, now) {
+		if preempt.Overdue(pod, c.wall(now)) {
 			late = pod
 		}
 	}
@@ -110,7 +118,7 @@ func (c *Core) leavers(node string, priority int32, now time.Time) (late *nodeta
 
 func (c *Core) giveUp(now time.Time, e *queue.Entry, node string, late *nodetable.Pod) {
 	c.outside.Warn(e.Pod, Warning{ReasonNominationExpired, fmt.Sprintf(
-		"Pod %s was to leave node %s by %s and is still there; the room is looked for elsewhere", late, node, preempt.Due(late, now).UTC().Format(time.RFC3339))})
+		"Pod %s was to leave node %s by %s and is still there; the room is looked for elsewhere", late, node, preempt.Due(late, c.wall(now)).UTC().Format(time.RFC3339))})
 	c.promise(now, e.Pod, "")
 	c.left(now, e.Pod)
 	c.Queue.Activate(now, e.Pod.UID)

@@ -51,6 +51,25 @@ func TestANominationWhoseVictimDoesNotGoEndsAndAnotherNodeIsLookedFor(t *testing
 	})
 }
 
+// TestTheWallClockOfVictimsMayBeSet holds that promises last as long as they should
+// on a host that learns what time it is after it has started.
+func TestTheWallClockOfVictimsMayBeSet(t *testing.T) {
+	var ahead time.Duration
+	inWorldOf(t, func(c *Config) { c.Wall = func() time.Time { return time.Now().Add(ahead) } }, func(w *world) {
+		w.node("a")
+		w.set("stays", on("a"), cpu("2"), prioritized(1), graceful(40))
+		w.do(func() { ahead = 24 * time.Hour })
+		w.set("high", prioritized(10))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of stays: *", "evict stays for high")
+		w.set("stays", on("a"), cpu("2"), prioritized(1), goes(time.Now().Add(ahead+40*time.Second)))
+		time.Sleep(100*time.Second - time.Millisecond)
+		w.after()
+		time.Sleep(2 * time.Millisecond)
+		w.after("event NominationExpired of high: *", "status of high: Unschedulable nominated to \"\"",
+			"event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 node(s) had a terminating pod that does not go.")
+	})
+}
+
 func TestAPromiseOfALeaderBeforeHoldsAsLongAsItsVictimsMayTake(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")

@@ -117,7 +117,7 @@ func (l *Loop) leaves(uid types.UID, makes *preparation) {
 	if pod == nil || pod.Terminating && !vanishes(pod.Object) {
 		return // it was told before
 	}
-	d := departure{preempt.Due(pod, l.now()), makes}
+	d := departure{preempt.Due(pod, l.wall(l.now())), makes}
 	l.leaving[uid] = d
 	makes.unheard++
 	if !pod.Terminating {

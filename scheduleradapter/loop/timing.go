@@ -66,11 +66,14 @@ func (t *timings) attempted(spans []framework.Span, profile string) {
 			t.ofSpan[kind] = o
 		}
 		o.Observe(s.Took.Seconds())
-		if s.Point == framework.PostFilter && s.Plugin == "" {
+		if makesRoom(s) {
 			t.evaluations.WithLabelValues(preemptor, s.Code.String()).Observe(s.Took.Seconds())
 		}
 	}
 }
+
+// makesRoom says whether a span is that of all who make room for a pod.
+func makesRoom(s framework.Span) bool { return s.Point == framework.PostFilter && s.Plugin == "" }
 
 func (t *timings) observer(kind profileSpan) prometheus.Observer {
 	if kind.Plugin != "" {
