@@ -79,12 +79,12 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 		args []string
 		err  []string
 	}{
-		{[]string{"nope"}, []string{`unknown command "nope" for "evictd"`}},
-		{[]string{"statu"}, []string{`unknown command "statu" for "evictd"`}},
-		{[]string{"--nope"}, []string{`unknown flag: --nope`}},
+		{[]string{"nope"}, []string{`unknown command "nope" for "evictd"; evictd --help lists the commands`}},
+		{[]string{"statu"}, []string{`unknown command "statu" for "evictd"; evictd --help lists the commands`}},
+		{[]string{"--nope"}, []string{`unknown flag: --nope; evictd --help lists the flags`}},
 
-		{[]string{"simulate"}, []string{`requires at least 1 arg(s), only received 0`}},
-		{[]string{"simulate", "--nope"}, []string{`unknown flag: --nope`}},
+		{[]string{"simulate"}, []string{`requires at least 1 arg(s), only received 0; expected evictd simulate FILE... [flags]`}},
+		{[]string{"simulate", "--nope"}, []string{`unknown flag: --nope; evictd simulate --help lists the flags`}},
 		{[]string{"simulate", "missing.yaml"}, []string{`open missing.yaml: no such file or directory`}},
 		{[]string{"simulate", "-o", "xml", "fine.yaml"}, []string{`invalid argument "xml" for "-o, --output" flag: expected text|json`}},
 		{[]string{"simulate", "fine.yaml", "scenario.yaml", "missing.yaml"}, []string{
@@ -93,8 +93,8 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 			`open missing.yaml: no such file or directory`,
 		}},
 
-		{[]string{"check-config"}, []string{`accepts 1 arg(s), received 0`}},
-		{[]string{"check-config", "good.yaml", "bad.yaml"}, []string{`accepts 1 arg(s), received 2`}},
+		{[]string{"check-config"}, []string{`accepts 1 arg(s), received 0; expected evictd check-config FILE [flags]`}},
+		{[]string{"check-config", "good.yaml", "bad.yaml"}, []string{`accepts 1 arg(s), received 2; expected evictd check-config FILE [flags]`}},
 		{[]string{"check-config", "-o", "yaml", "good.yaml"}, []string{`invalid argument "yaml" for "-o, --output" flag: expected text|json`}},
 		{[]string{"check-config", "missing.yaml"}, []string{`open missing.yaml: no such file or directory`}},
 		{[]string{"check-config", "kind.yaml"}, []string{`kind.yaml: apiVersion "v1", kind "Nope": expected evictd.io/v1alpha1 EvictdConfiguration or kubelet.config.k8s.io/v1beta1 KubeletConfiguration`}},
@@ -106,7 +106,7 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 		{[]string{"check-config", "--eviction-soft", "memory.available<1Gi", "good.yaml"}, []string{
 			`good.yaml: evictionSoftGracePeriod[memory.available]: Required value: a soft threshold needs a grace period`}},
 
-		{[]string{"oom-score"}, []string{`accepts 1 arg(s), received 0`}},
+		{[]string{"oom-score"}, []string{`accepts 1 arg(s), received 0; expected evictd oom-score FILE [flags]`}},
 		{[]string{"oom-score", "pods.yaml"}, []string{`--memory-capacity "": expected a positive quantity such as 4Gi`}},
 		{[]string{"oom-score", "--memory-capacity", "0", "pods.yaml"}, []string{`--memory-capacity "0": expected a positive quantity such as 4Gi`}},
 		{[]string{"oom-score", "--memory-capacity", "-1", "pods.yaml"}, []string{`--memory-capacity "-1": expected a positive quantity such as 4Gi`}},
@@ -117,15 +117,15 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 			`pods.yaml: document 3: kind "Nope" of apiVersion "" is not a v1 Pod`,
 		}},
 
-		{[]string{"doctor", "x"}, []string{`unknown command "x" for "evictd doctor"`}},
+		{[]string{"doctor", "x"}, []string{`unknown command "x" for "evictd doctor"; expected evictd doctor [flags]`}},
 		{[]string{"doctor", "-o", "yaml"}, []string{`invalid argument "yaml" for "-o, --output" flag: expected text|json`}},
-		{[]string{"version", "x"}, []string{`unknown command "x" for "evictd version"`}},
-		{[]string{"status", "x"}, []string{`unknown command "x" for "evictd status"`}},
+		{[]string{"version", "x"}, []string{`unknown command "x" for "evictd version"; expected evictd version [flags]`}},
+		{[]string{"status", "x"}, []string{`unknown command "x" for "evictd status"; expected evictd status [flags]`}},
 		{[]string{"status", "--status-address", "none"}, []string{`--status-address "none": expected unix:PATH, IP:PORT or none`}},
 		{[]string{"status", "--status-address", "localhost"}, []string{`--status-address "localhost": expected unix:PATH, IP:PORT or none`}},
 
-		{[]string{"run", "x"}, []string{`unknown command "x" for "evictd run"`}},
-		{[]string{"run", "--nope"}, []string{`unknown flag: --nope`}},
+		{[]string{"run", "x"}, []string{`unknown command "x" for "evictd run"; expected evictd run [flags]`}},
+		{[]string{"run", "--nope"}, []string{`unknown flag: --nope; evictd run --help lists the flags`}},
 		{[]string{"run", "--config", "missing.yaml"}, []string{`open missing.yaml: no such file or directory`}},
 		{[]string{"run", "--config", "kind.yaml"}, []string{`kind.yaml: apiVersion "v1", kind "Nope": expected evictd.io/v1alpha1 EvictdConfiguration or kubelet.config.k8s.io/v1beta1 KubeletConfiguration`}},
 		{[]string{"run", "--housekeeping-interval", "soon"}, []string{`invalid argument "soon" for "--housekeeping-interval" flag: time: invalid duration "soon"`}},

@@ -75,6 +75,15 @@ func TestTheShellCompletesPodsOfTheRunningDaemon(t *testing.T) {
 	golden.Check(t, "testdata/completion.txt", got.out)
 }
 
+func TestTheShellCompletesPodsThatWereEvicted(t *testing.T) {
+	address := serving(t, "unix", func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"stories":[{"pod":"shop/worker","signal":"memory.available"}]}`))
+	})
+	if got := say(t, "", "__complete", "why", "--status-address", address, ""); got.out != "shop/worker\tmemory.available\n:4\n" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // TestARunningDaemonExplains asks a real one, which touches nothing.
 func TestARunningDaemonExplains(t *testing.T) {
 	dir := t.TempDir()

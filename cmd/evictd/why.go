@@ -90,6 +90,14 @@ no more than which pod would have gone, and when.`,
 	last := c.Flags().Bool("last", false, "the last eviction, whose ever")
 	client := clientFlags(c)
 	stateDir := c.Flags().String("state-dir", "", "read this state directory and ask nobody")
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		if a, err := ask(c.Context(), client, *stateDir, "", false); err == nil && len(args) == 0 {
+			for i := range a.Stories {
+				names = append(names, cobra.CompletionWithDesc(a.Stories[i].Pod, a.Stories[i].Signal))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		pod := strings.Join(args, "")
 		if (pod == "") != *last {

@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/evictd/evictd/internal/manifest"
 )
@@ -44,7 +45,12 @@ func New(name, short, version string, commands ...*cobra.Command) *cobra.Command
 		SilenceUsage:       true,
 		DisableSuggestions: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return BadInput(err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown {
+			err = fmt.Errorf("%w; %s --help lists the flags", err, c.CommandPath())
+		}
+		return BadInput(err)
+	})
 	root.AddCommand(commands...)
 	root.AddCommand(versionCommand(version))
 	root.AddCommand(generators()...)
@@ -58,7 +64,7 @@ func New(name, short, version string, commands ...*cobra.Command) *cobra.Command
 func refuse(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return BadInput(err)
+			return BadInput(fmt.Errorf("%w; expected %s", err, c.UseLine()))
 		}
 		return nil
 	}
@@ -86,11 +92,15 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return 0
 	}
+	var bad badInput
+	theirs := errors.As(err, &bad)
+	if !theirs && !known(root, args) {
+		theirs, err = true, fmt.Errorf("%w; %s --help lists the commands", err, root.Name())
+	}
 	for _, fault := range manifest.Faults(err) {
 		fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), strings.Map(shown, fault.Error()))
 	}
-	var bad badInput
-	if errors.As(err, &bad) || !known(root, args) {
+	if theirs {
 		return ExitBadInput
 	}
 	return ExitFault

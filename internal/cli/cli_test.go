@@ -58,10 +58,11 @@ func TestTheExitCodeTellsWhoseFaultItIs(t *testing.T) {
 		{"read " + file, theirs, cli.ExitBadInput, "as text", "program: wrong\n"},
 		{"read " + file, cli.InFile("f", errors.Join(ours, theirs)), cli.ExitBadInput, "as text", "program: f: broken\nprogram: f: wrong\n"},
 		{"read " + file, cli.InFile("f", nil), 0, "as text", ""},
-		{"read", nil, cli.ExitBadInput, "", "program: accepts 1 arg(s), received 0\n"},
+		{"read", nil, cli.ExitBadInput, "", "program: accepts 1 arg(s), received 0; expected program read FILE [flags]\n"},
+		{"read --flag -", nil, cli.ExitBadInput, "", "program: unknown flag: --flag; program read --help lists the flags\n"},
 		{"read " + file + ".none", nil, cli.ExitBadInput, "", "program: open " + file + ".none: no such file or directory\n"},
 		{"read -o yaml -", nil, cli.ExitBadInput, "", "program: invalid argument \"yaml\" for \"-o, --output\" flag: expected text|json\n"},
-		{"write", nil, cli.ExitBadInput, "", "program: unknown command \"write\" for \"program\"\n"},
+		{"write", nil, cli.ExitBadInput, "", "program: unknown command \"write\" for \"program\"; program --help lists the commands\n"},
 	} {
 		code, out, errs := run(strings.NewReader("in "), c.fails, strings.Fields(c.args)...)
 		if code != c.code || out != c.out || errs != c.errs {

@@ -121,6 +121,7 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.see("the signal with its thresholds", `/memory.available.*hard 64 MiB.*soft 120 MiB/.test(document.querySelector(".tile[aria-pressed=true]")?.textContent)`)
 	p.see("the pods in their order", `document.querySelectorAll("#pods tr").length === 4`)
 	p.see("a curve", `document.querySelector("#chart .curve")?.getAttribute("d").length > 20`)
+	p.see("no more time than there was", `[...document.querySelectorAll("#chart text")].some((t) => /^\d\d:\d\d:\d\d$/.test(t.textContent))`)
 	p.click("#window button")
 	for mib := 10; mib <= 200; mib += 10 {
 		leak(mib)

@@ -75,13 +75,13 @@ func TestABusyNodeWithHostileNames(t *testing.T) {
 	threshold := func(kind, quantity string) nodestatus.ThresholdStatus {
 		return nodestatus.ThresholdStatus{Kind: kind, Quantity: quantity}
 	}
-	seconds := 47.3
+	soon, later, never := 47.3, 600.0, 20000.0
 	status := nodestatus.Status{
 		Node: "worker-eu-west-1a-0042", Mode: nodestatus.Backstop, Time: nodestatus.Time{Time: at},
 		Signals: []nodestatus.SignalStatus{
-			{Name: "memory.available", Available: "1310Mi", Capacity: "32Gi", SecondsToThreshold: &seconds, Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "500Mi"), {Kind: "soft", Quantity: "1536Mi", Met: true}}},
-			{Name: "nodefs.available", Available: "61Gi", Capacity: "200Gi", Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "20Gi")}},
-			{Name: "nodefs.inodesFree", Available: "11000k", Capacity: "13107200", Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "655360")}},
+			{Name: "memory.available", Available: "1310Mi", Capacity: "32Gi", SecondsToThreshold: &soon, Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "500Mi"), {Kind: "soft", Quantity: "1536Mi", Met: true}}},
+			{Name: "nodefs.available", Available: "61Gi", Capacity: "200Gi", SecondsToThreshold: &later, Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "20Gi")}},
+			{Name: "nodefs.inodesFree", Available: "11000k", Capacity: "13107200", SecondsToThreshold: &never, Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "655360")}},
 			{Name: "imagefs.available", Available: "18Gi", Capacity: "100Gi", Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "15Gi"}, threshold("soft", "20Gi")}},
 			{Name: "imagefs.inodesFree", Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "5%")}},
 			{Name: "pid.available", Available: "31544", Capacity: "32768", Thresholds: []nodestatus.ThresholdStatus{threshold("hard", "2000")}},
@@ -137,6 +137,7 @@ func TestABusyNodeWithHostileNames(t *testing.T) {
 	p.scheme("light")
 	p.see("the past at once", `document.querySelector("#chart .curve")?.getAttribute("d").split("L").length > 60`)
 	p.see("the time that is left", `/500 MiB is reached in 47 s/.test(document.querySelector("#outlook").textContent) && document.querySelector("#chart .ahead")`)
+	p.see("a warning of what is near, and nothing of what is far", `[...document.querySelectorAll("#signals b.note")].map((b) => b.className + " " + b.textContent).join() === "note bad 47 s left,note dim 10 min left"`)
 	p.see("every eviction as a mark", `document.querySelectorAll("#chart .mark").length === 3`)
 	mustBeText(t, p, "#pods .link")
 }
