@@ -90,7 +90,7 @@ func (l *Loop) withhold(r kill.Result) {
 		switch f.Signal.Condition() {
 		case eviction.DiskPressure:
 			w.counts = r.Gone.Add(showing)
-			if w.held > 0 {
+			if w.held > 0 && !r.Signalled.IsZero() {
 				w.signal, w.from, w.latest = f.Signal, l.observed[f.Signal].Available.Or(0), r.Gone.Add(showingLate)
 				l.bear(r.UID, showingLate)
 			}
