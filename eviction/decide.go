@@ -232,10 +232,10 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if t.Hard() && st.hasten(cfg, in, t.Signal, ranking, d) {
 		return true
 	}
-	awaits := st.awaits(in, t.Threshold, ranking)
+	awaited := st.awaited(in, t.Threshold, ranking)
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
 	i := st.willing(ranking, 0)
-	if i < 0 || awaits {
+	if i < 0 || awaited != nil {
 		if d.Ranking == nil {
 			d.Ranking = ranking
 		}
@@ -272,24 +272,25 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	return true
 }
 
-// awaits says whether a victim in flight for another shortage of the node's would be
-// the first to go for this one, too: what it holds comes back without a second victim.
-func (st *State) awaits(in *Input, t *Threshold, ranking []Ranked) bool {
+// awaited is a victim in flight for another shortage of the node's that would be the
+// first to go for this one, too: what it holds comes back without a second victim.
+// Nil where there is none.
+func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 	for i := range ranking {
 		r := &ranking[i]
 		at := slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == r.Pod.UID })
 		if at < 0 {
 			if r.Exempt() == "" && st.eligible(r.Pod) {
-				return false
+				return nil
 			}
 			continue
 		}
 		f := &st.InFlight[at]
 		if int(f.Signal) < NumSignals && (f.Hard || !t.Hard()) && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
-			return true
+			return f
 		}
 	}
-	return false
+	return nil
 }
 
 // hasten gives those victims of soft thresholds no more time for whose sake others
@@ -306,7 +307,7 @@ func (st *State) hasten(cfg *Config, in *Input, s Signal, ranking []Ranked, d *D
 	for i := range ranking {
 		r := &ranking[i]
 		at := slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == r.Pod.UID })
-		if at < 0 || st.InFlight[at].Hard || cfg.Layout.shortage(st.InFlight[at].Signal) != cfg.Layout.shortage(s) {
+		if at < 0 || r.ended() || st.InFlight[at].Hard || cfg.Layout.shortage(st.InFlight[at].Signal) != cfg.Layout.shortage(s) {
 			continue
 		}
 		if first >= 0 && !(i < first && s.Condition() == MemoryPressure && r.Growth > 0 && r.Growth == fastest) {

@@ -58,7 +58,8 @@ func Foresee(cfg *Config, st State, in Input, i int) (Forecast, bool) {
 		in.Pass = Continue
 		_, d = Decide(&alone, after, in)
 	}
-	for _, r := range Rank(t.Signal, cfg.Layout, in.Candidates, nil) {
+	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, nil)
+	for _, r := range ranking {
 		if !st.inFlight(r.Pod.UID) {
 			f.Ranking = append(f.Ranking, r)
 		}
@@ -74,8 +75,10 @@ func Foresee(cfg *Config, st State, in Input, i int) (Forecast, bool) {
 			f.Freed = stats.Amount{}
 		}
 	}
-	for _, v := range st.InFlight {
-		if cfg.Layout.shortage(v.Signal) == cfg.Layout.shortage(t.Signal) {
+	awaited := st.awaited(&in, t, ranking)
+	for i := range st.InFlight {
+		v := &st.InFlight[i]
+		if cfg.Layout.shortage(v.Signal) == cfg.Layout.shortage(t.Signal) || v == awaited {
 			f.Awaited = append(f.Awaited, v.UID)
 		}
 	}

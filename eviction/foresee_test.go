@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +48,22 @@ func TestWhatIsForeseenIsWhatIsDecided(t *testing.T) {
 	})
 	if foreseen == 0 {
 		t.Error("no round had a victim")
+	}
+}
+
+func TestAVictimThatAnswersForAnotherResourceIsAwaited(t *testing.T) {
+	cfg := eviction.Config{Thresholds: []eviction.Threshold{{Signal: eviction.PIDAvailable, Value: eviction.Value{Amount: 1000}}}}
+	st := eviction.State{InFlight: []eviction.InFlight{{UID: "bomb", Signal: eviction.MemoryAvailable, Hard: true, Since: start, Grace: time.Second}}}
+	for bombs, want := range map[int64]types.UID{500: "bomb", 5: ""} {
+		in := eviction.Input{Now: start}
+		for uid, processes := range map[types.UID]int64{"bomb": bombs, "web": 50} {
+			in.Candidates = append(in.Candidates, eviction.Candidate{Pod: &eviction.Pod{UID: uid}, Usage: &stats.Pod{Processes: stats.Known(processes)}})
+		}
+		in.Signals[eviction.PIDAvailable] = eviction.Observation{Available: stats.Known(100), Time: start}
+		f, _ := eviction.Foresee(&cfg, st, in, 0)
+		if want == "" && (len(f.Awaited) > 0 || !slices.Equal(f.Victims, []types.UID{"web"})) || want != "" && (len(f.Victims) > 0 || !slices.Equal(f.Awaited, []types.UID{want})) {
+			t.Errorf("%d processes: victims %v, awaited %v", bombs, f.Victims, f.Awaited)
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing
 		hogGrows, grows int64
 		hogUses         int64
 		protected       bool // the other one
+		ended           bool // the hog
 		victim          types.UID
 		hastened        string
 	}{
@@ -59,6 +60,7 @@ func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing
 		{name: "another grows faster", hogGrows: 1, grows: 2, hogUses: 2 * gi, victim: other},
 		{name: "another would go before it", hogGrows: 2, grows: 1, hogUses: gi / 2, victim: other},
 		{name: "nobody else may go", hogUses: gi / 2, protected: true, hastened: hog},
+		{name: "it has ended", hogGrows: 2, grows: 1, hogUses: 2 * gi, ended: true, victim: other},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newSmallNode()
@@ -72,6 +74,9 @@ func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing
 			candidates := []eviction.Candidate{pod(hog, c.hogUses, c.hogGrows), pod(other, gi, c.grows)}
 			if c.protected {
 				candidates[1].Pod.Protection = eviction.StaticPod
+			}
+			if c.ended {
+				candidates[0].Usage.Threads = stats.Known(0)
 			}
 			n.state.InFlight = []eviction.InFlight{{UID: hog, Signal: eviction.MemoryAvailable, Since: noon, Grace: time.Minute}}
 			before := n.state

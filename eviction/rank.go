@@ -38,6 +38,11 @@ func (r *Ranked) Exempt() string {
 	return ""
 }
 
+// ended says whether no process of the pod is left, whatever it holds still.
+func (r *Ranked) ended() bool {
+	return r.Measured && (r.Candidate.Usage.Threads == stats.Known(0) || r.Candidate.Usage.Processes == stats.Known(0))
+}
+
 // A key compares two candidates by one rule, can tell in words why the first
 // goes before the second, and what it looks at.
 type key struct {

@@ -366,6 +366,9 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 		names, spreads = append(names, f.name), spreads || f.spreads
 		hides = hides || f.hides == resource || f.hides == everything
 	}
+	if spreads { // what another pod held has a minute to show
+		within_ += time.Minute
+	}
 	hog := storing("hog", gibi)
 	w := &troubled{pods: []*pod{hog}, kills: map[types.UID]int{}}
 	for i := range 3 {

@@ -65,7 +65,7 @@ func (l *Loop) withhold(r kill.Result) {
 		switch f.Signal.Condition() {
 		case eviction.DiskPressure:
 			w.counts = r.Gone.Add(showing)
-			if i := l.indexOf(r.UID); i >= 0 && l.seen[i].held > 0 {
+			if i := l.indexOf(r.UID); i >= 0 && l.seen[i].held > 0 && !r.Signalled.IsZero() {
 				w.held, w.signal, w.from, w.latest = l.seen[i].held, f.Signal, l.observed[f.Signal].Available.Or(0), r.Gone.Add(showingLate)
 				l.bear(r.UID, showingLate)
 			}
