@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/internal/tell"
 )
 
 // visible is how soon after the crossing everybody can see it.
@@ -60,7 +61,7 @@ func (s *story) measures() {
 		line{"condition False", s.pressed.cleared, watched}, line{"taint gone", s.pressed.untainted, watched},
 		line{"newcomer bound", newcomer.bound, watched}, line{"newcomer ready", newcomer.running, watched})
 	s.Table(rows)
-	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.gauge.least.Load())/1024, cmp.Or(e.Freed, "an amount that was not measured"))
+	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.gauge.least.Load())/1024, cmp.Or(tell.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
 }
 
 // line is one figure.

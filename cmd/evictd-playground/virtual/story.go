@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/internal/tell"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -213,7 +214,7 @@ func (s *story) measures() {
 		{"its death was seen", since(s.died), "the playground"},
 		{"the threshold was kept again", since(s.back), "the playground"},
 	})
-	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.least.Load())/1024, cmp.Or(e.Freed, "an amount that was not measured"))
+	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.least.Load())/1024, cmp.Or(tell.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
 }
 
 // crossing is when the threshold was crossed, as the first of the two saw it.
