@@ -65,7 +65,7 @@ func buildAndRun(m *testing.M) int {
 
 // patience bounds every wait for something that is to come, emulated processors
 // among those that wait. Nothing is asserted of how fast it comes.
-var patience = map[bool]time.Duration{false: 30 * time.Second, true: 90 * time.Second}[machine.Own]
+var patience = map[bool]time.Duration{false: 30 * time.Second, true: 4 * time.Minute}[machine.Own]
 
 // await asks until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
