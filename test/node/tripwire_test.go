@@ -1,0 +1,77 @@
+package node_test
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
+	"github.com/evictd/evictd/test/vm/machine"
+)
+
+// TestMachineHoldsPodsUpForAnEvictdThatIsLate stops evictd, which tells of nothing
+// then, before a bomb goes off: the kernel holds the bomb up at memory.high. What
+// comes next either goes on by the kernel's event, or was killed meanwhile.
+func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
+	for signal, source := range map[string]string{"CONT": collect.MemoryEvents, "KILL": ""} {
+		t.Run(signal, func(t *testing.T) {
+			n := newMachine(t)
+			high, ok := n.cgroups.HighFile("/" + podsCgroup)
+			if !ok {
+				t.Skip("skipped: only cgroup v2 has memory.high")
+			}
+			machine.Systemctl(t, "service-watchdogs", "no")
+			t.Cleanup(func() { machine.Systemctl(t, "service-watchdogs", "yes") })
+			bomb, within := n.start("bomb", podSpec{}), n.start("within", podSpec{request: "128Mi"})
+			within.do("hold 100")
+			// No pass but those that something calls for.
+			d := n.protect(machineHard + "\nmemoryHighTripwire: true\nhousekeepingInterval: 1h")
+			d.awaitPods(memorySignal, bomb, within)
+			await(t, "the tripwire", func() bool { return content(t, high) != "max" })
+			machine.Signal(t, "STOP")
+			begun := time.Now()
+			bomb.tell("leak 0 768")
+			await(t, "the threshold to be crossed", func() bool {
+				left, known := n.memory(n.group).Available(stats.WorkingSetModel, false).Get()
+				return known && left < 200*mib
+			})
+			await(t, "the kernel to tell", func() bool { return eventsHigh(t, high) > 0 })
+			t.Logf("crossed after %v; memory.high %s, %d events; the pods use %s", time.Since(begun), content(t, high), eventsHigh(t, high), content(t, filepath.Join(filepath.Dir(high), "memory.current")))
+			machine.Signal(t, signal)
+			await(t, "the pods to be let go", func() bool { return content(t, high) == "max" })
+			bomb.mustDie() // by an evictd that is only being started, maybe
+			e := d.awaitEnd(bomb)
+			if source != "" && e.Source != source {
+				t.Errorf("evicted because of %q, want %q", e.Source, source)
+			}
+			if told := machine.Journal(t, "--unit="+machine.Service); signal == "KILL" && !strings.Contains(told, "put back "+high) {
+				t.Error("the unit does not put memory.high back")
+			}
+			await(t, "the tripwire to be there again", func() bool { return content(t, high) != "max" })
+			mustLive(t, within)
+			machine.Systemctl(t, "stop", machine.Service)
+			if is := content(t, high); is != "max" {
+				t.Errorf("evictd ends and leaves memory.high at %s", is)
+			}
+		})
+	}
+}
+
+// eventsHigh is how often tasks were held up at memory.high.
+func eventsHigh(t *testing.T, high string) int {
+	t.Helper()
+	for line := range strings.Lines(content(t, filepath.Join(filepath.Dir(high), "memory.events"))) {
+		if n, is := strings.CutPrefix(line, "high "); is {
+			events, err := strconv.Atoi(strings.TrimSpace(n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return events
+		}
+	}
+	t.Fatal("memory.events does not tell")
+	return 0
+}
