@@ -148,7 +148,7 @@ func TestALargeClusterWithHostileNames(t *testing.T) {
 	at := time.Now()
 	var nodes []loop.NodeStanding
 	for i := range 600 {
-		n := loop.NodeStanding{Name: fmt.Sprintf("worker-%03d", i), Ready: i%151 != 3, Levels: map[string]string{"memory.available": "ok"}, Given: map[string][2]int64{"cpu": {1000, 8000}, "memory": {1 << 30, 16 << 30}, "pods": {12, 110}}}
+		n := loop.NodeStanding{Name: fmt.Sprintf("worker-%03d", i), Ready: i%151 != 3, Levels: map[string]string{"memory.available": "ok"}, Given: loop.Given{CPU: [2]int64{1000, 8000}, Memory: [2]int64{1 << 30, 16 << 30}, Pods: [2]int64{12, 110}}}
 		if level := map[int]string{7: "hard", 11: "soft", 13: "tight"}[i%60]; level != "" {
 			n.Levels["memory.available"] = level
 		}
