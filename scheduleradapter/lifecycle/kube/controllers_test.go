@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,14 +294,14 @@ func TestATaintFollowsItsConditionAtOnce(t *testing.T) {
 // could not say otherwise: silence counts from when the server is back.
 func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
 	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
-		away := false
+		var away atomic.Bool
 		b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away, nil, errors.New("connection refused")
+			return away.Load(), nil, errors.New("connection refused")
 		})
 		b.pass(time.Minute, "a", "b")
-		away = true
+		away.Store(true)
 		b.pass(3 * time.Minute)
-		away = false
+		away.Store(false)
 		b.pass(9 * time.Second) // they renew their Leases in their own time
 		b.pass(time.Minute, "a")
 		expect(t, "taints", []string{b.taints("a"), b.taints("b")}, "", "unreachable:NoExecute unreachable:NoSchedule")
