@@ -460,9 +460,9 @@ CapabilityBoundingSet=
 func (m *machine) returns() {
 	m.configure("native", "48Mi", "")
 	m.do("dpkg", "--remove", "--force-unsafe-io", "evictd")
-	if left := m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "evictd*.service", "evictd*.socket"); left != "" {
-		m.Errorf("still there: %s", left)
-	}
+	await(m, "everything to have ended, the agent by itself", func() bool {
+		return m.do("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "evictd*.service", "evictd*.socket") == ""
+	})
 	m.do("dpkg", "--install", "--force-depends", "--force-unsafe-io", "/root/evictd.deb")
 	await(m, "evictd to be up again", func() bool { return m.property(daemon, "ActiveState") == "active" })
 	if status := m.do("evictd", "status"); !strings.Contains(status, "hard 48Mi") {
