@@ -115,24 +115,6 @@ func TestContainerThatOnlyRuncKnowsIsEvictedLikeAPod(t *testing.T) {
 	}
 }
 
-// The kernel's log is hidden from evictd: the counters tell.
-func TestWhatTheKernelKillsInAContainerThatOnlyRuncKnowsIsTold(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("runc"); err != nil {
-		t.Skip("skipped: no runc to run containers:", err)
-	}
-	n := newNode(t, nodeMemory, nodePIDs)
-	group := n.group + "/outside"
-	n.runcIn(group, 24*mib, "read x; while :; do head -c 64M /dev/zero | tail; sleep 1; done >/dev/null")()
-	inside := []string{"--mount", "sh", "-c", `mount --bind /dev/null /dev/kmsg && exec "$0" "$@"`, program}
-	args := n.arguments("--cgroup-root="+n.group, "--runc-state="+n.runcState(), "--eviction-hard=memory.available<16Mi")
-	d := n.launch(exec.Command("unshare", append(inside, args...)...), nil)
-	d.await("a kill to be told", func(s *nodestatus.Status) bool {
-		return slices.ContainsFunc(s.KernelKills, func(k nodestatus.KernelKill) bool { return k.Cgroup == group && k.Limit == "unknown" })
-	})
-	d.mustHaveEvicted()
-}
-
 func TestContainerOfRuncThatReachesItsOwnLimitIsTold(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("runc"); err != nil {

@@ -63,10 +63,11 @@ func New(given []string, say func(wire.Up), log *slog.Logger) *Containers {
 func (c *Containers) Run(ctx context.Context) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	for first := true; ; first = false {
+	for told := (time.Time{}); ; {
 		found := c.look()
-		if first || !reflect.DeepEqual(found, c.told) {
-			c.told = found
+		// Who says nothing for long counts as stuck.
+		if time.Since(told) > wire.Silence/3 || !reflect.DeepEqual(found, c.told) {
+			c.told, told = found, time.Now()
 			c.say(wire.Up{Bare: &wire.BareSet{Containers: found}})
 		}
 		select {
