@@ -22,14 +22,6 @@ func (n *node) runc(id string, limit, hold int) (begin func()) {
 	n.t.Helper()
 	// A block of dd is memory of its own for as long as it waits for its input.
 	script := fmt.Sprintf("read x; (head -c %dM /dev/zero; sleep 600) | dd of=/dev/null bs=%dM iflag=fullblock", hold, 2*hold)
-	return n.runcIn(filepath.Join(n.group, podsCgroup, id), limit*mib, script)
-}
-
-// runcIn has runc run a script in a cgroup of so many bytes, which begins when it is
-// sent a line.
-func (n *node) runcIn(group string, limit int, script string) (begin func()) {
-	n.t.Helper()
-	id := filepath.Base(group)
 	bundle := filepath.Join(n.dir, id)
 	mounts := []map[string]any{{"destination": "/proc", "source": "proc", "type": "proc"}}
 	for _, dir := range []string{"/bin", "/lib", "/lib64", "/usr", "/dev"} {
@@ -41,9 +33,9 @@ func (n *node) runcIn(group string, limit int, script string) (begin func()) {
 		"ociVersion": "1.0.2", "root": map[string]any{"path": "rootfs"}, "mounts": mounts,
 		"process": map[string]any{"args": []string{"/bin/sh", "-c", script}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}, "env": []string{"PATH=/bin:/usr/bin"}},
 		"linux": map[string]any{
-			"cgroupsPath": group,
+			"cgroupsPath": filepath.Join(n.group, podsCgroup, id),
 			"namespaces":  []map[string]any{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}},
-			"resources":   map[string]any{"memory": map[string]any{"limit": limit, "reservation": 16 * mib}},
+			"resources":   map[string]any{"memory": map[string]any{"limit": limit * mib, "reservation": 16 * mib}},
 		},
 	})
 	if err != nil {
