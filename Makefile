@@ -1,8 +1,7 @@
 # `make help` lists the targets. Variables that change them:
-#   PKGS        packages to test, race, fuzz and bench     (./...)
-#   TESTFLAGS   flags of go test in test and race          (-count=1)
-#   AGAIN       1 runs tests that failed once more in test and race, by themselves, and
-#               lets pass what passes then; both runs are shown
+#   PKGS        packages to race, fuzz and bench           (./...)
+#   PARTS       parts of test-all to run, by name          (all)
+#   TESTFLAGS   further flags of go test in test, test-all and race
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
@@ -11,7 +10,6 @@
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
-TESTFLAGS ?= -count=1
 FUZZTIME  ?= 60s
 BENCH     ?= .
 PREFIX    ?= /usr/local
@@ -25,42 +23,22 @@ SHELL       := bash
 # The playground is run from the source tree; it is not for installing.
 installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
 
+# Programs and tests are built alike, so that the build cache serves both.
+export CGO_ENABLED ?= 0
+export GOFLAGS     ?= -trimpath
+
 # Lines "package name" of the tests whose name matches $(1), in $(PKGS).
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
-# Modules of their own below test/ that `make test` runs, cheap to build.
+# Modules of their own below test/, for check.
 nested := browser foreignplugin monitoring
-
-# Not empty where $(PKGS) are all packages.
-all = $(filter ./...,$(PKGS))
-
-# The events of the tests of packages $(2), where $(PKGS) are all packages those of
-# the nested modules too; $(1) are flags. It fails where any of them does.
-tests = failed=0; go test -json $(1) $(TESTFLAGS) $(2) || failed=1; \
-	$(if $(all),for module in $(nested); do go -C test/$$module test -json $(1) $(TESTFLAGS) ./... || failed=1; done;) \
-	exit $$failed
-
-# Tells what came of the tests that $(1) runs, with flags $(2).
-define told
-	events=$$(mktemp)
-	trap 'rm -f "$$events"' EXIT
-	if ($(1)) | tee "$$events" | go run ./internal/summary tests; then exit 0; fi
-	again=$$(go run ./internal/summary failed <"$$events")
-	if [ -z "$(AGAIN)" ] || [ -z "$$again" ]; then exit 1; fi
-	printf '\nonce more, by themselves:\n%s\n\n' "$$again"
-	while read -r module package tests; do
-		go -C "$$module" test -vet=off -json $(2) $(TESTFLAGS) -run "$$tests" "$$package" || echo failed >"$$events.again"
-	done <<<"$$again" | go run ./internal/summary tests
-	if [ -e "$$events.again" ]; then rm "$$events.again"; exit 1; fi
-	printf '\nunsteady, failed and then passed:\n%s\n' "$$again"
-endef
 
 # The files named $(1), those of nested modules too, each ended by a zero byte.
 files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	@go build -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
@@ -71,24 +49,17 @@ storm: build ## count in that cluster who comes back to a node that stays short,
 	@bin/evictd-playground --storm
 
 .PHONY: test
-test: ## run all tests; time of each suite, what was skipped and why
-	@$(if $(all),$(MAKE) --no-print-directory controlplane-if-possible containerd-if-possible)
-	everything() {
-		failed=0
-		($(call tests,,$(PKGS))) || failed=1
-		$(if $(all),go -C test/controlplane test -vet=off -json $(TESTFLAGS) ./suite || failed=1)
-		$(if $(all),go -C test/containerd test -json $(TESTFLAGS) ./suite || failed=1)
-		exit $$failed
-	}
-	$(call told,everything)
+test: ## run all tests that need only Go and a Linux kernel, as root or not
+	@go run ./test/all small -- $(TESTFLAGS)
+
+.PHONY: test-all
+test-all: ## the same and the tests of every real part: says first what it builds and what is missing here
+	@go run ./test/all $(PARTS) -- $(TESTFLAGS)
 
 .PHONY: race
-race: ## the same under the race detector (needs a C compiler), but for tests of whole nodes
-	@export CGO_ENABLED=1
-	# The detector multiplies the memory that small nodes have little of.
-	packages=$$(go list $(PKGS) | grep -v -e /test/node -e /test/docs -e /cmd/evictd-playground)
-	everything() { $(call tests,-race,$$packages); }
-	$(call told,everything,-race)
+race: export CGO_ENABLED = 1
+race: ## the packages' tests under the race detector (needs a C compiler), without tests of whole nodes
+	@go test -race -vet=off -count=1 $(TESTFLAGS) $$(go list $(PKGS) | grep -v -e /test/ -e /cmd/evictd-playground) | { grep -v 'no test files' || true; }
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -140,7 +111,7 @@ bench: ## run the benchmarks; the machine first
 	printf 'go:     %s\n' "$$(go version)"
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/summary bench
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchtable
 
 .PHONY: bench-reaction
 bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back
@@ -177,7 +148,7 @@ test/controlplane/bin/%: test/controlplane/go.mod test/controlplane/go.sum $(wil
 	@printf 'building %s of Kubernetes %s\n' '$*' '$(kubernetes)'
 	package=k8s.io/kubernetes/cmd/$*
 	[ ! -d test/controlplane/cmd/$* ] || package=./cmd/$*
-	CGO_ENABLED=0 nice go -C test/controlplane build -trimpath -ldflags '-s -w $(stamp)' -o bin/ $$package
+	nice go -C test/controlplane build -ldflags '-s -w $(stamp)' -o bin/ $$package
 	touch $@
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
@@ -187,10 +158,11 @@ runtime := $(addprefix test/containerd/bin/,containerd containerd-shim-runc-v2 c
 .PHONY: containerd
 containerd: $(runtime) ## build the containerd, runc and crictl of tests; the first time takes minutes
 
+test/containerd/bin/%: export CGO_ENABLED = 1
 test/containerd/bin/%: test/containerd/parts/go.mod test/containerd/parts/go.sum
 	@package=$$(sed -n 's|^\t\([^ ]*/$*\)$$|\1|p' $<)
 	printf 'building %s %s\n' '$*' "$$(go -C $(<D) list -f '{{.Module.Version}}' "$$package")"
-	nice go -C $(<D) build -trimpath -ldflags '-s -w' -o ../bin/ "$$package"
+	nice go -C $(<D) build -ldflags '-s -w' -o ../bin/ "$$package"
 	touch $@
 
 # Makes $(1) of the packages $(3) of the module test/$(2), which takes $(4) GiB.
@@ -218,9 +190,9 @@ controlplane-if-possible:
 
 .PHONY: containerd-if-possible
 containerd-if-possible:
-	@if [ "$$(go env CGO_ENABLED)" = 0 ]; then
+	@if ! command -v "$$(go env CC)" >/dev/null; then
 		mkdir -p test/containerd/bin
-		echo "part of runc is in C, and there is no compiler for it" >test/containerd/bin/unavailable
+		echo "part of runc is in C, and there is no compiler for it: apt-get install gcc libc6-dev" >test/containerd/bin/unavailable
 		exit
 	fi
 	$(call if_possible,containerd,containerd/parts,tool,3)
@@ -262,10 +234,6 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
 	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
 		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
-
-.PHONY: test-vm
-test-vm: deb ## boot a virtual machine with systemd, install the package there, put it under pressure; the first time makes its disk
-	@EVICTD_VM=1 go test -json -count=1 -timeout 90m -run '^TestVirtualMachine$$' ./test/vm | go run ./internal/summary tests
 
 .PHONY: bench-vm
 bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oomd, the kernel alone; EVICTD_ROUNDS=3

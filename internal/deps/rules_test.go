@@ -55,8 +55,7 @@ var arrows = []arrow{
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
-	{"internal/summary", []string{"internal/summary/..."}, "a build tool stands outside the house"},
-	{"internal/summary/...", nil, "a build tool stands outside the house"},
+	{"internal/benchtable", nil, "a build tool imports nothing of the programs"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},
 	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},

@@ -1,8 +1,4 @@
-// Package bench reads the output of `go test -bench -benchmem`: per package a line
-// for each benchmark, and a table for one that runs with several numbers of nodes.
-// Times are of the processor where a benchmark reports them, else what has passed.
-// What is no result, such as a failure, passes through.
-package bench
+package main
 
 import (
 	"bufio"
@@ -40,9 +36,9 @@ type summary struct {
 	table  []result // with nodes, of one function
 }
 
-// Summarize copies a run from in to out in readable form. Import paths lose the
+// summarize copies a run from in to out in readable form. Import paths lose the
 // prefix module.
-func Summarize(in io.Reader, out *bufio.Writer, module string) error {
+func summarize(in io.Reader, out *bufio.Writer, module string) error {
 	s := &summary{out: out, module: module}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ func TestCapturedRunReadsAsItsGoldenFile(t *testing.T) {
 	}
 	defer run.Close()
 	var out strings.Builder
-	if err := Summarize(run, bufio.NewWriter(&out), "github.com/evictd/evictd"); err != nil {
+	if err := summarize(run, bufio.NewWriter(&out), "github.com/evictd/evictd"); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "testdata/run.txt", out.String())

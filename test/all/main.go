@@ -1,0 +1,258 @@
+// Command all runs the tests in parts, each part with what it builds first, and prints
+// the time of each part, what failed, and what was skipped for which reason.
+//
+//	go run ./test/all                    # make test-all: every part
+//	go run ./test/all small              # make test: the part that needs only Go
+//	go run ./test/all -missing           # the Debian packages that the parts lack here
+//
+// Arguments are names of parts; flags of go test follow "--".
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+const (
+	exitFailed   = 1
+	exitBadInput = 2
+)
+
+// errFailed says that a part failed, which has been reported.
+var errFailed = errors.New("failed")
+
+func main() {
+	missing := flag.Bool("missing", false, "print the Debian packages of programs that are missing here, and run nothing")
+	flag.Parse()
+	names, flags := flag.Args(), []string(nil)
+	if at := slices.Index(names, "--"); at >= 0 {
+		names, flags = names[:at], names[at+1:]
+	}
+	chosen, err := choose(names)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "all:", err)
+		os.Exit(exitBadInput)
+	}
+	if *missing {
+		fmt.Println(strings.Join(debianPackages(lacking(chosen)), " "))
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, chosen, flags); err != nil {
+		if !errors.Is(err, errFailed) {
+			fmt.Fprintln(os.Stderr, "all:", err)
+		}
+		stop()
+		os.Exit(exitFailed)
+	}
+}
+
+// choose finds parts by their names; no name is all parts.
+func choose(names []string) ([]part, error) {
+	if len(names) == 0 {
+		return parts, nil
+	}
+	var chosen []part
+	for _, name := range names {
+		at := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if at < 0 {
+			var known []string
+			for _, p := range parts {
+				known = append(known, p.name)
+			}
+			return nil, fmt.Errorf("part %q: expected one of %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, parts[at])
+	}
+	return chosen, nil
+}
+
+// lacking is what the parts need and this machine does not have.
+func lacking(parts []part) (missing []need) {
+	for _, p := range parts {
+		for _, n := range p.needs {
+			if _, err := exec.LookPath(n.program); err != nil && !slices.Contains(missing, n) {
+				missing = append(missing, n)
+			}
+		}
+	}
+	return missing
+}
+
+func debianPackages(needs []need) (names []string) {
+	for _, n := range needs {
+		names = append(names, n.debian)
+	}
+	return names
+}
+
+// result is the outcome of a part.
+type result struct {
+	part
+	built, took time.Duration
+	err         error
+}
+
+// run runs parts one after the other, whether or not those before failed.
+func run(ctx context.Context, chosen []part, flags []string) error {
+	dir, err := os.MkdirTemp("", "evictd-tests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	gotestsum := filepath.Join(dir, "gotestsum")
+	build := exec.CommandContext(ctx, "go", "build", "-modfile=internal/tools/go.mod", "-o", gotestsum, "gotest.tools/gotestsum")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build gotestsum: %w\n%s", err, out)
+	}
+	if len(chosen) > 1 {
+		plan(os.Stdout, chosen)
+	}
+	skipped := map[string]int{}
+	var results []result
+	for i, p := range chosen {
+		events := filepath.Join(dir, fmt.Sprint(i))
+		if len(chosen) > 1 {
+			fmt.Printf("\n== %s: %s\n", p.name, p.tests)
+		}
+		results = append(results, p.test(ctx, gotestsum, events, flags))
+		if err := addSkips(events, skipped); err != nil {
+			return err
+		}
+	}
+	writeSkips(os.Stdout, skipped)
+	if len(chosen) > 1 {
+		table(os.Stdout, results)
+	}
+	if slices.ContainsFunc(results, func(r result) bool { return r.err != nil }) {
+		return errFailed
+	}
+	return ctx.Err()
+}
+
+// plan writes what the parts test, what they build and what they need that is missing.
+func plan(out io.Writer, chosen []part) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PART\tTESTS\tBUILDS THE FIRST TIME\tNEEDS")
+	for _, p := range chosen {
+		var needs []string
+		for _, n := range p.needs {
+			needs = append(needs, n.program)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.name, p.tests, p.takes, strings.Join(needs, " "))
+	}
+	w.Flush()
+	missing := lacking(chosen)
+	for _, n := range missing {
+		fmt.Fprintf(out, "left out: tests that need %s, which is not installed\n", n.program)
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(out, "to install what is missing: apt-get install %s\n", strings.Join(debianPackages(missing), " "))
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(out, "left out: tests that make cgroups, mounts or namespaces, which need root")
+	}
+}
+
+// test builds what a part needs and runs its tests; events is a new file for the
+// output of go test -json.
+func (p part) test(ctx context.Context, gotestsum, events string, flags []string) (r result) {
+	r.part = p
+	begun := time.Now()
+	if len(p.builds) > 0 {
+		make := command(ctx, "make", append([]string{"--no-print-directory"}, p.builds...)...)
+		if r.err = make.Run(); r.err != nil {
+			return r
+		}
+	}
+	packages, err := p.patterns(ctx)
+	if err != nil {
+		r.err = err
+		return r
+	}
+	r.built, begun = time.Since(begun), time.Now()
+	// Without DWARF (-w) a test binary links in half of the time; `make check` vets.
+	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + events, "--", "-vet=off", "-ldflags=-w", "-count=1", "-timeout=60m"}
+	if p.run != "" {
+		args = append(args, "-run="+p.run)
+	}
+	test := command(ctx, gotestsum, slices.Concat(args, flags, packages)...)
+	test.Dir, test.Env = p.module, append(os.Environ(), p.env...)
+	r.err = test.Run()
+	r.took = time.Since(begun)
+	return r
+}
+
+// command writes to the standard output and gets SIGTERM when ctx ends.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	return c
+}
+
+// patterns are the packages of a part.
+func (p part) patterns(ctx context.Context) ([]string, error) {
+	if p.name != small {
+		return p.packages, nil
+	}
+	args := []string{"list"}
+	for _, other := range parts {
+		if other.module == "" {
+			args = append(args, other.packages...)
+		}
+	}
+	all, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	others, err := exec.CommandContext(ctx, "go", args...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	elsewhere := strings.Fields(string(others))
+	return slices.DeleteFunc(strings.Fields(string(all)), func(name string) bool { return slices.Contains(elsewhere, name) }), nil
+}
+
+// addSkips counts the skipped tests of a part. A part that did not run has no events.
+func addSkips(events string, skipped map[string]int) error {
+	file, err := os.Open(events)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return countSkips(file, skipped)
+}
+
+// table writes the times of the parts, and which failed.
+func table(out io.Writer, results []result) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\nPART\tBUILD\tTESTS\t\t")
+	var all time.Duration
+	for _, r := range results {
+		outcome := "ok"
+		if r.err != nil {
+			outcome = "FAILED"
+		}
+		fmt.Fprintf(w, "%s\t%v\t%v\t%s\t\n", r.name, r.built.Round(time.Second), r.took.Round(time.Second), outcome)
+		all += r.built + r.took
+	}
+	fmt.Fprintf(w, "all\t\t%v\t\t\n", all.Round(time.Second))
+	w.Flush()
+}

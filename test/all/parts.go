@@ -1,0 +1,85 @@
+package main
+
+// small is the part that `make test` runs.
+const small = "small"
+
+// part is a part of the tests that one kind of requirement separates from the others.
+type part struct {
+	name  string
+	tests string // what the part tests, in a few words
+	// module is the directory of the Go module; empty for the main module.
+	module string
+	// packages are patterns of go test. The part small runs every package of the main
+	// module that no other part names.
+	packages []string
+	run      string   // -run of go test; empty for all tests
+	env      []string // more variables
+	builds   []string // make targets that are made first
+	takes    string   // what the builds take the first time; empty for little
+	needs    []need   // beside Go, git and make
+}
+
+// need is a program that tests of a part run, and the Debian package that has it.
+// Tests that need a missing program are skipped.
+type need struct{ program, debian string }
+
+// What several parts need.
+var (
+	ext4       = need{"mkfs.ext4", "e2fsprogs"}
+	xfs        = need{"mkfs.xfs", "xfsprogs"}
+	loopMounts = need{"mount", "mount"}
+)
+
+// parts are all tests in the order in which `make test-all` runs them.
+var parts = []part{
+	{
+		name: small, tests: "the programs and their packages, real cgroups and processes",
+	},
+	{
+		name: "playground", tests: "make run and its variants, black-box",
+		packages: []string{"./cmd/evictd-playground"},
+		builds:   []string{"build"},
+	},
+	{
+		name: "docs", tests: "every command that the documentation shows",
+		packages: []string{"./test/docs"},
+		needs:    []need{{"tmux", "tmux"}, {"curl", "curl"}},
+	},
+	{
+		name: "plugins", tests: "a scheduler with plugins that are compiled in",
+		module: "test/foreignplugin", packages: []string{"./..."},
+	},
+	{
+		name: "monitoring", tests: "alerts and dashboards in Prometheus' rule engine",
+		module: "test/monitoring", packages: []string{"./..."},
+		takes: "2 minutes",
+	},
+	{
+		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
+		module: "test/controlplane", packages: []string{"./suite"},
+		builds: []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
+	},
+	{
+		name: "containerd", tests: "evictd on real containers, by Debian's containerd and by a current one",
+		module: "test/containerd", packages: []string{"./suite", "./node"},
+		builds: []string{"containerd-if-possible"}, takes: "5 minutes, 3 GiB of disk",
+		needs: []need{{"gcc", "gcc"}, {"containerd", "containerd"}, {"runc", "runc"}, ext4, xfs, loopMounts},
+	},
+	{
+		name: "systemd", tests: "the Debian package under systemd in namespaces",
+		packages: []string{"./test/systemd"},
+		builds:   []string{"deb"},
+		needs:    []need{{"systemd-analyze", "systemd"}, {"dpkg-deb", "dpkg"}, {"deb-systemd-helper", "init-system-helpers"}, {"pgrep", "procps"}},
+	},
+	{
+		name: "browser", tests: "the status pages in Chromium",
+		module: "test/browser", packages: []string{"./..."},
+		needs: []need{{"chromium", "chromium"}},
+	},
+	{
+		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1",
+		packages: []string{"./test/vm"}, run: "^TestVirtualMachine$", env: []string{"EVICTD_VM=1"},
+		builds: []string{"deb"}, takes: "5 minutes for the machine's disk",
+		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
+	},
+}
