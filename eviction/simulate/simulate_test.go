@@ -12,27 +12,27 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 )
 
-// TestScenarios plays every scenario of testdata and holds what it prints
-// against the file beside it.
+// TestScenarios runs every scenario of testdata and compares its output, as
+// facts, with the file of the same name.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden.Check(t, golden.Beside(file, ".jsonl"), play(t, data))
+		golden.Facts(t, golden.Beside(file, ".golden"), play(t, read(t, file)))
 	})
 }
 
-// TestText holds what people read against the files of testdata/text, each
-// named after its scenario.
+// TestJSON compares every byte of JSON with the files of testdata/json, each named
+// after its scenario. They pin the fields and their order.
+func TestJSON(t *testing.T) {
+	golden.Each(t, "testdata/json/*.jsonl", func(t *testing.T, file string) {
+		golden.Check(t, file, play(t, scenarioOf(t, file)))
+	})
+}
+
+// TestText compares the text output with the files of testdata/text, each named
+// after its scenario.
 func TestText(t *testing.T) {
 	golden.Each(t, "testdata/text/*.txt", func(t *testing.T, file string) {
-		data, err := os.ReadFile(filepath.Join("testdata", golden.Beside(filepath.Base(file), ".yaml")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := simulate.Parse(data)
+		s, err := simulate.Parse(scenarioOf(t, file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,13 +44,27 @@ func TestText(t *testing.T) {
 	})
 }
 
-// play is the scenario's output, or its faults.
+func scenarioOf(t *testing.T, file string) []byte {
+	t.Helper()
+	return read(t, filepath.Join("testdata", golden.Beside(filepath.Base(file), ".yaml")))
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// play is the scenario's output as JSON, or its faults, each after a "#".
 func play(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	s, err := simulate.Parse(data)
 	for _, fault := range manifest.Faults(err) {
-		out.WriteString("invalid: " + fault.Error() + "\n")
+		out.WriteString("# invalid: " + fault.Error() + "\n")
 	}
 	if err != nil {
 		return out.Bytes()

@@ -44,9 +44,9 @@ func TestEveryFileHasATestOfItsName(t *testing.T) {
 	}
 	var seen []string
 	golden.Each(t, filepath.Join(dir, "*.yaml"), func(t *testing.T, file string) {
-		seen = append(seen, filepath.Base(t.Name()), filepath.Base(golden.Beside(file, ".jsonl")))
+		seen = append(seen, filepath.Base(t.Name()), filepath.Base(golden.Beside(file, ".golden")))
 	})
-	if got := strings.Join(seen, " "); got != "a a.jsonl b b.jsonl" {
+	if got := strings.Join(seen, " "); got != "a a.golden b b.golden" {
 		t.Errorf("seen: %s", got)
 	}
 }

@@ -13,18 +13,29 @@ import (
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
-// TestScenarios plays the cluster of every file of testdata and holds what the
-// program prints against the file beside it. The first line of a scenario is a comment with its command line, in which
-// a configuration is named as it stands below testdata.
+// TestScenarios simulates the cluster of every file of testdata and compares the
+// output, as facts, with the file of the same name. The first line of a scenario is
+// a comment with its command line, in which the path of a configuration is relative
+// to testdata.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
 		t.Chdir("testdata")
 		name := filepath.Base(file)
-		golden.Check(t, golden.Beside(name, ".jsonl"), play(t, append([]string{"-o", "json"}, commandLine(t, name)...)))
+		golden.Facts(t, golden.Beside(name, ".golden"), play(t, append([]string{"-o", "json"}, commandLine(t, name)...)))
 	})
 }
 
-// TestText holds what people read against the files of testdata/text, each named
+// TestJSON compares every byte of JSON with the files of testdata/json, each named
+// after its scenario. They pin the fields and their order.
+func TestJSON(t *testing.T) {
+	golden.Each(t, "testdata/json/*.jsonl", func(t *testing.T, file string) {
+		t.Chdir("testdata")
+		name := filepath.Base(file)
+		golden.Check(t, filepath.Join("json", name), play(t, append([]string{"-o", "json"}, commandLine(t, golden.Beside(name, ".yaml"))...)))
+	})
+}
+
+// TestText compares the text output with the files of testdata/text, each named
 // after its scenario.
 func TestText(t *testing.T) {
 	golden.Each(t, "testdata/text/*.txt", func(t *testing.T, file string) {
@@ -49,8 +60,7 @@ func commandLine(t *testing.T, name string) []string {
 	return strings.Fields(words)
 }
 
-// play is what a run prints: what goes to standard error comes first, each line
-// after a "!".
+// play is the output of a run: standard error comes first, each line after a "#".
 func play(t *testing.T, args []string) []byte {
 	t.Helper()
 	var out, errs, all bytes.Buffer
@@ -59,10 +69,10 @@ func play(t *testing.T, args []string) []byte {
 	root.SetErr(&errs)
 	code := scheduleradapter.Execute(context.Background(), root, append([]string{"simulate"}, args...))
 	for line := range strings.Lines(errs.String()) {
-		fmt.Fprint(&all, "! ", line)
+		fmt.Fprint(&all, "# ", line)
 	}
 	if code != 0 {
-		fmt.Fprintf(&all, "! exit %d\n", code)
+		fmt.Fprintf(&all, "# exit %d\n", code)
 	}
 	all.Write(out.Bytes())
 	return all.Bytes()
