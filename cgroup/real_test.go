@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -272,7 +272,7 @@ func TestALimitCanBeSetAndTakenOff(t *testing.T) {
 	}
 }
 
-var eventually = runtest.Await
+var eventually = wait.Until
 
 func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 	s, group := realGroup(t, bounded())

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -203,7 +203,7 @@ func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wir
 	return m
 }
 
-var await = runtest.Await
+var await = wait.Until
 
 // listen runs a Runtime on a socket until the test ends.
 func listen(t *testing.T, socket string) (*Runtime, *heard) {

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 func execute(ctx context.Context, args ...string) (code int, out, errs string) {
-	var stdout, stderr runtest.Log // client-go tells of a leader on a goroutine that nobody waits for
+	var stdout, stderr wait.Log // client-go tells of a leader on a goroutine that nobody waits for
 	root := NewCommand("v1.2.3")
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
@@ -35,13 +35,13 @@ func TestAnAPIServerThatDoesNotAnswerIsTold(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	root, told := NewCommand("v1"), &runtest.Log{}
+	root, told := NewCommand("v1"), &wait.Log{}
 	root.SetErr(told)
 	ended := make(chan int)
 	go func() {
 		ended <- Execute(ctx, root, []string{"run", "--kubeconfig", kubeconfig, "--status-address", "unix:" + filepath.Join(dir, "s.sock")})
 	}()
-	runtest.Await(t, "the log to tell of it", func() bool { return strings.Contains(told.String(), "connect: connection refused") })
+	wait.Until(t, "the log to tell of it", func() bool { return strings.Contains(told.String(), "connect: connection refused") })
 	cancel()
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d: %s", code, told)

@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/internal/localapi/apitest"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // liveCluster is the embedded API, whose answers a test may refuse.
@@ -75,7 +76,7 @@ func (c *liveCluster) runs(args ...string) (socket string, end func() (code int,
 // until asks for something until it is so.
 func (c *liveCluster) until(what string, is func() bool) {
 	c.Helper()
-	runtest.Await(c, what, is)
+	wait.Until(c, what, is)
 }
 
 func must[T any](object T, err error) func(*liveCluster) T {
@@ -344,7 +345,7 @@ func TestTheStatusAddressTellsWhenTheClusterIsKnown(t *testing.T) {
 	}
 	c.refuse.Store(&closed)
 	socket, _ := c.runs("--leader-elect=false")
-	client := runtest.ClientOf(socket)
+	client := process.Client(socket)
 	defer client.CloseIdleConnections()
 	get := func(path string) string {
 		answer, err := client.Get("http://scheduler" + path)

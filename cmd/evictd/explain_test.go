@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/golden"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // explaining serves the documents that the publisher's tests hold.
@@ -102,7 +102,7 @@ func TestARunningDaemonExplains(t *testing.T) {
 		}
 	}()
 	var got said
-	runtest.Await(t, "the daemon to answer", func() bool {
+	wait.Until(t, "the daemon to answer", func() bool {
 		got = say(t, "", "explain", "--status-address", address)
 		return got.code == 0
 	})

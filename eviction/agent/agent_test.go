@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -77,7 +77,7 @@ func answer(conn *wire.Agent) {
 	}
 }
 
-var await = runtest.Await
+var await = wait.Until
 
 // newAgent makes an Agent whose process is this test binary, and runs it until
 // the test ends.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 func TestADirectoryThatCannotBeReadAtStartIsATypedError(t *testing.T) {
@@ -227,7 +227,7 @@ func check(t *testing.T, err error) {
 }
 
 // logged collects log lines.
-type logged struct{ runtest.Log }
+type logged struct{ wait.Log }
 
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
@@ -248,7 +248,7 @@ func (l *logged) expect(t *testing.T, parts ...string) {
 
 func (l *logged) await(t *testing.T, part string) {
 	t.Helper()
-	runtest.Await(t, "the log to say "+part, func() bool { return strings.Contains(l.String(), part) })
+	wait.Until(t, "the log to say "+part, func() bool { return strings.Contains(l.String(), part) })
 }
 
 func pod(name string) string {

@@ -21,14 +21,14 @@ import (
 
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/localapi"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // server is an API that runs for one test, on a socket and on loopback.
 type server struct {
 	dir, url string
 	config   *rest.Config
-	log      runtest.Log
+	log      wait.Log
 	stop     func()
 }
 
@@ -127,7 +127,7 @@ func (s *server) call(t testing.TB, method, path, body string, headers ...string
 	return a
 }
 
-var eventually = runtest.Await
+var eventually = wait.Until
 
 func node(name string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/process"
 )
 
 func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() { s.Serve(ctx, slog.New(slog.DiscardHandler)) })
-	client := runtest.ClientOf(path)
+	client := process.Client(path)
 	for path, want := range map[string]string{"/good": "200 OK ok", "/bad": "503 Service Unavailable not yet"} {
 		answer, err := client.Get("http://it" + path)
 		if err != nil {

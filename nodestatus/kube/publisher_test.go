@@ -23,13 +23,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/eviction"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/nodestatus/kube"
 )
 
-var await = runtest.Await
+var await = wait.Until
 
 // fault answers the requests that it is for in the API server's place.
 type fault struct {

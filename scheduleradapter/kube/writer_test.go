@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 )
 
@@ -78,7 +78,7 @@ func (s *server) got() []string {
 // wait for so many requests.
 func (s *server) wait(n int) []string {
 	s.Helper()
-	runtest.Await(s, fmt.Sprint(n, " requests"), func() bool { return len(s.got()) >= n })
+	wait.Until(s, fmt.Sprint(n, " requests"), func() bool { return len(s.got()) >= n })
 	return s.got()
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -47,7 +47,7 @@ func (d *Disks) figures(t *testing.T, i int) (s stats.Filesystem, err error) {
 	return s, err
 }
 
-var awaitThat = runtest.Await
+var awaitThat = wait.Until
 
 // rule: 1.17
 // rule: 1.18

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -21,7 +21,7 @@ type watched struct {
 	*Watch
 	cgroups    *cgroup.System
 	node, pods string
-	logged     runtest.Log
+	logged     wait.Log
 }
 
 func newWatched(t *testing.T, thresholds bool) *watched {
@@ -175,7 +175,7 @@ func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 
 func TestANoticeThatCannotBeHadIsLoggedOnce(t *testing.T) {
 	s, host := fixture(t) // its files are no kernel's
-	var logged runtest.Log
+	var logged wait.Log
 	w, err := NewWatch(NodeConfig{Host: host, Cgroups: s, Root: podGroup}, true, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)

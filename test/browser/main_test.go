@@ -14,7 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // podVariable makes the test binary a pod's process.
@@ -64,9 +65,9 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-const patience = runtest.Patience
+const patience = wait.Limit
 
-var await = runtest.Await
+var await = wait.Until
 
 // artifacts is where screenshots are kept.
 func artifacts(t *testing.T) string {
@@ -92,5 +93,5 @@ func freeAddress(t *testing.T) string {
 // serve runs a program until the test ends, or the returned function is called.
 func serve(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
-	return runtest.Run(t, exec.Command(filepath.Join(programs, name), args...)).Stop
+	return harness.Run(t, exec.Command(filepath.Join(programs, name), args...)).Stop
 }

@@ -10,8 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
@@ -19,7 +21,7 @@ const machineHard = "evictionHard: {memory.available: 200Mi}"
 
 func TestMachineLetsTheServiceDoAllItCan(t *testing.T) {
 	n := newMachine(t)
-	n.protect(machineHard)
+	protect(n, machineHard)
 	stdout, _, _ := evictctl(t, "doctor")
 	t.Log(stdout)
 	wanted := []string{"pidfd", "process_mrelease", "cgroup.kill", "pressure stall information", "pressure triggers off the 2 s grid",
@@ -39,58 +41,58 @@ func TestMachineLetsTheServiceDoAllItCan(t *testing.T) {
 
 func TestMachineSurvivesAMemoryBombWithAllPodsWithinTheirRequests(t *testing.T) {
 	n := newMachine(t)
-	guaranteed := n.start("guaranteed", podSpec{request: "64Mi", limit: "64Mi"})
-	within := n.start("within", podSpec{request: "128Mi"})
-	bomb := n.start("bomb", podSpec{})
-	guaranteed.do("hold 32")
-	within.do("hold 100")
-	d := n.protect(machineHard)
-	d.awaitPods(memorySignal, guaranteed, within, bomb)
-	await(t, "the guaranteed pod to be safest from the kernel", func() bool { return score(t, guaranteed.pid()) == -997 })
-	bomb.tell("leak 0 768")
-	e := d.awaitEnd(bomb)
+	guaranteed := n.Start("guaranteed", sandbox.Spec{Request: "64Mi", Limit: "64Mi"})
+	within := n.Start("within", sandbox.Spec{Request: "128Mi"})
+	bomb := n.Start("bomb", sandbox.Spec{})
+	guaranteed.Do("hold 32Mi")
+	within.Do("hold 100Mi")
+	d := protect(n, machineHard)
+	d.AwaitPods(memorySignal, guaranteed, within, bomb)
+	harness.Await(t, "the guaranteed pod to be safest from the kernel", func() bool { return score(t, guaranteed.PID()) == -997 })
+	bomb.Tell("leak 0 768Mi")
+	e := d.AwaitGone(bomb)
 	t.Logf("signalled %v after the crossing, gone %v after that, freed %s", e.Signalled.Sub(e.Crossed.Time), e.Gone.Sub(e.Signalled.Time), e.Freed)
-	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
-	d.mustHaveEvicted(bomb)
-	mustLive(t, guaranteed, within)
+	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	d.MustHaveEvicted(bomb)
+	harness.MustRun(t, guaranteed, within)
 }
 
 func TestMachineEndsAVictimThatIgnoresItsSignalAndHasNoProcessor(t *testing.T) {
 	n := newMachine(t)
-	weight := n.starve()
+	weight := starve(n)
 	before := content(t, weight)
-	stubborn := n.start("stubborn", podSpec{})
-	stubborn.do("ignore-term")
-	stubborn.do("hold 400")
-	busy := n.start("busy", podSpec{request: "16Mi"})
-	busy.do("shell while :; do :; done & while :; do :; done")
-	d := n.protect("evictionHard: {memory.available: 50Mi}")
-	d.awaitPods(memorySignal, stubborn, busy)
-	n.configure("evictionHard: {memory.available: 600Mi}")
+	stubborn := n.Start("stubborn", sandbox.Spec{})
+	stubborn.Do("ignore-term")
+	stubborn.Do("hold 400Mi")
+	busy := n.Start("busy", sandbox.Spec{Request: "16Mi"})
+	busy.Do("shell while :; do :; done & while :; do :; done")
+	d := protect(n, "evictionHard: {memory.available: 50Mi}")
+	d.AwaitPods(memorySignal, stubborn, busy)
+	configure(n, "evictionHard: {memory.available: 600Mi}")
 	machine.Systemctl(t, "reload", machine.Service)
-	e := d.awaitEnd(stubborn)
+	e := d.AwaitGone(stubborn)
 	t.Logf("killed %v after the signal", e.Gone.Sub(e.Signalled.Time))
-	mustEndBy(t, stubborn, syscall.SIGKILL)
-	await(t, "the class's weight to be put back", func() bool { return content(t, weight) == before })
-	d.mustHaveEvicted(stubborn)
-	mustLive(t, busy)
+	stubborn.MustHaveEndedBy(syscall.SIGKILL)
+	harness.Await(t, "the class's weight to be put back", func() bool { return content(t, weight) == before })
+	d.MustHaveEvicted(stubborn)
+	harness.MustRun(t, busy)
 }
 
 func TestMachineSurvivesAForkBomb(t *testing.T) {
 	n := newMachine(t)
-	bomb := n.start("bomb", podSpec{request: "64Mi"})
-	big := n.start("big", podSpec{})
-	big.do("hold 100")
-	d := n.protect(fmt.Sprintf("evictionHard: {pid.available: '%d'}", pidsLeft(t)-300))
-	d.awaitPods("pid.available", bomb, big)
-	bomb.tell("shell bomb() { bomb | bomb & }; bomb")
-	e := d.awaitEnd(bomb)
+	bomb := n.Start("bomb", sandbox.Spec{Request: "64Mi"})
+	big := n.Start("big", sandbox.Spec{})
+	big.Do("hold 100Mi")
+	d := protect(n, fmt.Sprintf("evictionHard: {pid.available: '%d'}", pidsLeft(t)-300))
+	d.AwaitPods("pid.available", bomb, big)
+	bomb.Tell("shell bomb() { bomb | bomb & }; bomb")
+	e := d.AwaitGone(bomb)
 	if e.Signal != "pid.available" {
 		t.Errorf("unexpected eviction %+v", e)
 	}
-	d.awaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, false)
-	d.mustHaveEvicted(bomb)
-	mustLive(t, big)
+	d.AwaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, false)
+	d.MustHaveEvicted(bomb)
+	harness.MustRun(t, big)
 }
 
 // pidsLeft is how many tasks more the machine can have.
@@ -112,7 +114,7 @@ func TestMachineRelievesItsDisk(t *testing.T) {
 	for _, fill := range []struct {
 		signal, threshold, order string
 	}{
-		{"nodefs.available", "16Mi", "fill %s/much 52"},
+		{"nodefs.available", "16Mi", "write %s/much 52Mi"},
 		{"nodefs.inodesFree", "10%", "files %s 1900"},
 	} {
 		t.Run(fill.signal, func(t *testing.T) {
@@ -120,71 +122,71 @@ func TestMachineRelievesItsDisk(t *testing.T) {
 			disk := t.TempDir() // one that takes no time to write to
 			mustRun(t, "mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=2000", "tmpfs", disk)
 			t.Cleanup(func() { mustRun(t, "umount", "--lazy", disk) })
-			filler, small, idle := n.startOn(disk)
-			d := n.protect(fmt.Sprintf("nodefs: %s\nevictionHard: {%s: %s}", disk, fill.signal, fill.threshold))
-			d.awaitPods(fill.signal, filler, small, idle)
-			filler.tell(fill.order, filler.volume(disk, "scratch"))
-			filler.cleanUp(disk)
+			filler, small, idle := startOn(n, disk)
+			d := protect(n, fmt.Sprintf("nodefs: %s\nevictionHard: {%s: %s}", disk, fill.signal, fill.threshold))
+			d.AwaitPods(fill.signal, filler, small, idle)
+			filler.Tell(fill.order, filler.Volume(disk, "scratch"))
+			cleanUp(filler, disk)
 			mustHaveRelieved(d, filler, fill.signal, "The node was low on resource: ")
-			mustLive(t, small, idle)
+			harness.MustRun(t, small, idle)
 		})
 	}
 }
 
 func TestMachineReloadsWhatIsRightAndRefusesWhatIsWrong(t *testing.T) {
 	n := newMachine(t)
-	greedy := n.start("greedy", podSpec{})
-	greedy.do("hold 300")
-	d := n.protect("evictionHard: {memory.available: 50Mi}")
-	d.awaitPods(memorySignal, greedy)
-	n.configure("evictionHard: {memory.available: lots}")
+	greedy := n.Start("greedy", sandbox.Spec{})
+	greedy.Do("hold 300Mi")
+	d := protect(n, "evictionHard: {memory.available: 50Mi}")
+	d.AwaitPods(memorySignal, greedy)
+	configure(n, "evictionHard: {memory.available: lots}")
 	if out, err := exec.Command("systemctl", "reload", machine.Service).CombinedOutput(); err == nil {
 		t.Errorf("a wrong configuration is taken: %s", out)
 	}
-	mustLive(t, greedy)
-	n.configure("evictionHard: {memory.available: 600Mi}")
+	harness.MustRun(t, greedy)
+	configure(n, "evictionHard: {memory.available: 600Mi}")
 	machine.Systemctl(t, "reload", machine.Service)
-	d.awaitEnd(greedy)
-	d.mustHaveEvicted(greedy)
+	d.AwaitGone(greedy)
+	d.MustHaveEvicted(greedy)
 }
 
 func TestMachineGoesOnWithItsVictimAfterEvictdWasKilled(t *testing.T) {
 	n := newMachine(t)
-	weight := n.starve()
+	weight := starve(n)
 	before := content(t, weight)
-	stubborn := n.start("stubborn", podSpec{})
-	stubborn.do("ignore-term")
-	stubborn.do("shell while :; do :; done")
-	d := n.protect(machineHard)
-	d.awaitPods(memorySignal, stubborn)
+	stubborn := n.Start("stubborn", sandbox.Spec{})
+	stubborn.Do("ignore-term")
+	stubborn.Do("shell while :; do :; done")
+	d := protect(n, machineHard)
+	d.AwaitPods(memorySignal, stubborn)
 	main := machine.Show(t, "MainPID")
-	stubborn.tell("leak 0 768")
-	d.await("the eviction", func(s *nodestatus.Status) bool { return len(s.Evictions) > 0 })
+	stubborn.Tell("leak 0 768Mi")
+	d.Await("the eviction", func(s *nodestatus.Status) bool { return len(s.Evictions) > 0 })
 	machine.Signal(t, "KILL")
-	stubborn.mustDie()
-	await(t, "evictd to be started again", func() bool { return machine.Show(t, "MainPID") != main && content(t, weight) == before })
-	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	stubborn.AwaitEnd()
+	harness.Await(t, "evictd to be started again", func() bool { return machine.Show(t, "MainPID") != main && content(t, weight) == before })
+	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 }
 
 func TestMachineTellsWhatTheKernelKillsAtAPodsOwnLimit(t *testing.T) {
 	n := newMachine(t)
-	limited := n.start("limited", podSpec{request: "32Mi"})
-	group, err := n.cgroups.Open(limited.group)
+	limited := n.Start("limited", sandbox.Spec{Request: "32Mi"})
+	group, err := n.Cgroups.Open(limited.Group)
 	if err == nil {
-		err = group.SetMemoryLimit(stats.Known(48 * mib))
+		err = group.SetMemoryLimit(stats.Known(48 * harness.MiB))
 		group.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := n.restart(machineHard)
-	d.awaitPods(memorySignal, limited)
+	d := restart(n, machineHard)
+	d.AwaitPods(memorySignal, limited)
 	// Again and again, for what was killed before the first look is not news.
-	limited.do("shell while :; do head -c 100M /dev/zero | tail >/dev/null; done")
-	s := d.await("the kill to be told", func(s *nodestatus.Status) bool { return len(s.KernelKills) > 0 })
+	limited.Do("shell while :; do head -c 100M /dev/zero | tail >/dev/null; done")
+	s := d.Await("the kill to be told", func(s *nodestatus.Status) bool { return len(s.KernelKills) > 0 })
 	k := s.KernelKills[0]
 	if k.UID != limited.UID || k.Limit != "pod" && k.Limit != "unknown" || k.Processes == 0 { // before systemd 253 by the counters alone
 		t.Errorf("told is %+v", k)
 	}
-	d.mustHaveEvicted()
+	d.MustHaveEvicted()
 }

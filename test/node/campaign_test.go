@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -15,7 +14,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/workload"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // campaign skips what takes long unless it was asked for.
@@ -27,8 +28,8 @@ func campaign(t *testing.T) {
 }
 
 const (
-	bombNode      = 512 * mib
-	bombThreshold = 100 * mib
+	bombNode      = 512 * harness.MiB
+	bombThreshold = 100 * harness.MiB
 )
 
 // bomb is one memory bomb and what became of it.
@@ -48,22 +49,22 @@ func TestCampaignMemoryBombs(t *testing.T) {
 	if err != nil {
 		t.Fatal("EVICTD_BOMBS:", err)
 	}
-	n := newNode(t, bombNode, nodePIDs)
-	bystanders := []*pod{
-		n.start("guaranteed", podSpec{request: "64Mi", limit: "64Mi"}),
-		n.start("within", podSpec{request: "128Mi"}),
-		n.start("best-effort", podSpec{priority: 10}),
+	n := harness.NewNode(t, bombNode, nodePIDs)
+	bystanders := []*harness.Pod{
+		n.Start("guaranteed", sandbox.Spec{Request: "64Mi", Limit: "64Mi"}),
+		n.Start("within", sandbox.Spec{Request: "128Mi"}),
+		n.Start("best-effort", sandbox.Spec{Priority: 10}),
 	}
 	for i, held := range []int{48, 96, 16} {
-		bystanders[i].do("hold %d", held)
+		bystanders[i].Do("hold %dMi", held)
 	}
-	d := n.run("--eviction-hard=memory.available<100Mi", "--housekeeping-interval=10s")
-	d.awaitPods(memorySignal, bystanders...)
+	d := n.Evictd(sandbox.EvictionHard("memory.available<100Mi"), sandbox.Housekeeping("10s"))
+	d.AwaitPods(memorySignal, bystanders...)
 	var bombs []bomb
 	for i := range count {
 		rate, stubborn := []int{200, 1000, 0}[i%3], i%4 == 3
-		bombs = append(bombs, n.explode(d, i, rate, stubborn))
-		mustLive(t, bystanders...)
+		bombs = append(bombs, explode(n, d, i, rate, stubborn))
+		harness.MustRun(t, bystanders...)
 		if t.Failed() {
 			t.Fatalf("after bomb %d", i)
 		}
@@ -77,93 +78,60 @@ func TestCampaignMemoryBombs(t *testing.T) {
 	if byKernel > 0 {
 		t.Errorf("the kernel ended %d of %d bombs", byKernel, count)
 	}
-	t.Logf("%d bombs, a node of %d MiB, threshold at %d MiB; ended by the kernel: %s\n%s", count, bombNode/mib, bombThreshold/mib, bound(byKernel, count), report(bombs))
+	t.Logf("%d bombs, a node of %d MiB, threshold at %d MiB; ended by the kernel: %s\n%s", count, bombNode/harness.MiB, bombThreshold/harness.MiB, bound(byKernel, count), report(bombs))
 }
 
 // explode runs one bomb, a pod of its own, to its end.
-func (n *node) explode(d *daemon, i, rate int, stubborn bool) bomb {
-	n.t.Helper()
-	p := n.start(fmt.Sprintf("bomb-%d", i), podSpec{})
-	stamps := filepath.Join(n.dir, p.Name)
-	if err := os.WriteFile(stamps, make([]byte, most/stampEvery*8), 0o644); err != nil {
-		n.t.Fatal(err)
-	}
+func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bomb {
+	n.T.Helper()
+	p := n.Start(fmt.Sprintf("bomb-%d", i), sandbox.Spec{})
+	stamps := filepath.Join(n.Dir, p.Name)
 	b := bomb{kind: map[int]string{0: "flat out"}[rate]}
 	if rate > 0 {
 		b.kind = fmt.Sprintf("%d MiB/s", rate)
 	}
 	if stubborn {
 		b.kind += ", ignores SIGTERM"
-		p.do("ignore-term")
+		p.Do("ignore-term")
 	}
-	p.do("stamps %s", stamps)
-	p.do("hold 1")
-	d.awaitPods(memorySignal, p)
-	crossing := bombNode - bombThreshold - n.workingSet() + mib // of what it holds
-	p.tell("leak %d %d", rate, most/mib)
-	p.mustDie()
+	p.Do("stamps %s", stamps)
+	p.Do("hold 1Mi")
+	d.AwaitPods(memorySignal, p)
+	crossing := bombNode - bombThreshold - workingSet(n) + harness.MiB // of what it holds
+	p.Tell("leak %dMi 768Mi", rate)
+	p.AwaitEnd()
 
-	touched := readStamps(n.t, stamps)
-	b.overshoot = (len(touched)-1)*stampEvery - crossing
-	if n.oomKills(p.group+"/c") > 0 {
+	touched, err := workload.ReadStamps(stamps)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	b.overshoot = (len(touched)-1)*workload.StampEvery - crossing
+	if n.OOMKills(p.Group+"/c") > 0 {
 		b.byKernel = true
 	} else {
-		e := d.awaitEviction(p, func(e nodestatus.Eviction) bool { return !e.Gone.IsZero() })
-		if at := (crossing + stampEvery - 1) / stampEvery; at < len(touched) {
+		e := d.AwaitEviction(p, harness.Gone)
+		if at := (crossing + workload.StampEvery - 1) / workload.StampEvery; at < len(touched) {
 			b.toSignal = e.Signalled.Sub(touched[at])
 		}
 		b.toGone = e.Gone.Sub(e.Signalled.Time)
 	}
-	p.end()
-	if err := os.Remove(filepath.Join(n.manifests(), p.Name+".json")); err != nil {
-		n.t.Fatal(err)
+	p.End()
+	if err := os.Remove(filepath.Join(n.Manifests(), p.Name+".json")); err != nil {
+		n.T.Fatal(err)
 	}
-	if err := n.cgroups.Delete(p.group); err != nil {
-		n.t.Fatal(err)
+	if err := n.Cgroups.Delete(p.Group); err != nil {
+		n.T.Fatal(err)
 	}
 	return b
 }
 
-// readStamps are the times at which the bomb held each stampEvery more.
-func readStamps(t testing.TB, file string) []time.Time {
-	t.Helper()
-	text, err := os.ReadFile(file)
+func workingSet(n *harness.Node) int {
+	n.T.Helper()
+	used, err := n.Open(n.Group).WorkingSet()
 	if err != nil {
-		t.Fatal(err)
-	}
-	var touched []time.Time
-	for ; len(text) > 0 && binary.NativeEndian.Uint64(text) > 0; text = text[8:] {
-		touched = append(touched, time.Unix(0, int64(binary.NativeEndian.Uint64(text))))
-	}
-	return touched
-}
-
-func (n *node) workingSet() int {
-	n.t.Helper()
-	g, err := n.cgroups.Open(n.group)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer g.Close()
-	used, err := g.WorkingSet()
-	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return int(used.Or(0))
-}
-
-func (n *node) oomKills(group string) int64 {
-	n.t.Helper()
-	g, err := n.cgroups.Open(group)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer g.Close()
-	kills, err := g.OOMKills()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return kills.Or(0)
 }
 
 // report is a table of the bombs by kind, and of all of them.
@@ -190,7 +158,7 @@ func row(w *tabwriter.Writer, kind string, bombs []bomb) {
 			toSignal = append(toSignal, b.toSignal.Seconds()*1000)
 			toGone = append(toGone, b.toGone.Seconds()*1000)
 		}
-		overshoot = append(overshoot, float64(b.overshoot)/mib)
+		overshoot = append(overshoot, float64(b.overshoot)/harness.MiB)
 	}
 	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s%s%s\n", kind, len(bombs), len(toSignal), len(bombs)-len(toSignal), quantiles(toSignal), quantiles(toGone), quantiles(overshoot))
 }

@@ -14,8 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/internal/kubeclient"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/harness/kube"
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
@@ -28,71 +30,71 @@ const (
 )
 
 // apiOfMachine is the embedded API as the package installs it.
-func apiOfMachine(t *testing.T) *api {
+func apiOfMachine(t *testing.T) *kube.API {
 	t.Helper()
 	machine.Systemctl(t, "start", apiService)
 	cfg, err := kubeclient.Config("", "unix:"+apiSocket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &api{Interface: kubernetes.NewForConfigOrDie(cfg), node: cutOffNode, namespace: metav1.NamespaceDefault}
+	return &kube.API{Interface: kubernetes.NewForConfigOrDie(cfg), Node: cutOffNode, Namespace: metav1.NamespaceDefault}
 }
 
 // TestCutOffInTheMiddleOfAnEviction ends with a victim that takes its time, of which
 // the API server has not been told. Nothing is cleaned up: the power is cut then.
 func TestCutOffInTheMiddleOfAnEviction(t *testing.T) {
 	n := theMachine(t)
-	n.dir = cutOffDir
-	if err := os.MkdirAll(n.manifests(), 0o755); err != nil {
+	n.Dir = cutOffDir
+	if err := os.MkdirAll(n.Manifests(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	a := apiOfMachine(t)
-	created := n.create(a, "stubborn", podSpec{grace: 600}, nil)
-	d := n.protect(fmt.Sprintf(`server: unix:%s
+	created := a.Create(n, "stubborn", sandbox.Spec{Grace: 600}, nil)
+	d := protect(n, fmt.Sprintf(`server: unix:%s
 memoryModel: available
 evictionHard: {memory.available: 50Mi}
 evictionSoft: {memory.available: %dMi}
 evictionSoftGracePeriod: {memory.available: 100ms}
 evictionMaxPodGracePeriod: 600
-evictionPressureTransitionPeriod: 30m`, apiSocket, memory(t, "MemAvailable")-150))
+evictionPressureTransitionPeriod: 30m`, apiSocket, meminfo(t, "MemAvailable")-150))
 	// The test's own pods would end with it.
-	script := filepath.Join(n.dir, "pod")
+	script := filepath.Join(n.Dir, "pod")
 	err := os.WriteFile(script, fmt.Appendf(nil, `mkdir -p %[1]s && echo $$ >%[1]s/cgroup.procs && trap '' TERM
 while ! [ -e %[2]s/go ]; do sleep 0.1; done
 head -c 250M /dev/zero | tail | sleep 1000
-`, n.cgroups.Mount("memory")+n.groupOf(created), n.dir), 0o644)
+`, n.Cgroups.Mount("memory")+n.PodGroup(created), n.Dir), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustRun(t, "systemd-run", "--unit=stubborn", "sh", script)
-	d.awaitPods(memorySignal, &pod{Pod: created})
-	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
+	d.AwaitPods(memorySignal, &harness.Pod{Pod: created})
+	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, false)
 	syscall.Sync()
 	machine.Systemctl(t, "stop", apiService)
-	if err := os.WriteFile(filepath.Join(n.dir, "go"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(n.Dir, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d.await("an eviction that is not told", func(s *nodestatus.Status) bool {
+	d.Await("an eviction that is not told", func(s *nodestatus.Status) bool {
 		return len(s.Evictions) == 1 && s.Evictions[0].Gone.IsZero() && s.API.Untold > 0
 	})
-	await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, machine.JournalFile), string(created.UID)) })
+	harness.Await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, machine.JournalFile), string(created.UID)) })
 }
 
 func TestAfterCutOffTheEvictionIsToldAndThePressureHeld(t *testing.T) {
 	n := theMachine(t)
 	a := apiOfMachine(t)
-	await(t, "evictd to be back by itself", func() bool { return machine.Show(t, "ActiveState") == "active" })
-	d := &daemon{runtest.At(n.t, machine.StatusSocket), n.t}
-	await(t, "the API server to be told of the eviction before the cut", func() bool {
-		pod := a.pod(t, "stubborn")
+	harness.Await(t, "evictd to be back by itself", func() bool { return machine.Show(t, "ActiveState") == "active" })
+	d := &harness.Evictd{Process: harness.At(n.T, machine.StatusSocket)}
+	harness.Await(t, "the API server to be told of the eviction before the cut", func() bool {
+		pod := a.Pod(t, "stubborn")
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory. ")
 	})
-	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, true) // held for half an hour, though there is none
-	s := d.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
+	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, true) // held for half an hour, though there is none
+	s := d.Await("everything to be told", told)
 	if at := slices.IndexFunc(s.Signals, func(s nodestatus.SignalStatus) bool { return s.Name == memorySignal }); at < 0 || s.Signals[at].Thresholds[0].Met {
 		t.Errorf("signals %+v", s.Signals)
 	}
-	pods, err := a.CoreV1().Pods(a.namespace).List(t.Context(), metav1.ListOptions{})
+	pods, err := a.CoreV1().Pods(a.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) != 1 {
 		t.Errorf("pods %v, %v", pods, err)
 	}

@@ -15,22 +15,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // neverAnswers is a socket that takes connections and never says anything.
-func (n *node) neverAnswers(name string) (at string) {
-	n.t.Helper()
-	at = filepath.Join(n.dir, name)
+func neverAnswers(n *harness.Node, name string) (at string) {
+	n.T.Helper()
+	at = filepath.Join(n.Dir, name)
 	listener, err := net.Listen("unix", at)
 	if err == nil {
 		err = os.Chmod(at, 0o666)
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
-	n.t.Cleanup(func() { listener.Close() })
+	n.T.Cleanup(func() { listener.Close() })
 	return at
 }
 
@@ -95,15 +97,15 @@ func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 	}{"the disk full": {spoil: fillUp, crash: true}, "the disk hanging": {spoil: freeze, before: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, bombNode, nodePIDs)
-			disk := n.mountDisk()
-			bystander := n.start("bystander", podSpec{request: "128Mi"})
-			bystander.do("hold 64")
+			n := harness.NewNode(t, bombNode, nodePIDs)
+			disk := mountDisk(n)
+			bystander := n.Start("bystander", sandbox.Spec{Request: "128Mi"})
+			bystander.Do("hold 64Mi")
 			log, stderr := fullPipe(t)
-			api, cri := n.neverAnswers("api.sock"), n.neverAnswers("cri.sock")
+			api, cri := neverAnswers(n, "api.sock"), neverAnswers(n, "cri.sock")
 			protect := func() *exec.Cmd {
-				evictd := exec.Command(program, n.arguments("--cgroup-root="+n.group, "--state-dir="+disk, "--mode=native",
-					"--server=unix:"+api, "--cri-endpoint=unix:"+cri, "--eviction-hard=memory.available<100Mi")...)
+				evictd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.StateDir(disk), sandbox.Mode("native"),
+					sandbox.Server("unix:"+api), sandbox.CRIEndpoint("unix:"+cri), sandbox.EvictionHard("memory.available<100Mi"))
 				evictd.Stderr = stderr
 				return evictd
 			}
@@ -111,43 +113,43 @@ func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 			if c.before {
 				mend = c.spoil(t, disk)
 			}
-			d := n.launch(protect(), nil)
-			if r := d.status().Runtime; r == nil || r.Connected || r.Error == "" || strings.Contains(r.Error, "no socket") {
+			d := n.Protect(protect(), nil)
+			if r := d.Status().Runtime; r == nil || r.Connected || r.Error == "" || strings.Contains(r.Error, "no socket") {
 				t.Errorf("of a runtime that never answers the status says %+v", r)
 			}
 			if !c.before {
 				mend = c.spoil(t, disk)
 			}
-			var hogs []*pod
+			var hogs []*harness.Pod
 			for i := range 3 {
 				if i == 2 && c.crash {
 					d.Kill()
-					if d = n.launch(protect(), nil); d.status().API.Connected {
+					if d = n.Protect(protect(), nil); d.Status().API.Connected {
 						t.Error("the API server has answered")
 					}
 				}
-				hog := n.start(fmt.Sprintf("hog-%d", i), podSpec{})
-				d.awaitPods(memorySignal, hog)
-				hog.tell("leak 1000 %d", most/mib)
-				hog.mustDie()
-				if n.oomKills(hog.group+"/c") > 0 {
+				hog := n.Start(fmt.Sprintf("hog-%d", i), sandbox.Spec{})
+				d.AwaitPods(memorySignal, hog)
+				hog.Tell("leak 1000Mi 768Mi")
+				hog.AwaitEnd()
+				if n.OOMKills(hog.Group+"/c") > 0 {
 					t.Errorf("the kernel ended hog %d", i)
 				}
 				hogs = append(hogs, hog)
 			}
-			d.await("the last end to be seen", func(s *nodestatus.Status) bool {
+			d.Await("the last end to be seen", func(s *nodestatus.Status) bool {
 				return len(s.Evictions) > 0 && !s.Evictions[len(s.Evictions)-1].Gone.IsZero()
 			})
-			mustLive(t, bystander)
+			harness.MustRun(t, bystander)
 
 			mend()
-			var told runtest.Log
+			var told wait.Log
 			read := make(chan struct{})
 			go func() {
 				defer close(read)
 				_, _ = io.Copy(&told, log)
 			}()
-			await(t, "the log to tell of the last hog", func() bool { return strings.Contains(told.String(), "msg=evicted pod=default/"+hogs[2].Name) })
+			harness.Await(t, "the log to tell of the last hog", func() bool { return strings.Contains(told.String(), "msg=evicted pod=default/"+hogs[2].Name) })
 			d.Stop()
 			_ = stderr.Close()
 			<-read
@@ -158,21 +160,21 @@ func TestWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 // rule: M.51
 func TestAGraceDoesNotCountTimeInWhichEvictdWasStopped(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	greedy := n.start("greedy", podSpec{})
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	greedy := n.Start("greedy", sandbox.Spec{})
 	const grace = 3 * time.Second
-	d := n.run(soft(grace.String())...)
-	d.awaitPods(memorySignal, greedy)
-	greedy.do("hold 150")
-	d.await("the soft threshold to be met", softMet)
+	d := n.Evictd(soft(grace.String())...)
+	d.AwaitPods(memorySignal, greedy)
+	greedy.Do("hold 150Mi")
+	d.Await("the soft threshold to be met", softMet)
 	d.Signal(unix.SIGSTOP)
 	stopped := time.Now()
-	awaitFor(t, 2*grace, "the grace to pass", func() bool { return time.Since(stopped) > grace+grace/2 })
+	harness.Await(t, "the grace to pass", func() bool { return time.Since(stopped) > grace+grace/2 })
 	goesOn := time.Now()
 	d.Signal(unix.SIGCONT)
-	e := d.awaitEnd(greedy)
+	e := d.AwaitGone(greedy)
 	if waited := e.Decided.Sub(goesOn); waited < grace-time.Second {
 		t.Errorf("decided %v after it went on, the grace is %v", waited, grace)
 	}
-	d.mustHaveEvicted(greedy)
+	d.MustHaveEvicted(greedy)
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/evictd/evictd/test/harness/kube"
 )
 
 // history is what the API server has said of a namespace's pods, and what of it
@@ -37,11 +39,11 @@ type life struct {
 }
 
 // follow keeps the history until the test ends.
-func follow(t testing.TB, a *api) *history {
+func follow(t testing.TB, a *kube.API) *history {
 	t.Helper()
 	h := &history{lives: map[types.UID]*life{}, told: map[types.UID]map[string]bool{}}
-	pods := cache.NewListWatchFromClient(a.CoreV1().RESTClient(), "pods", a.namespace, fields.Everything())
-	evictions := cache.NewListWatchFromClient(a.EventsV1().RESTClient(), "events", a.namespace, fields.Everything())
+	pods := cache.NewListWatchFromClient(a.CoreV1().RESTClient(), "pods", a.Namespace, fields.Everything())
+	evictions := cache.NewListWatchFromClient(a.EventsV1().RESTClient(), "events", a.Namespace, fields.Everything())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var reading sync.WaitGroup
 	reading.Go(func() { h.read(ctx, pods) })

@@ -9,60 +9,53 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // starve gives the class of besteffort pods the weight that the kubelet gives it.
-func (n *node) starve() (weightFile string) {
-	n.t.Helper()
-	class := filepath.Join(n.group, podsCgroup, "besteffort")
-	if err := n.cgroups.Create(class, cgroup.Limits{CPUShares: stats.Known(2)}); err != nil {
-		n.t.Fatal(err)
+func starve(n *harness.Node) string {
+	n.T.Helper()
+	class := filepath.Join(n.Group, sandbox.PodsGroup, "besteffort")
+	if err := n.Cgroups.Create(class, cgroup.Limits{CPUShares: stats.Known(2)}); err != nil {
+		n.T.Fatal(err)
 	}
-	return n.weight(class)
+	return weightFile(n, class)
 }
 
-// weight is the file of a group's share of the processor.
-func (n *node) weight(group string) string {
-	n.t.Helper()
-	settings, err := n.cgroups.FullSpeed(group, filepath.Dir(group))
+// weightFile is the file of a group's share of the processor.
+func weightFile(n *harness.Node, group string) string {
+	n.T.Helper()
+	settings, err := n.Cgroups.FullSpeed(group, filepath.Dir(group))
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	for _, s := range settings {
 		if name := filepath.Base(s.File); name == "cpu.shares" || name == "cpu.weight" {
 			return s.File
 		}
 	}
-	n.t.Skip("skipped: no cpu controller here")
+	n.T.Skip("skipped: no cpu controller here")
 	return ""
-}
-
-func content(t testing.TB, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(text))
 }
 
 func TestAStarvedVictimGetsTheProcessorToDieAndNobodyKeepsIt(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	weight := n.starve()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	weight := starve(n)
 	before := content(t, weight)
-	greedy := n.start("greedy", podSpec{})
-	bystander := n.start("bystander", podSpec{request: "64Mi"})
-	greedy.do("ignore-term")
-	d := n.run("--eviction-hard=memory.available<64Mi", "--hard-eviction-grace-period=100ms")
-	d.awaitPods(memorySignal, greedy, bystander)
+	greedy := n.Start("greedy", sandbox.Spec{})
+	bystander := n.Start("bystander", sandbox.Spec{Request: "64Mi"})
+	greedy.Do("ignore-term")
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), sandbox.HardGrace("100ms"))
+	d.AwaitPods(memorySignal, greedy, bystander)
 	raised := make(chan bool, 1)
 	go func() { // the pod's group stays when its processes have gone
-		own := n.weight(greedy.group)
+		own := weightFile(n, greedy.Group)
 		for {
 			select {
-			case <-greedy.ended:
+			case <-greedy.Ended():
 				raised <- false
 				return
 			default:
@@ -73,11 +66,11 @@ func TestAStarvedVictimGetsTheProcessorToDieAndNobodyKeepsIt(t *testing.T) {
 			}
 		}
 	}()
-	greedy.tell("hold 200")
-	e := d.awaitEnd(greedy)
+	greedy.Tell("hold 200Mi")
+	e := d.AwaitGone(greedy)
 	t.Log("the weight was seen to be raised:", <-raised, "after the signal:", e.Gone.Sub(e.Signalled.Time))
-	d.awaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
-	for file, want := range map[string]string{weight: before, n.weight(greedy.group): "1024"} {
+	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	for file, want := range map[string]string{weight: before, weightFile(n, greedy.Group): "1024"} {
 		if strings.HasSuffix(file, "cpu.weight") && want == "1024" {
 			want = "100"
 		}
@@ -85,35 +78,35 @@ func TestAStarvedVictimGetsTheProcessorToDieAndNobodyKeepsIt(t *testing.T) {
 			t.Errorf("%s is %s after the kill, want %s", file, is, want)
 		}
 	}
-	mustLive(t, bystander)
+	harness.MustRun(t, bystander)
 	d.Stop()
-	if left, _ := os.ReadDir(n.runtime()); len(left) > 0 {
+	if left, _ := os.ReadDir(n.RuntimeDir()); len(left) > 0 {
 		t.Errorf("left in the runtime directory: %v", left)
 	}
 }
 
 func TestWhatAKilledEvictdHadChangedIsPutBackByACommand(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	weight := n.starve()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	weight := starve(n)
 	before := content(t, weight)
-	pods := []*pod{n.start("greedy", podSpec{}), n.start("another", podSpec{})}
+	pods := []*harness.Pod{n.Start("greedy", sandbox.Spec{}), n.Start("another", sandbox.Spec{})}
 	for _, p := range pods {
-		p.do("fork 60") // so that dying takes a while
+		p.Do("fork 60") // so that dying takes a while
 	}
-	d := n.run("--eviction-hard=memory.available<64Mi", "--hard-eviction-grace-period=0s")
-	d.awaitPods(memorySignal, pods...)
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), sandbox.HardGrace("0s"))
+	d.AwaitPods(memorySignal, pods...)
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)
-		for content(t, weight) == before && pods[0].lives() {
+		for content(t, weight) == before && pods[0].Runs() {
 		}
 		d.Kill()
 	}()
-	pods[0].tell("hold 200")
+	pods[0].Tell("hold 200Mi")
 	<-killed
 	interrupted := content(t, weight) != before
-	stdout, stderr, code := evictctl(t, "undo", "--runtime-dir="+n.runtime())
+	stdout, stderr, code := evictctl(t, "undo", "--runtime-dir="+n.RuntimeDir())
 	if code != 0 || interrupted != strings.Contains(stdout, weight) {
 		t.Errorf("exit code %d, interrupted %v: %s%s", code, interrupted, stdout, stderr)
 	}

@@ -13,42 +13,40 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // TestCampaignIdleCost reports what a daemon costs on a node where nothing
 // happens, once its start is over. Its pods sleep.
 func TestCampaignIdleCost(t *testing.T) {
 	campaign(t)
-	if raceDetector {
-		t.Skip("skipped: the race detector costs more than what is measured")
-	}
 	const start, watched = 40 * time.Second, 2 * time.Minute
 	for _, c := range []struct{ memory, pods int64 }{{bombNode, 4}, {bombNode, 110}, {8 << 30, 110}} {
-		t.Run(fmt.Sprintf("%d MiB and %d pods", c.memory/mib, c.pods), func(t *testing.T) {
-			n := newNode(t, c.memory, nodePIDs)
+		t.Run(fmt.Sprintf("%d MiB and %d pods", c.memory/harness.MiB, c.pods), func(t *testing.T) {
+			n := harness.NewNode(t, c.memory, nodePIDs)
 			for i := range c.pods {
-				n.startSleeper(fmt.Sprintf("pod-%d", i))
+				startSleeper(n, fmt.Sprintf("pod-%d", i))
 			}
-			d := n.run("--eviction-hard=memory.available<100Mi", "--housekeeping-interval=10s")
-			d.await("evictd to know the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == int(c.pods) })
-			d.Hush()
+			d := n.Evictd(sandbox.EvictionHard("memory.available<100Mi"), sandbox.Housekeeping("10s"))
+			d.Await("evictd to know the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == int(c.pods) })
 			<-time.After(start)
-			before := d.processorTime()
+			before := processorTime(d)
 			<-time.After(watched)
-			spent := d.processorTime() - before
+			spent := processorTime(d) - before
 			t.Logf("%v of processor time in %v (%.3f %%), VmRSS %s, RssAnon %s, RssFile %s", spent, watched,
-				100*spent.Seconds()/watched.Seconds(), d.procStatus("VmRSS"), d.procStatus("RssAnon"), d.procStatus("RssFile"))
+				100*spent.Seconds()/watched.Seconds(), procStatus(d, "VmRSS"), procStatus(d, "RssAnon"), procStatus(d, "RssFile"))
 		})
 	}
 }
 
 // startSleeper runs a pod that never does anything.
-func (n *node) startSleeper(name string) {
-	n.t.Helper()
-	m := n.manifest(name, podSpec{request: "1Mi"})
-	n.t.Cleanup(n.sleepAs(m).wake)
-	n.write(m)
+func startSleeper(n *harness.Node, name string) {
+	n.T.Helper()
+	m := n.Manifest(name, sandbox.Spec{Request: "1Mi"})
+	n.T.Cleanup(sleepAs(n, m).wake)
+	n.Write(m)
 }
 
 // sleeper is what runs of a pod that never does anything.
@@ -57,15 +55,15 @@ type sleeper struct {
 	process     *exec.Cmd
 }
 
-func (n *node) sleepAs(m *v1.Pod) *sleeper {
-	n.t.Helper()
-	s := &sleeper{m.Name, n.groupOf(m), exec.Command("sleep", "600")}
+func sleepAs(n *harness.Node, m *v1.Pod) *sleeper {
+	n.T.Helper()
+	s := &sleeper{m.Name, n.PodGroup(m), exec.Command("sleep", "600")}
 	container := filepath.Join(s.group, "c")
-	if err := errors.Join(n.cgroups.Create(container, cgroup.Limits{}), s.process.Start()); err != nil {
-		n.t.Fatal(err)
+	if err := errors.Join(n.Cgroups.Create(container, cgroup.Limits{}), s.process.Start()); err != nil {
+		n.T.Fatal(err)
 	}
-	if err := n.cgroups.Add(container, s.process.Process.Pid); err != nil {
-		n.t.Fatal(err)
+	if err := n.Cgroups.Add(container, s.process.Process.Pid); err != nil {
+		n.T.Fatal(err)
 	}
 	return s
 }
@@ -78,11 +76,11 @@ func (s *sleeper) wake() {
 
 // processorTime is what the daemon's threads have used so far, by the nanosecond
 // (sched-stats.rst).
-func (d *daemon) processorTime() (spent time.Duration) {
-	d.t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.Pid()))
+func processorTime(d *harness.Evictd) (spent time.Duration) {
+	d.T.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.PID()))
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	for _, thread := range threads {
 		var onProcessor int64
@@ -91,7 +89,7 @@ func (d *daemon) processorTime() (spent time.Duration) {
 			_, err = fmt.Sscan(string(text), &onProcessor)
 		}
 		if err != nil {
-			d.t.Fatal(err)
+			d.T.Fatal(err)
 		}
 		spent += time.Duration(onProcessor)
 	}
@@ -99,11 +97,11 @@ func (d *daemon) processorTime() (spent time.Duration) {
 }
 
 // procStatus is a line of /proc/PID/status of the daemon.
-func (d *daemon) procStatus(key string) string {
-	d.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Pid()))
+func procStatus(d *harness.Evictd, key string) string {
+	d.T.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, key+":"); ok {

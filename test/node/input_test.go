@@ -1,27 +1,26 @@
 package node_test
 
 import (
-	"context"
 	"encoding/json"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/harness"
 )
 
 func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
-	n := newNode(t, nodeMemory, nodePIDs)
-	if err := n.cgroups.Create(n.group+"/"+podsCgroup, cgroup.Limits{}); err != nil {
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	if err := n.Cgroups.Create(n.Group+"/"+sandbox.PodsGroup, cgroup.Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	file := func(name, text string) string {
-		path := filepath.Join(n.dir, name)
+		path := filepath.Join(n.Dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +32,7 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	busySocket, err := net.Listen("unix", filepath.Join(n.dir, "busy.sock"))
+	busySocket, err := net.Listen("unix", filepath.Join(n.Dir, "busy.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 	}{
 		"unknown flag":               {args: []string{"--frobnicate"}, want: "unknown flag: --frobnicate"},
 		"argument":                   {args: []string{"now"}, want: `unknown command "now"`},
-		"missing configuration":      {args: []string{"--config=" + filepath.Join(n.dir, "none.yaml")}, want: "none.yaml: no such file"},
+		"missing configuration":      {args: []string{"--config=" + filepath.Join(n.Dir, "none.yaml")}, want: "none.yaml: no such file"},
 		"malformed configuration":    {args: []string{"--config=" + file("bad.yaml", "kind: [")}, want: "bad.yaml: "},
 		"unknown field":              {args: []string{"--config=" + file("field.yaml", header+"evictionHart: {}\n")}, want: `field.yaml: unknown field "evictionHart"`},
 		"unknown signal":             {args: []string{"--eviction-hard=memory.free<100Mi"}, want: `"memory.free"`},
@@ -60,8 +59,8 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 		"busy socket":                {args: []string{"--status-address=unix:" + busySocket.Addr().String()}, want: busySocket.Addr().String() + " is in use by another process"},
 		"file for a socket":          {args: []string{"--status-address=unix:" + file("plain", "")}, want: "plain is in the way and is no socket"},
 		"address with a host name":   {args: []string{"--status-address=localhost:1"}, want: `--status-address "localhost:1"`},
-		"no directory of manifests":  {args: []string{"--pod-manifests=" + filepath.Join(n.dir, "none")}, want: "read pod manifests in " + filepath.Join(n.dir, "none")},
-		"no such nodefs":             {args: []string{"--nodefs=" + filepath.Join(n.dir, "none")}, want: filepath.Join(n.dir, "none")},
+		"no directory of manifests":  {args: []string{"--pod-manifests=" + filepath.Join(n.Dir, "none")}, want: "read pod manifests in " + filepath.Join(n.Dir, "none")},
+		"no such nodefs":             {args: []string{"--nodefs=" + filepath.Join(n.Dir, "none")}, want: filepath.Join(n.Dir, "none")},
 		"threshold above capacity":   {args: []string{"--eviction-hard=memory.available<257Mi"}, want: "evictionHard"},
 		"reservation above capacity": {args: []string{"--system-reserved=memory=300Mi"}, want: "systemReserved"},
 		"unknown mode":               {args: []string{"--mode=nativ"}, want: "--mode"},
@@ -71,11 +70,9 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 		"wrong user":                 {user: nobody, want: "user 65534 may not end other users' processes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it is not to run
-			defer cancel()
-			evictd := exec.CommandContext(ctx, program, n.arguments(append([]string{"--cgroup-root=" + n.group}, c.args...)...)...)
+			evictd := n.Command(append([]string{sandbox.CgroupRoot(n.Group)}, c.args...)...)
 			evictd.SysProcAttr = &syscall.SysProcAttr{Credential: c.user}
-			stdout, stderr, code := finish(t, evictd)
+			stdout, stderr, code := harness.Finish(t, evictd)
 			if code != 2 || stdout != "" {
 				t.Errorf("exit code %d, stdout %q, want 2 and nothing", code, stdout)
 			}
@@ -90,7 +87,7 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 			if len(faults) != 1 || !strings.Contains(faults[0], c.want) {
 				t.Errorf("faults %q, want one with %q", faults, c.want)
 			}
-			for _, started := range []string{n.statusFile(), n.socket()} {
+			for _, started := range []string{n.StatusFile(), n.Socket()} {
 				if _, err := os.Lstat(started); !os.IsNotExist(err) {
 					t.Errorf("%s was made", started)
 					os.Remove(started)
@@ -102,17 +99,17 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 
 func TestTheOtherCommandsAnswer(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	p := n.start("only", podSpec{request: "16Mi"})
-	p.do("hold 32")
-	d := n.run("--eviction-hard=memory.available<32Mi")
-	d.awaitPods(memorySignal, p)
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	p := n.Start("only", sandbox.Spec{Request: "16Mi"})
+	p.Do("hold 32Mi")
+	d := n.Evictd("--eviction-hard=memory.available<32Mi")
+	d.AwaitPods(memorySignal, p)
 
 	stdout, stderr, code := evictctl(t, "version")
 	if code != 0 || stderr != "" || strings.TrimSpace(stdout) == "" {
 		t.Errorf("version: %d, %q, %q", code, stdout, stderr)
 	}
-	stdout, stderr, code = evictctl(t, "status", "--status-address=unix:"+n.socket())
+	stdout, stderr, code = evictctl(t, "status", "--status-address=unix:"+n.Socket())
 	if code != 0 || stderr != "" {
 		t.Errorf("status: %d, %q", code, stderr)
 	}
@@ -121,12 +118,12 @@ func TestTheOtherCommandsAnswer(t *testing.T) {
 			t.Errorf("status lacks %q:\n%s", part, stdout)
 		}
 	}
-	stdout, _, code = evictctl(t, "status", "-o", "json", "--status-address=unix:"+n.socket())
+	stdout, _, code = evictctl(t, "status", "-o", "json", "--status-address=unix:"+n.Socket())
 	if code != 0 || !json.Valid([]byte(stdout)) {
 		t.Errorf("status -o json: %d, %q", code, stdout)
 	}
-	_, stderr, code = evictctl(t, "status", "--status-address=unix:"+n.dir+"/none.sock")
-	if code != 1 || !strings.Contains(stderr, "no evictd answers at unix:"+n.dir+"/none.sock") {
+	_, stderr, code = evictctl(t, "status", "--status-address=unix:"+n.Dir+"/none.sock")
+	if code != 1 || !strings.Contains(stderr, "no evictd answers at unix:"+n.Dir+"/none.sock") {
 		t.Errorf("status without a daemon: %d, %q", code, stderr)
 	}
 	stdout, stderr, code = evictctl(t, "doctor")
@@ -141,26 +138,18 @@ func TestTheOtherCommandsAnswer(t *testing.T) {
 
 func TestStatusIsServedOnLoopbackToo(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := free.Addr().String()
 	free.Close()
-	evictd := exec.Command(program, n.arguments("--cgroup-root="+n.group, "--status-address="+address)...)
-	evictd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := evictd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the status on "+address, func() bool {
+	evictd := harness.Run(t, n.Command(sandbox.CgroupRoot(n.Group), sandbox.StatusAddress(address)))
+	harness.Await(t, "the status on "+address, func() bool {
 		_, _, code := evictctl(t, "status", "--status-address="+address)
 		return code == 0
 	})
-	if err := evictd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := evictd.Wait(); err != nil {
-		t.Errorf("evictd did not end in order: %v", err)
-	}
+	evictd.Signal(syscall.SIGINT)
+	evictd.AwaitEnd()
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,7 +20,10 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/harness/kube"
 )
 
 // TestCampaignKilledProgramsLoseNoPod ends one of the programs by SIGKILL in each
@@ -43,42 +45,40 @@ func TestKilledProgramsLoseNoPod(t *testing.T) {
 const (
 	// A leaker alone crosses the threshold of its node, and with all the others
 	// there does not use up the node, where nobody evicts it.
-	crowdNode   = 384 * mib
-	crowdHeld   = 280 // MiB, by a leaker
-	crowdHard   = "--eviction-hard=memory.available<128Mi"
-	crowdRounds = 3 // rounds that a pod stays for
-	// afterFlaps bounds the wait for informers: client-go's look for an API server
-	// that went away often ever more rarely, up to once a minute.
-	afterFlaps    = 3 * time.Minute
+	crowdNode     = 384 * harness.MiB
+	crowdHeld     = 280 // MiB, by a leaker
+	crowdRounds   = 3   // rounds that a pod stays for
 	kindOfCrowd   = "kind"
 	leaks, steady = "leaks", "steady"
 	tooBig        = "too-big"
 )
+
+var crowdHard = sandbox.EvictionHard("memory.available<128Mi")
 
 // crowd is two nodes, a scheduler and an embedded API, and whoever runs the pods
 // that are bound there.
 type crowd struct {
 	t         testing.TB
 	random    *rand.Rand
-	api       *api
-	first     *node
+	api       *kube.API
+	first     *harness.Node
 	nodes     map[string]*member
 	names     []string // of the nodes
-	scheduler *daemon
+	scheduler *harness.Process
 	history   *history
-	running   map[types.UID]*pod
+	running   map[types.UID]*harness.Pod
 	leaking   map[types.UID]bool
 }
 
 // member is one of the nodes and its evictd.
 type member struct {
-	*node
-	api    *api // as this node's evictd reaches it
-	daemon *daemon
+	*harness.Node
+	api    *kube.API // as this node's evictd reaches it
+	daemon *harness.Evictd
 }
 
 func killRounds(t *testing.T, rounds int) {
-	if os.Getenv(kubeconfigVariable) != "" {
+	if os.Getenv(kube.KubeconfigVariable) != "" {
 		t.Skip("skipped: kills the API server, which has to be the embedded one")
 	}
 	seed := rand.Uint64()
@@ -95,7 +95,7 @@ func killRounds(t *testing.T, rounds int) {
 		order = append(order, "evictd", "evictd-agent", "evictd-scheduler")
 	}
 	killed := map[string]int{}
-	c.create(tooBig, tooBig, podSpec{request: "100Gi"})
+	c.create(tooBig, tooBig, sandbox.Spec{Request: "100Gi"})
 	for round := range rounds {
 		if round%len(order) == 0 {
 			c.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -113,14 +113,14 @@ func killRounds(t *testing.T, rounds int) {
 
 func newCrowd(t testing.TB, random *rand.Rand) *crowd {
 	t.Helper()
-	c := &crowd{t: t, random: random, first: newNode(t, crowdNode, nodePIDs), nodes: map[string]*member{}, running: map[types.UID]*pod{}, leaking: map[types.UID]bool{}}
-	c.api = c.first.newAPI()
+	c := &crowd{t: t, random: random, first: harness.NewNode(t, crowdNode, nodePIDs), nodes: map[string]*member{}, running: map[types.UID]*harness.Pod{}, leaking: map[types.UID]bool{}}
+	c.api = kube.New(c.first)
 	other := *c.api
-	other.node += "-b"
-	other.flags = []string{c.api.flags[0], "--node-name=" + other.node, "--state-dir=" + filepath.Join(c.first.dir, "state-b")}
-	for _, m := range []*member{{node: c.first, api: c.api}, {node: newNode(t, crowdNode, nodePIDs), api: &other}} {
-		c.names = append(c.names, m.api.node)
-		c.nodes[m.api.node] = m
+	other.Node += "-b"
+	other.Flags = []string{c.api.Server, sandbox.NodeName(other.Node), sandbox.StateDir(filepath.Join(c.first.Dir, "state-b"))}
+	for _, m := range []*member{{Node: c.first, api: c.api}, {Node: harness.NewNode(t, crowdNode, nodePIDs), api: &other}} {
+		c.names = append(c.names, m.api.Node)
+		c.nodes[m.api.Node] = m
 		c.protect(m)
 	}
 	c.schedule()
@@ -129,12 +129,12 @@ func newCrowd(t testing.TB, random *rand.Rand) *crowd {
 }
 
 func (c *crowd) protect(m *member) {
-	m.daemon = m.runWith(m.api, "--mode=native", crowdHard, "--eviction-pressure-transition-period=1s")
+	m.daemon = runWith(m.Node, m.api, sandbox.Mode("native"), crowdHard, sandbox.Transition("1s"))
 }
 
 func (c *crowd) schedule() {
-	socket := filepath.Join(c.first.dir, "scheduler.sock")
-	c.scheduler = c.first.launchAt(socket, exec.Command(sibling("evictd-scheduler"), "run", c.api.flags[0], "--status-address=unix:"+socket), nil)
+	socket := filepath.Join(c.first.Dir, "scheduler.sock")
+	c.scheduler = harness.Scheduler(c.t, socket, c.api.Server)
 }
 
 func (c *crowd) someNode() *member { return c.nodes[c.names[c.random.IntN(len(c.names))]] }
@@ -145,7 +145,7 @@ func (c *crowd) killDaemon() {
 	c.protect(m)
 }
 
-func (c *crowd) killAgent() { c.someNode().daemon.mustKillAgent() }
+func (c *crowd) killAgent() { c.someNode().daemon.KillAgent() }
 
 func (c *crowd) killScheduler() {
 	c.scheduler.Kill()
@@ -153,26 +153,26 @@ func (c *crowd) killScheduler() {
 }
 
 func (c *crowd) killAPI() {
-	c.api.server.Kill()
-	c.api.server = c.first.runEmbeddedAPI()
+	c.api.Process.Kill()
+	c.api.Process = c.first.APIServer()
 }
 
 // round creates pods, kills a program meanwhile, and waits until each pod is
 // where it belongs.
 func (c *crowd) round(round int, kill func()) {
 	c.t.Helper()
-	c.create(fmt.Sprintf("leaker-%d", round), leaks, podSpec{request: "8Mi"})
+	c.create(fmt.Sprintf("leaker-%d", round), leaks, sandbox.Spec{Request: "8Mi"})
 	for i := range 2 {
-		c.create(fmt.Sprintf("steady-%d-%d", round, i), steady, podSpec{request: "24Mi"})
+		c.create(fmt.Sprintf("steady-%d-%d", round, i), steady, sandbox.Spec{Request: "24Mi"})
 	}
 	due := time.Now().Add(time.Duration(c.random.IntN(2500)) * time.Millisecond)
-	await(c.t, "the moment of the kill", func() bool {
+	harness.Await(c.t, "the moment of the kill", func() bool {
 		c.work()
 		return time.Now().After(due)
 	})
 	kill()
 	for name, l := range c.history.all() {
-		awaitFor(c.t, afterFlaps, "what becomes of "+name, func() bool {
+		harness.Await(c.t, "what becomes of "+name, func() bool {
 			c.work()
 			return len(c.history.faulty()) > 0 || c.settled(l.Labels[kindOfCrowd], c.history.of(l.UID))
 		})
@@ -189,9 +189,9 @@ func (c *crowd) settled(kind string, l life) bool {
 	p := c.running[l.UID]
 	switch kind {
 	case leaks:
-		return l.failures == 1 && p != nil && !p.lives()
+		return l.failures == 1 && p != nil && !p.Runs()
 	case steady:
-		return l.Status.Phase == v1.PodRunning && p != nil && p.lives()
+		return l.Status.Phase == v1.PodRunning && p != nil && p.Runs()
 	}
 	return l.Spec.NodeName == "" && len(l.Status.Conditions) == 1 && l.Status.Conditions[0].Reason == v1.PodReasonUnschedulable
 }
@@ -200,11 +200,11 @@ func (c *crowd) settled(kind string, l life) bool {
 func (c *crowd) finish() {
 	c.t.Helper()
 	for _, m := range c.nodes {
-		m.daemon.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 })
+		m.daemon.Await("everything to be told", told)
 		m.daemon.Stop()
 	}
 	for _, state := range []string{"state", "state-b"} {
-		j, err := journal.Open(filepath.Join(c.first.dir, state), slog.New(slog.DiscardHandler))
+		j, err := journal.Open(filepath.Join(c.first.Dir, state), slog.New(slog.DiscardHandler))
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -227,9 +227,9 @@ func (c *crowd) judge() {
 func (c *crowd) tell() {
 	for name, l := range c.history.all() {
 		p := c.running[l.UID]
-		c.t.Logf("%s on %q: %+v, known for %d failures, process %t", name, l.Spec.NodeName, l.Status, l.failures, p != nil && p.lives())
+		c.t.Logf("%s on %q: %+v, known for %d failures, process %t", name, l.Spec.NodeName, l.Status, l.failures, p != nil && p.Runs())
 	}
-	list, err := c.api.CoreV1().Pods(c.api.namespace).List(c.t.Context(), metav1.ListOptions{})
+	list, err := c.api.CoreV1().Pods(c.api.Namespace).List(c.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		c.t.Log(err)
 		return
@@ -240,15 +240,15 @@ func (c *crowd) tell() {
 }
 
 // create hands a pod in that has no node yet.
-func (c *crowd) create(name, kind string, spec podSpec) {
+func (c *crowd) create(name, kind string, spec sandbox.Spec) {
 	c.t.Helper()
-	m := c.first.manifest(name, spec)
-	m.Namespace, m.UID, m.Labels = c.api.namespace, "", map[string]string{kindOfCrowd: kind}
+	m := c.first.Manifest(name, spec)
+	m.Namespace, m.UID, m.Labels = c.api.Namespace, "", map[string]string{kindOfCrowd: kind}
 	m.Spec.Containers[0].Image, m.Spec.Priority = "none", nil
 	if _, err := c.api.CoreV1().Pods(m.Namespace).Create(c.t.Context(), m, metav1.CreateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
-	await(c.t, "pod "+name+" to be seen", func() bool { _, seen := c.history.all()[name]; return seen })
+	harness.Await(c.t, "pod "+name+" to be seen", func() bool { _, seen := c.history.all()[name]; return seen })
 }
 
 // work does what a kubelet would: it starts the pods that were bound, and says
@@ -280,22 +280,22 @@ func (c *crowd) leak(m *member, uid types.UID) {
 	if c.leaking[uid] {
 		return
 	}
-	known := slices.ContainsFunc(m.daemon.status().Ranking[memorySignal], func(r nodestatus.Ranked) bool { return r.UID == uid && r.Usage != "" })
+	known := slices.ContainsFunc(m.daemon.Status().Ranking[memorySignal], func(r nodestatus.Ranked) bool { return r.UID == uid && r.Usage != "" })
 	if known {
 		c.leaking[uid] = true
-		c.running[uid].tell("leak %d %d", 100+c.random.IntN(400), crowdHeld)
+		c.running[uid].Tell("leak %dMi %dMi", 100+c.random.IntN(400), crowdHeld)
 	}
 }
 
 // start runs a pod where it was bound; every other leaker ignores SIGTERM.
-func (c *crowd) start(m *member, object *v1.Pod) *pod {
-	p := m.startIn(object, cgroup.PodsAt(filepath.Join(m.group, podsCgroup)).Pod(string(object.UID), eviction.QOSClass(object)), nil)
+func (c *crowd) start(m *member, object *v1.Pod) *harness.Pod {
+	p := m.StartIn(object, cgroup.PodsAt(filepath.Join(m.Group, sandbox.PodsGroup)).Pod(string(object.UID), eviction.QOSClass(object)), nil)
 	if object.Labels[kindOfCrowd] == steady {
-		p.do("hold 2")
+		p.Do("hold 2Mi")
 		return p
 	}
 	if c.random.IntN(2) == 0 {
-		p.do("ignore-term")
+		p.Do("ignore-term")
 	}
 	return p
 }
@@ -309,14 +309,14 @@ func (c *crowd) leave(name string) {
 	}
 	c.history.expect(l.UID)
 	zero := int64(0)
-	if err := c.api.CoreV1().Pods(c.api.namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+	if err := c.api.CoreV1().Pods(c.api.Namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		c.t.Fatal(err)
 	}
-	await(c.t, "pod "+name+" to be gone", func() bool { return c.history.of(l.UID).deleted })
+	harness.Await(c.t, "pod "+name+" to be gone", func() bool { return c.history.of(l.UID).deleted })
 	p := c.running[l.UID]
 	delete(c.running, l.UID)
-	p.end()
-	if err := p.n.cgroups.Delete(p.group); err != nil {
+	p.End()
+	if err := p.Node.Cgroups.Delete(p.Group); err != nil {
 		c.t.Fatal(err)
 	}
 }

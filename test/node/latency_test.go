@@ -13,7 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/harness/kube"
 )
 
 // TestCampaignFromCrossingToTheCluster reports how long it takes from the
@@ -25,25 +28,25 @@ func TestCampaignFromCrossingToTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal("EVICTD_ROUNDS:", err)
 	}
-	n := newNode(t, nodeMemory, nodePIDs)
-	a := n.newAPI()
-	d := n.runWith(a, "--mode=native", hardMemory, "--eviction-pressure-transition-period=2s")
-	a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	a := kube.New(n)
+	d := runWith(n, a, sandbox.Mode("native"), hardMemory, sandbox.Transition("2s"))
+	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, false)
 	taken := map[string][]time.Duration{}
 	for round := range rounds {
-		nodes, pods := a.watch(t)
-		leaker := n.createPod(a, fmt.Sprintf("leaker-%d", round), podSpec{request: "8Mi"}, nil)
-		d.awaitPods(memorySignal, leaker)
-		leaker.tell("leak 200 400")
+		nodes, pods := watchNodeAndPods(a, t)
+		leaker := a.CreatePod(n, fmt.Sprintf("leaker-%d", round), sandbox.Spec{Request: "8Mi"}, nil)
+		d.AwaitPods(memorySignal, leaker)
+		leaker.Tell("leak 200Mi 400Mi")
 		seen := watchRound(t, nodes, pods, leaker.Name)
-		e := d.awaitEviction(leaker, func(e nodestatus.Eviction) bool { return !e.Gone.IsZero() })
+		e := d.AwaitEviction(leaker, harness.Gone)
 		nodes.Stop()
 		pods.Stop()
 		for what, at := range seen {
 			taken[what] = append(taken[what], at.Sub(e.Crossed.Time))
 		}
-		leaker.mustDie()
-		a.awaitPressure(t, v1.NodeMemoryPressure, memoryTaint, false)
+		leaker.AwaitEnd()
+		a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, false)
 	}
 	for _, what := range []string{"condition", "taint", "pod Failed"} {
 		slices.Sort(taken[what])
@@ -54,13 +57,13 @@ func TestCampaignFromCrossingToTheCluster(t *testing.T) {
 	}
 }
 
-func (a *api) watch(t *testing.T) (nodes, pods watch.Interface) {
+func watchNodeAndPods(a *kube.API, t *testing.T) (nodes, pods watch.Interface) {
 	t.Helper()
-	nodes, err := a.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + a.node})
+	nodes, err := a.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + a.Node})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pods, err = a.CoreV1().Pods(a.namespace).Watch(t.Context(), metav1.ListOptions{}); err != nil {
+	if pods, err = a.CoreV1().Pods(a.Namespace).Watch(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return nodes, pods
@@ -75,7 +78,7 @@ func watchRound(t *testing.T, nodes, pods watch.Interface, pod string) map[strin
 			seen[what] = time.Now()
 		}
 	}
-	timeout := time.After(patience)
+	timeout := time.After(wait.Limit)
 	for len(seen) < 3 {
 		select {
 		case event := <-nodes.ResultChan():
@@ -94,7 +97,7 @@ func watchRound(t *testing.T, nodes, pods watch.Interface, pod string) map[strin
 			}
 			note("pod Failed", p.Name == pod && p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted")
 		case <-timeout:
-			t.Fatalf("waited %v in vain, seen %v", patience, seen)
+			t.Fatalf("waited %v in vain, seen %v", wait.Limit, seen)
 		}
 	}
 	return seen

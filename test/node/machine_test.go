@@ -11,70 +11,63 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // theMachine takes the whole machine for the node.
-func theMachine(t *testing.T) *node {
+func theMachine(t *testing.T) *harness.Node {
 	t.Helper()
 	machine.Need(t)
 	cgroups, err := cgroup.Discover("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Pods of one test are strangers to the next.
-	return &node{t: t, cgroups: cgroups, group: "/", uids: 100 * int(nodes.Add(1))}
+	return &harness.Node{Node: &sandbox.Node{Cgroups: cgroups, Group: "/"}, T: t}
 }
 
 // newMachine is theMachine with files and pods that go with the test.
-func newMachine(t *testing.T) *node {
+func newMachine(t *testing.T) *harness.Node {
 	t.Helper()
 	n := theMachine(t)
 	var err error
-	if n.dir, err = os.MkdirTemp("/var/lib/evictd", "test-"); err == nil {
-		err = os.Mkdir(n.manifests(), 0o755)
+	if n.Dir, err = os.MkdirTemp("/var/lib/evictd", "test-"); err == nil {
+		err = os.Mkdir(n.Manifests(), 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(n.dir) })
-	t.Cleanup(func() {
-		await(t, "the pods' cgroup to be removed", func() bool {
-			for _, pid := range n.processes("/" + podsCgroup) {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-			return n.cgroups.Delete("/"+podsCgroup) == nil
-		})
-	})
+	t.Cleanup(func() { os.RemoveAll(n.Dir) })
+	t.Cleanup(func() { n.Clear(n.Pods().Path()) })
 	return n
 }
 
 // configure writes the service's configuration.
-func (n *node) configure(settings string) {
-	n.t.Helper()
-	machine.Configure(n.t, fmt.Sprintf("podManifests: %s\nnodeStatusFile: %s\n%s", n.manifests(), n.statusFile(), settings))
+func configure(n *harness.Node, settings string) {
+	n.T.Helper()
+	machine.Configure(n.T, fmt.Sprintf("podManifests: %s\nnodeStatusFile: %s\n%s", n.Manifests(), n.StatusFile(), settings))
 }
 
 // protect starts the installed service anew, with settings of its configuration. When
 // the test ends, the kernel must have killed nobody.
-func (n *node) protect(settings string) *daemon {
-	n.t.Helper()
-	kills := kernelKills(n.t)
-	n.t.Cleanup(func() {
-		if more := kernelKills(n.t) - kills; more > 0 {
-			n.t.Errorf("the kernel had to kill %d processes", more)
+func protect(n *harness.Node, settings string) *harness.Evictd {
+	n.T.Helper()
+	kills := kernelKills(n.T)
+	n.T.Cleanup(func() {
+		if more := kernelKills(n.T) - kills; more > 0 {
+			n.T.Errorf("the kernel had to kill %d processes", more)
 		}
 	})
-	return n.restart(settings)
+	return restart(n, settings)
 }
 
 // restart starts the installed service anew, as if it had never run.
-func (n *node) restart(settings string) *daemon {
-	n.t.Helper()
-	n.configure(settings)
-	machine.Restart(n.t)
-	return &daemon{runtest.At(n.t, machine.StatusSocket), n.t}
+func restart(n *harness.Node, settings string) *harness.Evictd {
+	n.T.Helper()
+	configure(n, settings)
+	machine.Restart(n.T)
+	return &harness.Evictd{Process: harness.At(n.T, machine.StatusSocket)}
 }
 
 // kernelKills is how many processes the kernel has killed since its start for want

@@ -1,78 +1,62 @@
-// Package node_test drives the built evictd against real pods: processes of
-// this test binary in bounded cgroups of the test's own, one of which is taken
-// for the node. Nothing outside those groups comes under pressure.
+// Package node_test runs the built evictd against real pods: processes of this test
+// binary in bounded cgroups of the test's own, of which the outermost is the node.
+// Nothing outside those cgroups is put under pressure.
 package node_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/evictd/evictd/internal/runtest"
-	"github.com/evictd/evictd/test/vm/machine"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/harness/kube"
 )
 
-// program is the evictd that TestMain built, and podProgram this test binary
-// where every user can start it.
-var program, podProgram string
-
-// sibling is another program that TestMain built.
-func sibling(name string) string { return filepath.Join(filepath.Dir(program), name) }
-
-func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
-		playPod()
-	}
-	os.Exit(buildAndRun(m))
-}
-
-// buildAndRun builds the programs where every user can start it, with the race
-// detector where the tests have it. A machine of its own has them installed.
-func buildAndRun(m *testing.M) int {
-	if machine.Own {
-		program, podProgram = "/usr/bin/evictd", os.Args[0]
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "evictd-node-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program, podProgram = filepath.Join(dir, "evictd"), filepath.Join(dir, "pod")
-	build := exec.Command("go", "build", "-o", dir+"/")
-	if raceDetector {
-		build.Args = append(build.Args, "-race")
-	} else {
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does
-	}
-	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"} {
-		build.Args = append(build.Args, "github.com/evictd/evictd/cmd/"+name)
-	}
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
-		return 1
-	}
-	self, err := os.ReadFile("/proc/self/exe")
-	if err := errors.Join(err, os.WriteFile(podProgram, self, 0o755), os.Chmod(dir, 0o755)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
-
-const patience = runtest.Patience
-
-var await, awaitFor = runtest.Await, runtest.AwaitFor
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // evictctl runs an evictd that ends by itself.
 func evictctl(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return finish(t, exec.CommandContext(ctx, program, args...))
+	return harness.Finish(t, exec.Command(harness.Program(t, "evictd"), args...))
+}
+
+// runWith protects the node with an API server around it.
+func runWith(n *harness.Node, a *kube.API, args ...string) *harness.Evictd {
+	n.T.Helper()
+	return n.Evictd(slices.Concat([]string{longTransition}, a.Flags, args)...)
+}
+
+// awaitNodeFile waits until the node's manifest shows a condition as true or as false, and
+// its taint with it.
+func awaitNodeFile(n *harness.Node, condition v1.NodeConditionType, taint string, raised bool) {
+	n.T.Helper()
+	harness.Await(n.T, "the node status file to show "+string(condition), func() bool {
+		text, err := os.ReadFile(n.StatusFile())
+		if err != nil {
+			return false
+		}
+		var file v1.Node
+		if err := yaml.UnmarshalStrict(text, &file); err != nil {
+			n.T.Fatalf("node status file: %v\n%s", err, text)
+		}
+		return harness.Shows(&file, condition, taint, raised)
+	})
+}
+
+// told says that the API server has everything that evictd reports.
+func told(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 }
+
+func content(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }

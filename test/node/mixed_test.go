@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // mixture is one kind of run: who else is on the node, and what the pod does that
@@ -22,8 +24,8 @@ import (
 type mixture struct {
 	name       string
 	args       []string
-	bystanders func(*node) []*pod
-	act        func(n *node, p *pod)
+	bystanders func(*harness.Node) []*harness.Pod
+	act        func(n *harness.Node, p *harness.Pod)
 	// signal is what the pod is evicted for; "" where nobody is.
 	signal string
 }
@@ -52,45 +54,45 @@ func TestCampaignMixedRuns(t *testing.T) {
 
 // mixtures are the kinds of runs. Their nodes have 512 MiB.
 func mixtures(t *testing.T) []mixture {
-	memory := []string{hardMemoryBomb, "--housekeeping-interval=10s"}
+	memory := []string{hardMemoryBomb, sandbox.Housekeeping("10s")}
 	large := largeFile(t)
-	grow := func(_ *node, p *pod) { p.tell("leak 400 %d", most/mib) }
+	grow := func(_ *harness.Node, p *harness.Pod) { p.Tell("leak 400Mi 768Mi") }
 	return []mixture{
 		{
-			name: "a file larger than the node is read twice", args: append(memory, "--config="+configFile(t, "memoryModel: reclaimAware")),
+			name: "a file larger than the node is read twice", args: append(memory, sandbox.Config(configFile(t, "memoryModel: reclaimAware"))),
 			bystanders: few,
-			act: func(_ *node, p *pod) {
+			act: func(_ *harness.Node, p *harness.Pod) {
 				uncache(t, large)
-				p.do("storm %s 2", large)
+				p.Do("read %s 2", large)
 			},
 		},
 		{
 			name: "a large file is read just before the ramp", args: memory, signal: memorySignal, bystanders: few,
-			act: func(n *node, p *pod) {
+			act: func(n *harness.Node, p *harness.Pod) {
 				uncache(t, large)
-				p.do("read %s", large)
+				p.Do("read %s", large)
 				grow(n, p)
 			},
 		},
 		{name: "one grower among twenty", args: memory, signal: memorySignal, bystanders: twenty, act: grow},
 		{
 			name: "throttled pods", args: memory, signal: memorySignal,
-			bystanders: func(n *node) []*pod {
+			bystanders: func(n *harness.Node) []*harness.Pod {
 				pods := few(n)
 				for _, p := range pods {
-					n.throttle(p)
+					throttle(n, p)
 				}
 				return pods
 			},
-			act: func(n *node, p *pod) { n.throttle(p); grow(n, p) },
+			act: func(n *harness.Node, p *harness.Pod) { throttle(n, p); grow(n, p) },
 		},
 		{
 			name: "a victim that is slow to end", args: memory, signal: memorySignal, bystanders: few,
-			act: func(n *node, p *pod) { p.do("linger 400ms"); grow(n, p) },
+			act: func(n *harness.Node, p *harness.Pod) { p.Do("on TERM exit 0 400ms"); grow(n, p) },
 		},
 		{
-			name: "a fork bomb", args: []string{"--eviction-hard=pid.available<100", "--housekeeping-interval=10s"}, signal: pidSignal,
-			bystanders: few, act: func(_ *node, p *pod) { p.tell("fork 1000") },
+			name: "a fork bomb", args: []string{sandbox.EvictionHard("pid.available<100"), sandbox.Housekeeping("10s")}, signal: pidSignal,
+			bystanders: few, act: func(_ *harness.Node, p *harness.Pod) { p.Tell("fork 1000") },
 		},
 	}
 }
@@ -101,110 +103,110 @@ const (
 	fewTasks = 150
 )
 
-const hardMemoryBomb = "--eviction-hard=memory.available<100Mi"
+var hardMemoryBomb = sandbox.EvictionHard("memory.available<100Mi")
 
-func few(n *node) []*pod {
-	pods := []*pod{
-		n.start("guaranteed", podSpec{request: "64Mi", limit: "64Mi"}),
-		n.start("within", podSpec{request: "128Mi"}),
-		n.start("best-effort", podSpec{priority: 10}),
+func few(n *harness.Node) []*harness.Pod {
+	pods := []*harness.Pod{
+		n.Start("guaranteed", sandbox.Spec{Request: "64Mi", Limit: "64Mi"}),
+		n.Start("within", sandbox.Spec{Request: "128Mi"}),
+		n.Start("best-effort", sandbox.Spec{Priority: 10}),
 	}
 	for i, held := range []int{48, 96, 16} {
-		pods[i].do("hold %d", held)
+		pods[i].Do("hold %dMi", held)
 	}
 	return pods
 }
 
-func twenty(n *node) (pods []*pod) {
+func twenty(n *harness.Node) (pods []*harness.Pod) {
 	for i := range 20 {
-		spec := podSpec{}
+		spec := sandbox.Spec{}
 		if i%2 == 0 {
-			spec.request = "16Mi"
+			spec.Request = "16Mi"
 		}
-		p := n.start(fmt.Sprintf("bystander-%d", i), spec)
-		p.do("hold %d", 1+i%4)
+		p := n.Start(fmt.Sprintf("bystander-%d", i), spec)
+		p.Do("hold %dMi", 1+i%4)
 		pods = append(pods, p)
 	}
 	return pods
 }
 
 // throttle leaves a pod's container a twentieth of a processor.
-func (n *node) throttle(p *pod) {
-	n.t.Helper()
-	if err := n.cgroups.Create(p.group+"/c", cgroup.Limits{CPUQuota: stats.Known(5000)}); err != nil {
-		n.t.Fatal(err)
+func throttle(n *harness.Node, p *harness.Pod) {
+	n.T.Helper()
+	if err := n.Cgroups.Create(p.Group+"/c", cgroup.Limits{CPUQuota: stats.Known(5000)}); err != nil {
+		n.T.Fatal(err)
 	}
 }
 
 // play runs it so many times and counts those that went wrong.
 func (m *mixture) play(t *testing.T, runs int) (wrong int) {
-	n := newNode(t, bombNode, 700)
+	n := harness.NewNode(t, bombNode, 700)
 	bystanders := m.bystanders(n)
-	d := n.run(m.args...)
-	d.awaitPods(cmp.Or(m.signal, memorySignal), bystanders...)
+	d := n.Evictd(m.args...)
+	d.AwaitPods(cmp.Or(m.signal, memorySignal), bystanders...)
 	for i := range runs {
-		p := n.start(fmt.Sprintf("run-%d", i), podSpec{})
-		p.do("hold 1")
-		d.awaitPods(cmp.Or(m.signal, memorySignal), p)
-		s := d.await("the node to recover", func(s *nodestatus.Status) bool {
+		p := n.Start(fmt.Sprintf("run-%d", i), sandbox.Spec{})
+		p.Do("hold 1Mi")
+		d.AwaitPods(cmp.Or(m.signal, memorySignal), p)
+		s := d.Await("the node to recover", func(s *nodestatus.Status) bool {
 			return !slices.ContainsFunc(s.Signals, func(signal nodestatus.SignalStatus) bool {
 				return slices.ContainsFunc(signal.Thresholds, func(t nodestatus.ThresholdStatus) bool { return t.Met })
-			}) && (m.signal != pidSignal || n.tasks() < fewTasks) // the machine has reaped those of the run before
+			}) && (m.signal != pidSignal || tasks(n) < fewTasks) // the machine has reaped those of the run before
 		})
 		before := len(s.Evictions)
 		m.act(n, p)
 		if m.signal != "" {
-			p.mustDie()
+			p.AwaitEnd()
 		}
-		ok := n.oomKills(p.group+"/c") == 0
+		ok := n.OOMKills(p.Group+"/c") == 0
 		if m.signal != "" && ok {
-			e := d.awaitEviction(p, func(e nodestatus.Eviction) bool { return !e.Gone.IsZero() })
+			e := d.AwaitEviction(p, harness.Gone)
 			ok = e.Signal == m.signal
 		}
-		evictions := d.status().Evictions
+		evictions := d.Status().Evictions
 		for _, e := range evictions[min(before, len(evictions)):] {
 			ok = ok && e.UID == p.UID
 		}
 		for _, b := range bystanders {
-			ok = ok && b.lives()
+			ok = ok && b.Runs()
 		}
-		if !ok || m.signal == "" && !p.lives() {
+		if !ok || m.signal == "" && !p.Runs() {
 			wrong++
 			t.Errorf("run %d: evicted %+v", i, evictions)
-			mustLive(t, bystanders...)
+			harness.MustRun(t, bystanders...)
 			if len(evictions) > before {
-				t.Log(n.evictd("why", "--last", "-o", "scenario", "--status-address=unix:"+n.socket()))
+				t.Log(evictd(n, "why", "--last", "-o", "scenario", "--status-address=unix:"+n.Socket()))
 			}
 			return wrong
 		}
-		n.discard(p)
+		discard(n, p)
 	}
 	return wrong
 }
 
 // tasks is how many the node has.
-func (n *node) tasks() int64 {
-	n.t.Helper()
-	g, err := n.cgroups.Open(n.group)
+func tasks(n *harness.Node) int64 {
+	n.T.Helper()
+	g, err := n.Cgroups.Open(n.Group)
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	defer g.Close()
 	tasks, err := g.Threads()
 	if err != nil {
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	}
 	return tasks.Or(0)
 }
 
 // discard takes a pod away, whether it has ended or not.
-func (n *node) discard(p *pod) {
-	n.t.Helper()
-	p.end()
-	if err := os.Remove(filepath.Join(n.manifests(), p.Name+".json")); err != nil {
-		n.t.Fatal(err)
+func discard(n *harness.Node, p *harness.Pod) {
+	n.T.Helper()
+	p.End()
+	if err := os.Remove(filepath.Join(n.Manifests(), p.Name+".json")); err != nil {
+		n.T.Fatal(err)
 	}
-	await(n.t, "the cgroup of pod "+p.Name+" to be removed", func() bool { return n.cgroups.Delete(p.group) == nil })
+	harness.Await(n.T, "the cgroup of pod "+p.Name+" to be removed", func() bool { return n.Cgroups.Delete(p.Group) == nil })
 }
 
 // largeFile is half as large again as the node.
@@ -215,8 +217,8 @@ func largeFile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	block := make([]byte, mib)
-	for range bombNode / mib * 3 / 2 {
+	block := make([]byte, harness.MiB)
+	for range bombNode / harness.MiB * 3 / 2 {
 		if _, err := f.Write(block); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,9 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/oom"
+	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
@@ -59,24 +60,24 @@ var bombs = []struct {
 	pods []holder
 }{
 	{"a leak beside pods within their requests", 50, []holder{
-		{"leaker", podSpec{request: "16Mi"}, 16},
-		{"within", podSpec{request: "256Mi"}, 200},
-		{"guaranteed", podSpec{request: "96Mi", limit: "96Mi"}, 80},
+		{"leaker", sandbox.Spec{Request: "16Mi"}, 16},
+		{"within", sandbox.Spec{Request: "256Mi"}, 200},
+		{"guaranteed", sandbox.Spec{Request: "96Mi", Limit: "96Mi"}, 80},
 	}},
 	{"as fast as it goes", 0, []holder{
-		{"bomb", podSpec{}, 16},
-		{"within", podSpec{request: "256Mi"}, 200},
-		{"guaranteed", podSpec{request: "96Mi", limit: "96Mi"}, 80},
+		{"bomb", sandbox.Spec{}, 16},
+		{"within", sandbox.Spec{Request: "256Mi"}, 200},
+		{"guaranteed", sandbox.Spec{Request: "96Mi", Limit: "96Mi"}, 80},
 	}},
 	{"a leak beside a bigger pod of a higher priority", 50, []holder{
-		{"leaker", podSpec{}, 16},
-		{"important", podSpec{priority: 1000}, 400},
+		{"leaker", sandbox.Spec{}, 16},
+		{"important", sandbox.Spec{Priority: 1000}, 400},
 	}},
 }
 
 type holder struct {
 	name string
-	podSpec
+	sandbox.Spec
 	hold int // MiB
 }
 
@@ -87,45 +88,45 @@ func TestBesidePeers(t *testing.T) {
 		for _, b := range bombs {
 			for range max(1, runs) {
 				n := newMachine(t)
-				n.guardBy(g)
-				r := n.measure(g, b.pods, b.rate)
+				guardBy(n, g)
+				r := measure(n, g, b.pods, b.rate)
 				fmt.Printf("| %s | %s | %s |\n", g.name, b.name, r)
-				n.unguard(g)
+				unguard(n, g)
 			}
 		}
 	}
 }
 
 // guardBy starts the guard alone.
-func (n *node) guardBy(g guard) {
-	n.t.Helper()
+func guardBy(n *harness.Node, g guard) {
+	n.T.Helper()
 	for file, text := range g.files {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			n.t.Fatal(err)
+			n.T.Fatal(err)
 		}
 	}
 	if g.swap {
-		mustRun(n.t, "fallocate", "--length=256M", "/swap")
-		mustRun(n.t, "mkswap", "--quiet", "/swap")
-		mustRun(n.t, "swapon", "/swap")
+		mustRun(n.T, "fallocate", "--length=256M", "/swap")
+		mustRun(n.T, "mkswap", "--quiet", "/swap")
+		mustRun(n.T, "swapon", "/swap")
 	}
-	n.configure(fmt.Sprintf("podsCgroup: %s\nmemoryModel: available\nevictionHard: {memory.available: %dMi}", podsSlice, line))
-	machine.Systemctl(n.t, "daemon-reload")
-	machine.Systemctl(n.t, "stop", machine.Service)
-	machine.Systemctl(n.t, "start", podsSlice)
+	configure(n, fmt.Sprintf("sandbox.PodsGroup: %s\nmemoryModel: available\nevictionHard: {memory.available: %dMi}", podsSlice, line))
+	machine.Systemctl(n.T, "daemon-reload")
+	machine.Systemctl(n.T, "stop", machine.Service)
+	machine.Systemctl(n.T, "start", podsSlice)
 	if g.unit != "" {
-		machine.Systemctl(n.t, "start", g.unit)
+		machine.Systemctl(n.T, "start", g.unit)
 	}
 }
 
-func (n *node) unguard(g guard) {
-	n.t.Helper()
+func unguard(n *harness.Node, g guard) {
+	n.T.Helper()
 	if g.unit != "" {
-		machine.Systemctl(n.t, "stop", g.unit)
+		machine.Systemctl(n.T, "stop", g.unit)
 	}
-	machine.Systemctl(n.t, "stop", podsSlice)
+	machine.Systemctl(n.T, "stop", podsSlice)
 	if g.swap {
-		mustRun(n.t, "swapoff", "/swap")
+		mustRun(n.T, "swapoff", "/swap")
 	}
 	for file := range g.files {
 		_ = os.Remove(file)
@@ -146,55 +147,55 @@ func (r run) String() string {
 
 // measure runs the pods, each with the score that the kubelet gives it, lets the
 // first one grow, and sees who dies until that one has, or for a minute.
-func (n *node) measure(g guard, specs []holder, rate int) run {
-	n.t.Helper()
+func measure(n *harness.Node, g guard, specs []holder, rate int) run {
+	n.T.Helper()
 	parent := cgroup.PodsAt("/" + podsSlice)
-	var pods []*pod
+	var pods []*harness.Pod
 	for _, h := range specs {
-		m := n.manifest(h.name, h.podSpec)
-		p := n.startIn(m, parent.Pod(string(m.UID), eviction.QOSClass(m)), nil)
-		n.write(m)
-		score := oom.Scores(m, int64(memory(n.t, "MemTotal")*mib))[0].ScoreAdj
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.pid()), []byte(strconv.Itoa(score)), 0o644); err != nil {
-			n.t.Fatal(err)
+		m := n.Manifest(h.name, h.Spec)
+		p := n.StartIn(m, parent.Pod(string(m.UID), eviction.QOSClass(m)), nil)
+		n.Write(m)
+		score := oom.Scores(m, int64(meminfo(n.T, "MemTotal")*harness.MiB))[0].ScoreAdj
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.PID()), []byte(strconv.Itoa(score)), 0o644); err != nil {
+			n.T.Fatal(err)
 		}
-		p.do("hold %d", h.hold)
+		p.Do("hold %dMi", h.hold)
 		pods = append(pods, p)
 	}
 	if g.unit == machine.Service {
-		d := &daemon{runtest.At(n.t, machine.StatusSocket), n.t}
-		d.awaitPods(memorySignal, pods...)
+		d := &harness.Evictd{Process: harness.At(n.T, machine.StatusSocket)}
+		d.AwaitPods(memorySignal, pods...)
 	}
-	r, kills := run{least: line}, kernelKills(n.t)
-	pods[0].tell("leak %d %d", rate, most/mib)
+	r, kills := run{least: line}, kernelKills(n.T)
+	pods[0].Tell("leak %dMi 768Mi", rate)
 	var crossed time.Time
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		available := memory(n.t, "MemAvailable")
+		available := meminfo(n.T, "MemAvailable")
 		if crossed.IsZero() && available < line {
 			crossed = time.Now()
 		}
 		r.least = min(r.least, available)
 		for _, p := range pods {
-			if !p.lives() && !slices.Contains(r.dead, p.Name) {
+			if !p.Runs() && !slices.Contains(r.dead, p.Name) {
 				r.dead = append(r.dead, p.Name)
 			}
 		}
-		if !pods[0].lives() {
+		if !pods[0].Runs() {
 			break
 		}
 	}
 	if !crossed.IsZero() {
 		r.took = time.Since(crossed)
 	}
-	r.kernels = kernelKills(n.t) - kills
+	r.kernels = kernelKills(n.T) - kills
 	for _, p := range pods {
-		p.end()
+		p.End()
 	}
 	return r
 }
 
-// memory is a figure of the machine's, MiB.
-func memory(t testing.TB, key string) int {
+// meminfo is a figure of the machine's, MiB.
+func meminfo(t testing.TB, key string) int {
 	t.Helper()
 	for line := range strings.Lines(content(t, "/proc/meminfo")) {
 		if value, is := strings.CutPrefix(line, key+":"); is {

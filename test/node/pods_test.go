@@ -10,44 +10,46 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
 )
 
 func TestManifestThatDoesNotParseIsToldAndTheOtherPodsStayProtected(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	n.writeFile("before.yaml", []byte("apiVersion: v1\nkind: Pod\nspec: {containers: 7}\n"))
-	leaker := n.start("leaker", podSpec{request: "8Mi"})
-	bystander := n.start("bystander", podSpec{request: "64Mi"})
-	d := n.run("--eviction-hard=memory.available<64Mi")
-	d.awaitPods(memorySignal, leaker, bystander)
-	n.writeFile("after.yaml", []byte("{"))
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	n.WriteFile("before.yaml", "apiVersion: v1\nkind: Pod\nspec: {containers: 7}\n")
+	leaker := n.Start("leaker", sandbox.Spec{Request: "8Mi"})
+	bystander := n.Start("bystander", sandbox.Spec{Request: "64Mi"})
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
+	d.AwaitPods(memorySignal, leaker, bystander)
+	n.WriteFile("after.yaml", "{")
 	for _, file := range []string{"before.yaml", "after.yaml"} {
-		await(t, "the log to tell of "+file, func() bool {
-			return strings.Contains(d.Log.String(), `msg="pod manifest skipped" file=`+file)
+		harness.Await(t, "the log to tell of "+file, func() bool {
+			return strings.Contains(d.Log(), `msg="pod manifest skipped" file=`+file)
 		})
 	}
-	leaker.tell("leak 0 400")
-	d.awaitEnd(leaker)
-	d.mustHaveEvicted(leaker)
-	mustLive(t, bystander)
+	leaker.Tell("leak 0 400Mi")
+	d.AwaitGone(leaker)
+	d.MustHaveEvicted(leaker)
+	harness.MustRun(t, bystander)
 }
 
 func TestPodWhoseCgroupVanishesIsNoError(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	vanishing := n.start("vanishing", podSpec{})
-	leaker := n.start("leaker", podSpec{request: "8Mi"})
-	d := n.run("--eviction-hard=memory.available<64Mi")
-	d.awaitPods(memorySignal, vanishing, leaker)
-	vanishing.end()
-	if err := n.cgroups.Delete(vanishing.group); err != nil {
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	vanishing := n.Start("vanishing", sandbox.Spec{})
+	leaker := n.Start("leaker", sandbox.Spec{Request: "8Mi"})
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
+	d.AwaitPods(memorySignal, vanishing, leaker)
+	vanishing.End()
+	if err := n.Cgroups.Delete(vanishing.Group); err != nil {
 		t.Fatal(err)
 	}
-	leaker.tell("leak 0 400")
-	d.awaitEnd(leaker)
-	d.mustHaveEvicted(leaker)
-	for line := range strings.Lines(d.Log.String()) {
+	leaker.Tell("leak 0 400Mi")
+	d.AwaitGone(leaker)
+	d.MustHaveEvicted(leaker)
+	for line := range strings.Lines(d.Log()) {
 		if strings.Contains(line, "level=ERROR") || strings.Contains(line, "vanishing") {
 			t.Errorf("unexpected line in the log: %s", line)
 		}
@@ -56,69 +58,69 @@ func TestPodWhoseCgroupVanishesIsNoError(t *testing.T) {
 
 func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	annotated := func(name, cgroup, at string) *pod {
-		m := n.manifest(name, podSpec{annotations: map[string]string{"evictd.io/cgroup": cgroup}})
-		defer n.write(m)
-		return n.startIn(m, n.group+"/"+at, nil)
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	annotated := func(name, cgroup, at string) *harness.Pod {
+		m := n.Manifest(name, sandbox.Spec{Annotations: map[string]string{"evictd.io/cgroup": cgroup}})
+		defer n.Write(m)
+		return n.StartIn(m, n.Group+"/"+at, nil)
 	}
 	escaping := annotated("escaping", "../outside", "outside")
-	whole := annotated("whole", ".", podsCgroup+"/elsewhere")
-	holdsDaemon := annotated("holds-daemon", "system", podsCgroup+"/system/beside")
-	placed := annotated("placed", "custom/place", podsCgroup+"/custom/place")
-	for _, p := range []*pod{escaping, whole, holdsDaemon} {
-		p.do("hold 20")
+	whole := annotated("whole", ".", sandbox.PodsGroup+"/elsewhere")
+	holdsDaemon := annotated("holds-daemon", "system", sandbox.PodsGroup+"/system/beside")
+	placed := annotated("placed", "custom/place", sandbox.PodsGroup+"/custom/place")
+	for _, p := range []*harness.Pod{escaping, whole, holdsDaemon} {
+		p.Do("hold 20Mi")
 	}
 	// The daemon starts in a cgroup of its own below the pods'.
-	own := n.group + "/" + podsCgroup + "/system/daemon"
-	if err := n.cgroups.Create(own, cgroup.Limits{}); err != nil {
+	own := n.Group + "/" + sandbox.PodsGroup + "/system/daemon"
+	if err := n.Cgroups.Create(own, cgroup.Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	inside := []string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(n.cgroups.Mount("memory"), own, "cgroup.procs"), program}
-	args := n.arguments("--cgroup-root="+n.group, "--eviction-hard=memory.available<64Mi")
-	d := n.launch(exec.Command("sh", append(inside, args...)...), nil)
-	d.awaitPods(memorySignal, placed)
+	inside := []string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(n.Cgroups.Mount("memory"), own, "cgroup.procs")}
+	evictd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.EvictionHard("memory.available<64Mi"))
+	d := n.Protect(exec.Command("sh", append(inside, evictd.Args...)...), nil)
+	d.AwaitPods(memorySignal, placed)
 	for name, why := range map[string]string{
 		"escaping": "is not below the pods' cgroup", "whole": "is the pods' cgroup itself", "holds-daemon": "holds the daemon itself",
 	} {
-		refused := slices.ContainsFunc(strings.Split(d.Log.String(), "\n"), func(line string) bool {
+		refused := slices.ContainsFunc(strings.Split(d.Log(), "\n"), func(line string) bool {
 			return strings.Contains(line, "pod=default/"+name) && strings.Contains(line, why)
 		})
 		if !refused {
 			t.Errorf("the log does not say that the cgroup of pod %s %s", name, why)
 		}
 	}
-	placed.tell("leak 0 400")
-	d.awaitEnd(placed)
-	d.mustHaveEvicted(placed)
-	mustLive(t, escaping, whole, holdsDaemon)
+	placed.Tell("leak 0 400Mi")
+	d.AwaitGone(placed)
+	d.MustHaveEvicted(placed)
+	harness.MustRun(t, escaping, whole, holdsDaemon)
 }
 
 func TestPodsThatLiveInSessionsAreMeasuredAndEvictedWithoutCgroups(t *testing.T) {
 	for name, user := range map[string]*syscall.Credential{"as root": nil, "as nobody": {Uid: 65534, Gid: 65534}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, nodeMemory, nodePIDs) // bounds the pods; evictd does not know of it
-			session := func(name, request string) *pod {
-				m := n.manifest(name, podSpec{request: request})
-				p := n.startIn(m, n.group+"/"+name, user)
-				m.Annotations = map[string]string{"evictd.io/session": fmt.Sprint(p.pid())}
-				n.write(m)
+			n := harness.NewNode(t, nodeMemory, nodePIDs) // bounds the pods; evictd does not know of it
+			session := func(name, request string) *harness.Pod {
+				m := n.Manifest(name, sandbox.Spec{Request: request})
+				p := n.StartIn(m, n.Group+"/"+name, user)
+				m.Annotations = map[string]string{"evictd.io/session": fmt.Sprint(p.PID())}
+				n.Write(m)
 				return p
 			}
 			leaker, within := session("leaker", "8Mi"), session("within", "96Mi")
-			within.do("hold 80")
-			leaker.do("fork 3")
-			d := n.launch(exec.Command(program, n.arguments("--node-memory=192Mi", "--eviction-hard=memory.available<64Mi")...), user)
-			d.awaitPods(memorySignal, leaker, within)
+			within.Do("hold 80Mi")
+			leaker.Do("fork 3")
+			d := n.Protect(n.Command(sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi")), user)
+			d.AwaitPods(memorySignal, leaker, within)
 			mustScore(t, leaker, 1000-1000*8/192)
-			leaker.tell("leak 100 400")
-			if e := d.awaitEnd(leaker); e.Signal != memorySignal {
+			leaker.Tell("leak 100Mi 400Mi")
+			if e := d.AwaitGone(leaker); e.Signal != memorySignal {
 				t.Errorf("unexpected eviction %+v", e)
 			}
-			d.await("memory to be available again", func(s *nodestatus.Status) bool { return len(s.Taints) == 0 })
-			d.mustHaveEvicted(leaker)
-			mustLive(t, within)
+			d.Await("memory to be available again", func(s *nodestatus.Status) bool { return len(s.Taints) == 0 })
+			d.MustHaveEvicted(leaker)
+			harness.MustRun(t, within)
 		})
 	}
 }

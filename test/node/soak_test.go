@@ -14,7 +14,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/harness/kube"
 )
 
 const (
@@ -28,7 +31,7 @@ const (
 // go.
 type holding struct {
 	name string
-	read func(*daemon) (int, error)
+	read func(*harness.Evictd) (int, error)
 	// share and few are how far the middle of a soak's last quarter may be above that
 	// of its second.
 	share float64
@@ -36,11 +39,11 @@ type holding struct {
 }
 
 var soaked = []holding{
-	{"evictd RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.Pid()) }, 0.05, 512},
-	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.Pid()) }, 0.1, 64}, // closed by the number
-	{"goroutines", (*daemon).goroutines, 0, 8},
-	{"agent RssAnon, KiB", func(d *daemon) (int, error) { return anonymous(d.agent()) }, 0.05, 1024},
-	{"descriptors", func(d *daemon) (int, error) { return descriptors(d.agent()) }, 0, 8},
+	{"evictd RssAnon, KiB", func(d *harness.Evictd) (int, error) { return anonymous(d.PID()) }, 0.05, 512},
+	{"descriptors", func(d *harness.Evictd) (int, error) { return descriptors(d.PID()) }, 0.1, 64}, // closed by the number
+	{"goroutines", goroutines, 0, 8},
+	{"agent RssAnon, KiB", func(d *harness.Evictd) (int, error) { return anonymous(d.Agent()) }, 0.05, 1024},
+	{"descriptors", func(d *harness.Evictd) (int, error) { return descriptors(d.Agent()) }, 0, 8},
 }
 
 // TestCampaignSoak fails where evictd or its agent comes to hold more and more while
@@ -51,9 +54,9 @@ func TestCampaignSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal("EVICTD_SOAK:", err)
 	}
-	n := newNode(t, bombNode, nodePIDs)
-	a := n.newAPI()
-	d := n.runWith(a, "--mode=native", "--eviction-hard=memory.available<100Mi", "--housekeeping-interval=1s", "--eviction-pressure-transition-period=10s")
+	n := harness.NewNode(t, bombNode, nodePIDs)
+	a := kube.New(n)
+	d := runWith(n, a, sandbox.Mode("native"), sandbox.EvictionHard("memory.available<100Mi"), sandbox.Housekeeping("1s"), sandbox.Transition("10s"))
 	series := make([][]int, len(soaked))
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -66,14 +69,14 @@ func TestCampaignSoak(t *testing.T) {
 	tick := time.NewTicker(soakEvery)
 	defer tick.Stop()
 	for ; time.Since(begun) < span; <-tick.C {
-		there = append(there, n.sleepAs(n.create(a, fmt.Sprintf("pod-%d", came), podSpec{request: "1Mi"}, nil)))
+		there = append(there, sleepAs(n, a.Create(n, fmt.Sprintf("pod-%d", came), sandbox.Spec{Request: "1Mi"}, nil)))
 		if came++; len(there) > soakPods {
 			there[0].wake()
-			n.drop(a, there[0].name, there[0].group)
+			drop(n, a, there[0].name, there[0].group)
 			there = there[1:]
 		}
 		if time.Since(begun) > time.Duration(evicted+1)*soakEvict {
-			n.evictOne(a, d, fmt.Sprintf("leaker-%d", evicted))
+			evictOne(n, a, d, fmt.Sprintf("leaker-%d", evicted))
 			evicted++
 		}
 		if time.Since(begun) < time.Duration(len(series[0])+1)*soakSample {
@@ -118,25 +121,25 @@ func middle(values []int) int {
 }
 
 // evictOne has a pod evicted and takes it away.
-func (n *node) evictOne(a *api, d *daemon, name string) {
-	n.t.Helper()
-	p := n.createPod(a, name, podSpec{}, nil)
-	d.awaitPods(memorySignal, p)
-	p.tell("leak 1000 %d", most/mib)
-	p.mustDie()
-	a.awaitPodEvicted(n.t, name)
-	d.await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
-	n.drop(a, name, p.group)
+func evictOne(n *harness.Node, a *kube.API, d *harness.Evictd, name string) {
+	n.T.Helper()
+	p := a.CreatePod(n, name, sandbox.Spec{}, nil)
+	d.AwaitPods(memorySignal, p)
+	p.Tell("leak 1000Mi 768Mi")
+	p.AwaitEnd()
+	a.AwaitEvicted(n.T, name)
+	d.Await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+	drop(n, a, name, p.Group)
 }
 
 // drop deletes a pod that has ended, and its cgroup.
-func (n *node) drop(a *api, name, group string) {
-	n.t.Helper()
+func drop(n *harness.Node, a *kube.API, name, group string) {
+	n.T.Helper()
 	zero := int64(0)
-	if err := a.CoreV1().Pods(a.namespace).Delete(n.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
-		n.t.Fatal(err)
+	if err := a.CoreV1().Pods(a.Namespace).Delete(n.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		n.T.Fatal(err)
 	}
-	await(n.t, "the cgroup of pod "+name+" to be removed", func() bool { return n.cgroups.Delete(group) == nil })
+	harness.Await(n.T, "the cgroup of pod "+name+" to be removed", func() bool { return n.Cgroups.Delete(group) == nil })
 }
 
 func anonymous(pid int) (kib int, err error) {
@@ -154,7 +157,7 @@ func descriptors(pid int) (int, error) {
 	return len(all), err
 }
 
-func (d *daemon) goroutines() (count int, err error) {
+func goroutines(d *harness.Evictd) (count int, err error) {
 	metrics, err := d.Get("/metrics")
 	if err != nil {
 		return 0, err
@@ -166,14 +169,14 @@ func (d *daemon) goroutines() (count int, err error) {
 
 func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nodeMemory, nodePIDs)
-	d := n.run("--eviction-hard=memory.available<32Mi")
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	d := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"))
 	knows := func(pods int) {
 		t.Helper()
-		d.await(fmt.Sprintf("evictd to know %d pods", pods), func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
+		d.Await(fmt.Sprintf("evictd to know %d pods", pods), func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
 	}
 	held := func() int {
-		count, err := descriptors(d.Pid())
+		count, err := descriptors(d.PID())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,16 +185,16 @@ func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
 	before := held()
 	const pods = 40
 	for i := range pods {
-		n.startSleeper(fmt.Sprintf("pod-%d", i))
+		startSleeper(n, fmt.Sprintf("pod-%d", i))
 	}
 	knows(pods)
-	await(t, "the pods to be measured", func() bool { return held() > before+4*pods })
+	harness.Await(t, "the pods to be measured", func() bool { return held() > before+4*pods })
 	most := held()
 	for i := range pods {
-		if err := os.Remove(filepath.Join(n.manifests(), fmt.Sprintf("pod-%d.json", i))); err != nil {
+		if err := os.Remove(filepath.Join(n.Manifests(), fmt.Sprintf("pod-%d.json", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	knows(0)
-	await(t, "most of what was open for them to be closed", func() bool { return held() < before+(most-before)/4 })
+	harness.Await(t, "most of what was open for them to be closed", func() bool { return held() < before+(most-before)/4 })
 }

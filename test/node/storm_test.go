@@ -10,8 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // stormed is what a storm came to.
@@ -26,47 +28,47 @@ type stormed struct {
 // larger than the node. In workingSet the first counts as used, as in the kubelet.
 func TestAPageCacheStormEvictsNobodyInReclaimAware(t *testing.T) {
 	t.Parallel()
-	const fits, larger = 280 * mib, 768 * mib
+	const fits, larger = 280 * harness.MiB, 768 * harness.MiB
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "memoryModel\tread, MiB\tlowest memory.available, MiB\tevicted")
 	for _, model := range []stats.MemoryModel{stats.WorkingSetModel, stats.ReclaimAwareModel} {
-		n := newNode(t, bombNode, nodePIDs)
+		n := harness.NewNode(t, bombNode, nodePIDs)
 		bystanders := few(n)
-		reader := n.start("reader", podSpec{request: "400Mi"})
-		d := n.run(hardMemoryBomb, "--config="+configFile(t, "memoryModel: "+model.String()))
-		d.awaitPods(memorySignal, append(bystanders, reader)...)
-		s := d.storm(reader, fits, 7)
+		reader := n.Start("reader", sandbox.Spec{Request: "400Mi"})
+		d := n.Evictd(hardMemoryBomb, sandbox.Config(configFile(t, "memoryModel: "+model.String())))
+		d.AwaitPods(memorySignal, append(bystanders, reader)...)
+		s := storm(d, reader, fits, 7)
 		if model == stats.ReclaimAwareModel {
-			over := d.storm(reader, larger, 2)
+			over := storm(d, reader, larger, 2)
 			s = stormed{s.read + over.read, min(s.lowest, over.lowest), over.evicted}
-			if mustLive(t, append(bystanders, reader)...); len(s.evicted) > 0 {
+			if harness.MustRun(t, append(bystanders, reader)...); len(s.evicted) > 0 {
 				t.Errorf("evicted %v", s.evicted)
 			}
 		}
-		fmt.Fprintf(table, "%v\t%d\t%d\t%s\n", model, s.read/mib, s.lowest/mib, strings.Join(s.evicted, ", "))
+		fmt.Fprintf(table, "%v\t%d\t%d\t%s\n", model, s.read/harness.MiB, s.lowest/harness.MiB, strings.Join(s.evicted, ", "))
 		d.Stop()
 	}
 	table.Flush()
-	t.Logf("a node of %d MiB, its threshold at %d MiB, pods of 160 MiB:\n%s", bombNode/mib, bombThreshold/mib, &out)
+	t.Logf("a node of %d MiB, its threshold at %d MiB, pods of 160 MiB:\n%s", bombNode/harness.MiB, bombThreshold/harness.MiB, &out)
 }
 
 // storm has a pod read a file so many times, until somebody is evicted.
-func (d *daemon) storm(reader *pod, size int64, times int) stormed {
-	d.t.Helper()
-	file := filepath.Join(d.t.TempDir(), "file")
+func storm(d *harness.Evictd, reader *harness.Pod, size int64, times int) stormed {
+	d.T.Helper()
+	file := filepath.Join(d.T.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	if err := os.Truncate(file, size); err != nil { // holes are cached like data
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	storm := stormed{lowest: bombNode}
 	for range times {
-		reader.do("read %s", file)
+		reader.Do("read %s", file)
 		storm.read += size
-		status := d.status()
-		storm.lowest = min(storm.lowest, availableIn(d.t, status))
+		status := d.Status()
+		storm.lowest = min(storm.lowest, availableIn(d.T, status))
 		for _, e := range status.Evictions {
 			storm.evicted = append(storm.evicted, e.Pod)
 		}

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
+	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
@@ -19,39 +21,39 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 	for signal, source := range map[string]string{"CONT": collect.MemoryEvents, "KILL": ""} {
 		t.Run(signal, func(t *testing.T) {
 			n := newMachine(t)
-			high, ok := n.cgroups.HighFile("/" + podsCgroup)
+			high, ok := n.Cgroups.HighFile("/" + sandbox.PodsGroup)
 			if !ok {
 				t.Skip("skipped: only cgroup v2 has memory.high")
 			}
 			machine.Systemctl(t, "service-watchdogs", "no")
 			t.Cleanup(func() { machine.Systemctl(t, "service-watchdogs", "yes") })
-			bomb, within := n.start("bomb", podSpec{}), n.start("within", podSpec{request: "128Mi"})
-			within.do("hold 100")
+			bomb, within := n.Start("bomb", sandbox.Spec{}), n.Start("within", sandbox.Spec{Request: "128Mi"})
+			within.Do("hold 100Mi")
 			// No pass but those that something calls for.
-			d := n.protect(machineHard + "\nmemoryHighTripwire: true\nhousekeepingInterval: 1h")
-			d.awaitPods(memorySignal, bomb, within)
-			await(t, "the tripwire", func() bool { return content(t, high) != "max" })
+			d := protect(n, machineHard+"\nmemoryHighTripwire: true\nhousekeepingInterval: 1h")
+			d.AwaitPods(memorySignal, bomb, within)
+			harness.Await(t, "the tripwire", func() bool { return content(t, high) != "max" })
 			machine.Signal(t, "STOP")
 			begun := time.Now()
-			bomb.tell("leak 0 768")
-			await(t, "the threshold to be crossed", func() bool {
-				left, known := n.memory(n.group).Available(stats.WorkingSetModel, false).Get()
-				return known && left < 200*mib
+			bomb.Tell("leak 0 768Mi")
+			harness.Await(t, "the threshold to be crossed", func() bool {
+				left, known := n.Memory(n.Group).Available(stats.WorkingSetModel, false).Get()
+				return known && left < 200*harness.MiB
 			})
-			await(t, "the kernel to tell", func() bool { return eventsHigh(t, high) > 0 })
+			harness.Await(t, "the kernel to tell", func() bool { return eventsHigh(t, high) > 0 })
 			t.Logf("crossed after %v; memory.high %s, %d events; the pods use %s", time.Since(begun), content(t, high), eventsHigh(t, high), content(t, filepath.Join(filepath.Dir(high), "memory.current")))
 			machine.Signal(t, signal)
-			await(t, "the pods to be let go", func() bool { return content(t, high) == "max" })
-			bomb.mustDie() // by an evictd that is only being started, maybe
-			e := d.awaitEnd(bomb)
+			harness.Await(t, "the pods to be let go", func() bool { return content(t, high) == "max" })
+			bomb.AwaitEnd() // by an evictd that is only being started, maybe
+			e := d.AwaitGone(bomb)
 			if source != "" && e.Source != source {
 				t.Errorf("evicted because of %q, want %q", e.Source, source)
 			}
 			if told := machine.Journal(t, "--unit="+machine.Service); signal == "KILL" && !strings.Contains(told, "put back "+high) {
 				t.Error("the unit does not put memory.high back")
 			}
-			await(t, "the tripwire to be there again", func() bool { return content(t, high) != "max" })
-			mustLive(t, within)
+			harness.Await(t, "the tripwire to be there again", func() bool { return content(t, high) != "max" })
+			harness.MustRun(t, within)
 			machine.Systemctl(t, "stop", machine.Service)
 			if is := content(t, high); is != "max" {
 				t.Errorf("evictd ends and leaves memory.high at %s", is)

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = runtest.Patience
+const patience = wait.Limit
 
-var await = runtest.Await
+var await = wait.Until
 
 // machine is a booted systemd.
 type machine struct {

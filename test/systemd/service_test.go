@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/process"
 )
 
 const daemon, agentUnits = "evictd.service", "evictd-agent@*.service"
@@ -281,7 +281,7 @@ func (m *machine) hasAgent() {
 // api asks the embedded API of the machine, over its socket.
 func (m *machine) api(method, path, body string) string {
 	m.Helper()
-	client := runtest.ClientOf(filepath.Join(m.root, "run/evictd/api.sock"))
+	client := process.Client(filepath.Join(m.root, "run/evictd/api.sock"))
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(m.Context(), method, "http://evictd/api/v1/"+path, strings.NewReader(body))
 	if err != nil {

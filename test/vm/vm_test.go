@@ -156,7 +156,7 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	}
 	run(t, "cp", found[0], filepath.Join(dir, "evictd.deb"))
 	var script strings.Builder
-	script.WriteString("export EVICTD_MACHINE=1 HOME=/root EVICTD_ROUNDS=" + os.Getenv("EVICTD_ROUNDS") + "\n")
+	script.WriteString("export EVICTD_MACHINE=1 EVICTD_PROGRAMS=/usr/bin HOME=/root EVICTD_ROUNDS=" + os.Getenv("EVICTD_ROUNDS") + "\n")
 	if !b.kept {
 		script.WriteString("dpkg --install --force-unsafe-io /payload/evictd.deb >/run/install 2>&1 || cat /run/install\n")
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/localapi/apitest"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
-var await = runtest.Await
+var await = wait.Until
 
 // sink is the pods of the node as they were handed over.
 type sink struct {

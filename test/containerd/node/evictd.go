@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // Evictd is an `evictd run` that protects a node.
 type Evictd struct {
-	*runtest.Program
+	*harness.Process
 	n *Node
 }
 
@@ -46,7 +46,7 @@ func (n *Node) Evictd(more ...string) *Evictd {
 		n.t.Fatal(err)
 	}
 	socket := filepath.Join(n.dir, "status.sock")
-	return &Evictd{runtest.Start(n.t, socket, exec.Command(filepath.Join(bin, "evictd"), append([]string{
+	return &Evictd{harness.Serve(n.t, socket, exec.Command(filepath.Join(bin, "evictd"), append([]string{
 		"run", "--node-name=n1", "--mode=native", "--force", "--cgroup-root=" + n.Group, "--cri-endpoint=unix:" + n.socket(),
 		"--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "evictd"), "--runtime-dir=" + filepath.Join(n.dir, "undo"), "--status-address=unix:" + socket,
 		"--housekeeping-interval=100ms", "--eviction-pressure-transition-period=1s",
@@ -105,7 +105,7 @@ func (e *Evictd) AwaitEviction(p *Pod) (eviction nodestatus.Eviction) {
 // Pids are the process ids of evictd and of its agent.
 func (e *Evictd) Pids() (evictd, agent int) {
 	e.n.t.Helper()
-	evictd = e.Pid()
+	evictd = e.PID()
 	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", evictd))
 	for _, file := range children {
 		text, _ := os.ReadFile(file)

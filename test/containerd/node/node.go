@@ -31,7 +31,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -217,10 +217,10 @@ func Call[Request, Response any](n *Node, method func(context.Context, Request, 
 	return response
 }
 
-const patience = runtest.Patience
+const patience = wait.Limit
 
 // Await asks until the condition holds.
-var Await = runtest.Await
+var Await = wait.Until
 
 // processes are those in a cgroup and below it, where there is one.
 func (n *Node) processes(group string) []int {

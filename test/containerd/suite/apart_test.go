@@ -153,7 +153,7 @@ func TestImagesAreWhereTheSnapshotterHasItsRoot(t *testing.T) {
 		}
 		said := func(e *node.Evictd, line string) {
 			t.Helper()
-			node.Await(t, "evictd to say "+line, func() bool { return strings.Contains(e.Log.String(), line) })
+			node.Await(t, "evictd to say "+line, func() bool { return strings.Contains(e.Log(), line) })
 		}
 		at := info.ImageFilesystems[0].FsId.Mountpoint
 		if !old(n) {

@@ -1,0 +1,134 @@
+package workload
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// Most is how much memory a workload can hold, bytes.
+	Most = 1 << 30
+	// StampEvery is how much memory lies between two stamps, bytes.
+	StampEvery = 64 << 10
+
+	stampSize = 8
+	// stampsSize is that of the file.
+	stampsSize = Most / StampEvery * stampSize
+	// adviseNoHugePages is MADV_NOHUGEPAGE, see madvise(2).
+	adviseNoHugePages = 15
+)
+
+func (w *workload) hold(args []string) error {
+	target, err := size(args[0])
+	if err != nil {
+		return err
+	}
+	return w.holdBytes(func(int64) int64 { return target })
+}
+
+// holdBytes touches or gives back memory until it holds as much as is asked for, given
+// what it holds.
+func (w *workload) holdBytes(target func(held int64) int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.memory == nil {
+		var err error
+		w.memory, err = syscall.Mmap(-1, 0, Most, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+		if err != nil {
+			return fmt.Errorf("map memory: %w", err)
+		}
+		// A huge page would be 2 MiB in a moment. A kernel without them refuses.
+		_ = syscall.Madvise(w.memory, adviseNoHugePages)
+	}
+	to := min(target(w.held), Most)
+	if to < w.held {
+		err := syscall.Madvise(w.memory[to:w.held], syscall.MADV_DONTNEED)
+		w.held = to
+		return err
+	}
+	for page := int64(os.Getpagesize()); w.held < to; w.held += page {
+		w.memory[w.held] = 1
+		if w.stamps != nil && w.held%StampEvery == 0 {
+			binary.NativeEndian.PutUint64(w.stamps[w.held/StampEvery*stampSize:], uint64(time.Now().UnixNano()))
+		}
+	}
+	return nil
+}
+
+func (w *workload) leak(args []string) error {
+	var rate, most int64
+	if err := sizes(args, &rate, &most); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	before := w.held
+	w.mu.Unlock()
+	go func() {
+		_ = paced(rate, most-before, func(done int64) error {
+			return w.holdBytes(func(held int64) int64 { return max(held, before+done) })
+		})
+	}()
+	return nil
+}
+
+// paced takes steps until the amount is reached, rate a second or, where that is 0, at
+// once, or until a step fails. A step gets what is to be done by then.
+func paced(rate, amount int64, step func(done int64) error) error {
+	if rate == 0 {
+		return step(amount)
+	}
+	begun := time.Now()
+	for tick := time.Tick(time.Millisecond); ; <-tick {
+		done := min(amount, int64(time.Since(begun).Seconds()*float64(rate)))
+		if err := step(done); err != nil || done == amount {
+			return err
+		}
+	}
+}
+
+func (w *workload) stampInto(args []string) error {
+	f, err := os.OpenFile(args[0], os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(stampsSize); err != nil {
+		return err
+	}
+	w.stamps, err = syscall.Mmap(int(f.Fd()), 0, stampsSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_POPULATE)
+	return err
+}
+
+// ReadStamps are the times at which a workload with the order stamps touched each
+// StampEvery of memory.
+func ReadStamps(file string) (touched []time.Time, err error) {
+	text, err := os.ReadFile(file)
+	for ; len(text) >= stampSize && binary.NativeEndian.Uint64(text) > 0; text = text[stampSize:] {
+		touched = append(touched, time.Unix(0, int64(binary.NativeEndian.Uint64(text))))
+	}
+	return touched, err
+}
+
+// bound counts what the Go runtime and the C library may still reserve.
+func (w *workload) bound(args []string) error {
+	const slack = 256 << 20
+	more, err := size(args[0])
+	if err != nil {
+		return err
+	}
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 40)
+	if err != nil {
+		return fmt.Errorf("read own size: %w", err)
+	}
+	limit := pages*uint64(os.Getpagesize()) + uint64(more) + slack
+	return syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: limit})
+}

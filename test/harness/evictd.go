@@ -1,0 +1,159 @@
+package harness
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// Evictd is an `evictd run`.
+type Evictd struct{ *Process }
+
+// Status is the status document now.
+func (e *Evictd) Status() *nodestatus.Status {
+	e.T.Helper()
+	body, err := e.Get("/v1/status")
+	var status nodestatus.Status
+	if err = errors.Join(err, json.Unmarshal(body, &status)); err != nil {
+		e.T.Fatalf("status of evictd: %v", err)
+	}
+	return &status
+}
+
+// Metrics is the page of metrics now.
+func (e *Evictd) Metrics() string {
+	e.T.Helper()
+	body, err := e.Get("/metrics")
+	if err != nil {
+		e.T.Fatalf("metrics of evictd: %v", err)
+	}
+	return string(body)
+}
+
+// Await returns the first status that is as described.
+func (e *Evictd) Await(what string, holds func(*nodestatus.Status) bool) *nodestatus.Status {
+	e.T.Helper()
+	var status *nodestatus.Status
+	Await(e.T, what, func() bool {
+		status = e.Status()
+		return holds(status)
+	})
+	return status
+}
+
+// AwaitLog waits until the log has a text.
+func (e *Evictd) AwaitLog(text string) {
+	e.T.Helper()
+	Await(e.T, "the log of evictd to have "+text, func() bool { return strings.Contains(e.Log(), text) })
+}
+
+// AwaitPods waits until evictd ranks the pods for a signal by what it measured.
+func (e *Evictd) AwaitPods(signal string, pods ...*Pod) {
+	e.T.Helper()
+	e.Await("evictd to measure "+names(pods), func(s *nodestatus.Status) bool {
+		return !slices.ContainsFunc(pods, func(p *Pod) bool { return !Measured(s, signal, p.UID) })
+	})
+}
+
+// Measured says whether evictd ranks a pod for a signal by what it measured.
+func Measured(s *nodestatus.Status, signal string, uid types.UID) bool {
+	return slices.ContainsFunc(s.Ranking[signal], func(r nodestatus.Ranked) bool { return r.UID == uid && r.Usage != "" })
+}
+
+// AwaitEviction waits until a pod is being evicted, and more where holds is not nil.
+func (e *Evictd) AwaitEviction(p metav1.Object, holds func(nodestatus.Eviction) bool) (found nodestatus.Eviction) {
+	e.T.Helper()
+	e.Await("the eviction of "+p.GetName(), func(s *nodestatus.Status) bool {
+		at := slices.IndexFunc(s.Evictions, func(e nodestatus.Eviction) bool { return e.UID == p.GetUID() && (holds == nil || holds(e)) })
+		if at >= 0 {
+			found = s.Evictions[at]
+		}
+		return at >= 0
+	})
+	return found
+}
+
+// Gone says that nothing is left of an evicted pod.
+func Gone(e nodestatus.Eviction) bool { return !e.Gone.IsZero() }
+
+// AwaitGone waits for the end of a pod's eviction, and of the pod.
+func (e *Evictd) AwaitGone(p *Pod) nodestatus.Eviction {
+	e.T.Helper()
+	eviction := e.AwaitEviction(p, Gone)
+	p.AwaitEnd()
+	return eviction
+}
+
+// AwaitCondition waits until the status has a condition as true or as false, and its
+// taint with it.
+func (e *Evictd) AwaitCondition(condition v1.NodeConditionType, taint string, raised bool) {
+	e.T.Helper()
+	want := map[bool]v1.ConditionStatus{true: v1.ConditionTrue, false: v1.ConditionFalse}[raised]
+	e.Await(string(condition)+" to be "+string(want), func(s *nodestatus.Status) bool {
+		return slices.Contains(s.Taints, taint+":NoSchedule") == raised && slices.ContainsFunc(s.Conditions, func(c nodestatus.ConditionStatus) bool {
+			return c.Type == condition && c.Status == want
+		})
+	})
+}
+
+// Shows says whether a Node has a condition as true or as false, and its taint with it.
+func Shows(node *v1.Node, condition v1.NodeConditionType, taint string, raised bool) bool {
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+		return t.Key == taint && t.Effect == v1.TaintEffectNoSchedule
+	})
+	at := slices.IndexFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == condition })
+	return at >= 0 && (node.Status.Conditions[at].Status == v1.ConditionTrue) == raised && tainted == raised
+}
+
+// MustHaveEvicted fails the test unless exactly these pods were evicted, in this order.
+func (e *Evictd) MustHaveEvicted(pods ...*Pod) {
+	e.T.Helper()
+	var evicted []string
+	for _, eviction := range e.Status().Evictions {
+		evicted = append(evicted, eviction.Pod)
+	}
+	if got, want := strings.Join(evicted, ", "), names(pods); got != want {
+		e.T.Errorf("evicted are %q, want %q", got, want)
+	}
+}
+
+// MustCount fails the test unless the page of metrics has the line.
+func (e *Evictd) MustCount(line string) {
+	e.T.Helper()
+	if !slices.Contains(strings.Split(e.Metrics(), "\n"), line) {
+		e.T.Errorf("the metrics lack %q", line)
+	}
+}
+
+// Agent is the process id of the agent.
+func (e *Evictd) Agent() (pid int) {
+	e.T.Helper()
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
+	for _, file := range children {
+		text, _ := os.ReadFile(file) // the thread may have ended
+		if _, err := fmt.Sscan(string(text), &pid); err == nil {
+			return pid
+		}
+	}
+	e.T.Fatal("evictd has no agent")
+	return 0
+}
+
+// KillAgent ends the agent by SIGKILL.
+func (e *Evictd) KillAgent() {
+	e.T.Helper()
+	if err := syscall.Kill(e.Agent(), syscall.SIGKILL); err != nil {
+		e.T.Fatal(err)
+	}
+}

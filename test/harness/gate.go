@@ -1,0 +1,104 @@
+package harness
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+)
+
+// Gate passes connections on to an address while it is open, as it is at first.
+type Gate struct {
+	Address string // of the gate
+
+	network, to   string
+	mu            sync.Mutex
+	open          bool
+	passing       map[net.Conn]bool
+	listener      net.Listener
+	serving, busy sync.WaitGroup
+}
+
+// NewGate listens at an address, and passes connections to another in the same network.
+func NewGate(t testing.TB, network, at, to string) *Gate {
+	t.Helper()
+	listener, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if network == "unix" {
+		if err := os.Chmod(at, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := &Gate{Address: listener.Addr().String(), network: network, to: to, open: true, passing: map[net.Conn]bool{}, listener: listener}
+	g.serving.Go(g.serve)
+	t.Cleanup(func() {
+		g.Set(false)
+		listener.Close()
+		g.serving.Wait()
+		g.busy.Wait()
+	})
+	return g
+}
+
+// Set opens the gate, or closes it and cuts the connections that pass.
+func (g *Gate) Set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = open
+	for conn := range g.passing {
+		if !open {
+			conn.Close()
+		}
+	}
+}
+
+func (g *Gate) serve() {
+	for {
+		conn, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		g.busy.Go(func() { g.pass(conn) })
+	}
+}
+
+func (g *Gate) pass(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial(g.network, g.to)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	if !g.enter(from, to) {
+		return
+	}
+	defer g.leave(from, to)
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(from, to)
+		from.Close()
+	})
+	_, _ = io.Copy(to, from)
+	to.Close()
+	back.Wait()
+}
+
+func (g *Gate) enter(conns ...net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range conns {
+		g.passing[c] = g.open
+	}
+	return g.open
+}
+
+func (g *Gate) leave(conns ...net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range conns {
+		delete(g.passing, c)
+	}
+}

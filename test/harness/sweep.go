@@ -1,0 +1,167 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/evictd/evictd/internal/wait"
+)
+
+// Trace is something outside a directory that is there because of what happened in it.
+type Trace struct {
+	What   string
+	Remove func() error
+}
+
+// traces are the processes, cgroups, mounts and loop devices of a directory of Dir or of
+// the whole run, in the order in which they can be removed.
+func traces(dir string, more []func(dir string) []Trace) (found []Trace) {
+	for _, find := range more {
+		found = append(found, find(dir)...)
+	}
+	mounts := mountTable()
+	return slices.Concat(found, cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
+}
+
+// Sweep removes all traces of a directory, whatever state they are in.
+func Sweep(dir string, more ...func(dir string) []Trace) error {
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
+	defer cancel()
+	var faults error
+	err := wait.That(ctx, func() bool {
+		faults = nil
+		found := traces(dir, more)
+		for _, t := range found {
+			if err := t.Remove(); err != nil {
+				faults = errors.Join(faults, fmt.Errorf("remove %s: %w", t.What, err))
+			}
+		}
+		return len(found) == 0
+	})
+	if err != nil {
+		return errors.Join(err, faults)
+	}
+	return nil
+}
+
+// mounted is a line of the mount table.
+type mounted struct{ point, kind string }
+
+// mountTable reads /proc/self/mountinfo, see proc_pid_mountinfo(5).
+func mountTable() (table []mounted) {
+	text, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
+		before, after, _ := strings.Cut(line, " - ")
+		mount, kind := strings.Fields(before), strings.Fields(after)
+		if len(mount) > 4 && len(kind) > 0 {
+			table = append(table, mounted{mount[4], kind[0]})
+		}
+	}
+	return table
+}
+
+func mountsBelow(dir string, table []mounted) (found []Trace) {
+	for _, m := range slices.Backward(table) {
+		if strings.HasPrefix(m.point, dir+"/") {
+			found = append(found, Trace{"mount of " + m.kind + " at " + m.point, func() error { return syscall.Unmount(m.point, 0) }})
+		}
+	}
+	return found
+}
+
+// CgroupOf is the cgroup of what is in a directory of Dir. The names of a run's cgroups
+// begin with that of its directory and a dash.
+func CgroupOf(dir string) string {
+	return "/" + strings.ReplaceAll(dir[strings.LastIndex(dir, "/"+dirName)+1:], "/", "-")
+}
+
+func cgroups(dir string, table []mounted) (found []Trace) {
+	group := CgroupOf(dir)
+	for _, at := range append(cgroupsAt(group, table), cgroupsAt(group+"-*", table)...) {
+		found = append(found, Trace{"cgroup " + at, func() error { return removeCgroup(at) }})
+	}
+	return found
+}
+
+// CgroupsAt are the directories of the cgroups that match a pattern, in every hierarchy:
+// a container runtime makes cgroups in more of them than evictd does.
+func CgroupsAt(pattern string) []string { return cgroupsAt(pattern, mountTable()) }
+
+func cgroupsAt(pattern string, table []mounted) (found []string) {
+	for _, m := range table {
+		if m.kind == "cgroup" || m.kind == "cgroup2" {
+			here, _ := filepath.Glob(filepath.Join(m.point, pattern))
+			found = append(found, here...)
+		}
+	}
+	return found
+}
+
+// removeCgroup kills the processes in a cgroup and removes it, as far as it can. On v1 a
+// frozen process ends only once it is thawed.
+func removeCgroup(at string) error {
+	var groups []string
+	_ = filepath.WalkDir(at, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			groups = append(groups, path)
+		}
+		return nil // a cgroup may vanish meanwhile
+	})
+	for _, group := range slices.Backward(groups) {
+		_ = os.WriteFile(filepath.Join(group, "freezer.state"), []byte("THAWED"), 0)
+		_ = os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte("0"), 0)
+		pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+		for text := range strings.FieldsSeq(string(pids)) {
+			if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			}
+		}
+	}
+	var faults error
+	for _, group := range slices.Backward(groups) {
+		if err := syscall.Rmdir(group); err != nil && !errors.Is(err, syscall.ENOENT) {
+			faults = errors.Join(faults, err)
+		}
+	}
+	return faults
+}
+
+// loopDevices are those with a file below the directory. One without a mount that clears
+// itself is held by another mount namespace alone, which was made with a copy of all
+// mounts.
+func loopDevices(dir string, table []mounted) (found []Trace) {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, file := range files {
+		image, _ := os.ReadFile(file)
+		clears, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "autoclear"))
+		foreign := string(clears) == "1\n" && len(mountsBelow(filepath.Dir(string(image)), table)) == 0
+		if strings.HasPrefix(string(image), dir+"/") && !foreign {
+			device := filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(file))))
+			found = append(found, Trace{"loop device " + device, func() error { return detach(device) }})
+		}
+	}
+	return found
+}
+
+// loopClear is LOOP_CLR_FD, see loop(4).
+const loopClear = 0x4c01
+
+func detach(device string) error {
+	file, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), loopClear, 0); errno != 0 && errno != syscall.ENXIO {
+		return errno
+	}
+	return nil
+}
