@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -132,9 +133,18 @@ func showAll(nodes []fwk.NodeInfo) (all []shown) {
 }
 
 func TestSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
+	compareWithScratch(t, 600)
+}
+
+func TestCampaignSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
+	runtest.Campaign(t)
+	compareWithScratch(t, 20_000)
+}
+
+func compareWithScratch(t *testing.T, steps int) {
 	c := newTown(t, 1)
 	f := newFollower(c.table)
-	for step := range 3000 {
+	for step := range steps {
 		c.step()
 		if c.random.IntN(3) > 0 {
 			continue
