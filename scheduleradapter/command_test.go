@@ -27,6 +27,7 @@ func TestVersionIsPrinted(t *testing.T) {
 }
 
 func TestAnAPIServerThatDoesNotAnswerIsTold(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	text := `{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`

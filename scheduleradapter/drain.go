@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -53,10 +52,14 @@ controller makes anew, unless forced.`,
 		ctx := c.Context()
 		if *timeout > 0 {
 			var stop context.CancelFunc
-			ctx, stop = context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done within %s", timeout.Round(time.Millisecond)))
+			ctx, stop = context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done within %s", timeout))
 			defer stop()
 		}
-		return d.Run(ctx)
+		err = d.Run(ctx)
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+			err = errors.Join(cause, err) // of a request that it ended
+		}
+		return err
 	}
 	return c
 }

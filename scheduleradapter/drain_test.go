@@ -5,13 +5,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // owned adds a pod to node n that a controller made.
@@ -38,32 +38,23 @@ func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 	}
 }
 
-// endPods ends the pods that are told to go, as their node does.
+// endPods deletes pods for good that are being deleted, as their kubelet does.
 func (c *liveCluster) endPods() {
-	ctx, stop := context.WithCancel(context.Background())
+	c.Helper()
+	changes, err := c.CoreV1().Pods("default").Watch(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			pods, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-			if err != nil {
-				continue
-			}
-			for _, pod := range pods.Items {
-				if pod.DeletionTimestamp != nil {
-					_ = c.CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
-				}
+		for change := range changes.ResultChan() {
+			if pod, ok := change.Object.(*v1.Pod); ok && pod.DeletionTimestamp != nil {
+				_ = c.CoreV1().Pods("default").Delete(context.Background(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 			}
 		}
 	})
 	c.Cleanup(func() {
-		stop()
+		changes.Stop()
 		running.Wait()
 	})
 }
@@ -97,7 +88,7 @@ func TestANodeIsDrained(t *testing.T) {
 		t.Fatalf("dry run: exit %d, %s%s; expected %s", code, out, errs, would)
 	}
 
-	code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1m")
+	code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url)
 	if code != 0 || !strings.HasSuffix(out, "node n is drained\n") || !strings.Contains(out, "[2/2] pod default/") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
@@ -124,8 +115,19 @@ func TestADrainWaitsForABudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1500ms")
-	if code != 1 || !strings.Contains(out, "pod default/a waits: ") || !strings.Contains(errs, "not done within 1.5s: 1 pods are left") || !strings.Contains(errs, "disruption budget") {
+	var out, errs wait.Log
+	ctx, interrupt := context.WithCancel(t.Context())
+	root := NewCommand("v1")
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	ended := make(chan int)
+	go func() { ended <- Execute(ctx, root, []string{"drain", "n", "--server", c.url}) }()
+	c.until("the drain waits", func() bool { return strings.Contains(out.String(), "pod default/a waits: ") })
+	interrupt()
+	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "1 pods are left") || !strings.Contains(errs.String(), "disruption budget") {
+		t.Errorf("exit %d, %s%s", code, &out, &errs)
+	}
+	if code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1ns"); code != 1 || !strings.Contains(errs, "not done within 1ns") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	if len(c.names()) != 1 {
@@ -134,7 +136,7 @@ func TestADrainWaitsForABudget(t *testing.T) {
 	if err := c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), budget.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url, "--timeout", "1m"); code != 0 || !strings.HasPrefix(out, "node n is cordoned already\n") {
+	if code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url); code != 0 || !strings.HasPrefix(out, "node n is cordoned already\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 }

@@ -20,7 +20,7 @@ func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 	tainted := must(c.CoreV1().Nodes().Get(c.Context(), "b", metav1.GetOptions{}))(c)
 	tainted.Spec.Taints = []v1.Taint{{Key: "disk", Value: "slow", Effect: v1.TaintEffectNoSchedule}}
 	must(c.CoreV1().Nodes().Update(c.Context(), tainted, metav1.UpdateOptions{}))(c)
-	socket, _ := c.runs("--leader-elect=false")
+	socket := c.runs("--leader-elect=false").socket
 	c.pod("small")
 	c.bound("small")
 	c.pod("big", func(p *v1.Pod) {

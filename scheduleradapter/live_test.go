@@ -35,6 +35,7 @@ type liveCluster struct {
 
 func newLiveCluster(t *testing.T) *liveCluster {
 	t.Helper()
+	t.Parallel() // they wait more than they compute
 	c := &liveCluster{T: t}
 	c.url = apitest.URL(t, func(api http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,30 +48,43 @@ func newLiveCluster(t *testing.T) *liveCluster {
 	return c
 }
 
-// runs starts a scheduler, and ends it with the test at the latest; end says what
-// became of it.
-func (c *liveCluster) runs(args ...string) (socket string, end func() (code int, errs string)) {
+// scheduler is one that runs.
+type scheduler struct {
+	socket string // of its status address
+	cancel context.CancelFunc
+	ended  chan struct{} // closed before code and errs are read
+	code   int
+	errs   string
+}
+
+// runs starts a scheduler, and stops it with the test at the latest.
+func (c *liveCluster) runs(args ...string) *scheduler {
 	c.Helper()
-	socket = filepath.Join(c.TempDir(), "status.sock")
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	var code int
-	var errs string
+	s := &scheduler{socket: filepath.Join(c.TempDir(), "status.sock"), ended: make(chan struct{})}
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
 	go func() {
-		defer close(done)
-		code, _, errs = execute(ctx, append([]string{"run", "--server", c.url, "--status-address", "unix:" + socket}, args...)...)
+		defer close(s.ended)
+		s.code, _, s.errs = execute(ctx, append([]string{"run", "--server", c.url, "--status-address", "unix:" + s.socket}, args...)...)
 	}()
-	end = func() (int, string) {
-		stop()
-		<-done
-		return code, errs
-	}
 	c.Cleanup(func() {
-		if end(); c.Failed() {
-			c.Logf("the scheduler said\n%s", errs)
+		if s.stop(); c.Failed() {
+			c.Logf("the scheduler said\n%s", s.errs)
 		}
 	})
-	return socket, end
+	return s
+}
+
+// stop asks the scheduler to end, and waits for that.
+func (s *scheduler) stop() (code int, errs string) {
+	s.cancel()
+	return s.wait()
+}
+
+// wait waits for the end of a scheduler.
+func (s *scheduler) wait() (code int, errs string) {
+	<-s.ended
+	return s.code, s.errs
 }
 
 // until asks for something until it is so.
@@ -146,7 +160,7 @@ func TestPodsOfOurProfilesAreBoundAndOthersAreLeftAlone(t *testing.T) {
 	c.node("a")
 	c.pod("early")
 	c.pod("other", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
-	_, end := c.runs("--leader-elect=false")
+	s := c.runs("--leader-elect=false")
 	c.bound("early")
 	c.pod("late")
 	c.bound("late")
@@ -154,7 +168,7 @@ func TestPodsOfOurProfilesAreBoundAndOthersAreLeftAlone(t *testing.T) {
 	if node := c.get("other").Spec.NodeName; node != "" {
 		t.Errorf("another scheduler's pod was bound to %s", node)
 	}
-	if code, errs := end(); code != 0 {
+	if code, errs := s.stop(); code != 0 {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
@@ -212,7 +226,7 @@ func TestAServerThatAsksToBeSparedIsAndNothingIsLost(t *testing.T) {
 		if r.Method == http.MethodGet || refused.Add(1) > 5 {
 			return false
 		}
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", "0")
 		http.Error(w, "too many requests", http.StatusTooManyRequests)
 		return true
 	}
@@ -282,14 +296,15 @@ func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
 	c.bound("p")
 }
 
-// election is a configuration whose leader is followed soon.
-func (c *liveCluster) election() string {
+// election is a configuration whose leader gives its Lease up after it failed for
+// renewDeadline to renew it.
+func (c *liveCluster) election(renewDeadline time.Duration) string {
 	c.Helper()
 	file := filepath.Join(c.TempDir(), "config.yaml")
-	err := os.WriteFile(file, []byte(`apiVersion: kubescheduler.config.k8s.io/v1
+	err := os.WriteFile(file, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms, resourceNamespace: default, resourceName: scheduler}
-`), 0o644)
+leaderElection: {leaseDuration: %s, renewDeadline: %s, retryPeriod: 100ms, resourceNamespace: default, resourceName: scheduler}
+`, 2*renewDeadline, renewDeadline), 0o644)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -306,13 +321,14 @@ func (c *liveCluster) leader() (identity string) {
 func TestTheNextSchedulerFollowsALeaderThatEnds(t *testing.T) {
 	c := newLiveCluster(t)
 	c.node("a")
-	_, endFirst := c.runs("--config", c.election())
+	config := c.election(wait.Limit)
+	s := c.runs("--config", config)
 	c.until("there is a leader", func() bool { return c.leader() != "" })
 	first := c.leader()
-	c.runs("--config", c.election())
+	c.runs("--config", config)
 	c.pod("p")
 	c.bound("p")
-	if code, errs := endFirst(); code != 0 {
+	if code, errs := s.stop(); code != 0 {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	c.until("there is another leader", func() bool { return c.leader() != "" && c.leader() != first })
@@ -322,7 +338,7 @@ func TestTheNextSchedulerFollowsALeaderThatEnds(t *testing.T) {
 
 func TestASchedulerThatLostItsLeaseEnds(t *testing.T) {
 	c := newLiveCluster(t)
-	_, end := c.runs("--config", c.election())
+	s := c.runs("--config", c.election(500*time.Millisecond))
 	c.until("there is a leader", func() bool { return c.leader() != "" })
 	c.until("the Lease is taken away", func() bool {
 		lease := must(c.CoordinationV1().Leases("default").Get(t.Context(), "scheduler", metav1.GetOptions{}))(c)
@@ -331,8 +347,7 @@ func TestASchedulerThatLostItsLeaseEnds(t *testing.T) {
 		_, err := c.CoordinationV1().Leases("default").Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err == nil
 	})
-	time.Sleep(3 * time.Second) // the renew deadline
-	if code, errs := end(); code != 1 || !strings.Contains(errs, "another scheduler has the lease") {
+	if code, errs := s.wait(); code != 1 || !strings.Contains(errs, "another scheduler has the lease") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
@@ -344,8 +359,7 @@ func TestTheStatusAddressTellsWhenTheClusterIsKnown(t *testing.T) {
 		return true
 	}
 	c.refuse.Store(&closed)
-	socket, _ := c.runs("--leader-elect=false")
-	client := process.Client(socket)
+	client := process.Client(c.runs("--leader-elect=false").socket)
 	defer client.CloseIdleConnections()
 	get := func(path string) string {
 		answer, err := client.Get("http://scheduler" + path)

@@ -3,8 +3,7 @@ package scheduleradapter
 import (
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	wire "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/evictd/evictd/internal/process"
 )
 
 func (c *liveCluster) addNode(name string, conditions ...v1.NodeCondition) {
@@ -94,20 +95,17 @@ func TestTheControllersActOnAnAPI(t *testing.T) {
 }
 
 func TestAnotherSchedulerAsksAboutPressure(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
 	c := newLiveCluster(t)
 	c.addNode("a", v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
 	c.addNode("b")
-	c.runs("--leader-elect=false", "--extender-address", address)
+	socket := filepath.Join(t.TempDir(), "extender.sock")
+	client := process.Client(socket)
+	defer client.CloseIdleConnections()
+	c.runs("--leader-elect=false", "--extender-address", "unix:"+socket)
 	var result wire.ExtenderFilterResult
 	c.until("node a is refused", func() bool {
 		result = wire.ExtenderFilterResult{}
-		response, err := http.Post("http://"+address+"/filter", "application/json", strings.NewReader(
+		response, err := client.Post("http://localhost/filter", "application/json", strings.NewReader(
 			`{"Pod":{"metadata":{"namespace":"default","name":"p"}},"NodeNames":["a","b","unknown"]}`))
 		if err != nil {
 			return false

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // runAsProgram makes the test binary the program itself.
@@ -55,14 +55,11 @@ func start(t *testing.T, dir string) (*exec.Cmd, *kubernetes.Clientset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err = client.Discovery().ServerVersion(); err == nil {
-			return c, client
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	wait.Until(t, "the API to be served", func() bool {
+		_, err := client.Discovery().ServerVersion()
+		return err == nil
+	})
+	return c, client
 }
 
 // execute runs a command line in this process and returns its exit code.

@@ -60,6 +60,7 @@ var arrows = []arrow{
 	{"test/harness", []string{"cgroup", "internal/process", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
 	{"test/harness/kube", []string{"internal/kubeclient", "internal/sandbox", "internal/wait", "test/harness"}, "tests of running programs reach an API server here"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
+	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
 	{"internal/benchtable", nil, "a build tool imports nothing of the programs"},
 
 	{"eviction", []string{"stats"}, "the core decides over values only"},

@@ -2,7 +2,6 @@ package localapi_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +27,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/wait"
 )
 
 var (
@@ -178,11 +179,12 @@ func TestBoundPodIsTerminatingUntilItsAgentLetsGo(t *testing.T) {
 	if err := pods.Bind(t.Context(), bindTo("p"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	asked := time.Now().Truncate(time.Second)
 	if err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p := must[*v1.Pod](t)(pods.Get(t.Context(), "p", metav1.GetOptions{}))
-	if p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || time.Until(p.DeletionTimestamp.Time) < 25*time.Second {
+	if p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || p.DeletionTimestamp.Time.Before(asked.Add(30*time.Second)) {
 		t.Fatalf("not terminating in 30 s: %v", p.ObjectMeta)
 	}
 	options := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions("another")}
@@ -257,7 +259,7 @@ func TestLeaderElectionHandsOverALease(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{Lock: lock, LeaseDuration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 50 * time.Millisecond,
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{Lock: lock, LeaseDuration: 2 * wait.Limit, RenewDeadline: wait.Limit, RetryPeriod: 50 * time.Millisecond,
 			ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { leads <- name }, OnStoppedLeading: func() {}}})
 	}
 	leads := make(chan string, 2)
@@ -293,23 +295,6 @@ func TestEventsAreTheSameInBothGroups(t *testing.T) {
 	list := must[*eventsv1.EventList](t)(client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=p"}))
 	if len(list.Items) != 1 || list.Items[0].Note != "assigned to n1" || list.Items[0].ReportingController != "test" {
 		t.Errorf("events.k8s.io has %+v", list.Items)
-	}
-}
-
-func TestSlowWatcherIsEndedAndHoldsUpNobody(t *testing.T) {
-	s := serve(t, "")
-	client := s.client(t)
-	nodes := client.CoreV1().Nodes()
-	n := must[*v1.Node](t)(nodes.Create(t.Context(), node("n1"), metav1.CreateOptions{}))
-	start := n.ResourceVersion
-	for i := range 4200 { // more than are remembered
-		n.Labels["i"] = fmt.Sprint(i)
-		n = must[*v1.Node](t)(nodes.Update(t.Context(), n, metav1.UpdateOptions{}))
-	}
-	w := must[watch.Interface](t)(nodes.Watch(t.Context(), metav1.ListOptions{ResourceVersion: start}))
-	defer w.Stop()
-	if event := <-w.ResultChan(); event.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
-		t.Errorf("got %v, want 410 Expired", event)
 	}
 }
 

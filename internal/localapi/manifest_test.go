@@ -25,12 +25,17 @@ func (s *server) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
+// write makes a file appear whole.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	whole := filepath.Join(t.TempDir(), "whole")
+	if err := os.WriteFile(whole, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -86,34 +91,44 @@ func TestManifestsWrittenWhileTheServerWasDownAreTaken(t *testing.T) {
 	}
 }
 
-func TestBadManifestIsToldOfOnceAndLeftAlone(t *testing.T) {
-	for _, c := range []struct{ name, path, text, want string }{
-		{"no YAML", "pods/default/bad.yaml", "kind: [", "yaml"},
-		{"empty", "pods/default/bad.yaml", "", "expected apiVersion v1 and kind Pod"},
-		{"another kind", "pods/default/bad.yaml", "apiVersion: v1\nkind: Node\n", "expected apiVersion v1 and kind Pod"},
-		{"unknown field", "pods/default/bad.yaml", strings.Replace(strings.Replace(manifestText, "dropped", "bad", 1), "image", "imaje", 1), "imaje"},
-		{"another name", "pods/default/bad.yaml", manifestText, "it names default/dropped"},
-		{"no namespace", "pods/bad.yaml", manifestText, "expected the file pods/NAMESPACE/NAME.yaml"},
-		{"unknown namespace", "pods/none/bad.yaml", strings.Replace(manifestText, "dropped", "bad", 1), "namespaces \\\"none\\\" not found"},
-		{"refused", "pods/default/bad.yaml", "apiVersion: v1\nkind: Pod\nspec: {}\n", "spec.containers"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := serve(t, "")
-			path := s.path(strings.Split(c.path, "/")...)
-			write(t, path, c.text)
-			told := func() int { return strings.Count(s.log.String(), "manifest not taken") }
-			eventually(t, "a line in the log", func() bool { return told() > 0 })
-			write(t, s.path("pods", "default", "dropped.yaml"), manifestText) // whoever comes later is served
-			eventually(t, "the good one", func() bool {
-				_, err := s.client(t).CoreV1().Pods("default").Get(t.Context(), "dropped", metav1.GetOptions{})
-				return err == nil
-			})
-			if log := s.log.String(); told() != 1 || !strings.Contains(log, c.want) || !strings.Contains(log, path) {
-				t.Errorf("log: %s", log)
+func TestBadManifestIsLoggedOnceAndLeftAlone(t *testing.T) {
+	named := func(name string) string { return strings.Replace(manifestText, "dropped", name, 1) }
+	faults := []struct{ path, text, want string }{
+		{"pods/default/no-yaml.yaml", "kind: [", "yaml"},
+		{"pods/default/empty.yaml", "", "expected apiVersion v1 and kind Pod"},
+		{"pods/default/another-kind.yaml", "apiVersion: v1\nkind: Node\n", "expected apiVersion v1 and kind Pod"},
+		{"pods/default/unknown-field.yaml", strings.Replace(named("unknown-field"), "image", "imaje", 1), "imaje"},
+		{"pods/default/another-name.yaml", named("bad"), "it names default/bad"},
+		{"pods/no-namespace.yaml", named("no-namespace"), "expected the file pods/NAMESPACE/NAME.yaml"},
+		{"pods/none/bad.yaml", named("bad"), "namespaces \\\"none\\\" not found"},
+		{"pods/default/refused.yaml", "apiVersion: v1\nkind: Pod\nspec: {}\n", "spec.containers"},
+	}
+	s := serve(t, "")
+	logged := func(path string) (lines []string) {
+		for line := range strings.Lines(s.log.String()) {
+			if strings.Contains(line, "manifest not taken") && strings.Contains(line, path) {
+				lines = append(lines, line)
 			}
-			if got := read(t, path); got != c.text {
-				t.Errorf("the file was changed to %q", got)
-			}
-		})
+		}
+		return lines
+	}
+	for _, c := range faults {
+		write(t, s.path(c.path), c.text)
+	}
+	for _, c := range faults {
+		eventually(t, "a line in the log of "+c.path, func() bool { return len(logged(c.path)) > 0 })
+	}
+	write(t, s.path("pods", "default", "dropped.yaml"), manifestText)
+	eventually(t, "the pod of a good manifest", func() bool {
+		_, err := s.client(t).CoreV1().Pods("default").Get(t.Context(), "dropped", metav1.GetOptions{})
+		return err == nil
+	})
+	for _, c := range faults {
+		if lines := logged(c.path); len(lines) != 1 || !strings.Contains(lines[0], c.want) {
+			t.Errorf("%s: logged %q, want one line with %q", c.path, lines, c.want)
+		}
+		if got := read(t, s.path(c.path)); got != c.text {
+			t.Errorf("%s was changed to %q", c.path, got)
+		}
 	}
 }

@@ -18,6 +18,7 @@ const (
 
 // The codes, reasons and words of kube-apiserver.
 func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
+	s := withPod(t)
 	for _, c := range []struct {
 		name, method, path, body string
 		headers                  []string
@@ -73,7 +74,6 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 		{"initial events without a match", "GET", podsPath + "?watch=true&sendInitialEvents=true", "", nil, 422, "Invalid", "requires setting resourceVersionMatch to NotOlderThan"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := shared(t)
 			got := s.call(t, c.method, c.path, c.body, c.headers...)
 			message, _ := got.object["message"].(string)
 			if got.code != c.code || got.object["kind"] != "Status" || got.object["status"] != "Failure" || got.object["reason"] != c.reason || !strings.Contains(message, c.message) {
@@ -83,8 +83,8 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 	}
 }
 
-// shared is a server with one pod.
-func shared(t *testing.T) *server {
+// withPod is a server with one pod.
+func withPod(t *testing.T) *server {
 	s := serve(t, "")
 	if got := s.call(t, "POST", podsPath, podJSON, "Content-Type", "application/json"); got.code != http.StatusCreated {
 		t.Fatal(got.body)
@@ -93,7 +93,7 @@ func shared(t *testing.T) *server {
 }
 
 func TestRefusalNamesEveryFaultyField(t *testing.T) {
-	got := shared(t).call(t, "POST", podsPath, `{"metadata":{"name":"q"},"spec":{"containers":[{"image":"x"},{"name":"b"}]}}`)
+	got := withPod(t).call(t, "POST", podsPath, `{"metadata":{"name":"q"},"spec":{"containers":[{"image":"x"},{"name":"b"}]}}`)
 	details, _ := got.object["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
 	var fields []string
@@ -106,7 +106,7 @@ func TestRefusalNamesEveryFaultyField(t *testing.T) {
 }
 
 func TestUnknownFieldIsAWarningUnlessAskedOtherwise(t *testing.T) {
-	s := shared(t)
+	s := withPod(t)
 	body := `{"metadata":{"name":"q"},"spec":{"colour":"red","containers":[{"name":"a","image":"x"}]}}`
 	if got := s.call(t, "POST", podsPath+"?dryRun=All", body); got.code != 201 || !strings.Contains(got.header.Get("Warning"), `unknown field`) {
 		t.Errorf("got %d with warning %q", got.code, got.header.Get("Warning"))
@@ -126,7 +126,7 @@ func TestPatchesOfEachKindChangeTheObject(t *testing.T) {
 		{jsonPatch, `[{"op":"replace","path":"/spec/containers/0/image","value":"app:2"}]`},
 	} {
 		t.Run(c.contentType, func(t *testing.T) {
-			s := shared(t)
+			s := withPod(t)
 			got := s.call(t, "PATCH", podPath, c.patch, "Content-Type", c.contentType)
 			if got.code != 200 || !strings.Contains(got.body, `"image":"app:2"`) || !strings.Contains(got.body, `"generation":2`) {
 				t.Errorf("got %d %s", got.code, got.body)
@@ -140,7 +140,7 @@ func TestPatchesOfEachKindChangeTheObject(t *testing.T) {
 }
 
 func TestWritesToTheObjectLeaveItsStatusAloneAndTheOtherWayRound(t *testing.T) {
-	s := shared(t)
+	s := withPod(t)
 	s.call(t, "PATCH", podPath, `{"status":{"phase":"Running"}}`, "Content-Type", merge)
 	if got := s.call(t, "GET", podPath, ""); !strings.Contains(got.body, `"phase":"Pending"`) {
 		t.Errorf("a write to the object changed its status: %s", got.body)
@@ -202,7 +202,7 @@ func TestProbesAndDiscoveryAnswer(t *testing.T) {
 }
 
 func TestWatchBeginsWithWhatThereIsAndSaysWhenThatWasAll(t *testing.T) {
-	s := shared(t)
+	s := withPod(t)
 	got := s.call(t, "GET", podsPath+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1", "")
 	frames := strings.Split(strings.TrimSpace(got.body), "\n")
 	if got.code != 200 || len(frames) != 2 || !strings.HasPrefix(frames[0], `{"type":"ADDED","object":{"kind":"Pod"`) ||

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	wire "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -67,7 +67,7 @@ func client(t *testing.T, url string, change func(*config.Extender)) *extender.E
 	t.Helper()
 	cfg := config.Extender{
 		URLPrefix: url + "/base/", FilterVerb: "filter", PrioritizeVerb: "prioritize", BindVerb: "bind", PreemptVerb: "preempt",
-		Weight: 1, NodeCacheCapable: true, HTTPTimeout: 10 * time.Second,
+		Weight: 1, NodeCacheCapable: true, HTTPTimeout: wait.Limit,
 	}
 	if change != nil {
 		change(&cfg)
@@ -445,12 +445,7 @@ func TestNamesDiffer(t *testing.T) {
 }
 
 func TestAServiceThatIsNotThereIsAFault(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-	e := client(t, "http://"+listener.Addr().String(), nil)
+	e := client(t, "http://127.0.0.1:1", nil)
 	cluster := plugintest.New(t, node("a"))
 	if v := cluster.Judge(e, cluster.Digest(pod("p"))); v.Status.Code != framework.Error || !strings.Contains(v.Status.Message(), "connection refused") {
 		t.Errorf("status %v", v.Status)

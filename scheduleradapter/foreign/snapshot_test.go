@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -132,9 +133,20 @@ func showAll(nodes []fwk.NodeInfo) (all []shown) {
 }
 
 func TestSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
-	c := newTown(t, 1)
+	compareWithScratch(t, 1)
+}
+
+func TestCampaignSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
+	campaign.Only(t)
+	for seed := range uint64(200) {
+		compareWithScratch(t, seed)
+	}
+}
+
+func compareWithScratch(t *testing.T, seed uint64) {
+	c := newTown(t, seed)
 	f := newFollower(c.table)
-	for step := range 3000 {
+	for step := range 600 {
 		c.step()
 		if c.random.IntN(3) > 0 {
 			continue

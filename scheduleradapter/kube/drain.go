@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,7 +170,7 @@ func (d *Drain) empty(ctx context.Context, leavers []*leaver) error {
 func (d *Drain) left(ctx context.Context, leavers []*leaver) error {
 	faults := []error{fmt.Errorf("drain node %s: %w: %d pods are left", d.Node, context.Cause(ctx), len(leavers))}
 	for _, l := range leavers {
-		why := l.waiting
+		why := cmp.Or(l.waiting, "its eviction was not requested")
 		if l.asked {
 			why = "it takes its time to end"
 		}

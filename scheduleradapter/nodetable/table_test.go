@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/internal/campaign"
 )
 
 func milli(n int64) *resource.Quantity { return resource.NewMilliQuantity(n, resource.DecimalSI) }
@@ -202,17 +204,23 @@ func sorted[V any](m map[Symbol]V) []Symbol {
 }
 
 func TestTableSaysWhatItsNaiveTwinCounts(t *testing.T) {
-	steps := 10_000
-	if testing.Short() {
-		steps = 1_000
-	}
-	for seed := range uint64(4) {
+	compareWithTwin(t, 2, 1000)
+}
+
+func TestCampaignTableSaysWhatItsNaiveTwinCounts(t *testing.T) {
+	campaign.Only(t)
+	compareWithTwin(t, 8, 10_000)
+}
+
+// compareWithTwin takes steps from each of the seeds.
+func compareWithTwin(t *testing.T, seeds uint64, steps int) {
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			w := newWalk(t, seed)
-			for i := range steps / 4 {
+			for i := range steps {
 				w.step()
-				if i%5 == 0 {
+				if i%10 == 0 {
 					w.twin.check(t, w.table, w.pod("probe", w.nodes))
 				}
 			}

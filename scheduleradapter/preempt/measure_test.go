@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -42,9 +43,18 @@ func (c *cluster) outcome(pod *nodetable.Pod, promised iter.Seq2[*nodetable.Pod,
 }
 
 func TestSumsTellWhatTryingOutTells(t *testing.T) {
+	compareWithTrial(t, 400)
+}
+
+func TestCampaignSumsTellWhatTryingOutTells(t *testing.T) {
+	campaign.Only(t)
+	compareWithTrial(t, 20_000)
+}
+
+func compareWithTrial(t *testing.T, rounds int) {
 	dice := rand.New(rand.NewPCG(3, 4))
 	seen := map[string]int{}
-	for round := range 2000 {
+	for round := range rounds {
 		start := at(dice.IntN(8))
 		sums, trial := newCluster(t, 100, 100, start), newCluster(t, 100, 100, start, onlooker{})
 		promised := map[*nodetable.Pod]nodetable.Symbol{}
@@ -94,7 +104,7 @@ func TestSumsTellWhatTryingOutTells(t *testing.T) {
 		}
 		seen[got[:min(len(got), 4)]]++
 	}
-	if len(seen) < 4 || seen["node"] < 300 {
+	if len(seen) < 4 || seen["node"] < rounds/7 {
 		t.Errorf("too little happened: %v", seen)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
@@ -215,12 +216,21 @@ func TestArgumentsOfAnotherPluginAreRefused(t *testing.T) {
 	}
 }
 
-// TestVictimsAreWhomTheirTwinWouldChoose tries random clusters against a twin that
-// does sums over lists.
 func TestVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
+	compareWithTwin(t, 400)
+}
+
+func TestCampaignVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
+	campaign.Only(t)
+	compareWithTwin(t, 20_000)
+}
+
+// compareWithTwin preempts in random clusters, and compares the cost with that which
+// sums over lists give.
+func compareWithTwin(t *testing.T, rounds int) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	nominated := 0
-	for round := range 2000 {
+	for round := range rounds {
 		c := newCluster(t, 100, 100, dice)
 		nodes := map[string][]*nodetable.Pod{}
 		for i := range 1 + dice.IntN(4) {
@@ -255,7 +265,7 @@ func TestVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
 			t.Fatalf("round %d: pods are missing after the search", round)
 		}
 	}
-	if nominated < 500 {
+	if nominated < rounds/4 {
 		t.Errorf("only %d of the pods preempted", nominated)
 	}
 }

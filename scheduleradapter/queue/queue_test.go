@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
@@ -134,11 +135,20 @@ hint Foreign */All always
 // TestRandomDaysMatchTheNaiveTwin plays random commands; the script compares
 // queue and twin and checks the invariants after each.
 func TestRandomDaysMatchTheNaiveTwin(t *testing.T) {
-	for seed := range uint64(8) {
+	playRandomDays(t, 2, 10_000)
+}
+
+func TestCampaignRandomDaysMatchTheNaiveTwin(t *testing.T) {
+	campaign.Only(t)
+	playRandomDays(t, 64, 10_000)
+}
+
+func playRandomDays(t *testing.T, seeds uint64, steps int) {
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			steps := randomDay(rand.New(rand.NewPCG(seed, 1)), 10_000)
-			if transcript, err := newScript().run(world + steps); err != nil {
+			day := randomDay(rand.New(rand.NewPCG(seed, 1)), steps)
+			if transcript, err := newScript().run(world + day); err != nil {
 				lines := strings.Split(transcript, "\n")
 				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 			}

@@ -75,7 +75,7 @@ func (f *Follower) Run(ctx context.Context) error {
 func (f *Follower) rescan() error {
 	for _, name := range f.store.onDisk {
 		t := f.store.tables[name]
-		if err := f.watch(t.dir("")); err != nil {
+		if err := f.watch(t.dir(""), time.Time{}); err != nil {
 			return err
 		}
 		objects, _ := t.List("")
@@ -87,8 +87,9 @@ func (f *Follower) rescan() error {
 	return nil
 }
 
-// watch follows a directory and those in it, and marks the manifests there.
-func (f *Follower) watch(dir string) error {
+// watch follows a directory and those in it, and marks the manifests there as written
+// to at a time.
+func (f *Follower) watch(dir string, at time.Time) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return ignoreGone(err)
@@ -96,7 +97,7 @@ func (f *Follower) watch(dir string) error {
 		if d.IsDir() {
 			return ignoreGone(f.watcher.Add(path))
 		}
-		f.touched[path] = time.Time{}
+		f.touched[path] = at
 		return nil
 	})
 }
@@ -109,7 +110,7 @@ func (f *Follower) noticed(event fsnotify.Event) {
 	if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
 		return
 	}
-	if err := f.watch(event.Name); err != nil {
+	if err := f.watch(event.Name, time.Now()); err != nil {
 		f.store.cfg.Log.Error("manifests in a new directory are not followed", "directory", event.Name, "error", err)
 	}
 }

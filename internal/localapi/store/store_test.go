@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -140,6 +142,36 @@ func TestCursorThatFellBackTooFarIsExpired(t *testing.T) {
 	}
 	if changes, _, _, err := c.Next(); err != nil || len(changes) != 1 || changes[0].Type != watch.Modified {
 		t.Errorf("the last change: %v, %v", changes, err)
+	}
+}
+
+// TestManifestInANewDirectoryIsReadOnceItsWriterIsDone holds that a manifest is left
+// alone while it is written, in a directory that is made for it too.
+func TestManifestInANewDirectoryIsReadOnceItsWriterIsDone(t *testing.T) {
+	dir := t.TempDir()
+	var admitted []Key
+	f, err := open(t, dir).Follow(func(m Manifest) error {
+		admitted = append(admitted, m.Key)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.watcher.Close()
+	team := filepath.Join(dir, "nodes", "team")
+	if err := os.MkdirAll(team, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(team, "a.yaml"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	f.noticed(fsnotify.Event{Name: team, Op: fsnotify.Create})
+	if f.settled(start.Add(settle - 1)); len(admitted) > 0 {
+		t.Errorf("%v is read while it is written", admitted)
+	}
+	if f.settled(time.Now().Add(settle)); len(admitted) != 1 {
+		t.Errorf("%v is read, want team/a", admitted)
 	}
 }
 

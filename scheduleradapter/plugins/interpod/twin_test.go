@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
@@ -209,9 +210,18 @@ func relate(d plugintest.Dice) func(*v1.Pod) {
 }
 
 func TestInterPodSaysWhatItsNaiveTwinDoes(t *testing.T) {
+	compareWithTwin(t, 400)
+}
+
+func TestCampaignInterPodSaysWhatItsNaiveTwinDoes(t *testing.T) {
+	campaign.Only(t)
+	compareWithTwin(t, 20_000)
+}
+
+func compareWithTwin(t *testing.T, clusters int) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(4, 0))}
 	said := map[string]int{}
-	for i := range 2000 {
+	for i := range clusters {
 		w := &twin{T: t, args: &config.InterPodAffinityArgs{HardPodAffinityWeight: new(plugintest.Pick(d, int32(0), 1, 50)), IgnorePreferredTermsOfExistingPods: d.Chance(30)}}
 		w.World = d.World(plugintest.New(t), 12, plugintest.Pick(d, 4, 12, 30), relate(d))
 		plugin := w.Make(New, w.args)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
@@ -163,9 +164,18 @@ func TestPodThatRequestsNothingHasNoBalance(t *testing.T) {
 	}
 }
 
-// What a plugin remembers between cycles must be what one that has just been
-// made computes, whatever came, went, or was only tried meanwhile.
 func TestPluginThatRemembersSaysWhatANewOneSays(t *testing.T) {
+	compareWithNew(t, 500)
+}
+
+func TestCampaignPluginThatRemembersSaysWhatANewOneSays(t *testing.T) {
+	campaign.Only(t)
+	compareWithNew(t, 20_000)
+}
+
+// compareWithNew holds that what a plugin remembers between cycles is what a new
+// plugin computes, whatever is added, removed, or only tried in between.
+func compareWithNew(t *testing.T, steps int) {
 	random := rand.New(rand.NewPCG(7, 7))
 	cluster := plugintest.New(t)
 	old := []framework.Plugin{cluster.Make(NewBalanced, balancedArgs)}
@@ -201,7 +211,7 @@ func TestPluginThatRemembersSaysWhatANewOneSays(t *testing.T) {
 			cluster.Table.Displace(types.UID(uid))
 		}
 	}
-	for range 1500 {
+	for range steps {
 		name := fmt.Sprint("n", random.IntN(80))
 		switch random.IntN(10) {
 		case 0:

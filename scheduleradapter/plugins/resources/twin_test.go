@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
@@ -106,14 +107,23 @@ func (w twin) balance(node string, asks v1.ResourceList) int64 {
 	return 50 + (50+after(1)-after(0))/2
 }
 
-// TestResourcesSayWhatTheirNaiveTwinDoes has so many nodes that they fill several
-// words of a set, some with room, some full, some without a resource.
 func TestResourcesSayWhatTheirNaiveTwinDoes(t *testing.T) {
+	compareWithTwin(t, 20)
+}
+
+func TestCampaignResourcesSayWhatTheirNaiveTwinDoes(t *testing.T) {
+	campaign.Only(t)
+	compareWithTwin(t, 1000)
+}
+
+// compareWithTwin has so many nodes that they fill several words of a set, some with
+// room, some full, some without a resource.
+func compareWithTwin(t *testing.T, clusters int) {
 	random := rand.New(rand.NewPCG(5, 5))
 	dice := plugintest.Dice{Random: random}
 	said := map[string]int{}
 	most := strategy(config.MostAllocated, specs("cpu", 2, "memory", 1, foo, 3))
-	for range 60 {
+	for range clusters {
 		cluster, w := plugintest.New(t), twin{}
 		fit, packing, balanced := cluster.Make(NewFit, leastArgs), cluster.Make(NewFit, most), cluster.Make(NewBalanced, balancedArgs)
 		some := func(scale int) v1.ResourceList {

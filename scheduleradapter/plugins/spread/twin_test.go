@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
@@ -264,9 +265,18 @@ func (w *twin) group(d plugintest.Dice) {
 }
 
 func TestSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
+	compareWithTwin(t, 400)
+}
+
+func TestCampaignSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
+	campaign.Only(t)
+	compareWithTwin(t, 20_000)
+}
+
+func compareWithTwin(t *testing.T, clusters int) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(3, 0))}
 	said := map[string]int{}
-	for i := range 2000 {
+	for i := range clusters {
 		w := &twin{T: t, args: &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}}
 		if d.Chance(50) {
 			w.args.DefaultingType = config.ListDefaulting
