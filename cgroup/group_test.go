@@ -56,7 +56,7 @@ func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, _ := fixture(t, c.fixture)
+			s := captured(t, c.fixture)
 			g := open(t, s, c.group)
 			var m stats.Memory
 			if err := g.Memory(&m); err != nil {
@@ -88,7 +88,7 @@ func meminfoAmount(t *testing.T, key string) stats.Amount {
 
 // rule: 1.39
 func TestAPodsProcessesAreThoseOfItsContainers(t *testing.T) {
-	s, _ := fixture(t, "v2")
+	s := captured(t, "v2")
 	g := open(t, s, v2Pod)
 	processes, err1 := g.Processes()
 	threads, err2 := g.Threads()
@@ -118,7 +118,7 @@ func TestThreadsAreCountedWhereThePidsControllerIsMissing(t *testing.T) {
 }
 
 func TestPressureIsATotalOrUnknown(t *testing.T) {
-	s, _ := fixture(t, "v2")
+	s := captured(t, "v2")
 	top, pod := open(t, s, "/"), open(t, s, v2Pod)
 	want := stats.Stall{Some: 1234567 * time.Microsecond, Full: 345678 * time.Microsecond, Known: true}
 	if got, err := top.Pressure(IOStall); err != nil || got != want {
@@ -277,7 +277,7 @@ func TestFreezingIsASettingOfTheHierarchyThatHasTheFreezer(t *testing.T) {
 }
 
 func TestWhatTheKernelHasNoFileForIsUnsupported(t *testing.T) {
-	s, _ := fixture(t, "v2") // captured without cgroup.kill, as before Linux 5.14
+	s := captured(t, "v2") // captured without cgroup.kill, as before Linux 5.14
 	if err := open(t, s, v2Pod).Kill(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("kill: got %v", err)
 	}

@@ -23,7 +23,7 @@ func TestANumberIsDigitsAndNothingElse(t *testing.T) {
 }
 
 func TestMountPointsWithBlanksAreUnescaped(t *testing.T) {
-	s, _ := fixture(t, "v2")
+	s := captured(t, "v2")
 	if got := s.mounts[len(s.mounts)-1]; got.point != "/run/shown in part" || got.root != "/kubepods.slice/kubepods-burstable.slice" {
 		t.Errorf("got %+v", got)
 	}

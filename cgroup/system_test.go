@@ -27,6 +27,16 @@ func fixture(t testing.TB, name string) (*System, string) {
 	return s, host
 }
 
+// captured is a captured host, to be read alone.
+func captured(t testing.TB, name string) *System {
+	t.Helper()
+	s, err := Discover(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func open(t testing.TB, s *System, group string) *Group {
 	t.Helper()
 	g, err := s.Open(group)
@@ -46,7 +56,7 @@ func TestTheVersionIsWhereTheMemoryControllerLives(t *testing.T) {
 		"v1": {V1, "/system/evictd", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"},
 		"v2": {V2, "/system.slice/evictd.service", "/sys/fs/cgroup", "/sys/fs/cgroup"},
 	} {
-		s, _ := fixture(t, name)
+		s := captured(t, name)
 		if s.Version() != want.version || s.Self() != want.self {
 			t.Errorf("%s: got version %v and own group %q", name, s.Version(), s.Self())
 		}
@@ -83,7 +93,7 @@ func TestARootIsACgroupPathOrAPathUnderAMountPoint(t *testing.T) {
 		{"v1", "/sys/fs/cgroup/pids/kubepods/besteffort/podabcd", "/kubepods/besteffort/podabcd"},
 		{"v1", "/kubepods/../kubepods/besteffort/podabcd", "/kubepods/besteffort/podabcd"},
 	} {
-		s, _ := fixture(t, c.fixture)
+		s := captured(t, c.fixture)
 		if got, err := s.Resolve(c.root); err != nil || got != c.want {
 			t.Errorf("%s: %q resolves to %q, %v; want %q", c.fixture, c.root, got, err, c.want)
 		}
@@ -152,7 +162,7 @@ func TestAPodIsFoundByTheKubeletsNames(t *testing.T) {
 }
 
 func TestPodsThatHaveAGroupAreListedWithTheirClassAndID(t *testing.T) {
-	s, _ := fixture(t, "v2")
+	s := captured(t, "v2")
 	pods, err := s.FindPods("/", "")
 	if err != nil || pods.Path() != "/kubepods.slice" {
 		t.Fatalf("got %q, %v", pods.Path(), err)

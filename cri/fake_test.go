@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,18 +147,46 @@ func (f *fake) GetContainerEvents(_ *cri.GetEventsRequest, stream grpc.ServerStr
 	}
 }
 
-// serve runs the fake until stop.
-func (f *fake) serve(t *testing.T, socket string) (stop func()) {
-	t.Helper()
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
+// socket connects runtimes and those that dial them within a bubble.
+type socket chan net.Conn
+
+func (s socket) dial(context.Context) (net.Conn, string, error) {
+	near, far := net.Pipe()
+	select {
+	case s <- far:
+		return near, "pipe", nil
+	default:
+		return nil, "pipe", syscall.ECONNREFUSED
 	}
+}
+
+// listener accepts from a socket until it is closed.
+type listener struct {
+	socket
+	closed chan struct{}
+	close  func()
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.socket:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error   { l.close(); return nil }
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// serve runs the fake until stop.
+func (f *fake) serve(s socket) (stop func()) {
+	closed := make(chan struct{})
 	server := grpc.NewServer(grpc.UnaryInterceptor(f.intercept))
 	cri.RegisterRuntimeServiceServer(server, f)
 	cri.RegisterImageServiceServer(server, f)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
+	serving.Go(func() { _ = server.Serve(&listener{s, closed, sync.OnceFunc(func() { close(closed) })}) })
 	return func() {
 		server.Stop()
 		serving.Wait()
@@ -206,13 +235,10 @@ func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wir
 var await = wait.Until
 
 // listen runs a Runtime on a socket until the test ends.
-func listen(t *testing.T, socket string) (*Runtime, *heard) {
+func listen(t *testing.T, s socket) (*Runtime, *heard) {
 	t.Helper()
 	h := &heard{}
-	r := New(Config{Survey: 50 * time.Millisecond, Dial: func(ctx context.Context) (net.Conn, string, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		return conn, "unix:" + socket, err
-	}}, h.say, slog.New(slog.DiscardHandler))
+	r := New(Config{Survey: 50 * time.Millisecond, Dial: s.dial}, h.say, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -226,8 +252,7 @@ func listen(t *testing.T, socket string) (*Runtime, *heard) {
 // start runs a fake and a Runtime.
 func start(t *testing.T, f *fake) (*Runtime, *heard) {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
-	stop := f.serve(t, socket)
-	t.Cleanup(stop)
-	return listen(t, socket)
+	s := make(socket)
+	t.Cleanup(f.serve(s))
+	return listen(t, s)
 }

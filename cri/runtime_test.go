@@ -2,10 +2,10 @@ package cri
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,169 +19,185 @@ func container(id string, state cri.ContainerState) *cri.Container {
 }
 
 func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
-	f := &fake{
-		name: "old", version: "1",
-		sandboxes:  []*cri.PodSandbox{nil, {}, {Id: "s"}},
-		containers: []*cri.Container{nil, {}, {Id: "c"}},
-		images:     []*cri.Image{nil, {}, {Id: "i"}},
-		stats: func(id string) (*cri.ContainerStats, error) {
-			return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
-		},
-		disks: &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{nil, {}, {FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}},
-	}
-	_, h := start(t, f)
-	h.await(t, "all to be listed", func(m *wire.Up) bool { return m.Listed })
-	h.await(t, "a sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "s" && m.Sandbox.UID == "" })
-	h.await(t, "a container", func(m *wire.Up) bool {
-		return m.Container != nil && m.Container.ID == "c" && m.Container.State == wire.ContainerCreated
-	})
-	h.await(t, "an image", func(m *wire.Up) bool { return m.Image != nil && m.Image.ID == "i" })
-	layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]
-	if layer.Container != "c" || layer.Bytes != nil || layer.Inodes != nil || !layer.At.IsZero() {
-		t.Errorf("layer %+v, want all of it unknown", layer)
-	}
-	await(t, "the filesystem", func() bool {
-		disks := h.stands().ImageFs
-		return len(disks) == 1 && disks[0].Mountpoint == "/images" && disks[0].Bytes == nil
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{
+			name: "old", version: "1",
+			sandboxes:  []*cri.PodSandbox{nil, {}, {Id: "s"}},
+			containers: []*cri.Container{nil, {}, {Id: "c"}},
+			images:     []*cri.Image{nil, {}, {Id: "i"}},
+			stats: func(id string) (*cri.ContainerStats, error) {
+				return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
+			},
+			disks: &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{nil, {}, {FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}},
+		}
+		_, h := start(t, f)
+		h.await(t, "all to be listed", func(m *wire.Up) bool { return m.Listed })
+		h.await(t, "a sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "s" && m.Sandbox.UID == "" })
+		h.await(t, "a container", func(m *wire.Up) bool {
+			return m.Container != nil && m.Container.ID == "c" && m.Container.State == wire.ContainerCreated
+		})
+		h.await(t, "an image", func(m *wire.Up) bool { return m.Image != nil && m.Image.ID == "i" })
+		layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]
+		if layer.Container != "c" || layer.Bytes != nil || layer.Inodes != nil || !layer.At.IsZero() {
+			t.Errorf("layer %+v, want all of it unknown", layer)
+		}
+		await(t, "the filesystem", func() bool {
+			disks := h.stands().ImageFs
+			return len(disks) == 1 && disks[0].Mountpoint == "/images" && disks[0].Bytes == nil
+		})
 	})
 }
 
 func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
-	f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}, stats: func(id string) (*cri.ContainerStats, error) {
-		return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{UsedBytes: &cri.UInt64Value{Value: 7}}}, nil
-	}}
-	_, h := start(t, f)
-	await(t, "surveys", func() bool { return f.count("ContainerStats") > 3 && !h.stands().Surveyed.IsZero() })
-	if layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]; *layer.Bytes != 7 {
-		t.Errorf("layer %+v, want 7 bytes", layer)
-	}
-	want := []string{"ImageFsInfo", "ListContainerStats", "ListPodSandboxStats", "Status"}
-	if missing := h.stands().Missing; !slices.Equal(missing, want) {
-		t.Errorf("missing %v, want %v", missing, want)
-	}
-	for _, method := range want {
-		if n := f.count(method); n != 1 {
-			t.Errorf("%s was asked %d times, want once", method, n)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}, stats: func(id string) (*cri.ContainerStats, error) {
+			return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{UsedBytes: &cri.UInt64Value{Value: 7}}}, nil
+		}}
+		_, h := start(t, f)
+		await(t, "surveys", func() bool { return f.count("ContainerStats") > 3 && !h.stands().Surveyed.IsZero() })
+		if layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]; *layer.Bytes != 7 {
+			t.Errorf("layer %+v, want 7 bytes", layer)
 		}
-	}
+		want := []string{"ImageFsInfo", "ListContainerStats", "ListPodSandboxStats", "Status"}
+		if missing := h.stands().Missing; !slices.Equal(missing, want) {
+			t.Errorf("missing %v, want %v", missing, want)
+		}
+		for _, method := range want {
+			if n := f.count(method); n != 1 {
+				t.Errorf("%s was asked %d times, want once", method, n)
+			}
+		}
+	})
 }
 
 func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
-	f := &fake{name: "old", version: "1", containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED), container("silent", cri.ContainerState_CONTAINER_EXITED)}}
-	f.stats = func(id string) (*cri.ContainerStats, error) {
-		switch id {
-		case "exited": // containerd
-			return nil, errors.New("unexpected metrics response: []")
-		case "silent":
-			return nil, nil
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED), container("silent", cri.ContainerState_CONTAINER_EXITED)}}
+		f.stats = func(id string) (*cri.ContainerStats, error) {
+			switch id {
+			case "exited": // containerd
+				return nil, errors.New("unexpected metrics response: []")
+			case "silent":
+				return nil, nil
+			}
+			return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
 		}
-		return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
-	}
-	_, h := start(t, f)
-	h.await(t, "the layer of the other", func(m *wire.Up) bool { return len(m.Layers) == 1 && m.Layers[0].Container == "runs" })
-	await(t, "the survey to count", func() bool { return !h.stands().Surveyed.IsZero() })
-	if stands := h.stands(); !stands.Connected || stands.Calls["ContainerStats"].Errors[codes.Unknown.String()] == 0 {
-		t.Errorf("stands %+v, want it connected and the error counted", stands)
-	}
+		_, h := start(t, f)
+		h.await(t, "the layer of the other", func(m *wire.Up) bool { return len(m.Layers) == 1 && m.Layers[0].Container == "runs" })
+		await(t, "the survey to count", func() bool { return !h.stands().Surveyed.IsZero() })
+		if stands := h.stands(); !stands.Connected || stands.Calls["ContainerStats"].Errors[codes.Unknown.String()] == 0 {
+			t.Errorf("stands %+v, want it connected and the error counted", stands)
+		}
+	})
 }
 
 func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
-	f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_EXITED)}}
-	r, h := start(t, f)
-	await(t, "the runtime", func() bool { return h.stands().Connected })
-	hung := make(chan struct{})
-	f.change(func(f *fake) { f.hung = hung })
-	began := time.Now()
-	r.Take(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: began.Add(200 * time.Millisecond)})
-	done := h.await(t, "the order to fail", func(m *wire.Up) bool { return m.Done != nil }).Done
-	if !strings.Contains(done.Error, codes.DeadlineExceeded.String()) {
-		t.Errorf("done %+v, want its deadline to have passed", done)
-	}
-	await(t, "the runtime to count as away", func() bool { stands := h.stands(); return !stands.Connected && stands.Error != "" })
-	f.change(func(f *fake) { f.hung = nil })
-	close(hung)
-	await(t, "the runtime to be found again", func() bool { return h.stands().Connected })
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_EXITED)}}
+		r, h := start(t, f)
+		await(t, "the runtime", func() bool { return h.stands().Connected })
+		hung := make(chan struct{})
+		f.change(func(f *fake) { f.hung = hung })
+		began := time.Now()
+		r.Take(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: began.Add(200 * time.Millisecond)})
+		done := h.await(t, "the order to fail", func(m *wire.Up) bool { return m.Done != nil }).Done
+		if !strings.Contains(done.Error, codes.DeadlineExceeded.String()) {
+			t.Errorf("done %+v, want its deadline to have passed", done)
+		}
+		await(t, "the runtime to count as away", func() bool { stands := h.stands(); return !stands.Connected && stands.Error != "" })
+		f.change(func(f *fake) { f.hung = nil })
+		close(hung)
+		await(t, "the runtime to be found again", func() bool { return h.stands().Connected })
+	})
 }
 
 func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}}
-	stop := f.serve(t, socket)
-	r, h := listen(t, socket)
-	await(t, "the runtime", func() bool { return h.stands().Connected })
-	stop()
-	await(t, "its end", func() bool { return !h.stands().Connected })
-	r.Take(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: time.Now().Add(time.Hour)})
-	if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
-		t.Errorf("done %+v, want %v", done, wire.ErrAway)
-	}
-	again := &fake{name: "new", version: "2"}
-	t.Cleanup(again.serve(t, socket))
-	h.await(t, "the container to be dropped", func(m *wire.Up) bool { return m.Dropped == "c" })
-	await(t, "the new one", func() bool { stands := h.stands(); return stands.Connected && stands.Name == "new" })
+	synctest.Test(t, func(t *testing.T) {
+		s := make(socket)
+		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}}
+		stop := f.serve(s)
+		r, h := listen(t, s)
+		await(t, "the runtime", func() bool { return h.stands().Connected })
+		stop()
+		await(t, "its end", func() bool { return !h.stands().Connected })
+		r.Take(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: time.Now().Add(time.Hour)})
+		if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
+			t.Errorf("done %+v, want %v", done, wire.ErrAway)
+		}
+		again := &fake{name: "new", version: "2"}
+		t.Cleanup(again.serve(s))
+		h.await(t, "the container to be dropped", func(m *wire.Up) bool { return m.Dropped == "c" })
+		await(t, "the new one", func() bool { stands := h.stands(); return stands.Connected && stands.Name == "new" })
+	})
 }
 
 func TestChangesThatAreToldAreListedAtOnceByWhoTellsEverySubscriber(t *testing.T) {
-	f := &fake{name: "containerd", version: "v2.4.2", events: make(chan struct{})}
-	_, h := start(t, f)
-	await(t, "the runtime", func() bool { return h.stands().Connected })
-	f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
-	f.events <- struct{}{}
-	h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
-	for version, want := range map[string]bool{"containerd v2.0.0": true, "containerd 2.4.2+unknown": true, "containerd 1.6.20~ds1": false, "containerd v1.7.1": false, "cri-o 1.34.0": false, "containerd ": false} {
-		name, version, _ := strings.Cut(version, " ")
-		if broadcasts(name, version) != want {
-			t.Errorf("%s %s: want %v", name, version, want)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "containerd", version: "v2.4.2", events: make(chan struct{})}
+		_, h := start(t, f)
+		await(t, "the runtime", func() bool { return h.stands().Connected })
+		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
+		f.events <- struct{}{}
+		h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
+		for version, want := range map[string]bool{"containerd v2.0.0": true, "containerd 2.4.2+unknown": true, "containerd 1.6.20~ds1": false, "containerd v1.7.1": false, "cri-o 1.34.0": false, "containerd ": false} {
+			name, version, _ := strings.Cut(version, " ")
+			if broadcasts(name, version) != want {
+				t.Errorf("%s %s: want %v", name, version, want)
+			}
 		}
-	}
+	})
 }
 
 func TestRuntimeThatShouldTellOfChangesAndCannotIsPolled(t *testing.T) {
-	f := &fake{name: "containerd", version: "v2.4.2"}
-	_, h := start(t, f)
-	await(t, "events to be asked for", func() bool { return slices.Contains(h.stands().Missing, eventMethod) })
-	f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
-	h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
-	if n := f.count(eventMethod); n > 1 || !h.stands().Connected {
-		t.Errorf("events were asked for %d times, connected %v", n, h.stands().Connected)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{name: "containerd", version: "v2.4.2"}
+		_, h := start(t, f)
+		await(t, "events to be asked for", func() bool { return slices.Contains(h.stands().Missing, eventMethod) })
+		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
+		h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
+		if n := f.count(eventMethod); n > 1 || !h.stands().Connected {
+			t.Errorf("events were asked for %d times, connected %v", n, h.stands().Connected)
+		}
+	})
 }
 
 func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
-	f := &fake{
-		name: "old", version: "1",
-		containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED)},
-		images:     []*cri.Image{{Id: "sha", RepoTags: []string{"image"}}, {Id: "unused"}, {Id: "kept", Pinned: true}},
-	}
-	r, h := start(t, f)
-	await(t, "the runtime", func() bool { return h.stands().Connected })
-	for i, c := range []struct {
-		kind   wire.OrderKind
-		target string
-		want   string // part of the error
-	}{
-		{wire.RemoveContainer, "runs", "it runs"},
-		{wire.RemoveContainer, "exited", ""},
-		{wire.RemoveContainer, "gone", ""},
-		{wire.RemoveImage, "sha", "container runs uses it"},
-		{wire.RemoveImage, "kept", "pinned"},
-		{wire.RemoveImage, "unused", ""},
-		{wire.StopSandbox, "s", "Unimplemented"},
-		{"dance", "s", `"dance" is no order`},
-	} {
-		id := uint64(i + 1)
-		r.Take(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: time.Now().Add(time.Minute)})
-		done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil && m.Done.ID == id }).Done
-		if c.want == "" && done.Error != "" || !strings.Contains(done.Error, c.want) {
-			t.Errorf("%s %s: %q, want %q", c.kind, c.target, done.Error, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{
+			name: "old", version: "1",
+			containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED)},
+			images:     []*cri.Image{{Id: "sha", RepoTags: []string{"image"}}, {Id: "unused"}, {Id: "kept", Pinned: true}},
 		}
-	}
-	await(t, "all orders to be over", r.Idle)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if want := []string{"exited", "unused"}; !slices.Equal(f.removed, want) {
-		t.Errorf("removed %v, want %v", f.removed, want)
-	}
+		r, h := start(t, f)
+		await(t, "the runtime", func() bool { return h.stands().Connected })
+		for i, c := range []struct {
+			kind   wire.OrderKind
+			target string
+			want   string // part of the error
+		}{
+			{wire.RemoveContainer, "runs", "it runs"},
+			{wire.RemoveContainer, "exited", ""},
+			{wire.RemoveContainer, "gone", ""},
+			{wire.RemoveImage, "sha", "container runs uses it"},
+			{wire.RemoveImage, "kept", "pinned"},
+			{wire.RemoveImage, "unused", ""},
+			{wire.StopSandbox, "s", "Unimplemented"},
+			{"dance", "s", `"dance" is no order`},
+		} {
+			id := uint64(i + 1)
+			r.Take(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: time.Now().Add(time.Minute)})
+			done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil && m.Done.ID == id }).Done
+			if c.want == "" && done.Error != "" || !strings.Contains(done.Error, c.want) {
+				t.Errorf("%s %s: %q, want %q", c.kind, c.target, done.Error, c.want)
+			}
+		}
+		await(t, "all orders to be over", r.Idle)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if want := []string{"exited", "unused"}; !slices.Equal(f.removed, want) {
+			t.Errorf("removed %v, want %v", f.removed, want)
+		}
+	})
 }
 
 func TestCgroupOfAContainerIsReadFromItsSpec(t *testing.T) {

@@ -45,13 +45,7 @@ func (g *grip) pin(room int) (map[int]process, error) {
 
 // pinOf is pin for processes that were listed just now.
 func (g *grip) pinOf(pids []int, room int) (map[int]process, error) {
-	for _, kept := range []map[int]process{g.held, g.ready} {
-		for pid, process := range kept {
-			if process.exited() {
-				drop(kept, pid)
-			}
-		}
-	}
+	g.dropExited()
 	var fault error
 	opened := map[int]process{}
 	for _, pid := range pids {
@@ -82,6 +76,17 @@ func (g *grip) pinOf(pids []int, room int) (map[int]process, error) {
 	}
 	letGo(opened)
 	return pinned, errors.Join(fault, err)
+}
+
+// dropExited drops the processes that have exited.
+func (g *grip) dropExited() {
+	for _, kept := range []map[int]process{g.held, g.ready} {
+		for pid, process := range kept {
+			if process.exited() {
+				drop(kept, pid)
+			}
+		}
+	}
 }
 
 // list never shows a pod that would take us along.

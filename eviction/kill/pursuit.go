@@ -254,8 +254,12 @@ func (p *pursuit) freeze() {
 	}
 }
 
-// over says whether no process is left.
+// over says whether no process is left. cgroup.procs may not list a process any more
+// while its last thread gives its memory back, so those that are held must have exited.
 func (p *pursuit) over() bool {
+	if p.dropExited(); len(p.held) > 0 {
+		return false
+	}
 	populated, err := p.Target.Populated()
 	p.note(err)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !populated

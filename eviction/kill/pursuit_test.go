@@ -294,6 +294,20 @@ func TestAPodThatNeverEmptiesFailsWhenOverdueAndIsReportedGoneLate(t *testing.T)
 	})
 }
 
+func TestAProcessThatIsNotListedAnyMoreIsGoneWhenItHasExited(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		exiting := &fakeProcess{}
+		pod := newFakePod(k, exiting)
+		exiting.signalled = func() { delete(pod.processes, exiting.pid) }
+		usage := int64(100)
+		time.AfterFunc(time.Second, func() { usage = 0; close(exiting.ended) })
+		since := start(t, k, Victim{UID: "a", Target: pod, Usage: func() stats.Amount { return stats.Known(usage) }})
+		if r := wantAfter(t, k, since, time.Second, time.Second); r.Err != nil || r.Freed != stats.Known(100) {
+			t.Errorf("result %+v, want 100 freed", r)
+		}
+	})
+}
+
 func TestAPodWhoseProcessesRefuseEverySignalFailsAtOnce(t *testing.T) {
 	for name, target := range map[string]func(k *Killer) Target{
 		"not permitted": func(k *Killer) Target { return newFakePod(k, &fakeProcess{refuse: unix.EPERM}) },

@@ -36,7 +36,7 @@ func startSession(t testing.TB, script string) *Session {
 }
 
 func TestASessionDiesWithThoseThatLeftIt(t *testing.T) {
-	s := startSession(t, `trap '' TERM; setsid sleep 600 & sleep 600 & sleep 0.1; echo ready; wait; sleep 600`)
+	s := startSession(t, `trap '' TERM; sleep 600 & setsid sh -c 'echo ready; exec sleep 600' & wait; sleep 600`)
 	if pids, err := s.AppendProcesses(nil); err != nil || len(pids) != 3 {
 		t.Fatalf("session holds %v, %v; want the shell and two sleepers", pids, err)
 	}

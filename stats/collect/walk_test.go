@@ -159,7 +159,7 @@ func TestAHostileDirectoryIsMeasuredAndNothingInItIsOpened(t *testing.T) {
 }
 
 func TestADirectoryOfManyEntriesIsWalkedInSteps(t *testing.T) {
-	dir := t.TempDir()
+	dir := inMemory(t)
 	put(t, dir+"/first", "x")
 	const many = 2*walkPerStep + 100
 	for i := range many {
@@ -176,11 +176,10 @@ func TestADirectoryOfManyEntriesIsWalkedInSteps(t *testing.T) {
 	}
 }
 
-// forest makes a tree of files in directories of a hundred, all of them old when
-// looked at a while later.
-func forest(t testing.TB, files int) (dir string) {
+// forest fills a directory with files in directories of a hundred, all of them old
+// when looked at a while later.
+func forest(t testing.TB, dir string, files int) string {
 	t.Helper()
-	dir = t.TempDir()
 	for i := range files {
 		if i%100 == 0 {
 			if err := os.Mkdir(fmt.Sprintf("%s/d%d", dir, i/100), 0o755); err != nil {
@@ -221,7 +220,7 @@ func (w *revisited) again(whole bool) (entries int) {
 // rule: M.18
 func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 	const files = 3000
-	dir := forest(t, files)
+	dir := forest(t, inMemory(t), files)
 	w := revisit(t, dir)
 	if w.inodes != files+files/100+1 {
 		t.Fatalf("got %d inodes", w.inodes)
@@ -252,7 +251,7 @@ func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 }
 
 func TestAQuickLookSeesFilesGrowThatAreLargeOrWereWrittenTo(t *testing.T) {
-	dir := forest(t, smallTree)
+	dir := forest(t, inMemory(t), smallTree)
 	large := make([]byte, 2<<20)
 	put(t, dir+"/d1/large", string(large))
 	w := revisit(t, dir)
@@ -291,7 +290,7 @@ func appendTo(t *testing.T, file string, data []byte) {
 
 func TestATreeThatIsTooLargeToRememberIsLookedAtWhole(t *testing.T) {
 	const files = 3000
-	dir := forest(t, files)
+	dir := forest(t, inMemory(t), files)
 	w := &revisited{&tree{place: placed(dir)}, t, 5, time.Now().Add(time.Hour)}
 	w.again(true)
 	if n := w.again(false); n < files || w.room != 5 {
@@ -339,7 +338,7 @@ func TestNoLinkLeadsOutOfAPlace(t *testing.T) {
 }
 
 func TestADirectoryThatIsSwappedForALinkIsNotFollowed(t *testing.T) {
-	dir, secret := forest(t, walkPerStep+200), t.TempDir()
+	dir, secret := forest(t, inMemory(t), walkPerStep+200), t.TempDir()
 	for i := range 500 {
 		put(t, fmt.Sprintf("%s/%d", secret, i), "x")
 	}
@@ -364,7 +363,7 @@ func TestADirectoryThatIsSwappedForALinkIsNotFollowed(t *testing.T) {
 
 // BenchmarkWalk looks at 100,000 files in 1,000 directories.
 func BenchmarkWalk(b *testing.B) {
-	dir := forest(b, 100_000)
+	dir := forest(b, b.TempDir(), 100_000)
 	now := time.Now().Add(time.Hour)
 	for _, kind := range []struct {
 		name  string
