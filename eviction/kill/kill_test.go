@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -97,7 +97,7 @@ func newV1GroupOf(t testing.TB, memory string) *v1Group {
 // remove kills what a failed test left; rmdir is EBUSY for a moment after that.
 func (g *v1Group) remove(t testing.TB, dir string) {
 	g.Thaw()
-	runtest.Await(t, "cgroup "+dir+" to be removed", func() bool {
+	wait.Until(t, "cgroup "+dir+" to be removed", func() bool {
 		pids, _ := g.AppendProcesses(nil)
 		for _, pid := range pids {
 			unix.Kill(pid, unix.SIGKILL)
