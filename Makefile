@@ -38,7 +38,8 @@ files = find . -name '.?*' -prune -o -name '$(1)' -print0
 
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
-	@go build -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	@umask 022 # evictd starts its agent as another user
+	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows

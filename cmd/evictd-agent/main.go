@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,13 +36,16 @@ import (
 // version is stamped by the linker.
 var version = "unknown"
 
+// name is the program's, also where evictd executes it through /proc/self/fd.
+const name = "evictd-agent"
+
 // lastWords is how long the agent outlives evictd, at most.
 const lastWords = 1500 * time.Millisecond
 
 func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:])) }
 
 func newCommand() *cobra.Command {
-	return cli.New("evictd-agent", "Speaks to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
+	return cli.New(name, "Speaks to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
 }
 
 // serverFlags adds the flags that name the API server; without them evictd does. It
@@ -67,19 +72,32 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{Use: "run", Short: "Serve evictd over the line that it gives", Args: cobra.NoArgs}
 	config := serverFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return run(c.Context(), config, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", "evictd-agent"))
+		return run(c.Context(), config, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", name))
 	}
 	return c
 }
 
 func checkCommand() *cobra.Command {
-	c := &cobra.Command{Use: "check", Short: "Check the flags, and connect to nobody", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "check", Short: "Check the flags without a connection", Args: cobra.NoArgs}
 	config := serverFlags(c)
-	c.RunE = func(*cobra.Command, []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		_, err := config(&wire.Node{})
-		return err
+		return errors.Join(err, checkSocket(c.Flag("server").Value.String()))
 	}
 	return c
+}
+
+// checkSocket says whether this user can reach the embedded API's socket, which need
+// not exist yet. Of any other server it says nothing.
+func checkSocket(server string) error {
+	path, is := strings.CutPrefix(server, "unix:")
+	if !is {
+		return nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrPermission) {
+		return cli.BadInput(fmt.Errorf("--server %s: the agent's user (uid %d) cannot reach it; expected a path of directories that every user may enter, or CAP_DAC_READ_SEARCH", server, os.Geteuid()))
+	}
+	return nil
 }
 
 // run serves evictd until the line to it closes or ctx ends.
@@ -88,7 +106,7 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
 	}
-	for _, settle := range []func() error{func() error { return rt.Prioritize(0) }, rt.Expendable} {
+	for _, settle := range []func() error{func() error { return rt.SetName(name) }, func() error { return rt.Prioritize(0) }, rt.Expendable} {
 		if err := settle(); err != nil {
 			log.Warn("the agent runs on evictd's terms", "error", err)
 		}
@@ -152,7 +170,7 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth
 	}
 	klog.SetSlogLogger(log) // of client-go
 	requests := kube.NewRequests()
-	cfg.UserAgent = "evictd-agent/" + version
+	cfg.UserAgent = name + "/" + version
 	cfg.Wrap(requests.Wrap)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -49,9 +50,9 @@ func TestMain(m *testing.M) {
 
 var programNames = []string{"evictd-playground", "evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"}
 
-// programs links all programs into a directory that everybody may read, beside an
-// empty one for temporary files.
-func programs(t *testing.T) (dir string) {
+// programs links all programs into a directory that only its owner may enter, beside
+// an empty one for temporary files.
+func programs(t *testing.T, asNobody bool) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg-") // short: a socket's path has 108 bytes
 	if err != nil {
@@ -64,8 +65,13 @@ func programs(t *testing.T) (dir string) {
 		}
 	}
 	tmp := filepath.Join(dir, "tmp")
-	if err := errors.Join(os.Mkdir(tmp, 0o777), os.Chmod(tmp, 0o777), os.Chmod(dir, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(dir, 0o700)); err != nil {
 		t.Fatal(err)
+	}
+	if asNobody && os.Geteuid() == 0 {
+		if err := errors.Join(os.Chown(tmp, nobody, nobody), os.Chown(dir, nobody, nobody)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
@@ -81,7 +87,7 @@ type started struct {
 
 func play(t *testing.T, asNobody bool, args ...string) *started {
 	t.Helper()
-	return playIn(t, programs(t), asNobody, args...)
+	return playIn(t, programs(t, asNobody), asNobody, args...)
 }
 
 // playIn plays with the programs of a directory.
@@ -197,7 +203,7 @@ func needCgroups(t *testing.T) {
 
 func TestTheWholeLoopIsClosedInASmallCluster(t *testing.T) {
 	needCgroups(t)
-	s := play(t, false)
+	s := playIn(t, programs(t, true), false) // root in a user's directory, as sudo is
 	s.end(t, 0)
 	s.says(t, "cgroup /evictd-playground-", "placed 8 pods", "MemoryPressure=True in the API", "is Failed/Evicted in the API",
 		"is created in its place", "shop/newcomer has to wait", "untolerated taint", "shop/tolerant goes to", "has to go (PreemptionByScheduler)",
@@ -272,7 +278,7 @@ func TestATerminalShowsHowFarItIs(t *testing.T) {
 	for noColour, coloured := range map[string]bool{"": true, "1": false} {
 		t.Run("NO_COLOR="+noColour, func(t *testing.T) {
 			t.Parallel()
-			dir := programs(t)
+			dir := programs(t, false)
 			cmd := exec.Command(script, "-qec", filepath.Join(dir, "evictd-playground")+" --procfs", "/dev/null")
 			cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Join(dir, "tmp"), "TERM=xterm", "NO_COLOR="+noColour)
 			out, err := cmd.CombinedOutput()
@@ -320,7 +326,7 @@ func TestAProgramThatDoesNotStartIsShownWithItsLog(t *testing.T) {
 	needCgroups(t)
 	for _, name := range []string{"evictd", "evictd-apiserver", "evictd-scheduler"} {
 		t.Run(name, func(t *testing.T) {
-			dir := programs(t)
+			dir := programs(t, false)
 			broken := filepath.Join(dir, name)
 			if err := errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\necho no luck today >&2\nexit 3\n"), 0o755)); err != nil {
 				t.Fatal(err)
@@ -331,6 +337,19 @@ func TestAProgramThatDoesNotStartIsShownWithItsLog(t *testing.T) {
 			s.leavesNothing(t)
 		})
 	}
+}
+
+func TestAnAgentThatItsUserMayNotExecuteEndsThePlaygroundWithTheWayOut(t *testing.T) {
+	needCgroups(t)
+	dir := programs(t, false)
+	agent := filepath.Join(dir, "evictd-agent")
+	if err := errors.Join(os.Remove(agent), os.WriteFile(agent, []byte("#!/bin/false\n"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	s := playIn(t, dir, false)
+	s.end(t, exitFault)
+	s.says(t, "evictd-playground: evictd-node-", "chmod 755 "+agent)
+	s.leavesNothing(t)
 }
 
 func TestAMissingProgramOrABadFlagIsNamed(t *testing.T) {
@@ -358,13 +377,7 @@ func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.end(t, -1)
-			const patience = 10 * time.Second
-			for late := time.Now().Add(patience); len(s.children(t)) > 0; {
-				if time.Now().After(late) {
-					t.Fatalf("processes are left after %v: %v", patience, s.children(t))
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			wait.Until(t, "the end of its children", func() bool { return len(s.children(t)) == 0 })
 			if args == nil {
 				s.removeCgroups(t)
 			}
@@ -397,14 +410,10 @@ func TestANodeToTryEvictdOnLeaksWhenItIsToldTo(t *testing.T) {
 	if out, err := tell("leak", "trial", "worker"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for late := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if now, err := resident(worker); err == nil && now > before+stage.MiB {
-			break
-		}
-		if time.Now().After(late) {
-			t.Fatal("the worker does not leak")
-		}
-	}
+	wait.Until(t, "the worker to leak", func() bool {
+		now, err := resident(worker)
+		return err == nil && now > before+stage.MiB
+	})
 	if err := syscall.Kill(worker, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -468,17 +477,24 @@ func TestALeakEndsByItselfAtItsCap(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := int64(0)
-	for late := time.Now().Add(10 * time.Second); taken < 7*stage.MiB && time.Now().Before(late); time.Sleep(time.Millisecond) {
+	look := func() {
 		now, err := resident(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
 		taken = max(taken, now-held)
 	}
-	// As long again as the whole leak takes, and it takes no more.
-	for end := time.Now().Add(80 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if now, err := resident(cmd.Process.Pid); err == nil {
-			taken = max(taken, now-held)
+	wait.Until(t, "the leak", func() bool {
+		look()
+		return taken >= 7*stage.MiB
+	})
+	// As long again as the whole leak takes at least, in which it takes no more.
+	again := time.After(80 * time.Millisecond)
+	for over := false; !over; look() {
+		select {
+		case <-again:
+			over = true
+		case <-time.After(time.Millisecond):
 		}
 	}
 	commands.Close()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -44,6 +44,7 @@ func hasAPI(run *config.Run) bool { return run.Kubeconfig != "" || run.Server !=
 // container runtime, or to both.
 type cluster struct {
 	agent   *agent.Agent
+	program *os.File // the agent's, which run closes
 	api     bool
 	runtime endpoint
 	runc    bool         // an agent is wanted for the containers of runc
@@ -63,17 +64,18 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", agentName, err)
 	}
-	program := filepath.Join(filepath.Dir(self), agentName)
+	program, missing := rt.OpenProgram(filepath.Join(filepath.Dir(self), agentName))
 	api, runtime := hasAPI(&file.Run), endpoint(file.CRIEndpoint)
 	if d.node.cgroups == nil && runtime == "" { // no runtime runs pods of a virtual node
 		runtime = noRuntime
 	}
-	if _, err := os.Stat(program); err != nil && file.AgentAddress == "" && !api && runtime == "" {
-		log.Info("no agent beside evictd: a container runtime would not be used", "error", err)
+	if missing != nil && file.AgentAddress == "" && !api && runtime == "" {
+		log.Info("no agent beside evictd: a container runtime would not be used", "error", missing)
 		runtime = noRuntime
 	}
 	runc := runcState(&file.Run)
 	if !api && runtime == noRuntime && runc == nil {
+		program.Close() // it may be nil
 		return nil, nil
 	}
 	server := []string{"--kubeconfig=" + file.Kubeconfig, "--server=" + file.Server}
@@ -96,11 +98,14 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		cfg.Runtime = runtime.connect
 	}
 	if api || runtime != "" || runc != nil {
-		if err := checkAgent(cfg.Program, server); err != nil {
+		if missing != nil {
+			return nil, fmt.Errorf("--kubeconfig, --server, --cri-endpoint: expected the agent beside evictd: %w", missing)
+		}
+		if err := checkAgent(&cfg, server); err != nil {
 			return nil, err
 		}
 	}
-	c := &cluster{api: api, runtime: runtime, runc: runc != nil, log: log, unended: map[types.UID]bool{}}
+	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log, unended: map[types.UID]bool{}}
 	if !api {
 		c.agent = agent.New(cfg, nil, log)
 		return c, nil
@@ -139,21 +144,18 @@ func socketOf(server string) string {
 	return path
 }
 
-// checkAgent lets the agent judge its flags, so that what is wrong with them is
-// known at the start.
-func checkAgent(program string, server []string) error {
-	if _, err := os.Stat(program); err != nil {
-		return fmt.Errorf("--kubeconfig, --server, --cri-endpoint: expected the agent beside evictd: %w", err)
-	}
-	check := exec.Command(program, append([]string{"check"}, server...)...)
-	var errs bytes.Buffer
-	check.Stderr = &errs
-	err := check.Run()
+// checkAgent has the agent judge its flags as the user that it runs as, so that what
+// is wrong with them is known at the start.
+func checkAgent(cfg *agent.Config, server []string) error {
+	text, err := cfg.Check(server...)
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == cli.ExitBadInput {
-		return cli.BadInput(errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), agentName+": ")))
+		return cli.BadInput(errors.New(strings.TrimPrefix(text, agentName+": ")))
+	}
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("check the agent: %w: %s", ended, text)
 	}
 	if err != nil {
-		return fmt.Errorf("run %s: %w: %s", program, err, strings.TrimSpace(errs.String()))
+		return fmt.Errorf("check the agent: %w", err)
 	}
 	return nil
 }
@@ -193,6 +195,7 @@ func (c *cluster) run(ctx context.Context) {
 		running.Go(func() { _ = c.asker.Run(ctx) })
 	}
 	running.Wait()
+	c.program.Close() // nil where the service manager starts the agent
 }
 
 // resume kills what a daemon before this one had decided to end and did not see

@@ -41,8 +41,10 @@ type Config struct {
 	// Address is the unix socket where the service manager starts an agent for each
 	// line; the next four are then unused. Empty: evictd starts the agent itself.
 	Address string
-	// Program is the agent's and Arguments its command line.
-	Program   string
+	// Program is the agent's file as rt.OpenProgram opens it: neither a path that the
+	// agent's user cannot reach nor an upgrade changes what a restart executes. The
+	// caller closes it after Run. Arguments are its command line.
+	Program   *os.File
 	Arguments []string
 	// User the agent runs as; nil for evictd's own.
 	User *User

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"os/user"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -104,6 +106,53 @@ func start(cfg *Config) (*process, error) {
 	return p, nil
 }
 
+// programFD is the program's descriptor in the agent's process.
+const programFD = wire.FD + 1
+
+// command is a command line of the agent's program as the agent's user. The line may
+// be nil.
+func (c *Config) command(line *os.File, arguments ...string) *exec.Cmd {
+	command := exec.Command(fmt.Sprintf("/proc/self/fd/%d", programFD), arguments...)
+	command.Args[0] = c.Program.Name()
+	command.Stderr = os.Stderr
+	command.ExtraFiles = []*os.File{line, c.Program}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.User != nil {
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: c.User.UID, Gid: c.User.GID}
+		if c.User.ReadAll {
+			command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
+		}
+	}
+	return command
+}
+
+// explained names the program, and says what lets the agent's user execute it.
+func (c *Config) explained(err error) error {
+	failed, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return err
+	}
+	err = fmt.Errorf("execute %s: %w", c.Program.Name(), failed.Err)
+	if errors.Is(err, syscall.EACCES) && c.User != nil {
+		err = fmt.Errorf("%w: the user %v may not execute it; chmod 755 %s lets every user do so", err, c.User, c.Program.Name())
+	}
+	return err
+}
+
+// Check has the agent's program, executed as the agent's user, judge arguments. What
+// it writes to standard error is returned. The error is an *exec.ExitError where the
+// program ran and found a fault.
+func (c *Config) Check(arguments ...string) (text string, err error) {
+	command := c.command(nil, append([]string{"check"}, arguments...)...)
+	var errs bytes.Buffer
+	command.Stderr = &errs
+	if err := confined(command.Start); err != nil {
+		return "", c.explained(err)
+	}
+	err = command.Wait()
+	return strings.TrimSpace(errs.String()), err
+}
+
 // launch starts the program, or has the service manager start it.
 func (p *process) launch(cfg *Config) (*net.UnixConn, error) {
 	if cfg.Address != "" {
@@ -118,26 +167,15 @@ func (p *process) launch(cfg *Config) (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	p.command = exec.Command(cfg.Program, cfg.Arguments...)
-	p.command.Stderr = os.Stderr
-	p.command.ExtraFiles = []*os.File{theirs} // wire.FD
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.command = cfg.command(theirs, cfg.Arguments...)
 	if cfg.User != nil {
-		groups, err := groupOf(cfg.Socket)
-		if err != nil {
-			ours.Close()
-			return nil, err
-		}
-		p.command.SysProcAttr.Credential = &syscall.Credential{Uid: cfg.User.UID, Gid: cfg.User.GID, Groups: groups}
-		if cfg.User.ReadAll {
-			p.command.SysProcAttr.AmbientCaps = []uintptr{capDACReadSearch}
-		}
+		p.command.SysProcAttr.Credential.Groups, err = groupOf(cfg.Socket)
 	}
-	if err := confined(p.command.Start); err != nil {
+	if err == nil {
+		err = cfg.explained(confined(p.command.Start))
+	}
+	if err != nil {
 		ours.Close()
-		if errors.Is(err, fs.ErrPermission) && cfg.User != nil {
-			err = fmt.Errorf("%w: its user %v cannot reach it; make install puts it where everybody can", err, cfg.User)
-		}
 		return nil, err
 	}
 	return ours, nil

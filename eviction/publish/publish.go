@@ -258,8 +258,11 @@ func (p *Publisher) ended(k *kill.Result) {
 	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "gone").Inc()
 	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
 	p.metrics.relief.WithLabelValues(e.Signal).Observe(k.Gone.Sub(e.Crossed.Time).Seconds())
-	p.log.Info("evicted", "pod", e.Pod, "signal", e.Signal, "freed", e.Freed,
-		"crossingToSignal", k.Signalled.Sub(e.Crossed.Time).String(), "signalToGone", k.Gone.Sub(k.Signalled).String())
+	took := []any{"crossingToGone", k.Gone.Sub(e.Crossed.Time).String()} // of a pod without processes
+	if !k.Signalled.IsZero() {
+		took = []any{"crossingToSignal", k.Signalled.Sub(e.Crossed.Time).String(), "signalToGone", k.Gone.Sub(k.Signalled).String()}
+	}
+	p.log.Info("evicted", append([]any{"pod", e.Pod, "signal", e.Signal, "freed", e.Freed}, took...)...)
 }
 
 // record is the newest eviction of a pod that is not over.

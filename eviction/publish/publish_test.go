@@ -36,6 +36,16 @@ func TestTheLogTellsTheStoryOfAnEviction(t *testing.T) {
 	golden.Check(t, "testdata/eviction.log", p.log.Bytes())
 }
 
+func TestTheEvictionOfAPodWithoutProcessesHasNoTimeOfASignal(t *testing.T) {
+	p := newPress(t, publish.Config{}, nil)
+	reports := newStory().told()[:3]
+	reports[2].Ended.Signalled = time.Time{}
+	p.tell(reports...)
+	if log := p.log.String(); !strings.Contains(log, "freed=690Mi crossingToGone=500ms\n") {
+		t.Error(log)
+	}
+}
+
 // TestTheMetricsPageKeepsItsNames pins names, labels, help and types; the values
 // are taken away.
 func TestTheMetricsPageKeepsItsNames(t *testing.T) {

@@ -1,7 +1,11 @@
 package rt
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,4 +17,24 @@ func NoNewPrivileges() error {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	return nil
+}
+
+// OpenProgram opens a file for nothing but its execution through /proc/self/fd
+// (open(2), O_PATH). The caller needs to reach its path, and the user that executes
+// it later needs only the permission of the file itself.
+func OpenProgram(path string) (*os.File, error) {
+	return os.OpenFile(path, unix.O_PATH, 0)
+}
+
+// SetName gives the threads of this process a name of at most 15 bytes (comm,
+// proc_pid_comm(5)). The kernel names a process that was executed through
+// /proc/self/fd after the number of the descriptor.
+func SetName(name string) error {
+	threads, err := filepath.Glob("/proc/self/task/*/comm")
+	for _, thread := range threads {
+		if failed := os.WriteFile(thread, []byte(name), 0); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			err = fmt.Errorf("name own threads: %w", failed)
+		}
+	}
+	return err
 }

@@ -105,6 +105,9 @@ func New(t *stage.Teller, programs Programs) (*Cluster, error) {
 	if err == nil {
 		s.dir, err = os.MkdirTemp("", "evictd-playground-")
 	}
+	if err == nil {
+		err = os.Chmod(s.dir, 0o711) // for the agents, whose user is nobody
+	}
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		if err == nil {
 			var n *node
@@ -135,7 +138,7 @@ func (c *Cluster) Play(ctx context.Context, keep bool) error {
 func (c *Cluster) Storm(ctx context.Context) error {
 	s := c.s
 	defer s.launcher.Close()
-	off := &storm{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1"}
+	off := &storm{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1", returns: true}
 	on := &storm{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"}
 	s.storms = []*storm{off, on}
 	return s.run(ctx, false, s.sumUpStorms, act{"the cluster starts", s.gatherClouds}, act{"a storm without NodePressure", s.rage(off)},
@@ -163,12 +166,20 @@ func (s *story) comeUp(ctx context.Context) error {
 		if err := n.start(helping, s.launcher, s.programs.Evictd, server); err != nil {
 			return err
 		}
-		s.serve(helping, n.evictd)
+		s.serve(helping, n.evictd.Service)
 		n.run(s.cgroups, s.client, s)
 		s.help(helping, n.runner.Run)
 	}
 	for _, n := range s.nodes {
-		if err := s.await(ctx, n.name+" to be ready in the API", stage.Patience, n.ready); err != nil {
+		lost := ""
+		err := s.await(ctx, n.name+" to be ready in the API", func() bool {
+			lost = n.lostAgent(ctx)
+			return n.ready() || lost != ""
+		})
+		if err == nil && lost != "" {
+			err = fmt.Errorf("%s is not ready: %s", n.name, lost)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -236,8 +247,7 @@ func (s *story) serve(ctx context.Context, service *stage.Service) {
 		case <-ctx.Done():
 			return nil
 		case <-service.Ended():
-			_, state := service.End()
-			return fmt.Errorf("%s ended: %v", service.Name, state)
+			return service.Ending()
 		}
 	})
 }

@@ -3,9 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,9 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cmd/evictd-playground/daemon"
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
-	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -27,7 +25,8 @@ const (
 )
 
 const (
-	// transition is how long a condition outlives its cause.
+	// transition is how long a condition outlives its cause once the story needs it no
+	// longer.
 	transition = 8 * time.Second
 	// memoryAvailable is the signal that the story is about.
 	memoryAvailable = "memory.available"
@@ -37,11 +36,8 @@ const (
 type node struct {
 	name   string
 	path   string // of the cgroup
-	dir    string // of evictd's files
-	page   string // address of the status page
 	group  *cgroup.Group
-	evictd *stage.Service
-	status *http.Client
+	evictd *daemon.Daemon
 	runner *runner.Runner
 
 	// What the API showed, and when it first did.
@@ -50,8 +46,7 @@ type node struct {
 }
 
 func newNode(cgroups *cgroup.System, root, dir, name string) (*node, error) {
-	n := &node{name: name, path: path.Join(root, name), dir: dir}
-	n.status = stage.Client(n.socket())
+	n := &node{name: name, path: path.Join(root, name), evictd: daemon.New(dir, name)}
 	err := cgroups.Create(n.path, cgroup.Limits{Memory: stats.Known(nodeMemory), PIDs: stats.Known(nodePIDs)})
 	if err == nil {
 		n.group, err = cgroups.Open(n.path)
@@ -66,18 +61,11 @@ func newNode(cgroups *cgroup.System, root, dir, name string) (*node, error) {
 	return n, err
 }
 
-func (n *node) socket() string    { return filepath.Join(n.dir, n.name+".sock") }
 func (n *node) pods() cgroup.Pods { return cgroup.PodsAt(path.Join(n.path, "kubepods")) }
 
-// start starts the node's evictd. A kubelet of this host minds another node:
-// hence force.
-func (n *node) start(ctx context.Context, launcher *stage.Launcher, program, server string) (err error) {
-	n.evictd, err = launcher.Serve(ctx, n.dir, "evictd-"+n.name, program, "run",
-		"--node-name", n.name, "--cgroup-root", n.path, "--server", server, "--mode", "native", "--force",
-		"--status-address", "unix:"+n.socket()+","+n.page, "--state-dir", filepath.Join(n.dir, n.name), "--cri-endpoint", "none",
-		"--housekeeping-interval", "1s", "--eviction-hard", memoryAvailable+"<"+stage.Size(threshold),
-		"--eviction-pressure-transition-period", transition.String())
-	return err
+// start starts the node's evictd.
+func (n *node) start(ctx context.Context, launcher *stage.Launcher, program, server string) error {
+	return n.evictd.Start(ctx, launcher, program, "--cgroup-root", n.path, "--server", server, "--eviction-hard", memoryAvailable+"<"+stage.Size(threshold))
 }
 
 // run makes the node's runner.
@@ -99,10 +87,13 @@ func (n *node) available() (int64, error) {
 	return available, nil
 }
 
-// document asks the node's evictd for /v1/status.
-func (n *node) document(ctx context.Context) (*nodestatus.Status, error) {
-	var s nodestatus.Status
-	return &s, stage.Get(ctx, n.status, "/v1/status", &s)
+// lostAgent is why the agent of the node's evictd has ended; "" where it has not.
+func (n *node) lostAgent(ctx context.Context) string {
+	document, err := n.evictd.Status(ctx)
+	if err != nil || document.API == nil || document.API.Restarts == 0 {
+		return ""
+	}
+	return document.API.Error
 }
 
 // forget has what the API shows told anew.

@@ -20,10 +20,6 @@ import (
 )
 
 const (
-	// longest is when the story ends, whatever has happened by then.
-	longest = 100 * time.Second
-	// soon bounds the wait for each thing that follows from another.
-	soon = 15 * time.Second
 	// calm passes before the leak starts, and between acts.
 	calm = time.Second
 	// beat is between two lines that show how memory falls.
@@ -37,9 +33,7 @@ type act struct {
 }
 
 // run plays the acts one after the other; one that does not come true is the last.
-func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, acts ...act) error {
-	ctx, cancel := context.WithTimeout(interrupt, longest)
-	defer cancel()
+func (s *story) run(ctx context.Context, keep bool, sumUp func() error, acts ...act) error {
 	err := s.findAddresses(keep)
 	for i, act := range acts {
 		if err == nil {
@@ -48,14 +42,14 @@ func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, ac
 		}
 	}
 	s.Done()
-	if interrupt.Err() != nil {
+	if ctx.Err() != nil {
 		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
 		return errors.Join(stage.ErrInterrupted, cleaned)
 	}
 	held := sumUp()
 	if keep && err == nil {
-		s.keep(interrupt)
+		s.keep(ctx)
 	}
 	logs, cleaned := s.cleanUp()
 	held = cmp.Or(held, s.Judge([]stage.Claim{
@@ -73,7 +67,7 @@ func (s *story) run(interrupt context.Context, keep bool, sumUp func() error, ac
 func (s *story) findAddresses(keep bool) error {
 	wanted := []*string{&s.page}
 	for _, n := range s.nodes {
-		wanted = append(wanted, &n.page)
+		wanted = append(wanted, &n.evictd.Page)
 	}
 	if keep {
 		wanted = append(wanted, &s.address)
@@ -88,14 +82,14 @@ func (s *story) findAddresses(keep bool) error {
 // showPages says where a browser sees the cluster.
 func (s *story) showPages() {
 	for _, n := range s.nodes {
-		s.More("http://%s  %s", n.page, n.name)
+		s.More("http://%s  %s", n.evictd.Page, n.name)
 	}
 	s.More("http://%s  the scheduler", s.page)
 }
 
 // await follows what happens until something holds.
-func (s *story) await(ctx context.Context, what string, within time.Duration, holds func() bool) error {
-	late := time.After(within)
+func (s *story) await(ctx context.Context, what string, holds func() bool) error {
+	late := time.After(stage.Patience)
 	bars := time.NewTicker(beat)
 	defer bars.Stop()
 	for !holds() {
@@ -108,7 +102,7 @@ func (s *story) await(ctx context.Context, what string, within time.Duration, ho
 		case <-ctx.Done():
 			return fmt.Errorf("waited for %s: %w", what, ctx.Err())
 		case <-late:
-			return fmt.Errorf("waited %v for %s", within, what)
+			return fmt.Errorf("waited %v for %s", stage.Patience, what)
 		case <-bars.C:
 			if left := s.gauge.left.Load(); s.leaking && s.crossed.IsZero() {
 				s.Tell(time.Now(), stage.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), stage.Size(left), s.pressed.name)
@@ -120,14 +114,10 @@ func (s *story) await(ctx context.Context, what string, within time.Duration, ho
 
 // pass follows what happens for a while.
 func (s *story) pass(ctx context.Context, while time.Duration) error {
-	end := time.Now().Add(while)
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	err := s.await(ctx, "time to pass", 2*while, func() bool { return false })
-	if errors.Is(err, context.DeadlineExceeded) && !time.Now().Before(end) {
-		return nil
-	}
-	return err
+	over := false
+	end := time.AfterFunc(while, func() { s.send(ctx, func() { over = true }) })
+	defer end.Stop()
+	return s.await(ctx, "time to pass", func() bool { return over })
 }
 
 // place opens the shop, a workload after the other.
@@ -141,7 +131,7 @@ func (s *story) place(ctx context.Context) error {
 		if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		err := s.await(ctx, "all pods of "+set.Name+" to run", soon, func() bool {
+		err := s.await(ctx, "all pods of "+set.Name+" to run", func() bool {
 			placed := s.podsOf(set.Name)
 			return len(placed) == int(*set.Spec.Replicas) && !slices.ContainsFunc(placed, func(p *pod) bool { return p.running.IsZero() })
 		})
@@ -202,8 +192,8 @@ func (s *story) leak(ctx context.Context) error {
 	s.leaking = true
 	args := worker.Spec.Containers[0].Args
 	s.Tell(time.Now(), stage.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
-	s.More("in a browser: http://%s", s.pressed.page)
-	if err := s.await(ctx, "evictd to evict a pod", soon, func() bool { return s.asked(ctx) }); err != nil {
+	s.More("in a browser: http://%s", s.pressed.evictd.Page)
+	if err := s.await(ctx, "evictd to evict a pod", func() bool { return s.asked(ctx) }); err != nil {
 		return err
 	}
 	s.Tell(time.Now(), stage.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
@@ -211,18 +201,18 @@ func (s *story) leak(ctx context.Context) error {
 	if s.crossed.IsZero() { // all was over before the playground looked again
 		s.crossed, s.back = s.eviction.Crossed.Time, s.eviction.Gone.Time
 	}
-	err := s.await(ctx, "memory, the condition, the taint and the pod's end in the API", soon, func() bool {
+	err := s.await(ctx, "memory, the condition, the taint and the pod's end in the API", func() bool {
 		return !s.back.IsZero() && !s.pressed.raised.IsZero() && !s.pressed.tainted.IsZero() && !s.pod(s.leaker).failed.IsZero()
 	})
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, "the replacement to run", soon, func() bool { return s.replacement() != nil && !s.replacement().running.IsZero() })
+	return s.await(ctx, "the replacement to run", func() bool { return s.replacement() != nil && !s.replacement().running.IsZero() })
 }
 
 // asked asks the node's evictd for the eviction, and says whether it is complete.
 func (s *story) asked(ctx context.Context) bool {
-	document, err := s.pressed.document(ctx)
+	document, err := s.pressed.evictd.Status(ctx)
 	if err != nil || len(document.Evictions) == 0 {
 		return false
 	}
@@ -242,8 +232,8 @@ func (s *story) replacement() *pod {
 // first is it, and why the biggest is not.
 func (s *story) showRanking(ctx context.Context) error {
 	var order []nodestatus.Ranked
-	err := s.await(ctx, s.pressed.name+" to rank its pods", soon, func() bool {
-		document, err := s.pressed.document(ctx)
+	err := s.await(ctx, s.pressed.name+" to rank its pods", func() bool {
+		document, err := s.pressed.evictd.Status(ctx)
 		if err == nil {
 			order = document.Ranking[memoryAvailable]
 		}
@@ -292,7 +282,7 @@ func (s *story) keepAway(ctx context.Context) (err error) {
 	if s.newcomer, err = s.arrive(ctx, "newcomer", s.pressed.name); err != nil {
 		return err
 	}
-	return s.await(ctx, "the scheduler's word on the newcomer", soon, func() bool {
+	return s.await(ctx, "the scheduler's word on the newcomer", func() bool {
 		return s.pod(s.newcomer).refused != "" || !s.pod(s.newcomer).bound.IsZero()
 	})
 }
@@ -302,7 +292,7 @@ func (s *story) letIn(ctx context.Context) (err error) {
 	if s.tolerant, err = s.arrive(ctx, "tolerant", s.pressed.name); err != nil {
 		return err
 	}
-	err = s.await(ctx, "the tolerant pod to run", soon, func() bool { return !s.pod(s.tolerant).running.IsZero() })
+	err = s.await(ctx, "the tolerant pod to run", func() bool { return !s.pod(s.tolerant).running.IsZero() })
 	s.waited = s.pod(s.newcomer).bound.IsZero() && s.pressed.untainted.IsZero()
 	return err
 }
@@ -313,7 +303,7 @@ func (s *story) preempt(ctx context.Context) (err error) {
 	if s.urgent, err = s.arrive(ctx, "urgent", ""); err != nil {
 		return err
 	}
-	err = s.await(ctx, "the urgent pod to run", soon, func() bool { return !s.pod(s.urgent).running.IsZero() })
+	err = s.await(ctx, "the urgent pod to run", func() bool { return !s.pod(s.urgent).running.IsZero() })
 	for uid, p := range s.pods {
 		if p.disrupted() == v1.PodReasonPreemptionByScheduler {
 			s.victims = append(s.victims, uid)
@@ -324,7 +314,13 @@ func (s *story) preempt(ctx context.Context) (err error) {
 
 // heal waits until the node takes pods again.
 func (s *story) heal(ctx context.Context) error {
-	return s.await(ctx, "the newcomer to run on the healed node", transition+soon, func() bool {
+	for _, n := range s.nodes {
+		if err := n.evictd.EndConditions(transition); err != nil {
+			return err
+		}
+	}
+	s.Tell(time.Now(), stage.Bold, "playground", "conditions outlive their cause by %v from now on: every evictd reloads its configuration", transition)
+	return s.await(ctx, "the newcomer to run on the healed node", func() bool {
 		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero() && !s.pod(s.newcomer).running.IsZero()
 	})
 }
@@ -336,7 +332,7 @@ func (s *story) keep(ctx context.Context) {
 	s.More("kubectl --server http://%s get nodes,pods -A -o wide", s.address)
 	s.More("kubectl --server http://%s -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.address, namespace, image)
 	s.More("a pod's containerID names its process: kill -USR1 PID starts its leak")
-	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.socket())
+	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.evictd.Socket())
 	s.kept, s.crossed, s.back = true, time.Time{}, time.Time{}
 	for _, n := range s.nodes {
 		n.forget()

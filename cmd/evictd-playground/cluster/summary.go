@@ -12,9 +12,6 @@ import (
 	"github.com/evictd/evictd/internal/tell"
 )
 
-// visible is how soon after the crossing everybody can see it.
-const visible = time.Second
-
 // sumUp writes the figures and judges what must hold. It is stage.ErrNotHeld where
 // something did not.
 func (s *story) sumUp() error {
@@ -86,13 +83,12 @@ func (s *story) claims() []stage.Claim {
 	if n == nil {
 		n = &node{}
 	}
-	within := func(at time.Time) bool { return !at.IsZero() && at.Sub(s.crossing()) <= visible }
 	replacement := s.replacement()
 	return []stage.Claim{
 		{Text: "every pod was placed where its workload asks for it", Held: s.placed},
 		{Text: fmt.Sprintf("evictd evicted %s, which is not %s, the biggest", s.eviction.Pod, s.biggest), Held: s.eviction.UID != "" && s.eviction.UID == s.leaker && s.eviction.Pod != s.biggest},
 		{Text: "the API tells it as Failed/Evicted, in evictd's words", Held: leaker.Status.Phase == v1.PodFailed && leaker.Status.Reason == "Evicted" && leaker.Status.Message == s.eviction.Message},
-		{Text: fmt.Sprintf("condition and taint were in the API within %v", visible), Held: within(n.raised) && within(n.tainted)},
+		{Text: "condition and taint were in the API before the newcomer was", Held: newcomer.follows(n.raised) && newcomer.follows(n.tainted)},
 		{Text: "nobody else died, and no container was restarted", Held: s.nobodyElse()},
 		{Text: "the replacement runs on another node", Held: replacement != nil && !replacement.running.IsZero() && replacement.Spec.NodeName != n.name},
 		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.waited && strings.Contains(newcomer.refused, "untolerated taint")},

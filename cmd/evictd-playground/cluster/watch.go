@@ -25,6 +25,9 @@ type pod struct {
 
 func (p *pod) String() string { return p.Namespace + "/" + p.Name }
 
+// follows says whether something happened before the pod was created.
+func (p *pod) follows(at time.Time) bool { return !at.IsZero() && p.created.After(at) }
+
 // owner names the workload of the pod; "" for a pod of its own.
 func (p *pod) owner() string {
 	if owner := metav1.GetControllerOf(p.Pod); owner != nil {
@@ -153,9 +156,34 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	if once(at, &p.doomed, seen.DeletionTimestamp != nil && p.disrupted() != "") && s.open {
 		s.Tell(at, stage.Red, "pod", "%v has to go (%s) and is given %ds", p, p.disrupted(), *seen.DeletionGracePeriodSeconds)
 	}
+	if fault := s.fault(p); fault != nil && s.broken == nil {
+		s.broken = fault
+	}
 	if once(at, &p.gone, gone) && !p.doomed.IsZero() && s.open {
 		s.Tell(at, stage.Red, "pod", "%v is gone after %s; it %s", p, stage.Span(at.Sub(p.doomed)), ending(seen))
 	}
+}
+
+// fault is what no story holds: a container that cannot start or that ends by itself
+// with an error, and another pod than the leaking one that fails in the shop.
+func (s *story) fault(p *pod) error {
+	if s.kept {
+		return nil
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Message != "" {
+			return fmt.Errorf("%v does not start: %s: %s", p, c.State.Waiting.Reason, c.State.Waiting.Message)
+		}
+		for _, state := range []v1.ContainerState{c.State, c.LastTerminationState} {
+			if end := state.Terminated; end != nil && end.ExitCode != 0 && end.ExitCode < 128 {
+				return fmt.Errorf("%v ended with exit code %d", p, end.ExitCode)
+			}
+		}
+	}
+	if s.open && !p.failed.IsZero() && p.UID != s.leaker {
+		return fmt.Errorf("%v is %s: %s", p, p.Status.Reason, p.Status.Message)
+	}
+	return nil
 }
 
 func refusal(p *v1.Pod) string {

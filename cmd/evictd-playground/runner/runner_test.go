@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -28,6 +27,7 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/stage"
 	"github.com/evictd/evictd/internal/localapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -73,6 +73,12 @@ var nodes atomic.Int32 // made so far, for names of their own
 
 func newNode(t *testing.T) *node {
 	t.Helper()
+	return newNodeThatRuns(t, os.Args[0])
+}
+
+// newNodeThatRuns has a program for its pods.
+func newNodeThatRuns(t *testing.T, program string) *node {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: making cgroups needs root")
 	}
@@ -88,7 +94,7 @@ func newNode(t *testing.T) *node {
 	}
 	launcher := stage.NewLauncher()
 	n.runner = runner.New(runner.Config{
-		Node: n.name, Cgroups: cgroups, Pods: n.pods, Image: "playground", Program: []string{os.Args[0], "pod"},
+		Node: n.name, Cgroups: cgroups, Pods: n.pods, Image: "playground", Program: []string{program, "pod"},
 	}, n.client, launcher, slog.New(slog.NewTextHandler(&n.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -131,18 +137,16 @@ func (n *node) create(spec string) *v1.Pod {
 // await polls the API until the pod is as it should be, and returns it.
 func (n *node) await(pod *v1.Pod, what string, holds func(*v1.Pod) bool) *v1.Pod {
 	n.t.Helper()
-	for late := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		now, err := n.client.CoreV1().Pods(pod.Namespace).Get(n.t.Context(), pod.Name, metav1.GetOptions{})
+	var now *v1.Pod
+	wait.Until(n.t, "the pod to be "+what, func() (held bool) {
+		var err error
+		now, err = n.client.CoreV1().Pods(pod.Namespace).Get(n.t.Context(), pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			now, err = nil, nil
 		}
-		if err == nil && holds(now) {
-			return now
-		}
-		if time.Now().After(late) {
-			n.t.Fatalf("pod is not %s: %v, %+v\n%s", what, err, now, n.log.String())
-		}
-	}
+		return err == nil && holds(now)
+	})
+	return now
 }
 
 func ready(p *v1.Pod) bool {
@@ -317,15 +321,27 @@ func TestAnEvictedPodKeepsWhatWasSaidOfItAndIsNotStartedAgain(t *testing.T) {
 func TestWhatThePlaygroundCannotRunIsTold(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	for reason, spec := range map[string]string{
+	n.mustTell(map[string]string{
 		"ErrImagePull":               `{containers: [{name: app, image: nginx}]}`,
 		"CreateContainerConfigError": `{containers: [{name: app, image: playground, command: [sh]}]}`,
-	} {
+	})
+}
+
+func TestAContainerThatCannotBeStartedIsTold(t *testing.T) {
+	t.Parallel()
+	n := newNodeThatRuns(t, "/nonexistent")
+	n.mustTell(map[string]string{"RunContainerError": `{containers: ` + obedient + `}`})
+}
+
+// mustTell creates pods that wait for a reason each.
+func (n *node) mustTell(pods map[string]string) {
+	n.t.Helper()
+	for reason, spec := range pods {
 		p := n.await(n.create(spec), "waiting for "+reason, func(p *v1.Pod) bool {
 			return p.Status.ContainerStatuses != nil && p.Status.ContainerStatuses[0].State.Waiting != nil && p.Status.ContainerStatuses[0].State.Waiting.Reason == reason
 		})
 		if p.Status.Phase != v1.PodPending {
-			t.Errorf("%s: the phase is %s", reason, p.Status.Phase)
+			n.t.Errorf("%s: the phase is %s", reason, p.Status.Phase)
 		}
 	}
 }

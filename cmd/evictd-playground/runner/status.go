@@ -15,6 +15,7 @@ type container struct {
 	pid      int // of the process that runs; 0 for none
 	began    metav1.Time
 	refused  *v1.ContainerStateWaiting // why it cannot run; nil where it can
+	failed   *v1.ContainerStateWaiting // why its last start failed; nil where it did not
 	last     *v1.ContainerStateTerminated
 	restarts int32
 	kills    int64 // by the kernel for want of memory, until its last end
@@ -54,6 +55,8 @@ func (c *container) status(over bool) v1.ContainerStatus {
 		s.LastTerminationState.Terminated = c.last
 	case c.refused != nil:
 		s.State.Waiting = c.refused
+	case c.failed != nil && !over:
+		s.State.Waiting = c.failed
 	case c.last != nil && over:
 		s.State.Terminated, s.ContainerID = c.last, c.last.ContainerID
 	case c.last != nil:

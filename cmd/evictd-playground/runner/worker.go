@@ -22,8 +22,8 @@ import (
 
 const (
 	// restart passes at least between the end of a container and its next start,
-	// doubled with each up to longestRestart. In the first of them whoever
-	// evicted the pod says so.
+	// doubled with each up to longestRestart. A container that was killed waits as
+	// long as that at once: an eviction ends its processes before the API has it.
 	restart        = time.Second
 	longestRestart = time.Minute
 	// retry passes before the API is asked again.
@@ -160,8 +160,11 @@ func (w *worker) start(ctx context.Context) (again time.Duration, err error) {
 			}
 			c.restarts++
 		}
+		c.failed = nil
 		if err := w.launch(ctx, i); err != nil {
-			return 0, fmt.Errorf("start container %s: %w", c.spec.Name, err)
+			w.log.Warn("container not started", "container", c.spec.Name, "error", err)
+			c.failed = &v1.ContainerStateWaiting{Reason: "RunContainerError", Message: err.Error()}
+			return retry, ctx.Err()
 		}
 	}
 	return again, nil
@@ -203,6 +206,9 @@ func (w *worker) launch(ctx context.Context, i int) error {
 	}()
 	if err := w.cfg.Cgroups.Add(at, p.PID()); err != nil {
 		p.Stop()
+		if errors.Is(err, syscall.ESRCH) { // killed meanwhile: its end shows by itself
+			return nil
+		}
 		return err
 	}
 	if _, err := stdin.Write([]byte{'\n'}); err == nil {
@@ -246,8 +252,13 @@ func (w *worker) signal(s syscall.Signal) error {
 func (w *worker) bury(i int) {
 	c := w.containers[i]
 	at, state := w.processes[i].End()
-	c.ended(metav1.NewTime(at), state.Sys().(syscall.WaitStatus), w.outOfMemory(c))
-	w.due[i] = at.Add(min(restart<<min(c.restarts, 10), longestRestart))
+	status := state.Sys().(syscall.WaitStatus)
+	c.ended(metav1.NewTime(at), status, w.outOfMemory(c))
+	wait := min(restart<<min(c.restarts, 10), longestRestart)
+	if status.Signaled() && c.last.Reason != "OOMKilled" {
+		wait = longestRestart
+	}
+	w.due[i] = at.Add(wait)
 	w.told = false
 }
 

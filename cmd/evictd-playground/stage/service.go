@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Patience bounds how long a service takes to start, and to stop.
-const Patience = 15 * time.Second
+// Patience bounds every wait of the playground. It is for what never comes: a machine
+// whose processors are all busy stays far below it.
+const Patience = 2 * time.Minute
 
 // Service is a child that runs until it is told to stop by SIGTERM, with what it
 // writes in a file.
@@ -56,6 +57,13 @@ func (s *Service) Log() string {
 	return strings.TrimSpace(string(text))
 }
 
+// Ending is how the service ended, with the last line that it wrote.
+func (s *Service) Ending() error {
+	_, state := s.End()
+	log := s.Log()
+	return fmt.Errorf("%s ended: %v: %s", s.Name, state, log[strings.LastIndexByte(log, '\n')+1:])
+}
+
 // Await asks until it holds, the service ends, or Patience has passed. The error
 // says what was awaited.
 func (s *Service) Await(ctx context.Context, what string, holds func() bool) error {
@@ -63,8 +71,7 @@ func (s *Service) Await(ctx context.Context, what string, holds func() bool) err
 	for !holds() {
 		select {
 		case <-s.Ended():
-			_, state := s.End()
-			return fmt.Errorf("%s did not start: %v", s.Name, state)
+			return s.Ending()
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
@@ -90,7 +97,7 @@ func Addresses(n int) (found []string, err error) {
 
 // Client speaks HTTP over a unix socket.
 func Client(socket string) *http.Client {
-	return &http.Client{Timeout: time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: Patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)

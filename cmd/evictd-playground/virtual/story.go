@@ -20,9 +20,6 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// longest is when the story ends, whatever has happened by then.
-const longest = 45 * time.Second
-
 // Programs are paths.
 type Programs struct {
 	Evictd string
@@ -38,12 +35,14 @@ type story struct {
 	node     *node
 	pods     []*pod
 	leaker   *pod
-	daemon   *daemon
+	daemon   *protector
 
 	seen      chan func()  // tells what happened, in its order; nobody waits to send
 	left      atomic.Int64 // bytes available now
 	least     atomic.Int64 // since the start
 	leaking   bool
+	strayed   bool                  // another pod than the leaking one has ended
+	shortened bool                  // the transition period
 	evictions []nodestatus.Eviction // as evictd tells of them
 	broken    error                 // ends the story
 
@@ -67,16 +66,14 @@ func newStory(t *stage.Teller, programs Programs) *story {
 	return s
 }
 
-func (s *story) run(interrupt context.Context) error {
-	ctx, cancel := context.WithTimeout(interrupt, longest)
-	defer cancel()
+func (s *story) run(ctx context.Context) error {
 	s.showStep()
 	err := s.setUp(ctx)
 	if err == nil {
 		err = s.follow(ctx)
 	}
 	s.Done()
-	if interrupt.Err() != nil {
+	if ctx.Err() != nil {
 		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
 		return errors.Join(stage.ErrInterrupted, cleaned)
@@ -110,7 +107,7 @@ func (s *story) setUp(ctx context.Context) error {
 		}
 	}
 	var err error
-	if s.daemon, err = newDaemon(s.pods); err != nil {
+	if s.daemon, err = newProtector(s.pods); err != nil {
 		return fmt.Errorf("write manifests: %w", err)
 	}
 	order, err := s.daemon.start(ctx, s.launcher, s.programs.Evictd, len(s.pods))
@@ -119,7 +116,7 @@ func (s *story) setUp(ctx context.Context) error {
 	}
 	s.Tell(time.Now(), stage.Blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.PID(), memoryAvailable, stage.Size(threshold))
 	s.show(order)
-	s.Tell(time.Now(), stage.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.page)
+	s.Tell(time.Now(), stage.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.Page)
 	return nil
 }
 

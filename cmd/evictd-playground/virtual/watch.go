@@ -21,13 +21,12 @@ const (
 	calm = 2 * time.Second
 	// barInterval is between two lines that show how memory falls.
 	barInterval = 500 * time.Millisecond
-	// confirmation bounds the wait for evictd's word on a death.
-	confirmation = 2 * time.Second
 )
 
-// follow starts the leak and tells what happens, until all has or ctx ends.
+// follow starts the leak and tells what happens, until all has, what must not happen
+// does, or ctx ends.
 func (s *story) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, stage.Patience)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -40,13 +39,14 @@ func (s *story) follow(ctx context.Context) error {
 	leak := time.After(calm)
 	bars := time.NewTicker(barInterval)
 	defer bars.Stop()
-	for s.broken == nil && (s.died.IsZero() || s.back.IsZero() || s.cleared.IsZero()) {
+	for s.broken == nil && !s.strayed && (s.died.IsZero() || s.back.IsZero() || s.cleared.IsZero()) {
 		s.showStep()
 		select {
 		case <-ctx.Done():
 			return nil // the claims say what is missing
 		case happened := <-s.seen:
 			happened()
+			s.shorten()
 		case <-leak:
 			s.leak()
 		case <-bars.C:
@@ -166,9 +166,19 @@ func (s *story) watchEnd(ctx context.Context, p *stage.Process, happened func())
 	}
 }
 
-func (s *story) daemonEnded() {
-	_, state := s.daemon.End()
-	s.broken = fmt.Errorf("evictd ended: %v", state)
+func (s *story) daemonEnded() { s.broken = s.daemon.Ending() }
+
+// shorten shortens the transition period once the condition has been seen and
+// nothing is left of its cause.
+func (s *story) shorten() {
+	if s.shortened || s.raised.IsZero() || s.died.IsZero() || s.back.IsZero() {
+		return
+	}
+	if err := s.daemon.EndConditions(transition); err != nil {
+		s.broken = fmt.Errorf("shorten the transition period: %w", err)
+	}
+	s.shortened = true
+	s.Tell(time.Now(), stage.Bold, "playground", "the condition outlives its cause by %v from now on: evictd reloads its configuration", transition)
 }
 
 // podEnded tells who died, and what evictd has to say about it.
@@ -178,12 +188,12 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 	}
 	at, state := p.End()
 	if p != s.leaker {
+		s.strayed = true
 		s.Tell(at, stage.Red, "died", "%v: %v", p, state)
 		return
 	}
 	s.died = at
-	bound := at.Add(confirmation)
-	for s.confirm(ctx); time.Now().Before(bound) && ctx.Err() == nil && !s.confirmed(); s.confirm(ctx) {
+	for s.confirm(ctx); ctx.Err() == nil && s.daemon.Running() && !s.confirmed(); s.confirm(ctx) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if !s.confirmed() {
@@ -201,7 +211,7 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 
 // confirm asks evictd for its evictions.
 func (s *story) confirm(ctx context.Context) {
-	if status, err := s.daemon.status(ctx); err == nil {
+	if status, err := s.daemon.Status(ctx); err == nil {
 		s.evictions = status.Evictions
 	}
 }
