@@ -14,7 +14,7 @@ import (
 // Check fails the test where the file does not hold exactly what was got.
 func Check[T string | []byte](t testing.TB, file string, got T) {
 	t.Helper()
-	if os.Getenv("EVICTD_REWRITE") == "1" {
+	if rewriting() {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -30,16 +30,22 @@ func Check[T string | []byte](t testing.TB, file string, got T) {
 	}
 }
 
+func rewriting() bool { return os.Getenv("EVICTD_REWRITE") == "1" }
+
 // Section is Check of the lines of a file between "<!-- NAME: generated -->" and
 // "<!-- NAME ends -->"; a file may hold sections of several packages' tests.
 func Section(t testing.TB, file, name, got string) {
 	t.Helper()
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	mode, lock := os.O_RDONLY, syscall.LOCK_SH
+	if rewriting() {
+		mode, lock = os.O_RDWR, syscall.LOCK_EX
+	}
+	f, err := os.OpenFile(file, mode, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // tests of other packages may rewrite theirs
+	if err := syscall.Flock(int(f.Fd()), lock); err != nil { // tests of other packages may rewrite theirs
 		t.Fatal(err)
 	}
 	all, err := io.ReadAll(f)
