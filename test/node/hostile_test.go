@@ -37,7 +37,7 @@ func TestPodsWhoseProcessesCallThemselvesSomethingElseAreEvictedAllTheSame(t *te
 	d := n.Protect(n.Command(sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi")), nil)
 	d.AwaitPods(memorySignal, leakers...)
 	for _, p := range leakers {
-		p.Tell("leak 0 150Mi")
+		p.Tell("hold 150Mi")
 		d.AwaitGone(p)
 	}
 	d.MustHaveEvicted(leakers...)
@@ -79,7 +79,7 @@ func TestPodWhoseCgroupIsMovedAsideDiesAllTheSame(t *testing.T) {
 		t.Skip("skipped: cgroups cannot be renamed here:", err)
 	}
 	t.Cleanup(func() { _ = os.Rename(at+"-aside", at) })
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	e := d.AwaitEviction(leaker, harness.Gone)
 	harness.Await(t, "the leaker to die", func() bool { return !leaker.Runs() })
 	if e.Freed == "" {
@@ -142,7 +142,7 @@ func TestWhatIsNoManifestHoldsUpNobody(t *testing.T) {
 			t.Errorf("the log does not tell of %s", why)
 		}
 	}
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
 }

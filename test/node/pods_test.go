@@ -29,7 +29,7 @@ func TestManifestThatDoesNotParseIsToldAndTheOtherPodsStayProtected(t *testing.T
 			return strings.Contains(d.Log(), `msg="pod manifest skipped" file=`+file)
 		})
 	}
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
 	harness.MustRun(t, bystander)
@@ -46,7 +46,7 @@ func TestPodWhoseCgroupVanishesIsNoError(t *testing.T) {
 	if err := n.Cgroups.Delete(vanishing.Group); err != nil {
 		t.Fatal(err)
 	}
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
 	for line := range strings.Lines(d.Log()) {
@@ -90,7 +90,7 @@ func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testi
 			t.Errorf("the log does not say that the cgroup of pod %s %s", name, why)
 		}
 	}
-	placed.Tell("leak 0 400Mi")
+	press(placed, 32)
 	d.AwaitGone(placed)
 	d.MustHaveEvicted(placed)
 	harness.MustRun(t, escaping, whole, holdsDaemon)
@@ -114,7 +114,7 @@ func TestPodsThatLiveInSessionsAreMeasuredAndEvictedWithoutCgroups(t *testing.T)
 			d := n.Protect(n.Command(sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi")), user)
 			d.AwaitPods(memorySignal, leaker, within)
 			mustScore(t, leaker, 1000-1000*8/192)
-			leaker.Tell("leak 100Mi 400Mi")
+			leaker.Tell("hold 100Mi")
 			if e := d.AwaitGone(leaker); e.Signal != memorySignal {
 				t.Errorf("unexpected eviction %+v", e)
 			}
