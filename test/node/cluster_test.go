@@ -84,7 +84,7 @@ func TestPressureAndTheEvictedPodAreSeenInTheCluster(t *testing.T) {
 		t.Error(err)
 	}
 	awaitReported(a, d, "leaker")
-	d.MustCount("evictd_api_connected 1")
+	d.AwaitMetric("evictd_api_connected 1")
 	d.Stop()
 	runWith(n, a, sandbox.Mode("native"), hardMemory, noTransition)
 	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, false)
@@ -126,7 +126,7 @@ func TestObserveWritesNothing(t *testing.T) {
 	d := runWith(n, a, sandbox.Mode("observe"), sandbox.EvictionHard("memory.available<250Mi"))
 	pod.Do("hold 20Mi")
 	d.AwaitPods(memorySignal, pod)
-	harness.Await(t, "evictd to say what it would do", func() bool { return strings.Contains(d.Log(), "would evict") })
+	d.AwaitLog("would evict")
 	if node, err := a.CoreV1().Nodes().Get(t.Context(), a.Node, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("node %v, %v", node, err)
 	}
@@ -297,7 +297,7 @@ func TestSoftVictimWithoutABudgetGoesByTheEvictionAPI(t *testing.T) {
 	a := kube.New(n)
 	free := a.CreatePod(n, "free", sandbox.Spec{Request: "8Mi"}, nil)
 	free.Do("hold 20Mi")
-	d := runWith(n, a, sandbox.Mode("native"), sandbox.SoftEviction("api"), sandbox.EvictionHard("memory.available<1Mi"),
+	d := runWith(n, a, sandbox.Mode("native"), sandbox.SoftEviction("api"), sandbox.SoftDeadline("24h"), sandbox.EvictionHard("memory.available<1Mi"),
 		sandbox.EvictionSoft("memory.available<250Mi"), sandbox.SoftGrace("memory.available=100ms"))
 	d.AwaitGone(free)
 	harness.Await(t, "the pod to be deleted", func() bool {

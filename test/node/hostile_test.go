@@ -34,7 +34,7 @@ func TestPodsWhoseProcessesCallThemselvesSomethingElseAreEvictedAllTheSame(t *te
 		n.Write(m)
 		leakers = append(leakers, p)
 	}
-	d := n.Protect(n.Command(sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi")), nil)
+	d := n.Protect(n.Command(bySession...), nil)
 	d.AwaitPods(memorySignal, leakers...)
 	for _, p := range leakers {
 		p.Tell("hold 150Mi")
@@ -138,9 +138,7 @@ func TestWhatIsNoManifestHoldsUpNobody(t *testing.T) {
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
 	d.AwaitPods(memorySignal, leaker)
 	for _, why := range []string{"file=pipe.yaml", "file=console.yaml", "file=loop.yaml", "file=zero.yaml", "file=large.yaml", "file=terminal.yaml"} {
-		if !strings.Contains(d.Log(), `msg="pod manifest skipped" `+why) {
-			t.Errorf("the log does not tell of %s", why)
-		}
+		d.AwaitLog(`msg="pod manifest skipped" ` + why)
 	}
 	press(leaker, 32)
 	d.AwaitGone(leaker)

@@ -77,8 +77,8 @@ func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.
 	if e.Crossed.After(e.Decided.Time) || e.Decided.After(e.Signalled.Time) || e.Signalled.After(e.Gone.Time) {
 		t.Errorf("times out of order: %+v", e)
 	}
-	d.MustCount(`kubelet_evictions{eviction_signal="memory.available"} 1`)
-	d.MustCount(`evictd_evictions_total{kind="hard",outcome="gone",signal="memory.available"} 1`)
+	d.AwaitMetric(`kubelet_evictions{eviction_signal="memory.available"} 1`)
+	d.AwaitMetric(`evictd_evictions_total{kind="hard",outcome="gone",signal="memory.available"} 1`)
 	d.MustHaveEvicted(leaker)
 	d.Stop()
 	again := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), noTransition)
@@ -238,11 +238,9 @@ func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), sandbox.DryRun, sandbox.SystemReserved("memory=1Mi"), sandbox.PodsCgroup(sandbox.PodsGroup))
 	d.AwaitPods(memorySignal, greedy)
 	greedy.Do("hold 200Mi")
-	harness.Await(t, "the log to tell of it", func() bool {
-		return strings.Contains(d.Log(), `msg="would evict" pod=default/greedy signal=memory.available hard=true`)
-	})
+	d.AwaitLog(`msg="would evict" pod=default/greedy signal=memory.available hard=true`)
 	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
-	d.MustCount(`evictd_evictions_total{kind="hard",outcome="dry-run",signal="memory.available"} 1`)
+	d.AwaitMetric(`evictd_evictions_total{kind="hard",outcome="dry-run",signal="memory.available"} 1`)
 	d.MustHaveEvicted()
 	harness.MustRun(t, greedy)
 	if is := score(t, greedy.PID()); is != score(t, os.Getpid()) {

@@ -27,7 +27,7 @@ func TestForkBombDiesWithAllItsChildrenAndAPodWithMoreMemoryLives(t *testing.T) 
 	if e.Signal != "pid.available" || !strings.HasPrefix(e.Message, "The node was low on resource: pids. Threshold quantity: 60, available: ") {
 		t.Errorf("unexpected eviction %+v", e)
 	}
-	d.MustCount(`kubelet_evictions{eviction_signal="pid.available"} 1`)
+	d.AwaitMetric(`kubelet_evictions{eviction_signal="pid.available"} 1`)
 	d.MustHaveEvicted(bomb)
 	d.Stop()
 	n.Evictd(sandbox.EvictionHard("pid.available<60"), noTransition).AwaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, false)
