@@ -36,17 +36,30 @@ type Process struct {
 	at    time.Time
 }
 
+// Spawn starts a child that is killed when this process ends. It stays in the session
+// of this process unless cmd says otherwise. The caller waits for it, or nothing does.
+func Spawn(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	starter() <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
+	}
+	return nil
+}
+
 // Start starts a child, which leads a session of its own and is killed when this
 // process ends. The child's parent reaps it.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
-	started := make(chan error)
-	starter() <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
+	cmd.SysProcAttr.Setsid = true
+	if err := Spawn(cmd); err != nil {
+		return nil, err
 	}
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	go func() {

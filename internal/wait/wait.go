@@ -16,7 +16,7 @@ import (
 const Limit = 5 * time.Minute
 
 // interval is the time between two looks at a condition.
-const interval = 10 * time.Millisecond
+const interval = 25 * time.Millisecond
 
 // Failer is the part of testing.TB that Until needs.
 type Failer interface {

@@ -31,6 +31,14 @@ func (w *workload) hold(args []string) error {
 	return w.holdBytes(func(int64) int64 { return target })
 }
 
+func (w *workload) grow(args []string) error {
+	more, err := size(args[0])
+	if err != nil {
+		return err
+	}
+	return w.holdBytes(func(held int64) int64 { return held + more })
+}
+
 // holdBytes touches or gives back memory until it holds as much as is asked for, given
 // what it holds.
 func (w *workload) holdBytes(target func(held int64) int64) error {

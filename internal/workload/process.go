@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/evictd/evictd/internal/process"
 )
 
 // handled are the signals that an order can wait for.
@@ -87,7 +89,7 @@ func (w *workload) fork(args []string) error {
 		return err
 	}
 	for range n {
-		switch err := exec.Command("sleep", "600").Start(); {
+		switch err := process.Spawn(exec.Command("sleep", "infinity")); {
 		case errors.Is(err, syscall.EAGAIN):
 			return nil
 		case err != nil:
@@ -98,7 +100,7 @@ func (w *workload) fork(args []string) error {
 }
 
 func (w *workload) shell(args []string) error {
-	return exec.Command("sh", "-c", strings.Join(args, " ")).Start()
+	return process.Spawn(exec.Command("sh", "-c", strings.Join(args, " ")))
 }
 
 func (w *workload) rename(args []string) error {

@@ -3,6 +3,7 @@
 // line too, "ok" or the error. Sizes are numbers of bytes, or end in Ki, Mi or Gi.
 //
 //	hold SIZE               touch or give back memory until it holds so much
+//	grow SIZE               hold so much more
 //	leak RATE SIZE          hold ever more in the background, RATE a second (0: without pause), up to SIZE
 //	stamps FILE             note in a file when it touches each StampEvery of memory, see ReadStamps
 //	write FILE SIZE [RATE]  append to a file, in the background where RATE is not 0
@@ -111,7 +112,7 @@ func (w *workload) obey(line string) error {
 		return errors.New("no order")
 	}
 	o, known := map[string]order{
-		"hold": {1, w.hold}, "leak": {2, w.leak}, "stamps": {1, w.stampInto}, "bound": {1, w.bound},
+		"hold": {1, w.hold}, "grow": {1, w.grow}, "leak": {2, w.leak}, "stamps": {1, w.stampInto}, "bound": {1, w.bound},
 		"write": {2, w.write}, "unlinked": {2, w.unlinked}, "files": {2, w.files}, "read": {1, w.read}, "print": {1, w.print},
 		"fork": {1, w.fork}, "shell": {1, w.shell}, "rename": {1, w.rename}, "enter": {1, w.enter},
 		"on": {2, w.onSignal}, "ignore-term": {0, w.ignoreTerm}, "note": {1, w.note}, "exit": {1, w.exit},

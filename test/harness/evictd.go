@@ -128,12 +128,10 @@ func (e *Evictd) MustHaveEvicted(pods ...*Pod) {
 	}
 }
 
-// MustCount fails the test unless the page of metrics has the line.
-func (e *Evictd) MustCount(line string) {
+// AwaitMetric waits until the page of metrics has a line.
+func (e *Evictd) AwaitMetric(line string) {
 	e.T.Helper()
-	if !slices.Contains(strings.Split(e.Metrics(), "\n"), line) {
-		e.T.Errorf("the metrics lack %q", line)
-	}
+	Await(e.T, "the metrics to have "+line, func() bool { return slices.Contains(strings.Split(e.Metrics(), "\n"), line) })
 }
 
 // Agent is the process id of the agent.

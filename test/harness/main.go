@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -39,7 +40,7 @@ const MiB = 1 << 20
 // dirName begins its name and those of the run's cgroups.
 const (
 	dirVariable = "EVICTD_TEST_DIR"
-	dirName     = "evictd-test-"
+	dirName     = "evictd-run-"
 )
 
 // base is that directory, "" where TestMain does not call Main.
@@ -47,22 +48,22 @@ var base string
 
 // Main is what TestMain returns to os.Exit. It runs the tests in a process of their own
 // and removes afterwards what they left behind, also where they panicked or took too
-// long; then it fails. more finds what only the caller's tests leave behind. A test
-// binary that is started as a workload becomes that instead.
+// long; then it fails. What runs left behind whose processes were killed it removes
+// first. more finds what only the caller's tests leave behind. A test binary that is
+// started as a workload becomes that instead.
 func Main(m *testing.M, more ...func(dir string) []Trace) int {
 	workload.Main()
 	if base = os.Getenv(dirVariable); base != "" {
 		os.Unsetenv(dirVariable) // no program that a test starts is part of this run
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", dirName)
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // evictd's agent, and some pods, are other users
-	}
+	sweepKilledRuns(more)
+	dir, lock, err := newRun()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer lock.Close()
 	code, err := runTests(dir)
 	faults := []error{err}
 	for _, left := range traces(dir, more) {
@@ -74,6 +75,61 @@ func Main(m *testing.M, more ...func(dir string) []Trace) int {
 		code = max(code, 1)
 	}
 	return code
+}
+
+// newRun makes the directory of a run, which this process holds a lock of until it ends.
+func newRun() (dir string, lock *os.File, err error) {
+	for lock == nil && err == nil {
+		if dir, err = os.MkdirTemp("", dirName); err == nil {
+			lock, err = lockRun(dir)
+		}
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // evictd's agent, and some pods, are other users
+	}
+	return dir, lock, err
+}
+
+// lockRun takes the lock of a run, which is that of its directory (flock(2)). It is nil
+// where another process holds it, or has removed the directory.
+func lockRun(dir string) (*os.File, error) {
+	lock, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if _, gone := os.Stat(dir); err == nil && gone == nil {
+		return lock, nil
+	}
+	lock.Close()
+	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return nil, nil
+}
+
+// sweepKilledRuns removes the directories and traces of this user's runs that no process
+// holds the lock of. What cannot be removed it reports.
+func sweepKilledRuns(more []func(dir string) []Trace) {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirName+"*"))
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
+			continue
+		}
+		lock, err := lockRun(dir)
+		if lock != nil {
+			fmt.Fprintf(os.Stderr, "removing %s, which tests that were killed left behind\n", dir)
+			err = errors.Join(Sweep(dir, more...), os.RemoveAll(dir))
+			lock.Close()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
 }
 
 func runTests(dir string) (code int, err error) {

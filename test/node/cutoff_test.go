@@ -90,7 +90,7 @@ func TestAfterCutOffTheEvictionIsToldAndThePressureHeld(t *testing.T) {
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory. ")
 	})
 	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, true) // held for half an hour, though there is none
-	s := d.Await("everything to be told", told)
+	s := d.Await("everything to be reported", reported)
 	if at := slices.IndexFunc(s.Signals, func(s nodestatus.SignalStatus) bool { return s.Name == memorySignal }); at < 0 || s.Signals[at].Thresholds[0].Met {
 		t.Errorf("signals %+v", s.Signals)
 	}

@@ -125,7 +125,7 @@ func mustHaveRelieved(d *harness.Evictd, filler *harness.Pod, signal, message st
 	}
 	d.AwaitCondition(v1.NodeDiskPressure, v1.TaintNodeDiskPressure, false)
 	awaitNodeFile(filler.Node, v1.NodeDiskPressure, v1.TaintNodeDiskPressure, false)
-	d.MustCount(fmt.Sprintf("kubelet_evictions{eviction_signal=%q} 1", signal))
+	d.AwaitMetric(fmt.Sprintf("kubelet_evictions{eviction_signal=%q} 1", signal))
 	d.MustHaveEvicted(filler)
 }
 
@@ -141,7 +141,7 @@ func TestPodOverItsEmptyDirsSizeLimitDiesWithoutAnyPressure(t *testing.T) {
 	if want := `Usage of EmptyDir volume "scratch" exceeds the limit "4Mi". `; e.Signal != "emptydirfs.limit" || e.Message != want {
 		t.Errorf("unexpected eviction %+v", e)
 	}
-	d.MustCount(`kubelet_evictions{eviction_signal="emptydirfs.limit"} 1`)
+	d.AwaitMetric(`kubelet_evictions{eviction_signal="emptydirfs.limit"} 1`)
 	d.MustHaveEvicted(over)
 	harness.MustRun(t, under)
 	if conditions := d.Status().Taints; len(conditions) > 0 {

@@ -34,10 +34,10 @@ func TestPodsWhoseProcessesCallThemselvesSomethingElseAreEvictedAllTheSame(t *te
 		n.Write(m)
 		leakers = append(leakers, p)
 	}
-	d := n.Protect(n.Command(sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi")), nil)
+	d := n.Protect(n.Command(bySession...), nil)
 	d.AwaitPods(memorySignal, leakers...)
 	for _, p := range leakers {
-		p.Tell("leak 0 150Mi")
+		p.Tell("hold 150Mi")
 		d.AwaitGone(p)
 	}
 	d.MustHaveEvicted(leakers...)
@@ -79,7 +79,7 @@ func TestPodWhoseCgroupIsMovedAsideDiesAllTheSame(t *testing.T) {
 		t.Skip("skipped: cgroups cannot be renamed here:", err)
 	}
 	t.Cleanup(func() { _ = os.Rename(at+"-aside", at) })
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	e := d.AwaitEviction(leaker, harness.Gone)
 	harness.Await(t, "the leaker to die", func() bool { return !leaker.Runs() })
 	if e.Freed == "" {
@@ -138,11 +138,9 @@ func TestWhatIsNoManifestHoldsUpNobody(t *testing.T) {
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
 	d.AwaitPods(memorySignal, leaker)
 	for _, why := range []string{"file=pipe.yaml", "file=console.yaml", "file=loop.yaml", "file=zero.yaml", "file=large.yaml", "file=terminal.yaml"} {
-		if !strings.Contains(d.Log(), `msg="pod manifest skipped" `+why) {
-			t.Errorf("the log does not tell of %s", why)
-		}
+		d.AwaitLog(`msg="pod manifest skipped" ` + why)
 	}
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
 }

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -52,27 +53,25 @@ func startSleeper(n *harness.Node, name string) {
 // sleeper is what runs of a pod that never does anything.
 type sleeper struct {
 	name, group string
-	process     *exec.Cmd
+	process     *process.Process
 }
 
 func sleepAs(n *harness.Node, m *v1.Pod) *sleeper {
 	n.T.Helper()
-	s := &sleeper{m.Name, n.PodGroup(m), exec.Command("sleep", "600")}
+	s := &sleeper{name: m.Name, group: n.PodGroup(m)}
 	container := filepath.Join(s.group, "c")
-	if err := errors.Join(n.Cgroups.Create(container, cgroup.Limits{}), s.process.Start()); err != nil {
+	var err error
+	if s.process, err = process.Start(exec.Command("sleep", "infinity")); err != nil {
 		n.T.Fatal(err)
 	}
-	if err := n.Cgroups.Add(container, s.process.Process.Pid); err != nil {
+	if err := errors.Join(n.Cgroups.Create(container, cgroup.Limits{}), n.Cgroups.Add(container, s.process.PID())); err != nil {
 		n.T.Fatal(err)
 	}
 	return s
 }
 
 // wake ends it.
-func (s *sleeper) wake() {
-	_ = s.process.Process.Kill()
-	_ = s.process.Wait()
-}
+func (s *sleeper) wake() { s.process.Kill() }
 
 // processorTime is what the daemon's threads have used so far, by the nanosecond
 // (sched-stats.rst).

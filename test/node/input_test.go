@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 )
 
 func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
+	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	if err := n.Cgroups.Create(n.Group+"/"+sandbox.PodsGroup, cgroup.Limits{}); err != nil {
 		t.Fatal(err)
@@ -139,12 +141,9 @@ func TestTheOtherCommandsAnswer(t *testing.T) {
 func TestStatusIsServedOnLoopbackToo(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	// All of 127.0.0.0/8 is loopback: no other process takes a port of this address.
+	pid := os.Getpid()
+	address := fmt.Sprintf("127.%d.%d.%d:10255", 1+pid>>16&0x7f, pid>>8&0xff, pid&0xff)
 	evictd := harness.Run(t, n.Command(sandbox.CgroupRoot(n.Group), sandbox.StatusAddress(address)))
 	harness.Await(t, "the status on "+address, func() bool {
 		_, _, code := evictctl(t, "status", "--status-address="+address)

@@ -28,11 +28,8 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	if k.Pod != "default/bursting" || k.UID != bursting.UID || k.Limit != "pod" || k.PID != bursting.PID() || k.Memory == "" || k.Processes != 1 {
 		t.Errorf("the status tells of %+v", k)
 	}
-	d.MustCount(`evictd_kernel_oom_kills_total{limit="pod"} 1`)
-	const line = `msg="the kernel has killed for want of memory" pod=default/bursting`
-	if !strings.Contains(d.Log(), line) {
-		t.Errorf("the log does not say %s", line)
-	}
+	d.AwaitMetric(`evictd_kernel_oom_kills_total{limit="pod"} 1`)
+	d.AwaitLog(`msg="the kernel has killed for want of memory" pod=default/bursting`)
 	if out, _, code := evictctl(t, "status", "--status-address=unix:"+n.Socket()); code != 0 || !strings.Contains(out, "killed by the kernel in default/bursting at ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}

@@ -37,11 +37,6 @@ func TestCampaignKilledProgramsLoseNoPod(t *testing.T) {
 	killRounds(t, rounds)
 }
 
-func TestKilledProgramsLoseNoPod(t *testing.T) {
-	t.Parallel()
-	killRounds(t, 3)
-}
-
 const (
 	// A leaker alone crosses the threshold of its node, and with all the others
 	// there does not use up the node, where nobody evicts it.
@@ -200,7 +195,7 @@ func (c *crowd) settled(kind string, l life) bool {
 func (c *crowd) finish() {
 	c.t.Helper()
 	for _, m := range c.nodes {
-		m.daemon.Await("everything to be told", told)
+		m.daemon.Await("everything to be reported", reported)
 		m.daemon.Stop()
 	}
 	for _, state := range []string{"state", "state-b"} {

@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,7 +19,14 @@ import (
 	"github.com/evictd/evictd/test/harness/kube"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+func TestMain(m *testing.M) {
+	// Tests wait for most of their time: several run on each processor. A node takes up
+	// to 256 MiB.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(harness.Main(m))
+}
 
 // evictctl runs an evictd that ends by itself.
 func evictctl(t testing.TB, args ...string) (stdout, stderr string, code int) {
@@ -49,8 +57,8 @@ func awaitNodeFile(n *harness.Node, condition v1.NodeConditionType, taint string
 	})
 }
 
-// told says that the API server has everything that evictd reports.
-func told(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 }
+// reported says that the API server has everything that evictd reports.
+func reported(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untold == 0 }
 
 func content(t testing.TB, file string) string {
 	t.Helper()

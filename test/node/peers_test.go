@@ -110,7 +110,7 @@ func guardBy(n *harness.Node, g guard) {
 		mustRun(n.T, "mkswap", "--quiet", "/swap")
 		mustRun(n.T, "swapon", "/swap")
 	}
-	configure(n, fmt.Sprintf("sandbox.PodsGroup: %s\nmemoryModel: available\nevictionHard: {memory.available: %dMi}", podsSlice, line))
+	configure(n, fmt.Sprintf("podsCgroup: %s\nmemoryModel: available\nevictionHard: {memory.available: %dMi}", podsSlice, line))
 	machine.Systemctl(n.T, "daemon-reload")
 	machine.Systemctl(n.T, "stop", machine.Service)
 	machine.Systemctl(n.T, "start", podsSlice)
@@ -169,7 +169,8 @@ func measure(n *harness.Node, g guard, specs []holder, rate int) run {
 	r, kills := run{least: line}, kernelKills(n.T)
 	pods[0].Tell("leak %dMi 768Mi", rate)
 	var crossed time.Time
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	tick := time.Tick(2 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick {
 		available := meminfo(n.T, "MemAvailable")
 		if crossed.IsZero() && available < line {
 			crossed = time.Now()

@@ -27,9 +27,10 @@ func TestForkBombDiesWithAllItsChildrenAndAPodWithMoreMemoryLives(t *testing.T) 
 	if e.Signal != "pid.available" || !strings.HasPrefix(e.Message, "The node was low on resource: pids. Threshold quantity: 60, available: ") {
 		t.Errorf("unexpected eviction %+v", e)
 	}
-	d.AwaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, false)
-	d.MustCount(`kubelet_evictions{eviction_signal="pid.available"} 1`)
+	d.AwaitMetric(`kubelet_evictions{eviction_signal="pid.available"} 1`)
 	d.MustHaveEvicted(bomb)
+	d.Stop()
+	n.Evictd(sandbox.EvictionHard("pid.available<60"), noTransition).AwaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, false)
 	harness.MustRun(t, big)
 	if children := len(n.Processes(big.Group)) - 1; children != 5 {
 		t.Errorf("pod big has %d children left of 5", children)

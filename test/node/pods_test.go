@@ -25,11 +25,9 @@ func TestManifestThatDoesNotParseIsToldAndTheOtherPodsStayProtected(t *testing.T
 	d.AwaitPods(memorySignal, leaker, bystander)
 	n.WriteFile("after.yaml", "{")
 	for _, file := range []string{"before.yaml", "after.yaml"} {
-		harness.Await(t, "the log to tell of "+file, func() bool {
-			return strings.Contains(d.Log(), `msg="pod manifest skipped" file=`+file)
-		})
+		d.AwaitLog(`msg="pod manifest skipped" file=` + file)
 	}
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
 	harness.MustRun(t, bystander)
@@ -46,7 +44,7 @@ func TestPodWhoseCgroupVanishesIsNoError(t *testing.T) {
 	if err := n.Cgroups.Delete(vanishing.Group); err != nil {
 		t.Fatal(err)
 	}
-	leaker.Tell("leak 0 400Mi")
+	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
 	for line := range strings.Lines(d.Log()) {
@@ -83,18 +81,21 @@ func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testi
 	for name, why := range map[string]string{
 		"escaping": "is not below the pods' cgroup", "whole": "is the pods' cgroup itself", "holds-daemon": "holds the daemon itself",
 	} {
-		refused := slices.ContainsFunc(strings.Split(d.Log(), "\n"), func(line string) bool {
-			return strings.Contains(line, "pod=default/"+name) && strings.Contains(line, why)
+		harness.Await(t, "the log to say that the cgroup of pod "+name+" "+why, func() bool {
+			return slices.ContainsFunc(strings.Split(d.Log(), "\n"), func(line string) bool {
+				return strings.Contains(line, "pod=default/"+name) && strings.Contains(line, why)
+			})
 		})
-		if !refused {
-			t.Errorf("the log does not say that the cgroup of pod %s %s", name, why)
-		}
 	}
-	placed.Tell("leak 0 400Mi")
+	press(placed, 32)
 	d.AwaitGone(placed)
 	d.MustHaveEvicted(placed)
 	harness.MustRun(t, escaping, whole, holdsDaemon)
 }
+
+// bySession are the flags of an evictd that finds pods by their sessions. A pass reads all
+// processes of this host.
+var bySession = []string{sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi"), sandbox.Housekeeping("500ms")}
 
 func TestPodsThatLiveInSessionsAreMeasuredAndEvictedWithoutCgroups(t *testing.T) {
 	for name, user := range map[string]*syscall.Credential{"as root": nil, "as nobody": {Uid: 65534, Gid: 65534}} {
@@ -111,10 +112,10 @@ func TestPodsThatLiveInSessionsAreMeasuredAndEvictedWithoutCgroups(t *testing.T)
 			leaker, within := session("leaker", "8Mi"), session("within", "96Mi")
 			within.Do("hold 80Mi")
 			leaker.Do("fork 3")
-			d := n.Protect(n.Command(sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi")), user)
+			d := n.Protect(n.Command(bySession...), user)
 			d.AwaitPods(memorySignal, leaker, within)
 			mustScore(t, leaker, 1000-1000*8/192)
-			leaker.Tell("leak 100Mi 400Mi")
+			leaker.Tell("hold 100Mi")
 			if e := d.AwaitGone(leaker); e.Signal != memorySignal {
 				t.Errorf("unexpected eviction %+v", e)
 			}

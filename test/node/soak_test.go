@@ -183,7 +183,7 @@ func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
 		return count
 	}
 	before := held()
-	const pods = 40
+	const pods = 20
 	for i := range pods {
 		startSleeper(n, fmt.Sprintf("pod-%d", i))
 	}

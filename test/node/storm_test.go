@@ -16,18 +16,33 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// stormed is what a storm came to.
+// stormed is the outcome of a storm.
 type stormed struct {
 	read    int64 // bytes
 	lowest  int64 // of memory.available, bytes
 	evicted []string
 }
 
-// TestAPageCacheStormEvictsNobodyInReclaimAware reads eight times the memory of the
-// node: a file that fits beside its pods, again and again, and then one that is
-// larger than the node. In workingSet the first counts as used, as in the kubelet.
-func TestAPageCacheStormEvictsNobodyInReclaimAware(t *testing.T) {
+func TestPageCacheStormEvictsNoPodInReclaimAware(t *testing.T) {
 	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	pods := []*harness.Pod{n.Start("reader", sandbox.Spec{Request: "200Mi"}), n.Start("bystander", sandbox.Spec{})}
+	pods[1].Do("hold 48Mi")
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), sandbox.Config(configFile(t, "memoryModel: "+stats.ReclaimAwareModel.String())))
+	d.AwaitPods(memorySignal, pods...)
+	for _, size := range []int64{140 * harness.MiB, 2 * nodeMemory} { // it fits beside the pods; it is larger than the node
+		if s := storm(d, pods[0], size, 2); len(s.evicted) > 0 {
+			t.Errorf("evicted %v", s.evicted)
+		}
+	}
+	harness.MustRun(t, pods...)
+}
+
+// TestCampaignPageCacheStorm reads eight times the memory of the node: a file that fits
+// beside its pods, again and again, and then one that is larger than the node. In
+// workingSet the first counts as used, as in the kubelet.
+func TestCampaignPageCacheStorm(t *testing.T) {
+	campaign(t)
 	const fits, larger = 280 * harness.MiB, 768 * harness.MiB
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -8,9 +8,12 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
+// TestCampaignPodWithoutAManifestYetDoesNotCostAnotherItsLife has two seconds from the
+// crossing to the manifest: evictd spares pods within their request for as long.
+//
 // rule: M.42
-func TestAPodThatNobodyHasToldOfDoesNotCostAnotherItsLife(t *testing.T) {
-	t.Parallel()
+func TestCampaignPodWithoutAManifestYetDoesNotCostAnotherItsLife(t *testing.T) {
+	campaign(t)
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	within := n.Start("within", sandbox.Spec{Request: "128Mi"})
 	within.Do("hold 64Mi")

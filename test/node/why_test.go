@@ -49,7 +49,7 @@ func TestFlightRecorderTellsWhyAPodWentAlsoAfterACrash(t *testing.T) {
 	leaker.Do("hold 16Mi")
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
 	d.AwaitPods(memorySignal, calm, leaker)
-	leaker.Tell("leak 200Mi 400Mi")
+	press(leaker, 32)
 	e := d.AwaitGone(leaker)
 
 	var stories []flight.Story
