@@ -3,6 +3,7 @@ package process_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -64,8 +65,9 @@ func as(what string) *exec.Cmd {
 func start(t *testing.T, line string) *process.Process {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", line)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	_, err1 := cmd.StdinPipe() // nothing is written to it
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
 	p, err := process.Start(cmd)
@@ -155,9 +157,9 @@ func TestProgramThatIsMissingIsAnError(t *testing.T) {
 
 func TestStopSendsSIGTERMAndReturnsHowTheProcessEnds(t *testing.T) {
 	for line, want := range map[string]string{
-		"trap 'kill $!; exit 0' TERM; sleep infinity & echo; wait": "",
-		"trap 'kill $!; exit 3' TERM; sleep infinity & echo; wait": "sh did not end in order: exit status 3",
-		"echo; exec sleep infinity":                                "sh did not end in order: signal: terminated",
+		"trap 'exit 0' TERM; echo; read line": "",
+		"trap 'exit 3' TERM; echo; read line": "sh did not end in order: exit status 3",
+		"echo; read line":                     "sh did not end in order: signal: terminated",
 	} {
 		p := start(t, line)
 		err := p.Stop(t.Context())

@@ -93,8 +93,8 @@ func freeze(t testing.TB, disk string) (thaw func()) {
 }
 
 // TestWithEverythingAroundItFailingEvictdEvicts has the API server and the
-// container runtime take connections and never answer, the log be a pipe that nobody
-// reads, and the disk of what is to survive be full or hang.
+// container runtime take connections and never answer, the log be a pipe that is full,
+// and the disk of --state-dir be full or hang.
 func TestWithEverythingAroundItFailingEvictdEvicts(t *testing.T) {
 	t.Parallel()
 	failAround(t, nodeMemory, "memory.available<64Mi", func(hog *harness.Pod) { press(hog, 32) })

@@ -152,7 +152,7 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	orderly.Do("hold 120Mi")
 	e := d.AwaitGone(orderly)
 	if waited := e.Signalled.Sub(e.Crossed.Time); waited < 500*time.Millisecond {
-		t.Errorf("told to end %v after the crossing, before the threshold's grace had passed", waited)
+		t.Errorf("signalled %v after the crossing, before the threshold's grace had passed", waited)
 	}
 	if took := e.Gone.Sub(e.Decided.Time); took < 500*time.Millisecond {
 		t.Errorf("gone %v after the decision, before it could have ended in order", took)
