@@ -12,6 +12,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
@@ -97,6 +101,20 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 	}
 	if len(r.flips) > 0 {
 		t.Errorf("our own turns count as %d of a rival", len(r.flips))
+	}
+}
+
+func TestConditionsThatANodeIsMadeWithAreOurs(t *testing.T) {
+	raised := []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue}}
+	p := New(fake.NewClientset(), wire.Node{Name: "n", Mode: nodestatus.Native, Publish: true, Register: true}, NewRequests(), func(wire.Up) {}, slog.New(slog.DiscardHandler))
+	p.Take(wire.Down{Standing: &wire.Standing{Conditions: raised}})
+	if err := p.register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	turned := p.seen.DeepCopy()
+	turned.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse}}
+	if p.observe(turned); len(p.rival.flips) != 1 {
+		t.Errorf("%d turns of a rival, want 1", len(p.rival.flips))
 	}
 }
 

@@ -180,10 +180,14 @@ func (p *Publisher) register(ctx context.Context) error {
 	nodes := p.client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, p.node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		conditions := p.wanted(nil, time.Now())
+		p.mu.Lock()
+		p.rival.write(conditions)
+		p.mu.Unlock()
 		node, err = nodes.Create(ctx, &v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: p.node.Name, Labels: labels(p.node.Name)},
 			Status: v1.NodeStatus{
-				Capacity: p.node.Capacity, Allocatable: p.node.Allocatable, Conditions: p.wanted(nil, time.Now()),
+				Capacity: p.node.Capacity, Allocatable: p.node.Allocatable, Conditions: conditions,
 				Addresses: []v1.NodeAddress{{Type: v1.NodeHostName, Address: p.node.Name}},
 				NodeInfo:  v1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH},
 			},

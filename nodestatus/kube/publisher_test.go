@@ -308,14 +308,28 @@ func TestRivalOfTheConditionsIsToldAndNotFought(t *testing.T) {
 	await(t, "the conflict to be told", func() bool {
 		return w.heard(func(s *nodestatus.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
 	})
-	version := w.seen().ResourceVersion
-	w.stand(nodestatus.Native, true)
-	w.stand(nodestatus.Native, false)
-	w.stand(nodestatus.Native, true)
-	<-time.After(500 * time.Millisecond) // five status periods
+	version, renewed := w.seen().ResourceVersion, w.renewed()
+	for _, raised := range []bool{false, true, false, true} { // each renews the lease, too
+		w.stand(nodestatus.Native, raised)
+		before := renewed
+		await(t, "the lease to be renewed", func() bool {
+			renewed = w.renewed()
+			return renewed.After(before)
+		})
+	}
 	if now := w.seen(); now.ResourceVersion != version {
 		t.Errorf("the node was written again: %v", now.Status.Conditions)
 	}
+}
+
+// renewed is when the lease of the node was renewed.
+func (w *world) renewed() time.Time {
+	w.t.Helper()
+	lease, err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(w.t.Context(), w.node, metav1.GetOptions{})
+	if err != nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Time
 }
 
 // evicted makes a pod and the intent to end it.
@@ -361,7 +375,9 @@ func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
 	gone.Over = time.Now()
 	w.publisher.Take(wire.Down{Intent: &gone})
 	await(t, "the status again", told)
-	w.publisher.Take(wire.Down{Intent: &gone})
+	longGone := gone
+	longGone.Over = gone.Over.Add(-time.Minute)
+	w.publisher.Take(wire.Down{Intent: &longGone})
 	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
 	if !told() {
 		t.Errorf("status %+v", w.pod(pod.Name).Status)

@@ -9,11 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -28,14 +31,21 @@ type host struct {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	if _, err := exec.LookPath("runc"); err != nil || os.Geteuid() != 0 {
-		t.Skip("skipped: running containers needs root and runc:", err)
+		t.Skip("skipped: running containers needs root and Debian's package runc:", err)
 	}
 	cgroups, err := cgroup.Discover("")
 	if err != nil {
 		t.Skip("skipped: no cgroups to use:", err)
 	}
 	h := &host{t: t, root: t.TempDir(), cgroups: cgroups, group: fmt.Sprintf("/evictd-runc-test-%d", os.Getpid())}
-	t.Cleanup(func() { _ = cgroups.Delete(h.group) })
+	if err := cgroups.Create(h.group, cgroup.Limits{}); err != nil {
+		t.Skip("skipped: cgroups cannot be created here:", err)
+	}
+	t.Cleanup(func() {
+		if err := cgroups.Delete(h.group); err != nil {
+			t.Error(err)
+		}
+	})
 	return h
 }
 
@@ -96,56 +106,26 @@ func (h *host) run(id string, annotations map[string]string) (tell func(string))
 	}
 }
 
-// heard follows the containers of the host, and returns the next message that holds.
-func (h *host) follow() (await func(what string, holds func(wire.Up) bool) wire.Up) {
+// find looks until the containers of the host are those, in their order.
+func (h *host) find(c *Containers, ids ...string) (found []wire.Bare) {
 	h.t.Helper()
-	said := make(chan wire.Up, 100)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		New([]string{filepath.Dir(h.root) + "/*"}, func(up wire.Up) { said <- up }, slog.New(slog.DiscardHandler)).Run(ctx)
-	}()
-	h.t.Cleanup(func() { cancel(); <-ended })
-	return func(what string, holds func(wire.Up) bool) wire.Up {
-		h.t.Helper()
-		for patience := time.After(30 * time.Second); ; {
-			select {
-			case up := <-said:
-				if holds(up) {
-					return up
-				}
-			case <-patience:
-				h.t.Fatalf("in vain waited for %s", what)
-			}
-		}
-	}
-}
-
-func holding(ids ...string) func(wire.Up) bool {
-	return func(up wire.Up) bool {
-		if up.Bare == nil || len(up.Bare.Containers) != len(ids) {
-			return false
-		}
-		for i, c := range up.Bare.Containers {
-			if c.ID != ids[i] {
-				return false
-			}
-		}
-		return true
-	}
+	runtest.Await(h.t, fmt.Sprintf("the containers %v", ids), func() bool {
+		found = c.look()
+		return slices.EqualFunc(found, ids, func(c wire.Bare, id string) bool { return c.ID == id })
+	})
+	return found
 }
 
 func TestContainersOfRuncAreFound(t *testing.T) {
 	h := newHost(t)
-	await := h.follow()
-	await("an empty host", holding())
+	containers := New([]string{filepath.Dir(h.root) + "/*"}, nil, slog.New(slog.DiscardHandler))
+	h.find(containers)
 	tell := h.run("alone", nil)
 	h.run("of-a-pod", map[string]string{
 		"io.kubernetes.cri.sandbox-id": "s1", "io.kubernetes.cri.sandbox-uid": "u1", "io.kubernetes.cri.sandbox-namespace": "shop",
 		"io.kubernetes.cri.sandbox-name": "cart", "io.kubernetes.cri.container-name": "app",
 	})
-	found := await("both containers", holding("alone", "of-a-pod")).Bare.Containers
+	found := h.find(containers, "alone", "of-a-pod")
 	if c := found[0]; c.MemoryLimit != 32*mib || c.MemoryReservation != 16*mib || c.CPUQuota != 50000 || c.CPUPeriod != 100000 ||
 		c.Cgroup != h.cgroups.Mount("memory")+h.group+"/alone" || c.Sandbox != "" || c.Created.IsZero() {
 		t.Errorf("got %+v", c)
@@ -154,7 +134,7 @@ func TestContainersOfRuncAreFound(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	tell("exit")
-	await("the end of one", holding("of-a-pod"))
+	h.find(containers, "of-a-pod")
 }
 
 func TestAStateThatMakesNoSenseIsToldOnce(t *testing.T) {
@@ -175,4 +155,20 @@ func TestAStateThatMakesNoSenseIsToldOnce(t *testing.T) {
 	if told := strings.Count(log.String(), "cannot be used"); told != 1 {
 		t.Errorf("told %d times:\n%s", told, &log)
 	}
+}
+
+func TestContainersThatStayTheSameAreReportedBeforeSilenceCountsAsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		last, longest := time.Now(), time.Duration(0)
+		said := 0
+		New([]string{t.TempDir()}, func(wire.Up) {
+			longest, last = max(longest, time.Since(last)), time.Now()
+			said++
+		}, slog.New(slog.DiscardHandler)).Run(ctx)
+		if longest > wire.Silence/2 || said > int(time.Hour/(wire.Silence/3)) {
+			t.Errorf("%d reports in an hour, %v apart at most; silence is %v", said, longest, wire.Silence)
+		}
+	})
 }
