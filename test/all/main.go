@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/evictd/evictd/internal/sandbox"
 )
 
 const (
@@ -121,6 +123,10 @@ func run(ctx context.Context, chosen []part, flags []string) error {
 	if len(chosen) > 1 {
 		plan(os.Stdout, chosen)
 	}
+	programs, err := buildPrograms(ctx, dir)
+	if err != nil {
+		return err
+	}
 	skipped := map[string]int{}
 	var results []result
 	for i, p := range chosen {
@@ -128,7 +134,7 @@ func run(ctx context.Context, chosen []part, flags []string) error {
 		if len(chosen) > 1 {
 			fmt.Printf("\n== %s: %s\n", p.name, p.tests)
 		}
-		results = append(results, p.test(ctx, gotestsum, events, flags))
+		results = append(results, p.test(ctx, gotestsum, events, programs, flags))
 		if err := addSkips(events, skipped); err != nil {
 			return err
 		}
@@ -141,6 +147,17 @@ func run(ctx context.Context, chosen []part, flags []string) error {
 		return errFailed
 	}
 	return ctx.Err()
+}
+
+// buildPrograms builds evictd's programs once for all parts, where every user can execute
+// them, and returns their directory.
+func buildPrograms(ctx context.Context, dir string) (string, error) {
+	programs := filepath.Join(dir, "bin")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", programs+"/", "./cmd/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return programs, errors.Join(os.Chmod(dir, 0o755), os.Chmod(programs, 0o755))
 }
 
 // plan writes what the parts test, what they build and what they need that is missing.
@@ -168,8 +185,8 @@ func plan(out io.Writer, chosen []part) {
 }
 
 // test builds what a part needs and runs its tests; events is a new file for the
-// output of go test -json.
-func (p part) test(ctx context.Context, gotestsum, events string, flags []string) (r result) {
+// output of go test -json, programs the directory of evictd's programs.
+func (p part) test(ctx context.Context, gotestsum, events, programs string, flags []string) (r result) {
 	r.part = p
 	begun := time.Now()
 	if len(p.builds) > 0 {
@@ -190,7 +207,7 @@ func (p part) test(ctx context.Context, gotestsum, events string, flags []string
 		args = append(args, "-run="+p.run)
 	}
 	test := command(ctx, gotestsum, slices.Concat(args, flags, packages)...)
-	test.Dir, test.Env = p.module, append(os.Environ(), p.env...)
+	test.Dir, test.Env = p.module, append(append(os.Environ(), sandbox.ProgramsVariable+"="+programs), p.env...)
 	r.err = test.Run()
 	r.took = time.Since(begun)
 	return r

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -109,7 +109,7 @@ func (h *host) run(id string, annotations map[string]string) (tell func(string))
 // find looks until the containers of the host are those, in their order.
 func (h *host) find(c *Containers, ids ...string) (found []wire.Bare) {
 	h.t.Helper()
-	runtest.Await(h.t, fmt.Sprintf("the containers %v", ids), func() bool {
+	wait.Until(h.t, fmt.Sprintf("the containers %v", ids), func() bool {
 		found = c.look()
 		return slices.EqualFunc(found, ids, func(c wire.Bare, id string) bool { return c.ID == id })
 	})
