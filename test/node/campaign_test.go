@@ -14,18 +14,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/workload"
 	"github.com/evictd/evictd/test/harness"
 )
-
-// campaign skips what takes long unless it was asked for.
-func campaign(t *testing.T) {
-	t.Helper()
-	if os.Getenv("EVICTD_CAMPAIGN") != "1" {
-		t.Skip("skipped: a campaign, run by make campaign")
-	}
-}
 
 const (
 	bombNode      = 512 * harness.MiB
@@ -44,7 +37,7 @@ type bomb struct {
 // TestCampaignMemoryBombs fails where a bystander dies, and where the kernel has to
 // end a bomb. How fast evictd does, it reports.
 func TestCampaignMemoryBombs(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	count, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_BOMBS"), "500"))
 	if err != nil {
 		t.Fatal("EVICTD_BOMBS:", err)

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -22,7 +23,7 @@ import (
 // an eviction, and fails where a victim is lost, told twice, or followed by
 // another.
 func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
 	if err != nil {
 		t.Fatal("EVICTD_ROUNDS:", err)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
@@ -103,7 +104,7 @@ func TestWithEverythingAroundItFailingEvictdEvicts(t *testing.T) {
 // TestCampaignWithEverythingAroundItFailingEvictdKillsInTime does so with hogs that
 // evictd has to be faster than.
 func TestCampaignWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	failAround(t, bombNode, "memory.available<100Mi", func(hog *harness.Pod) { hog.Tell("leak 1000Mi 768Mi") })
 }
 

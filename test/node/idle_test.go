@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
@@ -22,7 +23,7 @@ import (
 // TestCampaignIdleCost reports what a daemon costs on a node where nothing
 // happens, once its start is over. Its pods sleep.
 func TestCampaignIdleCost(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	const start, watched = 40 * time.Second, 2 * time.Minute
 	for _, c := range []struct{ memory, pods int64 }{{bombNode, 4}, {bombNode, 110}, {8 << 30, 110}} {
 		t.Run(fmt.Sprintf("%d MiB and %d pods", c.memory/harness.MiB, c.pods), func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -29,7 +30,7 @@ import (
 // TestCampaignKilledProgramsLoseNoPod ends one of the programs by SIGKILL in each
 // round, while pods are being scheduled, run and evicted.
 func TestCampaignKilledProgramsLoseNoPod(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
 	if err != nil {
 		t.Fatal("EVICTD_ROUNDS:", err)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
@@ -23,7 +24,7 @@ import (
 // crossing of a threshold, as evictd first saw it, until a watch shows the
 // condition, the taint, and the evicted pod.
 func TestCampaignFromCrossingToTheCluster(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
 	if err != nil {
 		t.Fatal("EVICTD_ROUNDS:", err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -33,7 +34,7 @@ type mixture struct {
 // TestCampaignMixedRuns fails where anybody is evicted but the pod that the run is
 // about, or that pod where there was no need, or where the kernel kills.
 func TestCampaignMixedRuns(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	count, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_RUNS"), "504"))
 	if err != nil {
 		t.Fatal("EVICTD_RUNS:", err)

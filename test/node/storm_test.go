@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -29,7 +30,7 @@ type stormed struct {
 // depends on how soon pages that were reclaimed are read again, and so on the speed of
 // this host.
 func TestCampaignPageCacheStorm(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	const fits, larger = 280 * harness.MiB, 768 * harness.MiB
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -3,6 +3,7 @@ package node_test
 import (
 	"testing"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -13,7 +14,7 @@ import (
 //
 // rule: M.42
 func TestCampaignPodWithoutAManifestYetDoesNotCostAnotherItsLife(t *testing.T) {
-	campaign(t)
+	campaign.Only(t)
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	within := n.Start("within", sandbox.Spec{Request: "128Mi"})
 	within.Do("hold 64Mi")
