@@ -164,8 +164,8 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	}
 }
 
-// fault is what no story holds: a container that cannot start or that ends by itself
-// with an error, and another pod than the leaking one that fails in the shop.
+// fault is what must not happen: a container cannot start or ends by itself with an
+// error, or another pod of the shop than the leaking one fails.
 func (s *story) fault(p *pod) error {
 	if s.kept {
 		return nil

@@ -321,20 +321,20 @@ func TestAnEvictedPodKeepsWhatWasSaidOfItAndIsNotStartedAgain(t *testing.T) {
 func TestWhatThePlaygroundCannotRunIsTold(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.mustTell(map[string]string{
+	n.mustReport(map[string]string{
 		"ErrImagePull":               `{containers: [{name: app, image: nginx}]}`,
 		"CreateContainerConfigError": `{containers: [{name: app, image: playground, command: [sh]}]}`,
 	})
 }
 
-func TestAContainerThatCannotBeStartedIsTold(t *testing.T) {
+func TestAContainerThatCannotBeStartedIsReported(t *testing.T) {
 	t.Parallel()
 	n := newNodeThatRuns(t, "/nonexistent")
-	n.mustTell(map[string]string{"RunContainerError": `{containers: ` + obedient + `}`})
+	n.mustReport(map[string]string{"RunContainerError": `{containers: ` + obedient + `}`})
 }
 
-// mustTell creates pods that wait for a reason each.
-func (n *node) mustTell(pods map[string]string) {
+// mustReport creates pods that wait for a reason each.
+func (n *node) mustReport(pods map[string]string) {
 	n.t.Helper()
 	for reason, spec := range pods {
 		p := n.await(n.create(spec), "waiting for "+reason, func(p *v1.Pod) bool {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Patience bounds every wait of the playground. It is for what never comes: a machine
-// whose processors are all busy stays far below it.
+// Patience bounds every wait of the playground. No wait comes near it, however busy the
+// machine is, unless something has failed.
 const Patience = 2 * time.Minute
 
 // Service is a child that runs until it is told to stop by SIGTERM, with what it
