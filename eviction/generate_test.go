@@ -15,7 +15,7 @@ import (
 )
 
 // rounds is how many random nodes a property is tried on.
-const rounds = 800
+const rounds = 500
 
 // start is the instant of the first pass.
 var start = time.Unix(1_000_000, 0)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,9 +48,11 @@ func play(kind string) {
 		os.Exit(1)
 	}
 	conn := wire.NewConn[wire.Up, wire.Down](line, 0)
-	if kind == "deaf" {
-		signal.Ignore(syscall.SIGTERM)
-		select {}
+	if kind == "deaf" { // and alive until SIGKILL
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals)
+		for range signals {
+		}
 	}
 	answer(conn)
 }
@@ -223,14 +224,19 @@ func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
 	}
 }
 
-func TestAgentThatDoesNotListenHoldsUpNobody(t *testing.T) {
+func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "deaf", t.TempDir())
 	large := strings.Repeat("x", 1<<20) // more than the line holds
+	a.Stand(standing(large))
+	await(t, "it to be on its way", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.out.standingTold
+	})
 	for range 100 {
 		a.Stand(standing(large))
 	}
-	await(t, "the agent to be given up", func() bool { return a.API().Restarts > 0 })
 }
 
 func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {

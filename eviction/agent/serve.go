@@ -27,11 +27,10 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// A message that the agent does not read is not waited for.
+	context.AfterFunc(ctx, func() { process.conn.Close() })
 	var running sync.WaitGroup
-	running.Go(func() {
-		cancel(a.send(ctx, process.conn))
-		process.conn.Close()
-	})
+	running.Go(func() { cancel(a.send(ctx, process.conn)) })
 	if process.dials != nil {
 		running.Go(func() { _ = wire.ServeDials(process.dials, a.cfg.Runtime) }) // until the line closes
 	}

@@ -125,7 +125,7 @@ func smallDisk(t *testing.T) (dir string) {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	for _, args := range [][]string{{"mke2fs", "-q", "-t", "ext4", "-m", "0", image, "64M"}, {"mount", "-o", "loop", image, dir}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("skipped: no disk of a test's own: %s: %v: %s", args[0], err, out)
+			t.Skipf("skipped: needs root, loop devices and Debian's package e2fsprogs: %s: %v: %s", args[0], err, bytes.TrimSpace(out))
 		}
 	}
 	t.Cleanup(func() {

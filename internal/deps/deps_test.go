@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -36,29 +37,38 @@ type pkg struct {
 // graph is every package that the project's packages reach, by import path.
 type graph map[string]pkg
 
-// list asks the go command for the graph of the main module.
+// list is the graph of the main module.
 func list(t *testing.T) graph {
 	t.Helper()
+	g, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// listed asks the go command, once.
+var listed = sync.OnceValues(func() (graph, error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("list packages: %v", err)
+		return nil, fmt.Errorf("list packages: %w", err)
 	}
 	g := graph{}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p pkg
 		err := dec.Decode(&p)
 		if errors.Is(err, io.EOF) {
-			return g
+			return g, nil
 		}
 		if err != nil {
-			t.Fatalf("decode package list: %v", err)
+			return nil, fmt.Errorf("decode package list: %w", err)
 		}
 		g[p.ImportPath] = p
 	}
-}
+})
 
 // project yields the names of the project's own packages, sorted.
 func (g graph) project() []string {

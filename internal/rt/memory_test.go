@@ -17,7 +17,7 @@ func TestWhatIsUsedIsLockedAndWhatIsNotIsGivenBack(t *testing.T) {
 	for range 2 {
 		err := Lock("github.com/evictd/evictd/internal/rt")
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
-			t.Skip("skipped: no memory may be locked here:", err)
+			t.Skip("skipped: needs CAP_IPC_LOCK or a greater limit of locked memory (ulimit -l):", err)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func TestWhatIsUsedIsLockedAndWhatIsNotIsGivenBack(t *testing.T) {
 func TestTheCodeThatIsNamedIsThereBeforeItIsUsed(t *testing.T) {
 	code := func() uintptr { return reflect.ValueOf(NewService).Pointer() } // which no test before has called
 	if err := Lock("github.com/evictd/evictd/internal/rt"); err != nil {
-		t.Skip("skipped: no memory may be locked here:", err)
+		t.Skip("skipped: needs CAP_IPC_LOCK or a greater limit of locked memory (ulimit -l):", err)
 	}
 	defer unix.Munlockall()
 	if !mapped(t, code()) {

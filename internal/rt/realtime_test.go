@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // policy is that of a thread, without the flag of its children.
@@ -40,7 +42,7 @@ func elevated(t *testing.T, do func(*Thread)) {
 		done <- err
 	}()
 	if err := <-done; errors.Is(err, fs.ErrPermission) {
-		t.Skip("skipped: no thread may be realtime here:", err)
+		t.Skip("skipped: needs CAP_SYS_NICE, and on cgroup v1 cpu.rt_runtime_us of the group of the tests:", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -60,20 +62,17 @@ func TestTheElevatedThreadGoesFirstAndThreadsItStartsDoNot(t *testing.T) {
 
 func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
 	elevated(t, func(thread *Thread) {
+		ctx, cancel := context.WithTimeout(t.Context(), runtest.Patience)
+		defer cancel()
 		var logged bytes.Buffer
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			thread.Guard(context.WithoutCancel(t.Context()), 0, slog.New(slog.NewTextHandler(&logged, nil)))
+			thread.Guard(ctx, 0, slog.New(slog.NewTextHandler(&logged, nil)))
 		}()
-		for began := time.Now(); time.Since(began) < 20*time.Second && policy(t, thread.id) == unix.SCHED_FIFO; {
+		for ctx.Err() == nil && policy(t, thread.id) == unix.SCHED_FIFO {
 		}
-		select {
-		case <-ended:
-		case <-time.After(time.Second):
-			t.Error("nobody has seen it")
-			return
-		}
+		<-ended
 		if got := policy(t, thread.id); got != unix.SCHED_NORMAL || !strings.Contains(logged.String(), "loses its realtime priority") {
 			t.Errorf("policy %d, logged %s", got, &logged)
 		}
@@ -82,7 +81,7 @@ func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
 
 func TestAThreadThatSleepsKeepsItsPriority(t *testing.T) {
 	elevated(t, func(thread *Thread) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*budgetPeriod/2)
+		ctx, cancel := context.WithTimeout(t.Context(), budget*3/2)
 		defer cancel()
 		var logged bytes.Buffer
 		ended := make(chan struct{})

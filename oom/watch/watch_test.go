@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -34,12 +34,15 @@ func realGroup(t *testing.T) (*cgroup.System, string) {
 	if err := s.Create(root, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)}); err != nil {
 		t.Skip("skipped: cgroups cannot be created here:", errors.Join(err, s.Delete(root)))
 	}
-	t.Cleanup(func() {
-		if err := s.Delete(root); err != nil {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, s, root)
 	return s, root
+}
+
+// deleteLater removes a group at the end of the test.
+func deleteLater(t *testing.T, s *cgroup.System, group string) {
+	t.Cleanup(func() { // processes that were killed may live for a moment yet
+		runtest.Await(t, "the group "+group+" to be removed", func() bool { return s.Delete(group) == nil })
+	})
 }
 
 // burst makes a group of 16 MiB and a process of that name which wants more, until
@@ -49,11 +52,7 @@ func burst(t *testing.T, s *cgroup.System, group, name string) (pid int) {
 	if err := s.Create(group, cgroup.Limits{Memory: stats.Known(16 << 20)}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Delete(group); err != nil {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, s, group)
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -74,40 +73,43 @@ func burst(t *testing.T, s *cgroup.System, group, name string) (pid int) {
 	return c.Process.Pid
 }
 
-// follow runs a Watcher and returns its first kills; any more are a fault.
+// follow runs a Watcher and returns its first kills; any more are a fault. It does
+// what is to be followed once the log has been opened and, where there is none, the
+// counters have been read.
 func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	told := make(chan Kill, 100)
-	var text bytes.Buffer
+	var text runtest.Log
 	w := New(cfg, func(k Kill) { told <- k }, slog.New(slog.NewTextHandler(&text, nil)))
 	var running sync.WaitGroup
-	looked := make(chan struct{})
+	opened := make(chan struct{})
 	pods := cfg.Pods
 	var once sync.Once
 	w.cfg.Pods = func() []Pod {
-		defer once.Do(func() { close(looked) })
+		once.Do(func() { close(opened) })
 		return pods()
 	}
 	running.Go(func() { _ = w.Run(ctx) })
-	<-looked
-	do()
-	for range want {
-		select {
-		case k := <-told:
-			kills = append(kills, k)
-		case <-ctx.Done():
-			t.Errorf("told only of %+v", kills)
-		}
+	if <-opened; cfg.Held == nil && cfg.Log == "" {
+		runtest.Await(t, "the counters to be all there is", func() bool { return strings.Contains(text.String(), withoutLog) })
 	}
+	do()
+	runtest.Await(t, fmt.Sprint(want, " kills"), func() bool { return len(told) >= want })
 	cancel()
 	running.Wait()
+	for range want {
+		kills = append(kills, <-told)
+	}
 	if len(told) > 0 {
 		t.Errorf("told also of %+v", <-told)
 	}
 	return kills, text.String()
 }
+
+// withoutLog is part of what is logged after the first look at the counters.
+const withoutLog = "told by the pods' counters alone"
 
 func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	held, err := os.Open(Log) // as the service manager does
@@ -121,15 +123,13 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	}
 	cfg := Config{Held: held, Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: time.Second}
 	var pid int
-	kills, log := follow(t, cfg, func() { pid = burst(t, s, root+"/kubepods/podb/c", ",pid=1,uid=0") }, 1)
-	if len(kills) != 1 {
-		t.Fatal(log)
-	}
+	began := time.Now()
+	kills, _ := follow(t, cfg, func() { pid = burst(t, s, root+"/kubepods/podb/c", ",pid=1,uid=0") }, 1)
 	k := kills[0]
 	if k.Limit == OfUnknown {
 		t.Skip("skipped: the kernel has not said whom it killed, for it killed ten others within 5 s")
 	}
-	if n := k.Memory.Or(0); n < 1<<20 || n > 32<<20 || time.Since(k.At) > time.Minute {
+	if n := k.Memory.Or(0); n < 1<<20 || n > 32<<20 || k.At.Before(began) || k.At.After(time.Now()) {
 		t.Errorf("memory %d at %v", n, k.At)
 	}
 	k.At, k.Memory = time.Time{}, stats.Amount{}
@@ -146,10 +146,10 @@ func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
 		if err := s.Create(p.Cgroup, cgroup.Limits{}); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Delete(p.Cgroup) })
+		deleteLater(t, s, p.Cgroup)
 	}
 	burst(t, s, root+"/kubepods/podb/before", "before")
-	cfg := Config{Log: filepath.Join(t.TempDir(), "none"), Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: 10 * time.Millisecond}
+	cfg := Config{Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: 10 * time.Millisecond}
 	kills, log := follow(t, cfg, func() {
 		for _, p := range pods[1:] {
 			burst(t, s, p.Cgroup+"/after", "after")
@@ -162,19 +162,21 @@ func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
 	if want := []string{"b " + pods[1].Cgroup + " unknown 1", " " + pods[2].Cgroup + " unknown 1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if n := strings.Count(log, "level="); n != 1 || !strings.Contains(log, "told by the pods' counters alone") {
+	if n := strings.Count(log, "level="); n != 1 || !strings.Contains(log, withoutLog) {
 		t.Errorf("the log says %s", log)
 	}
 }
 
+// linesOf is how the kernel tells of a process that it has killed in a group.
+func linesOf(pid int, process, group string) string {
+	return fmt.Sprintf("4,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=%s,\n4,2,2,c;task_memcg=%s,task=%s,pid=%d,uid=0\n"+
+		"3,3,3,-;Memory cgroup out of memory: Killed process %[4]d (%[3]s) total-vm:1kB, anon-rss:1kB\n", group, group, process, pid)
+}
+
 // The pipe is the kernel's log.
-func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
+func TestTheLogTellsOfEachKillThatIsTheNodes(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"b", root + "/kubepods/podb"}}
-	if err := s.Create(pods[0].Cgroup, cgroup.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Delete(pods[0].Cgroup) })
 	pipe := filepath.Join(t.TempDir(), "kmsg")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -184,26 +186,48 @@ func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	cfg := Config{Log: pipe, Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: 200 * time.Millisecond}
+	cfg := Config{Log: pipe, Cgroups: s, Root: root, Pods: func() []Pod { return pods }}
 	kills, _ := follow(t, cfg, func() {
-		pid := burst(t, s, root+"/kubepods/podb/said", "said")
-		burst(t, s, root+"/kubepods/podb/unsaid", "unsaid")
-		below := root + "/kubepods/podb/said"
-		fmt.Fprintf(in, "4,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=%s,\n4,2,2,c;task_memcg=%s,task=said,pid=%d,uid=0\n", below, below, pid)
-		fmt.Fprintf(in, "3,3,3,-;Memory cgroup out of memory: Killed process %d (said) total-vm:1kB, anon-rss:1kB\n", pid)
+		fmt.Fprint(in, linesOf(7, "said", pods[0].Cgroup+"/said"))
 		fmt.Fprintln(in, "3,4,4,-;Memory cgroup out of memory: Killed process 1 (suppressed) total-vm:1kB, anon-rss:1kB")
 		fmt.Fprintln(in, "11,5,5,-;Out of memory: Killed process 1 (forged) total-vm:1kB, anon-rss:1kB")
 		fmt.Fprintln(in, "3,6,6,-;Out of memory: Killed process 2 (somebody) total-vm:1kB, anon-rss:1kB")
-		for i, group := range []string{"/elsewhere", root + "/other"} {
-			fmt.Fprintf(in, "4,7,7,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=%s,task_memcg=%s,task=x,pid=%d,uid=0\n", group, group, 3+i)
-			fmt.Fprintf(in, "3,8,8,-;Memory cgroup out of memory: Killed process %d (x) total-vm:1kB, anon-rss:1kB\n", 3+i)
-		}
-	}, 4)
-	var got []string
-	for _, k := range kills {
-		got = append(got, fmt.Sprint(k.Pod, " ", k.Limit, " ", k.Process, " ", k.Processes))
+		fmt.Fprint(in, linesOf(3, "x", "/elsewhere"), linesOf(4, "x", root+"/other"))
+	}, 3)
+	if got, want := told(kills), []string{"b pod said 1", " node somebody 1", " other x 1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	if want := []string{"b pod said 1", " node somebody 1", " other x 1", "b unknown  1"}; !slices.Equal(got, want) {
+}
+
+func told(kills []Kill) (texts []string) {
+	for _, k := range kills {
+		texts = append(texts, fmt.Sprint(k.Pod, " ", k.Limit, " ", k.Process, " ", k.Processes))
+	}
+	return texts
+}
+
+func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
+	s, root := realGroup(t)
+	pods := []Pod{{"b", root + "/kubepods/podb"}}
+	if err := s.Create(pods[0].Cgroup, cgroup.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	deleteLater(t, s, pods[0].Cgroup)
+	var kills []Kill
+	w := New(Config{Cgroups: s, Root: root, Pods: func() []Pod { return pods }}, func(k Kill) { kills = append(kills, k) }, slog.New(slog.DiscardHandler))
+	w.count(true)
+	pid := burst(t, s, pods[0].Cgroup+"/said", "said")
+	burst(t, s, pods[0].Cgroup+"/unsaid", "unsaid")
+	for line := range strings.Lines(linesOf(pid, "said", pods[0].Cgroup+"/said")) {
+		w.hear(strings.TrimSuffix(line, "\n"))
+	}
+	if waits := w.count(true); !waits || len(kills) != 1 {
+		t.Errorf("before the log has had its time: %q, waits for it %v", told(kills), waits)
+	}
+	for range 3 {
+		w.count(true)
+	}
+	if got, want := told(kills), []string{"b pod said 1", "b unknown  1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

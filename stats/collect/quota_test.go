@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"testing"
@@ -87,14 +88,14 @@ func TestAProjectsQuotaCountsInPlaceOfAWalk(t *testing.T) {
 func loopMount(t *testing.T, options string, make ...string) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath(make[0]); err != nil {
-		t.Skip("skipped: no filesystem can be made:", err)
+		t.Skip("skipped: needs Debian's package e2fsprogs:", err)
 	}
 	image, dir := t.TempDir()+"/image", t.TempDir()
 	if out, err := exec.Command(make[0], append(make[1:], image, "64M")...).CombinedOutput(); err != nil {
-		t.Skipf("skipped: %s: %v: %s", make[0], err, out)
+		t.Skipf("skipped: %s: %v: %s", make[0], err, bytes.TrimSpace(out))
 	}
 	if out, err := exec.Command("mount", "-o", "loop,"+options, image, dir).CombinedOutput(); err != nil {
-		t.Skipf("skipped: a loop device cannot be mounted with %s here: %v: %s", options, err, out)
+		t.Skipf("skipped: needs root, loop devices and ext4 with %s: %v: %s", options, err, bytes.TrimSpace(out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
