@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // policy is that of a thread, without the flag of its children.
@@ -62,7 +62,7 @@ func TestTheElevatedThreadGoesFirstAndThreadsItStartsDoNot(t *testing.T) {
 
 func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
 	elevated(t, func(thread *Thread) {
-		ctx, cancel := context.WithTimeout(t.Context(), runtest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		defer cancel()
 		var logged bytes.Buffer
 		ended := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // packets is a pair of sequenced-packet sockets.
@@ -72,7 +72,7 @@ func TestConnectionsAreHandedOverAndFaultsExplained(t *testing.T) {
 		})
 	})
 	d := NewDialer(theirs)
-	patient, cancel := context.WithTimeout(t.Context(), runtest.Patience)
+	patient, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 
 	held <- struct{}{}

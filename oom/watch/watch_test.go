@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -41,7 +41,7 @@ func realGroup(t *testing.T) (*cgroup.System, string) {
 // deleteLater removes a group at the end of the test.
 func deleteLater(t *testing.T, s *cgroup.System, group string) {
 	t.Cleanup(func() { // processes that were killed may live for a moment yet
-		runtest.Await(t, "the group "+group+" to be removed", func() bool { return s.Delete(group) == nil })
+		wait.Until(t, "the group "+group+" to be removed", func() bool { return s.Delete(group) == nil })
 	})
 }
 
@@ -81,7 +81,7 @@ func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log st
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	told := make(chan Kill, 100)
-	var text runtest.Log
+	var text wait.Log
 	w := New(cfg, func(k Kill) { told <- k }, slog.New(slog.NewTextHandler(&text, nil)))
 	var running sync.WaitGroup
 	opened := make(chan struct{})
@@ -93,10 +93,10 @@ func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log st
 	}
 	running.Go(func() { _ = w.Run(ctx) })
 	if <-opened; cfg.Held == nil && cfg.Log == "" {
-		runtest.Await(t, "the counters to be all there is", func() bool { return strings.Contains(text.String(), withoutLog) })
+		wait.Until(t, "the counters to be all there is", func() bool { return strings.Contains(text.String(), withoutLog) })
 	}
 	do()
-	runtest.Await(t, fmt.Sprint(want, " kills"), func() bool { return len(told) >= want })
+	wait.Until(t, fmt.Sprint(want, " kills"), func() bool { return len(told) >= want })
 	cancel()
 	running.Wait()
 	for range want {
