@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -39,6 +40,28 @@ func AwaitFor(t testing.TB, patience time.Duration, what string, holds func() bo
 			t.Fatalf("waited %v in vain: %s", patience, what)
 		}
 	}
+}
+
+// Need is the path of a program of the system, in PATH or where the system keeps those
+// of its administrator. Where it is not installed, the test is skipped and the package
+// of Debian named that has it.
+func Need(t testing.TB, program, debian string) (path string) {
+	t.Helper()
+	path, err := Find(program, debian)
+	if err != nil {
+		t.Skip("skipped:", err)
+	}
+	return path
+}
+
+// Find is Need without a test.
+func Find(program, debian string) (path string, err error) {
+	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
+		if path, err = exec.LookPath(dir + program); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("there is no %s: Debian's package %s has it", program, debian)
 }
 
 // Log is what was written to it so far, by any goroutine.

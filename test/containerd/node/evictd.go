@@ -24,11 +24,7 @@ var programsOfEvictd = sync.OnceValues(func() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	base := os.Getenv(baseVariable)
-	if err := os.Chmod(base, 0o755); err != nil { // for the agent, which is nobody
-		return "", err
-	}
-	dir = filepath.Join(base, "bin")
+	dir = filepath.Join(runtest.Dir(), "bin")
 	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/evictd", "./cmd/evictd-agent")
 	build.Dir, build.Env = filepath.Join(root, "../.."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

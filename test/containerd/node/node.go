@@ -17,7 +17,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +109,7 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
-	n := &Node{Options: o, Group: cgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups}
+	n := &Node{Options: o, Group: runtest.GroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups}
 	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
@@ -236,12 +235,5 @@ func (n *Node) processes(group string) []int {
 // removeCgroup removes the group of a pod whose processes have ended.
 func (n *Node) removeCgroup(group string) {
 	n.t.Helper()
-	var faults error
-	Await(n.t, "cgroup "+group+" to be removed", func() bool {
-		faults = nil
-		for _, at := range cgroupsAt(group, mountTable()) {
-			faults = errors.Join(faults, removeCgroup(at))
-		}
-		return faults == nil
-	})
+	Await(n.t, "cgroup "+group+" to be removed", func() bool { return runtest.RemoveGroup(group) == nil })
 }

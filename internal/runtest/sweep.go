@@ -1,4 +1,4 @@
-package node
+package runtest
 
 import (
 	"bytes"
@@ -23,28 +23,38 @@ type trace struct {
 	remove func() error
 }
 
-// traces finds what a node leaves behind that is not in its directory, or in
-// those below the directory: processes of containerd, the sockets of its shims,
-// cgroups and who lives there, mounts, loop devices; in the order in which they
-// can be removed.
-func traces(dir string) []trace {
-	mounts := mountTable()
-	return slices.Concat(processes(dir), sockets(dir), cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
+// Sweep removes what is left of a directory below Dir, whatever state it is in:
+// processes of container runtimes and of evictd that have it in their arguments, the
+// sockets of shims, cgroups named after it and who lives there, mounts and loop devices.
+func Sweep(dir string) error {
+	return sweep(func() []trace { return append(processes(dir), traces(dir)...) })
 }
 
-// sweep removes all traces of a directory, whatever state they are in. It gives up
-// where they get no fewer.
-func sweep(dir string) error {
+// GroupOf is the cgroup that Sweep removes with a directory below Dir.
+func GroupOf(dir string) string {
+	return "/" + strings.ReplaceAll(strings.TrimPrefix(dir, filepath.Dir(Dir())+"/"), "/", "-")
+}
+
+// traces finds what a directory leaves behind that is neither in it nor a process, in
+// the order in which it can be removed.
+func traces(dir string) []trace {
+	mounts := mountTable()
+	return slices.Concat(sockets(dir), cgroups(GroupOf(dir), mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
+}
+
+// sweep removes everything that is found, until nothing is. It gives up where that gets
+// no less.
+func sweep(find func() []trace) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	var deadline time.Time
 	for fewest := math.MaxInt; ; {
-		found := traces(dir)
+		found := find()
 		if len(found) == 0 {
 			return nil
 		}
 		if len(found) < fewest {
-			fewest, deadline = len(found), time.Now().Add(patience)
+			fewest, deadline = len(found), time.Now().Add(Patience)
 		}
 		var faults error
 		for _, t := range found {
@@ -53,7 +63,7 @@ func sweep(dir string) error {
 			}
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(faults, fmt.Errorf("%s leaves %s behind", dir, found[0].what))
+			return errors.Join(faults, fmt.Errorf("%s is left behind", found[0].what))
 		}
 		<-tick.C
 	}
@@ -137,18 +147,18 @@ func mountsBelow(dir string, table []mounted) (found []trace) {
 	return found
 }
 
-func cgroups(dir string, table []mounted) (found []trace) {
-	group := cgroupOf(dir)
-	for _, at := range append(cgroupsAt(group, table), cgroupsAt(group+"-*", table)...) {
-		found = append(found, trace{"cgroup " + at, func() error { return removeCgroup(at) }})
+// cgroups finds a group, and those whose names go on after its name and a dash.
+func cgroups(group string, table []mounted) (found []trace) {
+	for _, at := range append(groupsAt(group, table), groupsAt(group+"-*", table)...) {
+		found = append(found, trace{"cgroup " + at, func() error { return removeGroup(at) }})
 	}
 	return found
 }
 
-// cgroupsAt are the directories of a group, or of those that match a pattern, in
+// groupsAt are the directories of a group, or of those that match a pattern, in
 // every hierarchy: the container runtime makes groups in more of them than evictd
 // does.
-func cgroupsAt(group string, table []mounted) (found []string) {
+func groupsAt(group string, table []mounted) (found []string) {
 	for _, m := range table {
 		if m.kind == "cgroup" || m.kind == "cgroup2" {
 			here, _ := filepath.Glob(filepath.Join(m.point, group))
@@ -158,9 +168,19 @@ func cgroupsAt(group string, table []mounted) (found []string) {
 	return found
 }
 
-// removeCgroup ends whoever lives in a group and removes it, as far as it can: on
+// RemoveGroup ends the processes of a cgroup and below it, and removes it in every
+// hierarchy. It fails while they end.
+func RemoveGroup(group string) error {
+	var faults error
+	for _, at := range groupsAt(group, mountTable()) {
+		faults = errors.Join(faults, removeGroup(at))
+	}
+	return faults
+}
+
+// removeGroup ends whoever lives in a group and removes it, as far as it can: on
 // v1 who is frozen dies only once thawed.
-func removeCgroup(at string) error {
+func removeGroup(at string) error {
 	var groups []string
 	_ = filepath.WalkDir(at, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
