@@ -8,8 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +19,8 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -35,13 +37,13 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: making cgroups needs root")
+		t.Skip("skipped: cgroups are made by root")
 	}
 	cgroups, err := cgroup.Discover("")
 	if err != nil {
 		t.Skip("skipped: no cgroups to use:", err)
 	}
-	n := &node{T: t, cgroups: cgroups, group: fmt.Sprintf("/evictd-browser-test-%d", os.Getpid()), dir: t.TempDir(), address: freeAddress(t)}
+	n := &node{T: t, cgroups: cgroups, group: runtest.Group("browser"), dir: t.TempDir(), address: freeAddress(t)}
 	if err := cgroups.Create(n.group, cgroup.Limits{Memory: stats.Known(384 << 20), PIDs: stats.Known(200)}); err != nil {
 		_ = cgroups.Delete(n.group)
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
@@ -58,9 +60,9 @@ func (n *node) manifests() string { return filepath.Join(n.dir, "pods") }
 // evictd protects the node, and serves the page on a port beside its socket.
 func (n *node) evictd(args ...string) (stop func()) {
 	n.Helper()
-	return serve(n.T, "evictd", append([]string{"run", "--node-name=node-1", "--cgroup-root=" + n.group, "--cri-endpoint=none", "--nodefs=" + n.dir,
+	return serve(n.T, "evictd", append([]string{"run", "--node-name=node-1", "--mode=native", "--force", "--cgroup-root=" + n.group, "--cri-endpoint=none", "--nodefs=" + n.dir,
 		"--state-dir=" + filepath.Join(n.dir, "state"), "--runtime-dir=" + filepath.Join(n.dir, "run"), "--pod-manifests=" + n.manifests(),
-		"--status-address=unix:" + filepath.Join(n.dir, "sock") + "," + n.address, "--housekeeping-interval=500ms",
+		"--status-address=unix:" + filepath.Join(n.dir, "sock") + "," + n.address, "--housekeeping-interval=100ms",
 		"--eviction-hard=memory.available<64Mi", "--eviction-soft=memory.available<120Mi", "--eviction-soft-grace-period=memory.available=1h",
 		"--eviction-pressure-transition-period=5s"}, args...)...)
 }
@@ -104,6 +106,38 @@ func (n *node) pod(name, request string, priority int32) (hold func(mib int)) {
 	return func(mib int) { _, _ = io.WriteString(orders, fmt.Sprintln(mib)) }
 }
 
+// status is evictd's document.
+func (n *node) status() (s nodestatus.Status) {
+	n.Helper()
+	client := runtest.ClientOf(filepath.Join(n.dir, "sock"))
+	defer client.CloseIdleConnections()
+	answer, err := client.Get("http://evictd/v1/status")
+	if err == nil {
+		err = json.NewDecoder(answer.Body).Decode(&s)
+		answer.Body.Close()
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
+	return s
+}
+
+// usage is the memory that evictd knows a pod to use, in bytes.
+func (n *node) usage(pod string) int64 {
+	n.Helper()
+	for _, r := range n.status().Ranking["memory.available"] {
+		if used, err := resource.ParseQuantity(r.Usage); err == nil && r.Pod == pod {
+			return used.Value()
+		}
+	}
+	return 0
+}
+
+func (n *node) evicted(pod string) bool {
+	n.Helper()
+	return slices.ContainsFunc(n.status().Evictions, func(e nodestatus.Eviction) bool { return e.Pod == pod })
+}
+
 // TestThePageOfEvictd has a pod of a small node leak until it is evicted, with the
 // page open.
 func TestThePageOfEvictd(t *testing.T) {
@@ -123,9 +157,11 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.see("a curve", `document.querySelector("#chart .curve")?.getAttribute("d").length > 20`)
 	p.see("no more time than there was", `[...document.querySelectorAll("#chart text")].some((t) => /^\d\d:\d\d:\d\d$/.test(t.textContent))`)
 	p.click("#window button")
-	for mib := 10; mib <= 200; mib += 10 {
+	for mib := 10; !n.evicted("shop/leaker"); mib += 10 {
 		leak(mib)
-		time.Sleep(500 * time.Millisecond) // as a leak does
+		await(t, fmt.Sprintf("evictd to see the leak of %d MiB or to end it", mib), func() bool {
+			return n.evicted("shop/leaker") || n.usage("shop/leaker") >= int64(mib)<<20
+		})
 	}
 	p.see("the eviction as a mark", `document.querySelector("#chart .mark")?.title.includes("leaker")`)
 	p.see("its end in the list", `document.querySelector("#evictions").textContent.includes("freed")`)

@@ -1,11 +1,10 @@
 // Package browser_test opens the status pages of the built programs in a real
-// browser, Chromium, whose screenshots go to $EVICTD_ARTIFACTS. Pods are processes
-// of this test binary in a bounded cgroup of the test's own.
+// browser, Chromium; -artifacts keeps the screenshots. Pods are processes of this test
+// binary in a bounded cgroup of the test's own.
 package browser_test
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -20,14 +19,11 @@ import (
 // podVariable makes the test binary a pod's process.
 const podVariable = "EVICTD_BROWSER_TEST_POD"
 
-// programs is the folder of those that TestMain built.
-var programs string
-
 func TestMain(m *testing.M) {
 	if os.Getenv(podVariable) != "" {
 		playPod()
 	}
-	os.Exit(buildAndRun(m))
+	os.Exit(runtest.Main(m, build))
 }
 
 // playPod holds as many MiB as each line of its input says, and ends with it.
@@ -48,35 +44,21 @@ func playPod() {
 	os.Exit(0)
 }
 
-func buildAndRun(m *testing.M) int {
-	var err error
-	if programs, err = os.MkdirTemp("", "evictd-browser-test-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(programs)
-	build := exec.Command("go", "build", "-o", programs+"/", "./cmd/evictd", "./cmd/evictd-apiserver", "./cmd/evictd-scheduler")
-	build.Dir = filepath.Join("..", "..")
+// program is the path of one of evictd's that build has built.
+func program(name string) string { return filepath.Join(runtest.Dir(), name) }
+
+func build() error {
+	build := exec.Command("go", "build", "-trimpath", "-o", runtest.Dir()+"/", "./cmd/evictd", "./cmd/evictd-apiserver", "./cmd/evictd-scheduler")
+	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
-		return 1
+		return fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
-	return m.Run()
+	return nil
 }
 
 const patience = runtest.Patience
 
 var await = runtest.Await
-
-// artifacts is where screenshots are kept.
-func artifacts(t *testing.T) string {
-	t.Helper()
-	dir := cmp.Or(os.Getenv("EVICTD_ARTIFACTS"), filepath.Join(os.TempDir(), "evictd-artifacts"))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 // freeAddress is one of loopback that nobody listens on.
 func freeAddress(t *testing.T) string {
@@ -92,5 +74,5 @@ func freeAddress(t *testing.T) string {
 // serve runs a program until the test ends, or the returned function is called.
 func serve(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
-	return runtest.Run(t, exec.Command(filepath.Join(programs, name), args...)).Stop
+	return runtest.Run(t, exec.Command(program(name), args...)).Stop
 }

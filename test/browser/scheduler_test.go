@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +16,7 @@ import (
 )
 
 func answers(address string) bool {
-	client := http.Client{Timeout: time.Second}
+	client := http.Client{Timeout: patience}
 	r, err := client.Get("http://" + address + "/readyz")
 	if err != nil {
 		return false

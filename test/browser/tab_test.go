@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // tab is an open page, and what was wrong with it.
@@ -33,31 +34,19 @@ type tab struct {
 // openBrowser starts a browser of the test's own.
 func openBrowser(t *testing.T) context.Context {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("skipped: there is no chromium, whose pages these are")
-	}
+	program := runtest.Need(t, "chromium", "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
-	for range 2 { // on a machine that is very busy a browser may never speak
-		var started context.Context
-		if started, err = startBrowser(t, options); err == nil {
-			return started
-		}
-	}
-	t.Fatalf("start %s: %v", program, err)
-	return nil
-}
-
-func startBrowser(t *testing.T, options []chromedp.ExecAllocatorOption) (context.Context, error) {
-	t.Helper()
 	allocator, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
 	late := time.AfterFunc(patience, end)
 	defer late.Stop()
-	return ctx, chromedp.Do(ctx)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	return ctx
 }
 
 // openTab opens a page in a tab of its own, 1280 pixels wide, and fails the test for
@@ -192,7 +181,7 @@ func (p *tab) shoot(name string) {
 		p.Log("no screenshot:", err)
 		return
 	}
-	path := filepath.Join(artifacts(p.T), strings.ReplaceAll(p.Name(), "/", "-")+"-"+name+".png")
+	path := filepath.Join(p.ArtifactDir(), name+".png")
 	if err := os.WriteFile(path, picture, 0o644); err != nil {
 		p.Error(err)
 	}

@@ -13,38 +13,30 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // top is the top of the repository.
 const top = "../.."
-
-// programs is the directory of the programs that TestMain built.
-var programs string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(shellVariable) != "" {
 		fmt.Fprintln(os.Stderr, becomeShell())
 		os.Exit(1)
 	}
-	os.Exit(func() int {
-		var err error
-		if programs, err = os.MkdirTemp("", "docs-programs-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(programs)
-		if err := os.Chmod(programs, 0o755); err != nil { // the agent is nobody
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", programs+"/", top+"/cmd/...")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	os.Exit(runtest.Main(m, build))
+}
+
+// programs is the directory of the programs that build has built.
+func programs() string { return filepath.Join(runtest.Dir(), "bin") }
+
+func build() error {
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", programs()+"/", top+"/cmd/...")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // pages are the files of the documentation.
@@ -68,7 +60,7 @@ func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
 			for _, fault := range p.faults {
 				t.Errorf("%s:%s", filepath.Base(file), fault)
 			}
-			p.tellSkips(t)
+			p.logNotRun(t)
 			if p.runs() {
 				p.run(t, filepath.Base(file))
 				golden.Check(t, file, strings.Join(p.lines, "\n"))
@@ -77,8 +69,8 @@ func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
 	}
 }
 
-// tellSkips has every reason for which commands are not run be told once.
-func (p *page) tellSkips(t *testing.T) {
+// logNotRun logs the commands that are not run, by their reasons.
+func (p *page) logNotRun(t *testing.T) {
 	t.Helper()
 	commands := map[string][]string{}
 	for _, b := range p.blocks {
@@ -89,10 +81,7 @@ func (p *page) tellSkips(t *testing.T) {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(commands)) {
-		t.Run("not run", func(t *testing.T) {
-			t.Logf("not run:\n%s", strings.Join(commands[reason], "\n"))
-			t.Skip("skipped: not run: " + reason)
-		})
+		t.Logf("not run: %s:\n%s", reason, strings.Join(commands[reason], "\n"))
 	}
 }
 
@@ -107,8 +96,9 @@ func (p *page) runs() bool {
 // print where that is something else.
 func (p *page) run(t *testing.T, name string) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: the documentation's nodes are cgroups, which need root")
+		t.Skip("skipped: the documentation's nodes are cgroups, which are made by root")
 	}
+	p.needs(t)
 	s := newSession(t)
 	var shows []shown // from the first line on
 	for i := range p.blocks {
@@ -132,6 +122,29 @@ func (p *page) run(t *testing.T, name string) {
 		}
 	}
 	p.show(shows)
+}
+
+// foreign are programs that pages use and that are no part of the repository, by the
+// packages of Debian that have them.
+var foreign = map[string]string{"bash": "bash", "curl": "curl", "mount": "mount", "tmux": "tmux"}
+
+// needs skips a page that a foreign program is missing for.
+func (p *page) needs(t *testing.T) {
+	t.Helper()
+	used := map[string]bool{"bash": true, "mount": true}
+	for _, b := range p.blocks {
+		for _, c := range b.commands {
+			if b.notRun(c.text) == "" {
+				used["tmux"] = used["tmux"] || b.terminal
+				used["curl"] = used["curl"] || strings.Contains(c.text, "curl ")
+			}
+		}
+	}
+	for _, program := range slices.Sorted(maps.Keys(used)) {
+		if used[program] {
+			runtest.Need(t, program, foreign[program])
+		}
+	}
 }
 
 // shown is what lines of the page are to be.

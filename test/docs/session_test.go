@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/runtest"
 )
 
 // patience bounds how long a command runs, and how long it is repeated.
-const patience = time.Minute
+const patience = runtest.Patience
 
 // session is a shell that runs the commands of a page, in a directory and in
 // namespaces of its own: what the programs keep in /run and /var/lib is the page's,
@@ -47,9 +49,9 @@ func newSession(t *testing.T) *session {
 	}
 	s := &session{t: t, dir: dir, shell: exec.Command("/proc/self/exe")}
 	s.shell.Dir = dir
-	s.shell.Env = []string{"PATH=" + programs + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8", "TERM=xterm", shellVariable + "=1"}
+	s.shell.Env = []string{"PATH=" + programs() + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8", "TERM=xterm", shellVariable + "=1"}
 	s.shell.Stderr = os.Stderr
-	s.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
+	s.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
 	answers, out, err := os.Pipe()
 	if err == nil {
 		s.shell.ExtraFiles = []*os.File{out}
@@ -70,11 +72,16 @@ func newSession(t *testing.T) *session {
 		s.end()
 		answers.Close()
 	})
-	if output, err := s.run("mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib", nil); err != nil {
-		t.Fatalf("make /run and /var/lib the page's own: %v\n%s", err, output)
+	if output, err := s.run(hide, nil); err != nil {
+		t.Fatalf("hide what the host runs and keeps: %v\n%s", err, output)
 	}
 	return s
 }
+
+// hide makes /run and /var/lib the page's own, and a kubelet of the host invisible: the
+// pages show a machine without.
+const hide = `mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib &&
+for status in $(grep -lsx 'Name:[[:space:]]*kubelet' /proc/[0-9]*/status); do mount -t tmpfs tmpfs ${status%/status} || exit; done`
 
 // shellVariable has the test binary become a session's shell.
 const shellVariable = "EVICTD_DOCS_SHELL"
@@ -185,11 +192,8 @@ func (s *session) try(b *block, c command, shown string) (printed string, right 
 // onTerminal runs a command in a terminal of its own until that shows what is
 // right.
 func (s *session) onTerminal(command string, once func(string) error, right *bool) error {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		s.t.Skip("skipped: tmux is not installed: it is the terminal of this test")
-	}
 	const tmux = "tmux -S terminal -f /dev/null "
-	err := once(tmux + "new-session -d -x 116 -y 20 '" + command + "; sleep 60'")
+	err := once(tmux + "new-session -d -x 116 -y 20 '" + command + "; cat'") // cat keeps the terminal
 	if err == nil {
 		await(func() bool { err = once(tmux + "capture-pane -p"); return *right || err != nil })
 		_, ended := s.run(tmux+"kill-server", nil)

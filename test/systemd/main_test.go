@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == probeArgument {
 		os.Exit(probe())
 	}
-	os.Exit(m.Run())
+	os.Exit(runtest.Main(m, nil))
 }
 
 const patience = runtest.Patience
@@ -61,15 +61,16 @@ const maxMemory = 512 << 20
 func boot(t *testing.T) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: namespaces and cgroups need root")
+		t.Skip("skipped: namespaces and cgroups are made by root")
 	}
-	for _, program := range []string{"/lib/systemd/systemd", "unshare", "nsenter", "dpkg", "pgrep", "deb-systemd-helper"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("skipped: booting systemd needs", program, "(packages systemd, util-linux, dpkg, procps, init-system-helpers):", err)
-		}
+	for _, of := range [][2]string{
+		{"/lib/systemd/systemd", "systemd"}, {"unshare", "util-linux"}, {"nsenter", "util-linux"}, {"dpkg", "dpkg"},
+		{"pgrep", "procps"}, {"deb-systemd-helper", "init-system-helpers"},
+	} {
+		runtest.Need(t, of[0], of[1])
 	}
 	deb := packageFile(t)
-	group := fmt.Sprintf("evictd-systemd-test-%d", os.Getpid())
+	group := strings.TrimPrefix(runtest.Group("systemd"), "/")
 	cgroups, err := cgroup.Discover("")
 	if err != nil {
 		t.Skip("skipped: no cgroups to use:", err)
