@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/runtest"
 )
@@ -97,6 +98,9 @@ func (p *page) runs() bool {
 func (p *page) run(t *testing.T, name string) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: the documentation's nodes are cgroups, which are made by root")
+	}
+	if _, err := cgroup.Discover(""); err != nil {
+		t.Skip("skipped: no cgroups to use:", err)
 	}
 	p.needs(t)
 	s := newSession(t)

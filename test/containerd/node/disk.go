@@ -66,7 +66,7 @@ func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
 		options += ",allocsize=4k"
 	}
 	if out, err := exec.Command(runtest.Need(t, "mount", "mount"), "-o", options, image, disk).CombinedOutput(); err != nil {
-		why, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		why, _, _ := strings.Cut(strings.TrimPrefix(string(out), "mount: "+disk+": "), "\n")
 		t.Skipf("skipped: no %s can be mounted from a file, which the kernel's loop devices and CONFIG_%s_FS are for: %s", kind, strings.ToUpper(string(kind)), why)
 	}
 	return disk
