@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 
 	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
@@ -18,31 +17,12 @@ type Evictd struct {
 	n *Node
 }
 
-// programsOfEvictd builds evictd and its agent, once a run.
-var programsOfEvictd = sync.OnceValues(func() (dir string, err error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	dir = filepath.Join(runtest.Dir(), "bin")
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/evictd", "./cmd/evictd-agent")
-	build.Dir, build.Env = filepath.Join(root, "../.."), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build evictd: %w\n%s", err, out)
-	}
-	return dir, nil
-})
-
 // Evictd protects the node, whose pods it knows from the runtime alone, until the
 // test ends; the disks of the host have no say. More arguments win.
 func (n *Node) Evictd(more ...string) *Evictd {
 	n.t.Helper()
-	bin, err := programsOfEvictd()
-	if err != nil {
-		n.t.Fatal(err)
-	}
 	socket := filepath.Join(n.dir, "status.sock")
-	return &Evictd{runtest.Start(n.t, socket, exec.Command(filepath.Join(bin, "evictd"), append([]string{
+	return &Evictd{runtest.Start(n.t, socket, exec.Command(program("evictd"), append([]string{
 		"run", "--node-name=n1", "--mode=native", "--force", "--cgroup-root=" + n.Group, "--cri-endpoint=unix:" + n.socket(),
 		"--nodefs=" + n.dir, "--state-dir=" + filepath.Join(n.dir, "evictd"), "--runtime-dir=" + filepath.Join(n.dir, "undo"), "--status-address=unix:" + socket,
 		"--housekeeping-interval=100ms", "--eviction-pressure-transition-period=1s",

@@ -14,16 +14,23 @@ import (
 )
 
 // Main is what TestMain of a package with nodes returns to os.Exit.
-func Main(m *testing.M) int { return runtest.Main(m, buildWorkload) }
+func Main(m *testing.M) int { return runtest.Main(m, build) }
 
-// workload is the program of all pods.
-func workload() string { return filepath.Join(runtest.Dir(), "workload") }
+// program is the path of one that build has built.
+func program(name string) string { return filepath.Join(runtest.Dir(), "bin", name) }
 
-func buildWorkload() error {
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", workload(), "github.com/evictd/evictd/test/containerd/cmd/workload")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the workload: %w\n%s", err, out)
+// build builds the program of all pods, and evictd with its agent.
+func build() error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	for dir, packages := range map[string][]string{root: {"./cmd/workload"}, filepath.Join(root, "../.."): {"./cmd/evictd", "./cmd/evictd-agent"}} {
+		build := exec.Command("go", append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", program("") + "/"}, packages...)...)
+		build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %v: %w\n%s", packages, err, out)
+		}
 	}
 	return nil
 }

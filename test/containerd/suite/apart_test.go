@@ -50,7 +50,12 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "cri.sock")
+	dir, err := os.MkdirTemp("", "cri-") // of a short name: that of a socket has 107 bytes at most, see unix(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "cri.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
