@@ -102,9 +102,9 @@ func Program(name string) (string, error) {
 	}
 	reason, err := os.ReadFile(filepath.Join(filepath.Dir(path), "unavailable"))
 	if err != nil || len(reason) == 0 {
-		return "", &UnavailableError{"there is no " + name + ": `make controlplane` builds it"}
+		return "", &UnavailableError{"there is no test/controlplane/bin/" + name + ": `make controlplane` builds it"}
 	}
-	return "", &UnavailableError{fmt.Sprintf("there is no %s: %s", name, strings.TrimSpace(string(reason)))}
+	return "", &UnavailableError{fmt.Sprintf("there is no test/controlplane/bin/%s: %s", name, strings.TrimSpace(string(reason)))}
 }
 
 // Root is the root of the source tree that the working directory is in.

@@ -59,10 +59,7 @@ func freeAddress(t testing.TB) string {
 // address in place of the configuration's.
 func (a *api) kubeScheduler(config, extender string) {
 	a.t.Helper()
-	path, err := harness.Program("kube-scheduler")
-	if err != nil {
-		a.t.Skip(err)
-	}
+	path := foreign(a.t, "kube-scheduler")
 	example, err := os.ReadFile(config)
 	if err != nil {
 		a.t.Fatal(err)

@@ -79,7 +79,7 @@ func onKubeAPIServer(t *testing.T) *api { return open(t, servers[0].get) }
 func open(t *testing.T, get func() (*harness.Server, error)) *api {
 	server, err := get()
 	if unavailable := (*harness.UnavailableError)(nil); errors.As(err, &unavailable) {
-		t.Skip(unavailable.Reason)
+		t.Skip("skipped:", unavailable)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func open(t *testing.T, get func() (*harness.Server, error)) *api {
 
 // patience bounds every wait for something that is to come. Nothing is asserted
 // of how fast it comes.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // await asks until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {

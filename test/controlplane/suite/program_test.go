@@ -2,6 +2,7 @@ package suite_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -92,13 +93,24 @@ func (p *process) kill() {
 	<-p.ended
 }
 
+// foreign is the path of a program of Kubernetes. Where it is not built, the test is
+// skipped.
+func foreign(t testing.TB, name string) string {
+	t.Helper()
+	path, err := harness.Program(name)
+	if _, unavailable := errors.AsType[*harness.UnavailableError](err); unavailable {
+		t.Skip("skipped:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // kubectl runs a current kubectl as the administrator.
 func (a *api) kubectl(args ...string) string {
 	a.t.Helper()
-	path, err := harness.Program("kubectl")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	path := foreign(a.t, "kubectl")
 	out, err := exec.CommandContext(a.t.Context(), path, append(a.Args(harness.Admin), args...)...).CombinedOutput()
 	if err != nil {
 		a.t.Fatalf("kubectl %q: %v\n%s", args, err, out)

@@ -265,7 +265,7 @@ func field(docs []any, path string) (string, bool) {
 var (
 	uid     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	version = regexp.MustCompile(`(?:\d+ )?\(\d+\)`)
-	age     = regexp.MustCompile(`^\d+s$`)
+	age     = regexp.MustCompile(`^(\d+[smh])+$`)
 )
 
 // unread are fields that no scheduler and no agent reads, which the embedded API
