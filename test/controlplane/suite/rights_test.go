@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/evictd/evictd/test/controlplane/harness"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness/kube"
 )
 
 // agentOf is a client with a token of evictd's agent that is bound to the node,
@@ -37,7 +39,7 @@ func (a *api) agentOf(node string) kubernetes.Interface {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	admin, err := a.Config(harness.Admin)
+	admin, err := a.Config(apiserver.Admin)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestAgentReachesItsOwnNodeOnly(t *testing.T) {
 	allPods := attempt{"all pods", listPods("")}
 	secrets := attempt{"secrets", readSecrets}
 	eviction, eviction2 := attempt{"the Eviction API for a pod on n1", evictPod("own")}, attempt{"the Eviction API for a pod on n2", evictPod("other")}
-	kubelet, err := a.Client(harness.Node)
+	kubelet, err := a.Client(apiserver.Node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func TestAgentReachesItsOwnNodeOnly(t *testing.T) {
 // test/node has for the embedded API, against a kube-apiserver, with the rights
 // of docs/rbac.
 func TestNodeAgainstAKubeAPIServer(t *testing.T) {
-	server, faulty := harness.NewKubeAPIServer()
+	server, faulty := apiserver.NewKubeAPIServer()
 	if faulty == nil {
 		t.Cleanup(func() {
 			if err := server.Stop(); err != nil {
@@ -196,15 +198,15 @@ func TestNodeAgainstAKubeAPIServer(t *testing.T) {
 			}
 		})
 	}
-	a := open(t, func() (*harness.Server, error) { return server, faulty })
+	a := open(t, func(testing.TB) (*apiserver.Server, error) { return server, faulty })
 	a.grant()
-	root, err := harness.Root()
+	root, err := sandbox.SourceRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const tests = "InTheCluster|Backstop|Observe|APIServer|Agent|DaemonThatIsKilled|SoftVictim"
 	test := exec.CommandContext(t.Context(), "go", "-C", root, "test", "-count=1", "-v", "-run", tests, "./test/node")
-	test.Env = append(os.Environ(), "EVICTD_TEST_KUBECONFIG="+a.Kubeconfig(harness.Admin))
+	test.Env = append(os.Environ(), kube.KubeconfigVariable+"="+a.Kubeconfig(apiserver.Admin))
 	out, err := test.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
