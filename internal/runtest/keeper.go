@@ -125,7 +125,9 @@ func keep(prepare func() error) (code int, err error) {
 	}
 	err = errors.Join(os.Chmod(k.dir, 0o755), os.Setenv(dirVariable, k.dir))
 	if err == nil && prepare != nil {
+		spare := context.AfterFunc(ctx, endChildren)
 		err = prepare()
+		spare()
 	}
 	if err == nil {
 		code, err = k.runTests(ctx)
@@ -186,6 +188,14 @@ func reapUntil(pid int) (status syscall.WaitStatus, err error) {
 		if err == nil && ended == pid {
 			return status, nil
 		}
+	}
+}
+
+// endChildren ends all descendants, so that what waits for them fails.
+func endChildren() {
+	k := keeper{groups: map[string]bool{}}
+	for _, process := range k.processes() {
+		_ = process.remove() // it has ended meanwhile
 	}
 }
 
