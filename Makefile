@@ -70,7 +70,7 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
-	for module in internal/tools test/controlplane test/containerd/parts; do go -C $$module mod tidy -diff; done
+	for module in internal/tools test/controlplane/parts test/containerd/parts; do go -C $$module mod tidy -diff; done
 	for module in $(nested) containerd; do
 		go -C test/$$module mod tidy -diff
 		go -C test/$$module vet ./...
@@ -125,7 +125,7 @@ bench-containers: containerd ## what evictd and a containerd use with 500 contai
 
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
-	@go -C test/controlplane run -ldflags=-w ./cmd/bench $(BENCHFLAGS)
+	@go run -ldflags=-w ./test/controlplane/bench $(BENCHFLAGS)
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
@@ -134,9 +134,9 @@ campaign: ## memory bombs by the hundred and other long tests
 	@packages=$$($(call list,^TestCampaign) | cut -d ' ' -f 1 | sort -u)
 	EVICTD_CAMPAIGN=1 go test -count=1 -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
 
-# Kubernetes itself, of which test/controlplane/go.mod says the version. The
+# Kubernetes itself, of which test/controlplane/parts/go.mod says the version. The
 # module is not vetted: that would analyse all of Kubernetes first.
-kubernetes := $(shell sed -n 's|^.k8s.io/kubernetes v||p' test/controlplane/go.mod)
+kubernetes := $(shell sed -n 's|^.k8s.io/kubernetes v||p' test/controlplane/parts/go.mod)
 stamp      := -X k8s.io/component-base/version.gitVersion=v$(kubernetes) \
 	-X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(kubernetes))) \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(kubernetes)))
@@ -145,11 +145,11 @@ foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kub
 .PHONY: controlplane
 controlplane: $(foreign) ## build the kube-apiserver, kube-scheduler and kubectl of tests; the first time takes minutes
 
-test/controlplane/bin/%: test/controlplane/go.mod test/controlplane/go.sum $(wildcard test/controlplane/cmd/controlplane/*.go)
+test/controlplane/bin/%: test/controlplane/parts/go.mod test/controlplane/parts/go.sum $(wildcard test/controlplane/parts/cmd/controlplane/*.go)
 	@printf 'building %s of Kubernetes %s\n' '$*' '$(kubernetes)'
 	package=k8s.io/kubernetes/cmd/$*
-	[ ! -d test/controlplane/cmd/$* ] || package=./cmd/$*
-	nice go -C test/controlplane build -ldflags '-s -w $(stamp)' -o bin/ $$package
+	[ ! -d test/controlplane/parts/cmd/$* ] || package=./cmd/$*
+	nice go -C $(<D) build -ldflags '-s -w $(stamp)' -o ../bin/ $$package
 	touch $@
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
@@ -187,7 +187,7 @@ endef
 
 .PHONY: controlplane-if-possible
 controlplane-if-possible:
-	@$(call if_possible,controlplane,controlplane,./... tool,6)
+	@$(call if_possible,controlplane,controlplane/parts,./... tool,6)
 
 .PHONY: containerd-if-possible
 containerd-if-possible:

@@ -60,6 +60,8 @@ var arrows = []arrow{
 	{"test/harness", []string{"cgroup", "internal/process", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
 	{"test/harness/kube", []string{"internal/kubeclient", "internal/sandbox", "internal/wait", "test/harness"}, "tests of running programs reach an API server here"},
 	{"test/all", []string{"internal/sandbox"}, "tests are run here, and look for the programs where sandbox says"},
+	{"test/controlplane/apiserver", []string{"internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
+	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver"}, "the bench drives the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
 	{"internal/benchtable", nil, "a build tool imports nothing of the programs"},
@@ -129,7 +131,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "internal/localapi/apitest", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler"},
+		places: []string{"*/kube", "scheduleradapter/foreign", "internal/kubeclient", "internal/localapi", "internal/localapi/apitest", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

@@ -56,7 +56,7 @@ var parts = []part{
 	},
 	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
-		module: "test/controlplane", packages: []string{"./suite"},
+		packages: []string{"./test/controlplane/suite"},
 		builds: []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
 	},
 	{

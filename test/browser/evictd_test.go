@@ -1,107 +1,76 @@
 package browser_test
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
-	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
 )
 
-// node is a bounded cgroup that stands for one.
+// node is a node with a page.
 type node struct {
-	*testing.T
-	cgroups *cgroup.System
-	group   string
-	dir     string // of evictd's files
-	address string
-	pods    int
+	*harness.Node
+	address string // of the page
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: making cgroups needs root")
-	}
-	cgroups, err := cgroup.Discover("")
-	if err != nil {
-		t.Skip("skipped: no cgroups to use:", err)
-	}
-	n := &node{T: t, cgroups: cgroups, group: fmt.Sprintf("/evictd-browser-test-%d", os.Getpid()), dir: t.TempDir(), address: freeAddress(t)}
-	if err := cgroups.Create(n.group, cgroup.Limits{Memory: stats.Known(384 << 20), PIDs: stats.Known(200)}); err != nil {
-		_ = cgroups.Delete(n.group)
-		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
-	}
-	t.Cleanup(func() { await(t, "the cgroup to be removed", func() bool { return cgroups.Delete(n.group) == nil }) })
-	if err := os.Mkdir(n.manifests(), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return &node{harness.NewNode(t, 384*harness.MiB, 200), freeAddress(t)}
 }
 
-func (n *node) manifests() string { return filepath.Join(n.dir, "pods") }
-
-// evictd protects the node, and serves the page on a port beside its socket.
-func (n *node) evictd(args ...string) (stop func()) {
-	n.Helper()
-	return serve(n.T, "evictd", append([]string{"run", "--node-name=node-1", "--cgroup-root=" + n.group, "--cri-endpoint=none", "--nodefs=" + n.dir,
-		"--state-dir=" + filepath.Join(n.dir, "state"), "--runtime-dir=" + filepath.Join(n.dir, "run"), "--pod-manifests=" + n.manifests(),
-		"--status-address=unix:" + filepath.Join(n.dir, "sock") + "," + n.address, "--housekeeping-interval=500ms",
-		"--eviction-hard=memory.available<64Mi", "--eviction-soft=memory.available<120Mi", "--eviction-soft-grace-period=memory.available=1h",
-		"--eviction-pressure-transition-period=5s"}, args...)...)
+// evictd protects the node, and serves the page beside its socket.
+func (n *node) evictd(flags ...string) *harness.Evictd {
+	n.T.Helper()
+	return n.Evictd(append([]string{
+		sandbox.Mode("native"), sandbox.StatusAddress("unix:" + n.Socket() + "," + n.address),
+		sandbox.EvictionHard("memory.available<64Mi"), sandbox.EvictionSoft("memory.available<120Mi"), sandbox.SoftGrace("memory.available=1h"),
+		sandbox.Transition("5s"),
+	}, flags...)...)
 }
 
-// pod runs one, and returns how it is told what to hold.
-func (n *node) pod(name, request string, priority int32) (hold func(mib int)) {
-	n.Helper()
-	n.pods++
-	m := &v1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n.pods))},
-		Spec:       v1.PodSpec{Priority: &priority, Containers: []v1.Container{{Name: "main"}}},
-	}
-	if request != "" {
-		m.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}
-	}
-	container := filepath.Join(cgroup.PodsAt(filepath.Join(n.group, "kubepods")).Pod(string(m.UID), eviction.QOSClass(m)), "main")
-	process := exec.Command("/proc/self/exe")
-	process.Env = append(os.Environ(), podVariable+"=1")
-	orders, err := process.StdinPipe()
-	if err == nil {
-		err = errors.Join(n.cgroups.Create(container, cgroup.Limits{}), process.Start())
-	}
-	if err != nil {
-		n.Fatal(err)
-	}
-	manifest, ended := filepath.Join(n.manifests(), name+".json"), make(chan struct{})
-	text, err := json.Marshal(m)
-	if err := errors.Join(err, n.cgroups.Add(container, process.Process.Pid), os.WriteFile(manifest, text, 0o644)); err != nil {
-		n.Fatal(err)
-	}
-	go func() { // as whoever runs pods does
-		defer close(ended)
-		_ = process.Wait() // an evicted one was killed
-		_, _ = os.Remove(manifest), n.cgroups.Delete(filepath.Dir(container))
+// pod runs a pod that holds memory. Its manifest and its cgroup are removed when it
+// has ended, as the kubelet does.
+func (n *node) pod(name, request string, priority int32, hold string) *harness.Pod {
+	n.T.Helper()
+	m := n.Manifest(name, sandbox.Spec{Request: request, Priority: priority})
+	m.Namespace = "shop"
+	p := n.StartIn(m, n.PodGroup(m), nil)
+	p.Do("hold %s", hold)
+	n.Write(m)
+	removed := make(chan struct{})
+	go func() {
+		defer close(removed)
+		<-p.Ended()
+		_ = os.Remove(filepath.Join(n.Manifests(), m.Name+".json"))
+		_ = n.Cgroups.Delete(p.Group)
 	}()
-	n.Cleanup(func() {
-		orders.Close()
-		<-ended
+	n.T.Cleanup(func() {
+		p.End()
+		<-removed
 	})
-	return func(mib int) { _, _ = io.WriteString(orders, fmt.Sprintln(mib)) }
+	return p
+}
+
+// usage is the memory of a pod as evictd measured it, in bytes.
+func usage(s *nodestatus.Status, pod string) int64 {
+	for _, r := range s.Ranking["memory.available"] {
+		if used, err := resource.ParseQuantity(r.Usage); err == nil && r.Pod == pod {
+			return used.Value()
+		}
+	}
+	return 0
+}
+
+func evicted(s *nodestatus.Status, pod string) bool {
+	return slices.ContainsFunc(s.Evictions, func(e nodestatus.Eviction) bool { return e.Pod == pod })
 }
 
 // TestThePageOfEvictd has a pod of a small node leak until it is evicted, with the
@@ -109,12 +78,11 @@ func (n *node) pod(name, request string, priority int32) (hold func(mib int)) {
 func TestThePageOfEvictd(t *testing.T) {
 	browser := openBrowser(t)
 	n := newNode(t)
-	leak := n.pod("leaker", "16Mi", 0)
-	n.pod("web", "64Mi", 100)(40)
-	n.pod("database", "128Mi", 1000)(80)
-	n.pod("batch", "", 10)(10)
-	stop := n.evictd()
-	await(t, "evictd to answer", func() bool { return answers(n.address) })
+	leaker := n.pod("leaker", "16Mi", 0, "0")
+	n.pod("web", "64Mi", 100, "40Mi")
+	n.pod("database", "128Mi", 1000, "80Mi")
+	n.pod("batch", "", 10, "10Mi")
+	e := n.evictd()
 
 	p := openTab(t, browser, n.address)
 	p.scheme("light")
@@ -123,9 +91,11 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.see("a curve", `document.querySelector("#chart .curve")?.getAttribute("d").length > 20`)
 	p.see("no more time than there was", `[...document.querySelectorAll("#chart text")].some((t) => /^\d\d:\d\d:\d\d$/.test(t.textContent))`)
 	p.click("#window button")
-	for mib := 10; mib <= 200; mib += 10 {
-		leak(mib)
-		time.Sleep(500 * time.Millisecond) // as a leak does
+	for mib := int64(10); !evicted(e.Status(), "shop/leaker"); mib += 10 {
+		leaker.Tell("hold %dMi", mib)
+		e.Await(fmt.Sprintf("evictd to measure a leak of %d MiB or to evict the pod", mib), func(s *nodestatus.Status) bool {
+			return evicted(s, "shop/leaker") || usage(s, "shop/leaker") >= mib*harness.MiB
+		})
 	}
 	p.see("the eviction as a mark", `document.querySelector("#chart .mark")?.title.includes("leaker")`)
 	p.see("its end in the list", `document.querySelector("#evictions").textContent.includes("freed")`)
@@ -150,9 +120,9 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.narrow()
 	p.shoot("phone")
 
-	stop()
+	e.Stop()
 	p.see("that evictd is away", `document.querySelector("#live").textContent === "reconnecting"`)
-	n.evictd("--node-name=node-2")
+	n.evictd(sandbox.NodeName("node-2"))
 	p.see("the next evictd", `document.querySelector("#live").textContent === "live" && document.querySelector("#node").textContent === "node-2"`)
 	p.forgive("v1/events") // that nobody answered meanwhile
 }

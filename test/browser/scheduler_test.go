@@ -8,23 +8,15 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-func answers(address string) bool {
-	client := http.Client{Timeout: time.Second}
-	r, err := client.Get("http://" + address + "/readyz")
-	if err != nil {
-		return false
-	}
-	r.Body.Close()
-	return r.StatusCode == http.StatusOK
-}
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/harness"
+)
 
 // cluster is an embedded API.
 type cluster struct {
@@ -34,11 +26,10 @@ type cluster struct {
 
 func newCluster(t *testing.T) (c *cluster, server string) {
 	t.Helper()
-	dir, address := t.TempDir(), freeAddress(t)
-	server = "unix:" + filepath.Join(dir, "api.sock")
-	serve(t, "evictd-apiserver", "--data", filepath.Join(dir, "data"), "--listen", server, "--listen", address)
-	await(t, "the API to answer", func() bool { return answers(address) })
-	return &cluster{t, "http://" + address}, server
+	dir, address := harness.Dir(t), freeAddress(t)
+	socket := filepath.Join(dir, "api.sock")
+	harness.APIServer(t, socket, filepath.Join(dir, "data"), sandbox.Listen(address))
+	return &cluster{t, "http://" + address}, "unix:" + socket
 }
 
 // make puts an object in by its collection's path.
@@ -99,9 +90,9 @@ func TestThePageOfTheScheduler(t *testing.T) {
 	c.node("node-tight", "tight")
 	c.node("node-pressed", "hard", v1.NodeMemoryPressure)
 	address := freeAddress(t)
-	serve(t, "evictd-scheduler", "run", "--server", server, "--status-address", "unix:"+filepath.Join(t.TempDir(), "sock")+","+address,
-		"--config", filepath.Join("..", "..", "docs", "examples", "evictd-scheduler.yaml"))
-	await(t, "the scheduler to answer", func() bool { return answers(address) })
+	socket := filepath.Join(harness.Dir(t), "status.sock")
+	harness.Scheduler(t, socket, sandbox.Server(server), sandbox.StatusAddress("unix:"+socket+","+address),
+		sandbox.Config(filepath.Join("..", "..", "docs", "examples", "evictd-scheduler.yaml")))
 	for i := range 12 {
 		c.pod(fmt.Sprintf("web-%d", i), "500m")
 	}

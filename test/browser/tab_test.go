@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,9 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // tab is an open page, and what was wrong with it.
@@ -33,31 +35,19 @@ type tab struct {
 // openBrowser starts a browser of the test's own.
 func openBrowser(t *testing.T) context.Context {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("skipped: there is no chromium, whose pages these are")
-	}
+	program := harness.Need(t, "chromium", "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
-	for range 2 { // on a machine that is very busy a browser may never speak
-		var started context.Context
-		if started, err = startBrowser(t, options); err == nil {
-			return started
-		}
-	}
-	t.Fatalf("start %s: %v", program, err)
-	return nil
-}
-
-func startBrowser(t *testing.T, options []chromedp.ExecAllocatorOption) (context.Context, error) {
-	t.Helper()
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(wait.Limit))
 	allocator, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
-	late := time.AfterFunc(patience, end)
+	late := time.AfterFunc(wait.Limit, end)
 	defer late.Stop()
-	return ctx, chromedp.Do(ctx)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	return ctx
 }
 
 // openTab opens a page in a tab of its own, 1280 pixels wide, and fails the test for
@@ -126,7 +116,7 @@ func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, wait.Limit)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		p.shoot("failed")
@@ -137,7 +127,7 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // text evaluates an expression of JavaScript.
 func (p *tab) text(expression string) string {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, wait.Limit)
 	defer cancel()
 	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
 	if err != nil {
@@ -154,7 +144,7 @@ func (p *tab) see(what, expression string) {
 			p.shoot("failed")
 		}
 	}()
-	await(p.T, what, func() bool { return p.text("Boolean("+expression+")") == "true" })
+	wait.Until(p.T, what, func() bool { return p.text("Boolean("+expression+")") == "true" })
 }
 
 func (p *tab) size(width, height int64) {
@@ -180,7 +170,7 @@ func (p *tab) click(selector string) {
 // shoot keeps a picture of the whole page, or of a dialog and what is behind it.
 func (p *tab) shoot(name string) {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, wait.Limit)
 	defer cancel()
 	take := chromedp.FullScreenshot(100)
 	p.text("scrollTo(0, 0)")
@@ -192,7 +182,7 @@ func (p *tab) shoot(name string) {
 		p.Log("no screenshot:", err)
 		return
 	}
-	path := filepath.Join(artifacts(p.T), strings.ReplaceAll(p.Name(), "/", "-")+"-"+name+".png")
+	path := filepath.Join(p.ArtifactDir(), name+".png")
 	if err := os.WriteFile(path, picture, 0o644); err != nil {
 		p.Error(err)
 	}

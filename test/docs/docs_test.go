@@ -6,45 +6,48 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // top is the top of the repository.
 const top = "../.."
-
-// programs is the directory of the programs that TestMain built.
-var programs string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(shellVariable) != "" {
 		fmt.Fprintln(os.Stderr, becomeShell())
 		os.Exit(1)
 	}
-	os.Exit(func() int {
-		var err error
-		if programs, err = os.MkdirTemp("", "docs-programs-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+	os.Exit(harness.Main(m))
+}
+
+var build sync.Once
+
+// programs is the directory of all programs of the repository, which are built first.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(harness.Base(t), "bin")
+	build.Do(func() {
+		names, err := filepath.Glob(top + "/cmd/*")
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no program is found: %v", err)
 		}
-		defer os.RemoveAll(programs)
-		if err := os.Chmod(programs, 0o755); err != nil { // the agent is nobody
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+		for i := range names {
+			names[i] = filepath.Base(names[i])
 		}
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", programs+"/", top+"/cmd/...")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
-			return 1
+		if err := sandbox.Build(dir, names...); err != nil {
+			t.Fatal(err)
 		}
-		return m.Run()
-	}())
+	})
+	return dir
 }
 
 // pages are the files of the documentation.
@@ -68,7 +71,7 @@ func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
 			for _, fault := range p.faults {
 				t.Errorf("%s:%s", filepath.Base(file), fault)
 			}
-			p.tellSkips(t)
+			p.logNotRun(t)
 			if p.runs() {
 				p.run(t, filepath.Base(file))
 				golden.Check(t, file, strings.Join(p.lines, "\n"))
@@ -77,8 +80,8 @@ func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
 	}
 }
 
-// tellSkips has every reason for which commands are not run be told once.
-func (p *page) tellSkips(t *testing.T) {
+// logNotRun logs the commands that are not run, by their reasons.
+func (p *page) logNotRun(t *testing.T) {
 	t.Helper()
 	commands := map[string][]string{}
 	for _, b := range p.blocks {
@@ -89,10 +92,7 @@ func (p *page) tellSkips(t *testing.T) {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(commands)) {
-		t.Run("not run", func(t *testing.T) {
-			t.Logf("not run:\n%s", strings.Join(commands[reason], "\n"))
-			t.Skip("skipped: not run: " + reason)
-		})
+		t.Logf("not run: %s:\n%s", reason, strings.Join(commands[reason], "\n"))
 	}
 }
 
@@ -107,8 +107,12 @@ func (p *page) runs() bool {
 // print where that is something else.
 func (p *page) run(t *testing.T, name string) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: the documentation's nodes are cgroups, which need root")
+		t.Skip("skipped: the documentation's nodes are cgroups, which are made by root")
 	}
+	if _, err := cgroup.Discover(""); err != nil {
+		t.Skip("skipped: no cgroups to use:", err)
+	}
+	p.needs(t)
 	s := newSession(t)
 	var shows []shown // from the first line on
 	for i := range p.blocks {
@@ -132,6 +136,29 @@ func (p *page) run(t *testing.T, name string) {
 		}
 	}
 	p.show(shows)
+}
+
+// foreign are programs that pages use and that are no part of the repository, by the
+// packages of Debian that have them.
+var foreign = map[string]string{"bash": "bash", "curl": "curl", "mount": "mount", "tmux": "tmux"}
+
+// needs skips a page that a foreign program is missing for.
+func (p *page) needs(t *testing.T) {
+	t.Helper()
+	used := map[string]bool{"bash": true, "mount": true}
+	for _, b := range p.blocks {
+		for _, c := range b.commands {
+			if b.notRun(c.text) == "" {
+				used["tmux"] = used["tmux"] || b.terminal
+				used["curl"] = used["curl"] || strings.Contains(c.text, "curl ")
+			}
+		}
+	}
+	for _, program := range slices.Sorted(maps.Keys(used)) {
+		if used[program] {
+			harness.Need(t, program, foreign[program])
+		}
+	}
 }
 
 // shown is what lines of the page are to be.

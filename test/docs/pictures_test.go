@@ -71,7 +71,7 @@ func play(t *testing.T, file string) (*scenario, []pass) {
 	if err := yaml.Unmarshal(text, s); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(filepath.Join(programs, "evictd"), "simulate", "-o", "json", file).Output()
+	out, err := exec.Command(filepath.Join(programs(t), "evictd"), "simulate", "-o", "json", file).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

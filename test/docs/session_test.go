@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,10 +15,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// patience bounds how long a command runs, and how long it is repeated.
-const patience = time.Minute
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
+)
 
 // session is a shell that runs the commands of a page, in a directory and in
 // namespaces of its own: what the programs keep in /run and /var/lib is the page's,
@@ -33,11 +34,7 @@ type session struct {
 
 func newSession(t *testing.T) *session {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "docs-") // short: sockets are made in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := harness.Dir(t)
 	repository, err := filepath.Abs(top)
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +44,9 @@ func newSession(t *testing.T) *session {
 	}
 	s := &session{t: t, dir: dir, shell: exec.Command("/proc/self/exe")}
 	s.shell.Dir = dir
-	s.shell.Env = []string{"PATH=" + programs + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8", "TERM=xterm", shellVariable + "=1"}
+	s.shell.Env = []string{"PATH=" + programs(t) + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8", "TERM=xterm", shellVariable + "=1"}
 	s.shell.Stderr = os.Stderr
-	s.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
+	s.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
 	answers, out, err := os.Pipe()
 	if err == nil {
 		s.shell.ExtraFiles = []*os.File{out}
@@ -70,11 +67,16 @@ func newSession(t *testing.T) *session {
 		s.end()
 		answers.Close()
 	})
-	if output, err := s.run("mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib", nil); err != nil {
-		t.Fatalf("make /run and /var/lib the page's own: %v\n%s", err, output)
+	if output, err := s.run(hide, nil); err != nil {
+		t.Fatalf("hide what the host runs and keeps: %v\n%s", err, output)
 	}
 	return s
 }
+
+// hide makes /run and /var/lib the page's own, and a kubelet of the host invisible: the
+// pages show a machine without.
+const hide = `mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib &&
+for status in $(grep -lsx 'Name:[[:space:]]*kubelet' /proc/[0-9]*/status); do mount -t tmpfs tmpfs ${status%/status} || exit; done`
 
 // shellVariable has the test binary become a session's shell.
 const shellVariable = "EVICTD_DOCS_SHELL"
@@ -108,15 +110,15 @@ func becomeShell() error {
 func (s *session) end() {
 	fmt.Fprintln(s.orders, "kill $(jobs -p) 2>&-; wait")
 	s.orders.Close()
-	late := time.AfterFunc(patience, func() {
-		s.t.Errorf("what runs in the background did not end within %v", patience)
+	late := time.AfterFunc(wait.Limit, func() {
+		s.t.Errorf("what runs in the background did not end within %v", wait.Limit)
 		_ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL)
 	})
 	_ = s.shell.Wait() // with the code of whatever was ended
 	late.Stop()
 }
 
-var errLate = fmt.Errorf("it did not end within %v", patience)
+var errLate = fmt.Errorf("it did not end within %v", wait.Limit)
 
 // run runs a command and returns what it printed. What a command that goes on in
 // the background prints is waited for until enough says so.
@@ -126,7 +128,7 @@ func (s *session) run(command string, enough func(string) bool) (printed string,
 	if _, err := fmt.Fprintf(s.orders, "{ %s\n} >%s 2>&1 3>&- </dev/null; echo $? >&3\n", command, file); err != nil {
 		return "", fmt.Errorf("the shell has ended: %w", err)
 	}
-	late := time.AfterFunc(patience, func() { _ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) })
+	late := time.AfterFunc(wait.Limit, func() { _ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) })
 	answered := s.answers.Scan()
 	if !late.Stop() {
 		return "", errLate
@@ -147,13 +149,11 @@ func (s *session) run(command string, enough func(string) bool) (printed string,
 	return printed, errors.Join(err, fault)
 }
 
-// await asks until it holds or patience is over.
+// await waits until a condition holds, or for wait.Limit.
 func await(holds func() bool) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.Now().Add(patience); !holds() && time.Now().Before(late); {
-		<-tick.C
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
+	defer cancel()
+	_ = wait.That(ctx, holds) // what is shown says whether it holds
 }
 
 // try runs a command as its marks say, and says whether it printed what is shown:
@@ -185,11 +185,8 @@ func (s *session) try(b *block, c command, shown string) (printed string, right 
 // onTerminal runs a command in a terminal of its own until that shows what is
 // right.
 func (s *session) onTerminal(command string, once func(string) error, right *bool) error {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		s.t.Skip("skipped: tmux is not installed: it is the terminal of this test")
-	}
 	const tmux = "tmux -S terminal -f /dev/null "
-	err := once(tmux + "new-session -d -x 116 -y 20 '" + command + "; sleep 60'")
+	err := once(tmux + "new-session -d -x 116 -y 20 '" + command + "; cat'") // cat keeps the terminal
 	if err == nil {
 		await(func() bool { err = once(tmux + "capture-pane -p"); return *right || err != nil })
 		_, ended := s.run(tmux+"kill-server", nil)

@@ -3,9 +3,6 @@ package harness
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -137,15 +134,11 @@ func (e *Evictd) AwaitMetric(line string) {
 // Agent is the process id of the agent.
 func (e *Evictd) Agent() (pid int) {
 	e.T.Helper()
-	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
-	for _, file := range children {
-		text, _ := os.ReadFile(file) // the thread may have ended
-		if _, err := fmt.Sscan(string(text), &pid); err == nil {
-			return pid
-		}
+	started := children(e.PID())
+	if len(started) == 0 {
+		e.T.Fatal("evictd has no agent")
 	}
-	e.T.Fatal("evictd has no agent")
-	return 0
+	return started[0]
 }
 
 // KillAgent ends the agent by SIGKILL.

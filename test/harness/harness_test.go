@@ -2,6 +2,7 @@ package harness_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,7 +96,7 @@ func TestNothingIsLeftOfATestThatPanics(t *testing.T) {
 	mustBeClean(t, dir, groupIn(t, out))
 }
 
-func TestWhatAKilledRunLeavesIsRemovedByTheNext(t *testing.T) {
+func TestNothingIsLeftOfARunThatIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := harness.Dir(t)
 	cmd := unfinished(t, dir, "none")
@@ -113,27 +114,47 @@ func TestWhatAKilledRunLeavesIsRemovedByTheNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := groupIn(t, line)
+	if len(harness.CgroupsAt(group)) == 0 {
+		t.Error("the run has no cgroup")
+	}
+	run.Kill()
+	harness.Await(t, "the keeper to remove the directory of the run", func() bool {
+		left, _ := filepath.Glob(dir + "/*")
+		return len(left) == 0
+	})
+	mustBeClean(t, dir, group)
+}
 
-	next := func() string {
-		t.Helper()
-		_, errs, code := harness.Finish(t, another(dir, "^TestUnfinished$"))
-		if code != 0 {
-			t.Errorf("exit code %d: %s", code, errs)
-		}
-		return errs
+// orphanPrefix begins the line with the id of a process that a test starts and does not
+// end.
+const orphanPrefix = "orphan is "
+
+// TestOrphan is what the next test runs.
+func TestOrphan(t *testing.T) {
+	if os.Getenv(fateVariable) == "" {
+		t.SkipNow()
 	}
-	if said := next(); said != "" || len(harness.CgroupsAt(group)) == 0 {
-		t.Fatalf("the next run does not leave alone what a run uses: %s", said)
-	}
-	if err := run.Signal(syscall.SIGKILL); err != nil {
+	out, err := exec.Command("sh", "-c", "setsid sleep infinity >/dev/null 2>&1 & echo $!").Output()
+	if err != nil {
 		t.Fatal(err)
 	}
-	<-run.Ended()
-	if len(harness.CgroupsAt(group)) == 0 {
-		t.Error("a run that is killed removes its cgroups")
+	os.Stdout.WriteString(orphanPrefix + string(out))
+	go panic("on purpose")
+	select {}
+}
+
+func TestAnOrphanOutsideOfAnyCgroupIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := harness.Dir(t)
+	out, errs, code := harness.Finish(t, another(dir, "^TestOrphan$", fateVariable+"=panic"))
+	if code == 0 || !strings.Contains(errs, "left behind: process ") {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
-	if said := next(); !strings.HasPrefix(said, "removing "+dir+"/") {
-		t.Errorf("the next run says %q", said)
+	_, after, _ := strings.Cut(out, orphanPrefix)
+	var pid int
+	if _, err := fmt.Sscan(after, &pid); err != nil {
+		t.Fatalf("the run has started no process: %s", out)
 	}
-	mustBeClean(t, dir, group)
+	harness.Await(t, "the process to end", func() bool { return syscall.Kill(pid, 0) != nil })
+	mustBeClean(t, dir, "/no-cgroup")
 }

@@ -17,11 +17,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -30,128 +31,149 @@ import (
 
 	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/workload"
 )
 
 // MiB is a number of bytes.
 const MiB = 1 << 20
 
-// dirVariable names the directory that everything of one run of tests is in, and
-// dirName begins its name and those of the run's cgroups.
+// dirVariable has a process run the tests, in the directory that everything of the run
+// is in. dirName begins the name of that directory and those of the run's cgroups.
 const (
 	dirVariable = "EVICTD_TEST_DIR"
 	dirName     = "evictd-run-"
 )
 
-// base is that directory, "" where TestMain does not call Main.
+// keeperName is the first argument of every keeper, which has it run the tests as a
+// child of its own.
+const keeperName = "evictd-test-keeper"
+
+// base is the directory of the run, "" where TestMain does not call Main.
 var base string
 
-// Main is what TestMain returns to os.Exit. It runs the tests in a process of their own
-// and removes afterwards what they left behind, also where they panicked or took too
-// long; then it fails. What runs left behind whose processes were killed it removes
-// first. more finds what only the caller's tests leave behind. A test binary that is
-// started as a workload becomes that instead.
+// Main is what TestMain returns to os.Exit. A keeper runs the tests as its child, with
+// TMPDIR in the directory of the run. When they have ended, or the process that `go
+// test` started was killed, the keeper removes every process, cgroup, mount, loop device
+// and file that they left behind. It fails the run if there was anything but files. more
+// finds what only the caller's tests leave behind. A test binary that is started as a
+// workload becomes that instead.
 func Main(m *testing.M, more ...func(dir string) []Trace) int {
 	workload.Main()
 	if base = os.Getenv(dirVariable); base != "" {
 		os.Unsetenv(dirVariable) // no program that a test starts is part of this run
 		return m.Run()
 	}
-	sweepKilledRuns(more)
-	dir, lock, err := newRun()
+	run := startKeeper
+	if os.Args[0] == keeperName {
+		run = func() (int, error) { return keep(more) }
+	}
+	code, err := run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer lock.Close()
-	code, err := runTests(dir)
-	faults := []error{err}
-	for _, left := range traces(dir, more) {
-		faults = append(faults, fmt.Errorf("left behind: %s", left.What))
-	}
-	faults = append(faults, Sweep(dir, more...), os.RemoveAll(dir))
-	if err := errors.Join(faults...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
+		return max(code, 1)
 	}
 	return code
 }
 
-// newRun makes the directory of a run, which this process holds a lock of until it ends.
-func newRun() (dir string, lock *os.File, err error) {
-	for lock == nil && err == nil {
-		if dir, err = os.MkdirTemp("", dirName); err == nil {
-			lock, err = lockRun(dir)
-		}
-	}
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // evictd's agent, and some pods, are other users
-	}
-	return dir, lock, err
-}
-
-// lockRun takes the lock of a run, which is that of its directory (flock(2)). It is nil
-// where another process holds it, or has removed the directory.
-func lockRun(dir string) (*os.File, error) {
-	lock, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if _, gone := os.Stat(dir); err == nil && gone == nil {
-		return lock, nil
-	}
-	lock.Close()
-	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return nil, nil
-}
-
-// sweepKilledRuns removes the directories and traces of this user's runs that no process
-// holds the lock of. What cannot be removed it reports.
-func sweepKilledRuns(more []func(dir string) []Trace) {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirName+"*"))
-	for _, dir := range dirs {
-		info, err := os.Stat(dir)
-		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
-			continue
-		}
-		lock, err := lockRun(dir)
-		if lock != nil {
-			fmt.Fprintf(os.Stderr, "removing %s, which tests that were killed left behind\n", dir)
-			err = errors.Join(Sweep(dir, more...), os.RemoveAll(dir))
-			lock.Close()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}
-}
-
-func runTests(dir string) (code int, err error) {
+// startKeeper runs the keeper in a session of its own, so that a signal to this
+// process group does not reach it. Its standard input ends with this process.
+func startKeeper() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), dirVariable+"="+dir)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	tests, err := process.Start(cmd)
+	keeper := exec.Command("/proc/self/exe", os.Args[1:]...)
+	keeper.Args[0] = keeperName
+	keeper.Stdout, keeper.Stderr = os.Stdout, os.Stderr
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	alive, err := keeper.StdinPipe()
 	if err != nil {
-		return 1, err
+		return 0, err
 	}
-	select {
-	case <-tests.Ended():
-	case <-ctx.Done():
-		tests.Kill()
+	if err := keeper.Start(); err != nil {
+		return 0, err
 	}
-	_, state := tests.End()
-	if state.ExitCode() < 0 {
-		return 1, fmt.Errorf("the tests ended by %v", state)
+	context.AfterFunc(ctx, func() { alive.Close() })
+	_ = keeper.Wait() // the state says how it ended
+	if code = keeper.ProcessState.ExitCode(); code < 0 {
+		return 0, fmt.Errorf("the keeper of the tests ended by %v", keeper.ProcessState)
 	}
-	return state.ExitCode(), nil
+	return code, nil
+}
+
+// becomeSubreaper is PR_SET_CHILD_SUBREAPER, see prctl(2).
+const becomeSubreaper = 36
+
+// keep runs the tests until they end or standard input does. The keeper is the parent
+// of all orphans among the processes that they start.
+func keep(more []func(dir string) []Trace) (code int, err error) {
+	ctx, abandon := context.WithCancel(context.Background())
+	defer abandon()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		abandon()
+	}()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // the reader of standard output may end before the keeper
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, becomeSubreaper, 1, 0); errno != 0 {
+		return 0, fmt.Errorf("become the parent of orphans: %w", errno)
+	}
+	dir, err := os.MkdirTemp("", dirName)
+	if err != nil {
+		return 0, err
+	}
+	temporary := filepath.Join(dir, "tmp")
+	// evictd's agent, and some pods, are other users
+	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(temporary, 0o700), os.Chmod(temporary, 0o777|os.ModeSticky))
+	more = slices.Concat([]func(string) []Trace{keeperTraces()}, more)
+	if err == nil {
+		code, err = runTests(ctx, dir, temporary)
+	}
+	faults := []error{err}
+	if ctx.Err() == nil {
+		for _, left := range traces(dir, more) {
+			faults = append(faults, fmt.Errorf("left behind: %s", left.What))
+		}
+	}
+	return code, errors.Join(append(faults, Sweep(dir, more...), os.RemoveAll(dir))...)
+}
+
+// runTests runs the tests until they or ctx have ended. It waits for the end of
+// processes that tests have killed, unless the tests panicked.
+func runTests(ctx context.Context, dir, temporary string) (code int, err error) {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), dirVariable+"="+dir, "TMPDIR="+temporary)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := process.Spawn(cmd); err != nil {
+		return 0, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) })
+	status, err := reapUntil(cmd.Process.Pid)
+	stop()
+	if err != nil {
+		return 0, err
+	}
+	if status.Signaled() {
+		return 0, fmt.Errorf("the tests ended by %v", status.Signal())
+	}
+	const failed = 1 // exit code of tests that have failed; it is 2 where they panicked
+	if code = status.ExitStatus(); code <= failed {
+		ctx, cancel := context.WithTimeout(ctx, wait.Limit)
+		defer cancel()
+		_ = wait.That(ctx, func() bool { return len(descendants(os.Getpid())) == 0 }) // the others are left behind
+	}
+	return code, nil
+}
+
+// reapUntil reaps children until a certain one has ended.
+func reapUntil(pid int) (status syscall.WaitStatus, err error) {
+	for {
+		ended, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			return status, fmt.Errorf("wait for process %d: %w", pid, err)
+		}
+		if err == nil && ended == pid {
+			return status, nil
+		}
+	}
 }
 
 // Base is the directory of the run, which every user may enter.
@@ -167,14 +189,14 @@ var dirs atomic.Int32 // made so far, for names of their own
 
 // Dir makes a directory that every user may enter, with a path short enough for
 // sockets. It is removed at the end of the test, with what came of it: see Sweep.
-func Dir(t testing.TB) string {
+func Dir(t testing.TB, more ...func(dir string) []Trace) string {
 	t.Helper()
 	dir := filepath.Join(Base(t), strconv.Itoa(int(dirs.Add(1))))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(Sweep(dir), os.RemoveAll(dir)); err != nil {
+		if err := errors.Join(Sweep(dir, more...), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -19,6 +19,20 @@ func Await(t testing.TB, what string, holds func() bool) {
 	wait.Until(t, what, holds)
 }
 
+// Need is the path of a program of the system, in PATH or where Debian keeps those of its
+// administrator. It skips the test where the program is missing, and names Debian's
+// package that has it.
+func Need(t testing.TB, program, debian string) string {
+	t.Helper()
+	for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
+		if path, err := exec.LookPath(dir + program); err == nil {
+			return path
+		}
+	}
+	t.Skipf("skipped: there is no %s: Debian's package %s has it", program, debian)
+	return ""
+}
+
 // Process is a program as it runs, or, where a test did not start it, what it serves.
 type Process struct {
 	T testing.TB

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 
 	"github.com/evictd/evictd/internal/wait"
 )
@@ -28,7 +30,7 @@ func traces(dir string, more []func(dir string) []Trace) (found []Trace) {
 		found = append(found, find(dir)...)
 	}
 	mounts := mountTable()
-	return slices.Concat(found, cgroups(dir, mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
+	return slices.Concat(found, cgroups(CgroupOf(dir), mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
 }
 
 // Sweep removes all traces of a directory, whatever state they are in.
@@ -50,6 +52,92 @@ func Sweep(dir string, more ...func(dir string) []Trace) error {
 		return errors.Join(err, faults)
 	}
 	return nil
+}
+
+// keeperTraces finds the descendants of the keeper. It finds as well the cgroups at the
+// top named evictd- in which it ever found one of them: a program that tests run may make
+// its own.
+func keeperTraces() func(string) []Trace {
+	groups := map[string]bool{}
+	return func(string) (found []Trace) {
+		own := topCgroups(os.Getpid())
+		for _, pid := range descendants(os.Getpid()) {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			process := ProcessTrace(pid, line)
+			if isKeeper(line) {
+				process.Remove = func() error { return nil } // it ends by itself
+			}
+			found = append(found, process)
+			for _, group := range topCgroups(pid) {
+				if strings.HasPrefix(group, "evictd-") && !slices.Contains(own, group) {
+					groups[group] = true
+				}
+			}
+		}
+		mounts := mountTable()
+		for group := range groups {
+			found = append(found, cgroups(group, mounts)...)
+		}
+		return found
+	}
+}
+
+// ProcessTrace is a process with its command line, as /proc/PID/cmdline has it.
+func ProcessTrace(pid int, line []byte) Trace {
+	return Trace{fmt.Sprintf("process %d, %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte{' '})), func() error { return kill(pid) }}
+}
+
+// kill ends a process, which may have ended.
+func kill(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// children are the processes that a process has started, or became the parent of; see
+// proc_pid_task(5).
+func children(pid int) (found []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // the thread may have ended
+		for field := range strings.FieldsSeq(string(text)) {
+			child, _ := strconv.Atoi(field)
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+// descendants are the processes below a process that have not ended. A keeper is one of
+// them, but not the descendants of a keeper: it removes its own.
+func descendants(pid int) (found []int) {
+	for _, child := range children(pid) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+		if len(line) == 0 { // it has ended
+			continue
+		}
+		found = append(found, child)
+		if !isKeeper(line) {
+			found = append(found, descendants(child)...)
+		}
+	}
+	return found
+}
+
+// isKeeper says whether a command line is a keeper's.
+func isKeeper(line []byte) bool { return bytes.HasPrefix(line, []byte(keeperName+"\x00")) }
+
+// topCgroups are the first elements of the cgroups of a process, see cgroups(7).
+func topCgroups(pid int) (groups []string) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 {
+			top, _, _ := strings.Cut(strings.TrimPrefix(fields[2], "/"), "/")
+			groups = append(groups, top)
+		}
+	}
+	return groups
 }
 
 // mounted is a line of the mount table.
@@ -83,8 +171,8 @@ func CgroupOf(dir string) string {
 	return "/" + strings.ReplaceAll(dir[strings.LastIndex(dir, "/"+dirName)+1:], "/", "-")
 }
 
-func cgroups(dir string, table []mounted) (found []Trace) {
-	group := CgroupOf(dir)
+// cgroups finds a cgroup, and those whose names continue with a dash.
+func cgroups(group string, table []mounted) (found []Trace) {
 	for _, at := range append(cgroupsAt(group, table), cgroupsAt(group+"-*", table)...) {
 		found = append(found, Trace{"cgroup " + at, func() error { return removeCgroup(at) }})
 	}
@@ -105,6 +193,19 @@ func cgroupsAt(pattern string, table []mounted) (found []string) {
 	return found
 }
 
+// RemoveCgroup kills the processes in a cgroup and below it, and removes it in every
+// hierarchy.
+func RemoveCgroup(t testing.TB, group string) {
+	t.Helper()
+	Await(t, "cgroup "+group+" to be removed", func() bool {
+		left := CgroupsAt(group)
+		for _, at := range left {
+			_ = removeCgroup(at) // it fails while processes end
+		}
+		return len(left) == 0
+	})
+}
+
 // removeCgroup kills the processes in a cgroup and removes it, as far as it can. On v1 a
 // frozen process ends only once it is thawed.
 func removeCgroup(at string) error {
@@ -121,7 +222,7 @@ func removeCgroup(at string) error {
 		pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 		for text := range strings.FieldsSeq(string(pids)) {
 			if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+				_ = kill(pid)
 			}
 		}
 	}

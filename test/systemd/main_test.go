@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,16 +19,15 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == probeArgument {
 		os.Exit(probe())
 	}
-	os.Exit(m.Run())
+	os.Exit(harness.Main(m))
 }
-
-const patience = wait.Limit
 
 var await = wait.Until
 
@@ -61,30 +59,26 @@ const maxMemory = 512 << 20
 func boot(t *testing.T) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: namespaces and cgroups need root")
+		t.Skip("skipped: namespaces and cgroups are made by root")
 	}
-	for _, program := range []string{"/lib/systemd/systemd", "unshare", "nsenter", "dpkg", "pgrep", "deb-systemd-helper"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("skipped: booting systemd needs", program, "(packages systemd, util-linux, dpkg, procps, init-system-helpers):", err)
-		}
+	for _, of := range [][2]string{
+		{"/lib/systemd/systemd", "systemd"}, {"unshare", "util-linux"}, {"nsenter", "util-linux"}, {"dpkg", "dpkg"},
+		{"pgrep", "procps"}, {"deb-systemd-helper", "init-system-helpers"},
+	} {
+		harness.Need(t, of[0], of[1])
 	}
 	deb := packageFile(t)
-	group := fmt.Sprintf("evictd-systemd-test-%d", os.Getpid())
-	cgroups, err := cgroup.Discover("")
-	if err != nil {
-		t.Skip("skipped: no cgroups to use:", err)
-	}
-	hierarchies := hierarchiesOf(t)
-	t.Cleanup(func() { removeGroups(t, hierarchies, group) })
+	cgroups := harness.Cgroups(t)
+	dir := harness.Dir(t)
+	group := strings.TrimPrefix(harness.CgroupOf(dir), "/")
 	if err := cgroups.Create("/"+group, cgroup.Limits{Memory: stats.Known(maxMemory), PIDs: stats.Known(2000)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
-	for _, h := range hierarchies {
+	for _, h := range hierarchiesOf(t) {
 		if err := os.MkdirAll(filepath.Join(h, group), 0o755); err != nil {
 			t.Skip("skipped: cgroups cannot be made in", h, err)
 		}
 	}
-	dir := t.TempDir()
 	var out bytes.Buffer
 	c := exec.Command("sh", "boot.sh", dir, deb, group)
 	c.Stdout, c.Stderr = &out, &out
@@ -136,28 +130,6 @@ func hierarchiesOf(t *testing.T) []string {
 	return all
 }
 
-// removeGroups takes the test's groups away, deepest first.
-func removeGroups(t *testing.T, hierarchies []string, group string) {
-	await(t, "the cgroups to be removed", func() bool {
-		gone := true
-		for _, h := range hierarchies {
-			var dirs []string
-			_ = filepath.WalkDir(filepath.Join(h, group), func(path string, e os.DirEntry, err error) error {
-				if err == nil && e.IsDir() {
-					dirs = append(dirs, path)
-				}
-				return nil
-			})
-			for _, dir := range slices.Backward(dirs) {
-				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-					gone = false
-				}
-			}
-		}
-		return gone
-	})
-}
-
 // inside is a command in the machine.
 func (m *machine) inside(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", strconv.Itoa(m.pid), "-a", "-r", "-w/", "--"}, args...)...)
@@ -165,7 +137,7 @@ func (m *machine) inside(ctx context.Context, args ...string) *exec.Cmd {
 
 // try runs a command in the machine and returns what it wrote.
 func (m *machine) try(args ...string) (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	var out, errs bytes.Buffer
 	c := m.inside(ctx, args...)

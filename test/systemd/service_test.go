@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
 )
 
 const daemon, agentUnits = "evictd.service", "evictd-agent@*.service"
@@ -319,9 +320,7 @@ const bareContainer = `{"ociVersion": "1.0.2", "root": {"path": "rootfs"},
 "linux": {"cgroupsPath": "/node/kubepods/bare", "namespaces": [{"type": "pid"}, {"type": "mount"}]}}`
 
 func (m *machine) seesBareContainers() {
-	if _, err := exec.LookPath("runc"); err != nil {
-		m.Skip("skipped: no runc to run containers:", err)
-	}
+	harness.Need(m, "runc", "runc")
 	m.write("run/bare/config.json", bareContainer)
 	m.do("mkdir", "-p", "/run/bare/rootfs")
 	m.Cleanup(func() { _, _, _ = m.try("runc", "delete", "--force", "bare") })
@@ -357,7 +356,7 @@ evictionMaxPodGracePeriod: 20`)
 	m.do("systemctl", "kill", "--kill-whom=main", "--signal=KILL", daemon)
 	select {
 	case <-stubborn:
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit):
 		m.Error("the pod outlives its grace")
 	}
 	if restarts := m.property(daemon, "NRestarts"); restarts == before {

@@ -10,10 +10,12 @@ cannot() {
 	echo "$1" >&2
 	exit 77
 }
-need() { command -v "$1" >/dev/null || cannot "there is no $1: apt-get install $2"; }
+need() { command -v "$1" >/dev/null || cannot "there is no $1: Debian's package $2 has it"; }
 
 [ "$(uname -m)" = x86_64 ] || cannot "the machine is one of x86_64"
 [ "$(id -u)" = 0 ] || cannot "a root filesystem is made by root"
+# What debootstrap mounts ends with the namespace, also where this is killed.
+[ "${2:-}" = inside ] || exec unshare --mount sh "$0" "$dir" inside
 need debootstrap debootstrap
 need mke2fs e2fsprogs
 free=$(df --output=avail -B 1M "$(dirname "$dir")" | tail -n 1)

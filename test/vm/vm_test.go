@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/evictd/evictd/test/harness"
 )
 
 // suite is tests of a package that run in a machine.
@@ -49,6 +51,8 @@ var boots = []boot{
 	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []suite{{"test/node", "^TestMachine"}}},
 }
 
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
 func TestVirtualMachine(t *testing.T) {
 	m := newMachine(t, "make test-vm")
 	for _, b := range boots {
@@ -67,15 +71,17 @@ func newMachine(t *testing.T, target string) *machine {
 	if os.Getenv("EVICTD_VM") == "" {
 		t.Skipf("skipped: %s boots a machine, which takes minutes", target)
 	}
-	return &machine{dir: t.TempDir(), image: image(t)}
+	found, err := filepath.Glob("../../bin/evictd_*.deb")
+	if err != nil || len(found) != 1 {
+		t.Skip("skipped: there is no bin/evictd_*.deb: make deb builds it")
+	}
+	return &machine{dir: t.TempDir(), deb: found[0], image: image(t)}
 }
 
 // image makes a root filesystem and a kernel, or finds those of a run before.
 func image(t *testing.T) (dir string) {
 	t.Helper()
-	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		t.Skip("skipped: there is no emulator: apt-get install qemu-system-x86")
-	}
+	harness.Need(t, "qemu-system-x86_64", "qemu-system-x86")
 	recipe, err := os.ReadFile("rootfs.sh")
 	cache, err1 := os.UserCacheDir()
 	if err := errors.Join(err, err1); err != nil {
@@ -105,6 +111,7 @@ func image(t *testing.T) (dir string) {
 // machine is what boots have in common.
 type machine struct {
 	dir   string
+	deb   string // the package
 	image string
 }
 
@@ -146,15 +153,11 @@ func (m *machine) boot(t *testing.T, b boot) {
 // payload makes a disk with the package, the tests and what starts them.
 func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	t.Helper()
-	found, err := filepath.Glob("../../bin/evictd_*.deb")
-	if err != nil || len(found) != 1 {
-		t.Fatal("there is no bin/evictd_*.deb: make deb builds it")
-	}
 	dir := filepath.Join(m.dir, b.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "cp", found[0], filepath.Join(dir, "evictd.deb"))
+	run(t, "cp", m.deb, filepath.Join(dir, "evictd.deb"))
 	var script strings.Builder
 	script.WriteString("export EVICTD_MACHINE=1 EVICTD_PROGRAMS=/usr/bin HOME=/root EVICTD_ROUNDS=" + os.Getenv("EVICTD_ROUNDS") + "\n")
 	if !b.kept {
@@ -168,11 +171,11 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	}
 	script.WriteString("sleep 1; echo b >/proc/sysrq-trigger\n") // as if somebody had cut the power
 	disk = dir + ".disk"
-	err = os.WriteFile(filepath.Join(dir, "run"), []byte(script.String()), 0o755)
+	err := os.WriteFile(filepath.Join(dir, "run"), []byte(script.String()), 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "mke2fs", "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "500M")
+	run(t, harness.Need(t, "mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "500M")
 	return disk
 }
 

@@ -5,7 +5,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/test/harness"
 )
 
 // Filesystem is a kind of filesystem that a Disk can have.
@@ -35,12 +38,14 @@ func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
 	var args []string
 	switch kind {
 	case Ext4:
+		program = harness.Need(t, "mke2fs", "e2fsprogs")
 		// Blocks reserved for root would count as used.
-		program, args = "mke2fs", []string{"-q", "-t", "ext4", "-m", "0", "-N", strconv.FormatInt(inodes, 10), "-O", "^has_journal", image}
+		args = []string{"-q", "-t", "ext4", "-m", "0", "-N", strconv.FormatInt(inodes, 10), "-O", "^has_journal", image}
 	case XFS:
+		program = harness.Need(t, "mkfs.xfs", "xfsprogs")
 		bytes = max(bytes, minXFS)
 		percent := max(1, inodes*inodeXFS*100/bytes)
-		program, args = "mkfs.xfs", []string{"-q", "-i", "maxpct=" + strconv.FormatInt(percent, 10), image}
+		args = []string{"-q", "-i", "maxpct=" + strconv.FormatInt(percent, 10), image}
 	}
 	file, err := os.Create(image)
 	if err != nil {
@@ -54,14 +59,15 @@ func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-		t.Skipf("skipped: no %s can be made: %v: %s", kind, err, out)
+		t.Fatalf("%s: %v: %s", program, err, out)
 	}
 	options := "loop"
 	if kind == XFS { // else it sets aside for a file that grows as much as it has, for a while
 		options += ",allocsize=4k"
 	}
-	if out, err := exec.Command("mount", "-o", options, image, disk).CombinedOutput(); err != nil {
-		t.Skipf("skipped: no %s can be mounted: %v: %s", kind, err, out)
+	if out, err := exec.Command(harness.Need(t, "mount", "mount"), "-o", options, image, disk).CombinedOutput(); err != nil {
+		why, _, _ := strings.Cut(strings.TrimPrefix(string(out), "mount: "+disk+": "), "\n")
+		t.Skipf("skipped: no %s can be mounted from a file, which the kernel's loop devices and CONFIG_%s_FS are for: %s", kind, strings.ToUpper(string(kind)), why)
 	}
 	return disk
 }

@@ -76,7 +76,7 @@ func (n *Node) ctr(stdin []byte, args ...string) {
 // layout is the image as a tar of an OCI image layout.
 func (i Image) layout(t testing.TB) []byte {
 	t.Helper()
-	program, err := os.ReadFile(filepath.Join(os.Getenv(baseVariable), "workload"))
+	program, err := os.ReadFile(workloadProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,96 +1,95 @@
 package node
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"bytes"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
-	"syscall"
+	"sync"
 	"testing"
+
+	"github.com/evictd/evictd/test/harness"
 )
 
-// baseVariable names the directory that everything of one run lives in.
-const baseVariable = "EVICTD_CONTAINERD_TEST_DIR"
+// Main is what TestMain of a package with nodes returns to os.Exit.
+func Main(m *testing.M) int { return harness.Main(m, traces) }
 
-// baseName begins the name of that directory, and of the cgroup of the run.
-const baseName = "evictd-containerd-"
-
-// Main is what TestMain of a package with nodes returns to os.Exit. It runs the
-// tests in a process of their own and looks afterwards for what they left behind:
-// it takes that away also where they panicked or took too long, and then fails.
-func Main(m *testing.M) int {
-	if os.Getenv(baseVariable) != "" {
-		return m.Run()
-	}
-	base, err := os.MkdirTemp("", baseName)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := 0
-	if err := runTests(base); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	for _, left := range traces(base) {
-		fmt.Fprintln(os.Stderr, "left behind:", left.what)
-		code = 1
-	}
-	if err := errors.Join(sweep(base), os.RemoveAll(base)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	return code
-}
-
-func runTests(base string) error {
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(base, "workload"),
-		"github.com/evictd/evictd/test/containerd/cmd/workload")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the workload: %w\n%s", err, out)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	tests := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
-	tests.Env = append(os.Environ(), baseVariable+"="+base)
-	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
-	return tests.Run()
-}
-
-var directories atomic.Int32 // made so far, for names of their own
-
-// newDir makes a directory, and at the end of the test takes away everything
-// that came of it: see traces.
+// newDir makes a directory, and removes everything that came of it at the end of the
+// test, as harness.Dir does.
 func newDir(t testing.TB) string {
 	t.Helper()
-	base := os.Getenv(baseVariable)
-	if base == "" {
-		t.Fatal("the package's TestMain does not call node.Main")
-	}
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: containers need root")
+		t.Skip("skipped: containers, disks and cgroups are made by root")
 	}
-	dir := filepath.Join(base, strconv.Itoa(int(directories.Add(1))))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(sweep(dir), os.RemoveAll(dir)); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	return harness.Dir(t, traces)
 }
 
-// cgroupOf is the cgroup of what lives in a directory of newDir. Those of a run
-// have names that begin with that of its directory and a dash.
-func cgroupOf(dir string) string {
-	return "/" + strings.ReplaceAll(dir[strings.LastIndex(dir, "/"+baseName)+1:], "/", "-")
+var building sync.Mutex // of workloadProgram
+
+// workloadProgram is the path of the program of all images.
+func workloadProgram(t testing.TB) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	program := filepath.Join(harness.Base(t), "bin", "pod")
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/evictd/evictd/test/containerd/cmd/workload")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the workload: %v\n%s", err, out)
+	}
+	return program
+}
+
+// traces are what containerd leaves behind of a directory, beside what harness.Sweep
+// removes.
+func traces(dir string) []harness.Trace { return append(processes(dir), sockets(dir)...) }
+
+// daemons are the programs that have the directory in their arguments.
+var daemons = []string{"containerd", "containerd-shim-runc-v2", "runc", "ctr"}
+
+func processes(dir string) (found []harness.Trace) {
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, command := range commands {
+		line, _ := os.ReadFile(command) // empty once it has ended
+		program, arguments, _ := bytes.Cut(line, []byte{0})
+		if !slices.Contains(daemons, filepath.Base(string(program))) || !bytes.Contains(arguments, []byte(dir+"/")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(command))); err == nil {
+			found = append(found, harness.ProcessTrace(pid, line))
+		}
+	}
+	return found
+}
+
+// Files of a shim's bundle that name its socket, which is below /run/containerd wherever
+// the state of containerd is.
+var (
+	bundles      = []string{"state/io.containerd.runtime.v2.task/*/*/address", "state/io.containerd.runtime.v2.task/*/*/bootstrap.json"}
+	shimListener = regexp.MustCompile(`unix://(/[^"\s]+)`)
+)
+
+func sockets(dir string) (found []harness.Trace) {
+	for _, bundle := range bundles {
+		here, _ := filepath.Glob(filepath.Join(dir, bundle))
+		below, _ := filepath.Glob(filepath.Join(dir, "*", bundle))
+		for _, file := range append(here, below...) {
+			text, _ := os.ReadFile(file)
+			socket := shimListener.FindSubmatch(text)
+			if socket == nil {
+				continue
+			}
+			path := string(socket[1])
+			if _, err := os.Lstat(path); err == nil {
+				found = append(found, harness.Trace{What: "socket " + path, Remove: func() error { return os.RemoveAll(path) }})
+			}
+		}
+	}
+	return found
 }

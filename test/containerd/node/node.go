@@ -17,7 +17,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +32,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // MiB is a number of bytes.
@@ -89,10 +89,7 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if err != nil {
 		t.Skip("skipped:", err)
 	}
-	cgroups, err := cgroup.Discover("")
-	if err != nil {
-		t.Skip("skipped: no cgroups to use:", err)
-	}
+	cgroups := harness.Cgroups(t)
 	inDir := func(path *string, name string) {
 		if *path == "" {
 			*path = filepath.Join(dir, name)
@@ -110,7 +107,7 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
-	n := &Node{Options: o, Group: cgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups}
+	n := &Node{Options: o, Group: harness.CgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups}
 	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
@@ -208,7 +205,7 @@ func (n *Node) stop() {
 // Call makes a call of a node's CRI that must not fail.
 func Call[Request, Response any](n *Node, method func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) Response {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.t.Context(), wait.Limit)
 	defer cancel()
 	response, err := method(ctx, request)
 	if err != nil {
@@ -217,10 +214,8 @@ func Call[Request, Response any](n *Node, method func(context.Context, Request, 
 	return response
 }
 
-const patience = wait.Limit
-
-// Await asks until the condition holds.
-var Await = wait.Until
+// Await is harness.Await.
+var Await = harness.Await
 
 // processes are those in a cgroup and below it, where there is one.
 func (n *Node) processes(group string) []int {
@@ -231,17 +226,4 @@ func (n *Node) processes(group string) []int {
 	defer opened.Close()
 	pids, _ := opened.AppendProcesses(nil)
 	return pids
-}
-
-// removeCgroup removes the group of a pod whose processes have ended.
-func (n *Node) removeCgroup(group string) {
-	n.t.Helper()
-	var faults error
-	Await(n.t, "cgroup "+group+" to be removed", func() bool {
-		faults = nil
-		for _, at := range cgroupsAt(group, mountTable()) {
-			faults = errors.Join(faults, removeCgroup(at))
-		}
-		return faults == nil
-	})
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // Pod is a pod that runs in a node.
@@ -113,7 +115,7 @@ func (c *Container) Do(order string, args ...any) {
 	n.t.Helper()
 	connection, line := c.order(order, args)
 	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := connection.SetDeadline(time.Now().Add(wait.Limit)); err != nil {
 		n.t.Fatal(err)
 	}
 	answer, err := bufio.NewReader(connection).ReadString('\n')
@@ -203,5 +205,5 @@ func (p *Pod) Remove() {
 			p.n.t.Fatal(err)
 		}
 	}
-	p.n.removeCgroup(p.Group)
+	harness.RemoveCgroup(p.n.t, p.Group)
 }

@@ -24,7 +24,11 @@ var Debian = Version{"debian", func(program string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("there is no /usr/bin/%s: Debian's packages containerd and runc have it", program)
+	debian := "containerd"
+	if program == "runc" {
+		debian = "runc"
+	}
+	return "", fmt.Errorf("there is no /usr/bin/%s: Debian's package %s has it", program, debian)
 }}
 
 // Built is the containerd of which test/containerd/parts/go.mod says the version.
@@ -52,7 +56,7 @@ func Program(name string) (string, error) {
 	if err != nil || len(reason) == 0 {
 		reason = []byte("`make containerd` builds it")
 	}
-	return "", fmt.Errorf("there is no %s: %s", name, strings.TrimSpace(string(reason)))
+	return "", fmt.Errorf("there is no test/containerd/bin/%s: %s", name, strings.TrimSpace(string(reason)))
 }
 
 // moduleRoot is the directory of this module, which the working directory is in.
@@ -72,15 +76,15 @@ func moduleRoot() (string, error) {
 // programs are the paths of what a running containerd needs.
 type programs struct{ containerd, shim, runc, ctr string }
 
-func (v Version) programs() (programs, error) {
-	var p programs
-	var faults error
-	for program, path := range map[string]*string{
-		"containerd": &p.containerd, "containerd-shim-runc-v2": &p.shim, "runc": &p.runc, "ctr": &p.ctr,
-	} {
-		var err error
-		*path, err = v.find(program)
-		faults = errors.Join(faults, err)
+// programs are those of a version. The error names the first that is missing.
+func (v Version) programs() (p programs, err error) {
+	for _, of := range []struct {
+		name string
+		path *string
+	}{{"containerd", &p.containerd}, {"containerd-shim-runc-v2", &p.shim}, {"runc", &p.runc}, {"ctr", &p.ctr}} {
+		if *of.path, err = v.find(of.name); err != nil {
+			return programs{}, err
+		}
 	}
-	return p, faults
+	return p, nil
 }

@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/containerd/node"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // raw leaves messages as they are.
@@ -50,7 +52,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "cri.sock")
+	socket := filepath.Join(harness.Dir(t), "cri.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -151,24 +153,20 @@ func TestImagesAreWhereTheSnapshotterHasItsRoot(t *testing.T) {
 		if len(info.ImageFilesystems) != 1 || len(info.ContainerFilesystems) > 1 {
 			t.Fatalf("filesystems %v, want one of images", info)
 		}
-		said := func(e *node.Evictd, line string) {
-			t.Helper()
-			node.Await(t, "evictd to say "+line, func() bool { return strings.Contains(e.Log(), line) })
-		}
 		at := info.ImageFilesystems[0].FsId.Mountpoint
 		if !old(n) {
 			if at != n.Snapshots {
 				t.Errorf("images are at %s, want %s", at, n.Snapshots)
 			}
-			said(n.Evictd(), `msg="the layout of the disks" layout=imagefs`)
+			n.Evictd().AwaitLog(`msg="the layout of the disks" layout=imagefs`)
 			return
 		}
 		if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("images are at %s: %v", at, err)
 		}
 		e := n.Evictd()
-		said(e, "source=imagefs")
+		e.AwaitLog("source=imagefs")
 		e.Stop()
-		said(n.Evictd("--imagefs="+n.Snapshots), "layout=imagefs")
+		n.Evictd(sandbox.ImageFs(n.Snapshots)).AwaitLog("layout=imagefs")
 	})
 }

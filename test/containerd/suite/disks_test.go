@@ -1,12 +1,14 @@
 package suite_test
 
 import (
-	"os/exec"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/test/containerd/node"
@@ -15,10 +17,12 @@ import (
 // statfs asks about the filesystem that a path is on, once all is written.
 func statfs(t *testing.T, path string) (s syscall.Statfs_t) {
 	t.Helper()
-	if out, err := exec.Command("sync", "-f", path).CombinedOutput(); err != nil {
-		t.Fatalf("sync: %v: %s", err, out)
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := syscall.Statfs(path, &s); err != nil {
+	defer dir.Close()
+	if err := errors.Join(unix.Syncfs(int(dir.Fd())), syscall.Statfs(path, &s)); err != nil {
 		t.Fatal(err)
 	}
 	return s

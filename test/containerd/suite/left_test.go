@@ -18,22 +18,18 @@ func TestNothingIsLeftOfATestThatPanics(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(panicVariable) != "" {
 		disk := node.Disk(t, node.Ext4, 96*node.MiB, 4000)
-		n := node.Start(t, node.Debian, node.Options{Root: filepath.Join(disk, "root")})
+		n := node.Start(t, node.Built, node.Options{Root: filepath.Join(disk, "root")})
 		n.Pod("orphan", node.Spec{}).Do("ignore-term")
 		n.Freeze()
 		go panic("in " + n.Group) // as the timer of -timeout does: nothing is cleaned up
 		select {}
 	}
-	again := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "EVICTD_CONTAINERD_TEST_") { // of this run
-			again.Env = append(again.Env, variable)
-		}
-	}
-	again.Env = append(again.Env, panicVariable+"=1")
-	out, err := again.CombinedOutput()
-	if strings.Contains(string(out), "skipped: ") {
-		t.Skipf("skipped: no node to leave behind: %s", out)
+	another := exec.Command("/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
+	another.Env = append(os.Environ(), panicVariable+"=1")
+	out, err := another.CombinedOutput()
+	if _, why, skips := strings.Cut(string(out), "skipped: "); skips && err == nil {
+		why, _, _ = strings.Cut(why, "\n")
+		t.Skip("skipped: no node to leave behind: " + why)
 	}
 	if err == nil {
 		t.Errorf("a test that panics passes: %s", out)
@@ -43,7 +39,7 @@ func TestNothingIsLeftOfATestThatPanics(t *testing.T) {
 			t.Errorf("no %s was left behind that could be taken away: %s", what, out)
 		}
 	}
-	group := regexp.MustCompile(`panic: in /(evictd-containerd-\d+)`).FindSubmatch(out)
+	group := regexp.MustCompile(`panic: in /(evictd-run-\d+)`).FindSubmatch(out)
 	if group == nil {
 		t.Fatalf("it did not panic: %s", out)
 	}

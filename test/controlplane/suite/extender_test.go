@@ -2,32 +2,37 @@ package suite_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/evictd/evictd/test/controlplane/harness"
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler runs both with
 // the configurations of docs/examples/extender.
 func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T) {
 	a := onKubeAPIServer(t)
-	root, err := harness.Root()
+	root, err := sandbox.SourceRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	full := node("full")
 	full.Status.Conditions = append(full.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
 	a.createNodes(full, node("free"))
-	address := freeAddress(t)
-	a.schedule("--config="+filepath.Join(root, "docs/examples/extender/evictd-scheduler.yaml"), "--extender-address="+address)
+	addresses, err := process.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := addresses[0]
+	a.schedule(sandbox.Config(filepath.Join(root, "docs/examples/extender/evictd-scheduler.yaml")), "--extender-address="+address)
 	a.kubeScheduler(filepath.Join(root, "docs/examples/extender/kube-scheduler.yaml"), address)
 	var there []*v1.Pod
 	for i := range 8 {
@@ -45,42 +50,20 @@ func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T
 	}
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // kubeScheduler runs the real one until the test ends, with an extender at an
 // address in place of the configuration's.
 func (a *api) kubeScheduler(config, extender string) {
 	a.t.Helper()
-	path, err := harness.Program("kube-scheduler")
-	if err != nil {
-		a.t.Skip(err)
-	}
+	path := foreign(a.t, "kube-scheduler")
 	example, err := os.ReadFile(config)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	changed := strings.ReplaceAll(string(example), "127.0.0.1:10270", extender) +
-		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(harness.Kube))
+		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(apiserver.Kube))
 	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")
 	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
-	command := exec.Command(path, "--config="+file, "--secure-port=0")
-	logged(a.t, command)
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := command.Start(); err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(func() {
-		command.Process.Signal(syscall.SIGTERM)
-		command.Wait()
-	})
+	a.t.Cleanup(harness.Run(a.t, exec.Command(path, "--config="+file, "--secure-port=0")).Kill) // SIGTERM ends it with exit code 1
 }

@@ -1,66 +1,47 @@
-// Package suite_test runs evictd's programs, and requests made by hand, against
-// two API servers: a real kube-apiserver and the embedded API. A test is the
-// same for both; what must hold on one must hold on the other.
+// Package suite_test runs evictd's programs, and requests made by hand, against two API
+// servers: a real kube-apiserver and the embedded API. A test is the same for both.
 package suite_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/evictd/evictd/test/controlplane/harness"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness"
 )
 
-// programs is where TestMain built evictd's programs.
-var programs string
-
-// servers are started by the first test that needs them and shared by all.
+// servers are started by the first test that needs them, shared by all, and killed with
+// the process of the tests.
 var servers = []struct {
 	name string
-	get  func() (*harness.Server, error)
+	get  func(t testing.TB) (*apiserver.Server, error)
 }{
-	{"kube-apiserver", sync.OnceValues(func() (*harness.Server, error) { return harness.NewKubeAPIServer() })},
-	{"embedded", sync.OnceValues(func() (*harness.Server, error) { return harness.NewEmbedded(program("evictd-apiserver")) })},
+	{"kube-apiserver", shared(func(testing.TB) (*apiserver.Server, error) { return apiserver.NewKubeAPIServer() })},
+	{"embedded", shared(func(t testing.TB) (*apiserver.Server, error) {
+		return apiserver.NewEmbedded(harness.Program(t, "evictd-apiserver"))
+	})},
 }
 
-func program(name string) string { return filepath.Join(programs, name) }
-
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "evictd-programs-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+// shared starts a server once.
+func shared(start func(testing.TB) (*apiserver.Server, error)) func(testing.TB) (*apiserver.Server, error) {
+	var once sync.Once
+	var server *apiserver.Server
+	var err error
+	return func(t testing.TB) (*apiserver.Server, error) {
+		once.Do(func() { server, err = start(t) })
+		return server, err
 	}
-	defer os.RemoveAll(dir)
-	programs = dir
-	if err := errors.Join(os.Chmod(dir, 0o755), harness.Build(dir)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	for _, s := range servers {
-		// One that no test needed ends as soon as it is there.
-		if server, err := s.get(); err == nil {
-			if err := server.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = 1
-			}
-		}
-	}
-	return code
 }
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // api is an API server without nodes, pods and what goes with them.
 type api struct {
-	*harness.Server
+	*apiserver.Server
 	t     testing.TB
 	admin kubernetes.Interface
 }
@@ -76,36 +57,20 @@ func each(t *testing.T, test func(t *testing.T, a *api)) {
 func onKubeAPIServer(t *testing.T) *api { return open(t, servers[0].get) }
 
 // open is the server, empty, and empty again after the test.
-func open(t *testing.T, get func() (*harness.Server, error)) *api {
-	server, err := get()
-	if unavailable := (*harness.UnavailableError)(nil); errors.As(err, &unavailable) {
-		t.Skip(unavailable.Reason)
+func open(t *testing.T, get func(testing.TB) (*apiserver.Server, error)) *api {
+	server, err := get(t)
+	if unavailable := (*apiserver.UnavailableError)(nil); errors.As(err, &unavailable) {
+		t.Skip("skipped:", unavailable)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &api{Server: server, t: t}
-	if a.admin, err = server.Client(harness.Admin); err != nil {
+	if a.admin, err = server.Client(apiserver.Admin); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.empty)
 	return a
 }
 
-// patience bounds every wait for something that is to come. Nothing is asserted
-// of how fast it comes.
-const patience = 60 * time.Second
-
-// await asks until the condition holds.
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-		<-tick.C
-	}
-}
+var await = harness.Await

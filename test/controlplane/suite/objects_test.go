@@ -7,12 +7,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // empty removes what tests create, at once.
 func (a *api) empty() {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	now := *metav1.NewDeleteOptions(0)
 	all := metav1.ListOptions{}

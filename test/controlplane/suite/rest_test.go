@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/evictd/evictd/test/controlplane/harness"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
 // request is one of a scenario under testdata/rest, sent as it stands there.
@@ -160,7 +160,7 @@ func meaning(answer string) string {
 // run to run made the same.
 func (a *api) play(requests []request) []answer {
 	a.t.Helper()
-	config, err := a.Config(harness.Admin)
+	config, err := a.Config(apiserver.Admin)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func field(docs []any, path string) (string, bool) {
 var (
 	uid     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	version = regexp.MustCompile(`(?:\d+ )?\(\d+\)`)
-	age     = regexp.MustCompile(`^\d+s$`)
+	age     = regexp.MustCompile(`^(\d+[smh])+$`)
 )
 
 // unread are fields that no scheduler and no agent reads, which the embedded API

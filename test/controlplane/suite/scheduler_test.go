@@ -22,20 +22,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/evictd/evictd/test/controlplane/harness"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness"
 )
 
 // schedule runs evictd-scheduler, alone, under its own identity.
-func (a *api) schedule(args ...string) *process {
+func (a *api) schedule(args ...string) *harness.Process {
 	a.t.Helper()
 	a.grant()
-	return start(a.t, "evictd-scheduler", append(append([]string{"run", "--leader-elect=false"}, a.Args(harness.Scheduler)...), args...)...)
+	return scheduler(a.t, append(a.Args(apiserver.Scheduler), args...)...)
 }
 
 // scheduleThrough does the same through a proxy.
-func (a *api) scheduleThrough(p *proxy) *process {
+func (a *api) scheduleThrough(p *proxy) *harness.Process {
 	a.t.Helper()
-	return start(a.t, "evictd-scheduler", "run", "--leader-elect=false", "--server="+p.URL)
+	return scheduler(a.t, sandbox.Server(p.URL))
 }
 
 func (a *api) createNodes(nodes ...*v1.Node) {
@@ -265,13 +267,13 @@ leaderElection: {leaderElect: true, resourceName: evictd-scheduler, leaseDuratio
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		args := append([]string{"run", "--config=" + file, "--leader-elect"}, a.Args(harness.Scheduler)...)
+		args := append([]string{sandbox.Config(file), "--leader-elect"}, a.Args(apiserver.Scheduler)...)
 		a.createNodes(node("n1"))
-		leader := start(t, "evictd-scheduler", args...)
+		leader := scheduler(t, args...)
 		a.createPods(pod("first", "100m"))
 		a.awaitBound("first")
-		start(t, "evictd-scheduler", args...)
-		leader.kill()
+		scheduler(t, args...)
+		leader.Kill()
 		a.createPods(pod("second", "100m"))
 		a.awaitBound("second")
 	})
@@ -297,7 +299,7 @@ func TestSchedulerGoesOnAfterTheAPIServerWasKilled(t *testing.T) {
 
 func TestSchedulerListsAnewWhereItsWatchHasExpired(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
-		p := a.between(harness.Admin)
+		p := a.between(apiserver.Admin)
 		a.createNodes(node("n1"))
 		a.scheduleThrough(p)
 		a.createPods(pod("before", "100m"))
@@ -323,7 +325,7 @@ func TestSchedulerListsAnewWhereItsWatchHasExpired(t *testing.T) {
 
 func TestSchedulerTriesAgainWhereABindingMeetsAConflict(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
-		p := a.between(harness.Admin)
+		p := a.between(apiserver.Admin)
 		var refused atomic.Int32
 		p.inject(func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.HasSuffix(r.URL.Path, "/binding") || refused.Add(1) > 1 {
@@ -345,7 +347,7 @@ func TestSchedulerTriesAgainWhereABindingMeetsAConflict(t *testing.T) {
 func TestSchedulerWaitsOutAStormOfTooManyRequests(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
 		const pods, storm = 20, 3 * time.Second
-		p := a.between(harness.Admin)
+		p := a.between(apiserver.Admin)
 		a.createNodes(node("n1"))
 		a.scheduleThrough(p)
 		var refused atomic.Int32

@@ -1,7 +1,7 @@
-// Package harness runs the API servers that tests and benchmarks speak to, each
-// a process of its own: a real kube-apiserver with its etcd, and the embedded
-// API of evictd. It asserts nothing.
-package harness
+// Package apiserver runs the API servers of tests and benchmarks, each a process of its
+// own: a real kube-apiserver with its etcd, and the embedded API of evictd. It asserts
+// nothing.
+package apiserver
 
 import (
 	"bufio"
@@ -16,12 +16,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // The client certificates of a kube-apiserver. The embedded API knows nobody
@@ -42,9 +44,6 @@ var identities = []string{
 	Kube + "=system:kube-scheduler",
 }
 
-// patience bounds the start and the end of a server.
-const patience = 2 * time.Minute
-
 // Server is an API server, started by one of the functions that return it and
 // owned by whoever called that. It goes on with the same objects, at the same
 // address, when it is killed and started again.
@@ -53,11 +52,10 @@ type Server struct {
 	Name string
 
 	dir     string
-	launch  func(*Server) (*exec.Cmd, error) // returns once it is ready
-	process *exec.Cmd
-	ended   chan struct{} // closed once process is reaped
-	address string        // unix:PATH, empty for a kube-apiserver
-	port    string        // of a kube-apiserver, once it is known
+	launch  func(*Server) (*process.Process, error) // returns once it is ready
+	process *process.Process
+	address string // unix:PATH, empty for a kube-apiserver
+	port    string // of a kube-apiserver, once it is known
 	extra   []string
 }
 
@@ -74,7 +72,7 @@ func NewKubeAPIServer(flags ...string) (*Server, error) {
 
 // NewEmbedded starts the embedded API, given its program.
 func NewEmbedded(program string) (*Server, error) {
-	return start(&Server{Name: "embedded", launch: func(s *Server) (*exec.Cmd, error) { return launchEmbedded(s, program) }})
+	return start(&Server{Name: "embedded", launch: func(s *Server) (*process.Process, error) { return launchEmbedded(s, program) }})
 }
 
 func start(s *Server) (*Server, error) {
@@ -92,7 +90,7 @@ func start(s *Server) (*Server, error) {
 // Program is the path of a foreign program that `make controlplane` builds.
 // Where it has not the error is an UnavailableError.
 func Program(name string) (string, error) {
-	root, err := Root()
+	root, err := sandbox.SourceRoot()
 	if err != nil {
 		return "", err
 	}
@@ -102,83 +100,40 @@ func Program(name string) (string, error) {
 	}
 	reason, err := os.ReadFile(filepath.Join(filepath.Dir(path), "unavailable"))
 	if err != nil || len(reason) == 0 {
-		return "", &UnavailableError{"there is no " + name + ": `make controlplane` builds it"}
+		return "", &UnavailableError{"there is no test/controlplane/bin/" + name + ": `make controlplane` builds it"}
 	}
-	return "", &UnavailableError{fmt.Sprintf("there is no %s: %s", name, strings.TrimSpace(string(reason)))}
-}
-
-// Root is the root of the source tree that the working directory is in.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "test/controlplane/go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("the working directory is not in the source tree of evictd")
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-// Build builds evictd's own programs into a directory.
-func Build(dir string) error {
-	root, err := Root()
-	if err != nil {
-		return err
-	}
-	build := exec.Command("go", "-C", root, "build", "-o", dir+"/", "./cmd/...")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build evictd: %w\n%s", err, out)
-	}
-	return nil
+	return "", &UnavailableError{fmt.Sprintf("there is no test/controlplane/bin/%s: %s", name, strings.TrimSpace(string(reason)))}
 }
 
 // Start starts a server that was killed, and returns once it is ready.
-func (s *Server) Start() error {
-	process, err := s.launch(s)
-	if err != nil {
+func (s *Server) Start() (err error) {
+	if s.process, err = s.launch(s); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
 	}
-	s.process, s.ended = process, make(chan struct{})
-	go func(ended chan struct{}) {
-		defer close(ended)
-		process.Wait()
-	}(s.ended)
 	return nil
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone.
-func (s *Server) Kill() {
-	s.process.Process.Kill()
-	<-s.ended
-}
+// Kill ends the server with SIGKILL and returns when it has ended.
+func (s *Server) Kill() { s.process.Kill() }
 
-// Stop ends the server in order, or after a while at any rate, and removes what
-// it kept.
+// Stop ends the server with SIGTERM, or after wait.Limit with SIGKILL, and removes what it
+// kept.
 func (s *Server) Stop() error {
-	s.process.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.ended:
-	case <-time.After(patience):
-		s.Kill()
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
+	defer cancel()
+	_ = s.process.Stop(ctx) // its exit code means nothing here
 	return os.RemoveAll(s.dir)
 }
 
 // Pid is the process id, new after every Start.
-func (s *Server) Pid() int { return s.process.Process.Pid }
+func (s *Server) Pid() int { return s.process.PID() }
 
 // Args are the flags by which a program reaches the server as an identity.
 func (s *Server) Args(identity string) []string {
 	if s.address != "" {
-		return []string{"--server=" + s.address}
+		return []string{sandbox.Server(s.address)}
 	}
-	return []string{"--kubeconfig=" + s.Kubeconfig(identity)}
+	return []string{sandbox.Kubeconfig(s.Kubeconfig(identity))}
 }
 
 // Kubeconfig is the file of an identity of a kube-apiserver.
@@ -210,92 +165,85 @@ func (s *Server) Client(identity string) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-func launchKubeAPIServer(s *Server) (*exec.Cmd, error) {
+func launchKubeAPIServer(s *Server) (*process.Process, error) {
 	program, err := Program("controlplane")
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-stdin", "-dir=" + s.dir}
+	args := []string{"-dir=" + s.dir}
 	for _, identity := range identities {
 		args = append(args, "-identity="+identity)
 	}
 	if s.port != "" {
 		args = append(args, "-port="+s.port)
 	}
-	process := exec.Command(program, append(append(args, "--"), s.extra...)...)
-	process.Stderr = os.Stderr
-	// The write end stays open for as long as this process lives.
-	if _, err := process.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := process.StdoutPipe()
+	cmd := exec.Command(program, append(append(args, "--"), s.extra...)...)
+	cmd.Stderr = os.Stderr
+	out, stdout, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := process.Start(); err != nil {
+	defer out.Close()
+	defer stdout.Close()
+	cmd.Stdout = stdout
+	p, err := process.Start(cmd)
+	if err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
+	stdout.Close() // so that what is read ends with the process
+	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "READY ") {
-		process.Process.Kill()
-		return nil, errors.Join(fmt.Errorf("it said %q instead of READY", line), process.Wait())
+		p.Kill()
+		return nil, fmt.Errorf("it wrote %q instead of READY", line)
 	}
-	config, err := s.Config(Admin)
-	if err == nil {
+	if config, err := s.Config(Admin); err == nil {
 		s.port = config.Host[strings.LastIndexByte(config.Host, ':')+1:]
-		err = awaitNamespace(config)
 	}
-	if err != nil {
-		process.Process.Kill()
-		process.Wait()
-		return nil, err
-	}
-	return process, nil
+	return s.started(p)
 }
 
-func launchEmbedded(s *Server, program string) (*exec.Cmd, error) {
-	s.address = "unix:" + filepath.Join(s.dir, "api.sock")
-	process := exec.Command(program, "--data="+filepath.Join(s.dir, "data"), "--listen="+s.address)
-	process.Stderr = os.Stderr
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := process.Start(); err != nil {
+func launchEmbedded(s *Server, program string) (*process.Process, error) {
+	socket := filepath.Join(s.dir, "api.sock")
+	s.address = "unix:" + socket
+	cmd := exec.Command(program, sandbox.APIServer(socket, filepath.Join(s.dir, "data"))...)
+	cmd.Stderr = os.Stderr
+	p, err := process.Start(cmd)
+	if err != nil {
 		return nil, err
 	}
+	return s.started(p)
+}
+
+// started waits until a server is ready and has made its first namespace, which happens
+// after a kube-apiserver says that it is ready. It kills a server that does not.
+func (s *Server) started(p *process.Process) (*process.Process, error) {
 	config, err := s.Config(Admin)
 	if err == nil {
 		err = awaitNamespace(config)
 	}
 	if err != nil {
-		process.Process.Kill()
-		process.Wait()
+		p.Kill()
 		return nil, err
 	}
-	return process, nil
+	return p, nil
 }
 
-// awaitNamespace asks until the server is ready and has made its first
-// namespace, which happens after a kube-apiserver says that it is ready.
 func awaitNamespace(config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		status, err := get(ctx, client, strings.TrimSuffix(config.Host, "/")+"/api/v1/namespaces/default")
-		if err == nil && status == http.StatusOK {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("no namespace default after %v: last answer %d, %w", patience, status, err)
-		case <-tick.C:
-		}
+	var status int
+	if wait.That(ctx, func() bool {
+		status, err = get(ctx, client, strings.TrimSuffix(config.Host, "/")+"/api/v1/namespaces/default")
+		return err == nil && status == http.StatusOK
+	}) != nil {
+		return fmt.Errorf("no namespace default after %v: last answer %d, %w", wait.Limit, status, err)
 	}
+	return nil
 }
 
 func get(ctx context.Context, client *http.Client, url string) (int, error) {

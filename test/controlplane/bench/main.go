@@ -21,7 +21,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/evictd/evictd/test/controlplane/harness"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
 func main() {
@@ -54,7 +55,7 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 	}
 	defer os.RemoveAll(dir)
 	b.dir = dir
-	if err := harness.Build(dir); err != nil {
+	if err := sandbox.Build(dir, "evictd-scheduler"); err != nil {
 		return err
 	}
 	describeMachine()
@@ -114,12 +115,12 @@ func (r *result) rate() float64 {
 
 // measure starts a server, fills it, lets somebody bind and watches.
 func (b *bench) measure(ctx context.Context, kind, by string) (r result, err error) {
-	server, err := harness.NewKubeAPIServer()
+	server, err := apiserver.NewKubeAPIServer()
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	config, err := server.Config(harness.Admin)
+	config, err := server.Config(apiserver.Admin)
 	if err != nil {
 		return r, err
 	}
@@ -163,7 +164,7 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 }
 
 // runScheduler runs a scheduler until all pods are bound, or time is up.
-func (b *bench) runScheduler(name string, server *harness.Server, seen *bindings) (r result, err error) {
+func (b *bench) runScheduler(name string, server *apiserver.Server, seen *bindings) (r result, err error) {
 	command, page, err := b.command(name, server)
 	if err != nil {
 		return r, err
@@ -193,13 +194,12 @@ clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}
 `
 
 // command is how a scheduler is run, and where its metrics are.
-func (b *bench) command(name string, server *harness.Server) (*exec.Cmd, *page, error) {
+func (b *bench) command(name string, server *apiserver.Server) (*exec.Cmd, *page, error) {
 	if name == "evictd-scheduler" {
 		socket := filepath.Join(b.dir, "status.sock")
-		args := append([]string{"run", "--leader-elect=false", "--status-address=unix:" + socket}, server.Args(harness.Admin)...)
-		return exec.Command(filepath.Join(b.dir, name), args...), atSocket(socket), nil
+		return exec.Command(filepath.Join(b.dir, name), sandbox.Scheduler(socket, server.Args(apiserver.Admin)...)...), atSocket(socket), nil
 	}
-	program, err := harness.Program(name)
+	program, err := apiserver.Program(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -208,7 +208,7 @@ func (b *bench) command(name string, server *harness.Server) (*exec.Cmd, *page, 
 		return nil, nil, err
 	}
 	file := filepath.Join(b.dir, "kube-scheduler.yaml")
-	text := fmt.Sprintf(kubeSchedulerConfig, server.Kubeconfig(harness.Admin))
+	text := fmt.Sprintf(kubeSchedulerConfig, server.Kubeconfig(apiserver.Admin))
 	command := exec.Command(program, "--config="+file, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir="+b.dir,
 		"--authorization-always-allow-paths=/metrics")
 	return command, atPort(port, filepath.Join(b.dir, "kube-scheduler.crt")), os.WriteFile(file, []byte(text), 0o600)

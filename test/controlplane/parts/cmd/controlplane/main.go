@@ -1,7 +1,6 @@
-// Controlplane runs etcd and kube-apiserver in one process on loopback, for
-// tests. It prints READY and the path of the administrator's kubeconfig once
-// /readyz answers ok, and ends on SIGINT, SIGTERM or, with -stdin, when its
-// standard input does.
+// Controlplane runs etcd and kube-apiserver in one process on loopback, for tests. It
+// prints READY and the path of the administrator's kubeconfig once /readyz answers ok,
+// and ends on SIGINT and SIGTERM.
 //
 //	controlplane [flags] [-- flags of kube-apiserver, which win]
 //
@@ -34,7 +33,6 @@ const patience = 2 * time.Minute
 type options struct {
 	dir        string
 	port       int
-	stdin      bool
 	identities []identity
 }
 
@@ -48,7 +46,6 @@ func main() {
 	o := options{identities: []identity{{name: "admin", user: "controlplane-admin", groups: []string{"system:masters"}}}}
 	flag.StringVar(&o.dir, "dir", "", "where certificates, kubeconfigs, objects and the log live (default: a temporary directory, removed at the end)")
 	flag.IntVar(&o.port, "port", 0, "port of kube-apiserver on 127.0.0.1 (0: a free one)")
-	flag.BoolVar(&o.stdin, "stdin", false, "end when standard input does")
 	flag.Func("identity", "NAME=USER[/GROUP...], repeatable: write NAME.kubeconfig for that user beside admin.kubeconfig", o.addIdentity)
 	flag.Parse()
 	stderr := keepStderr()
@@ -117,12 +114,6 @@ func run(o options, extra []string) error {
 		return fmt.Errorf("kube-apiserver, whose log is %s: %w", log, err)
 	}
 	fmt.Println("READY", filepath.Join(dir, "admin.kubeconfig"))
-	if o.stdin {
-		go func() {
-			io.Copy(io.Discard, os.Stdin)
-			syscall.Kill(os.Getpid(), syscall.SIGTERM)
-		}()
-	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		return err
 	}
