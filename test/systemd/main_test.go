@@ -55,6 +55,9 @@ func packageFile(t *testing.T) string {
 // maxMemory of everything in the namespaces.
 const maxMemory = 512 << 20
 
+// notInstalled is the exit code of boot.sh where the package is at fault.
+const notInstalled = 3
+
 // boot starts a machine that ends with the test.
 func boot(t *testing.T) *machine {
 	t.Helper()
@@ -99,7 +102,11 @@ func boot(t *testing.T) *machine {
 	await(t, "systemd to boot", func() bool {
 		select {
 		case <-ended:
-			t.Skipf("skipped: systemd does not boot in namespaces here: %s", out.String())
+			if c.ProcessState.ExitCode() == notInstalled {
+				t.Fatalf("the package cannot be installed: %s", &out)
+			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			t.Skip("skipped: systemd does not boot in namespaces here: " + lines[len(lines)-1])
 		default:
 		}
 		child, err := exec.Command("pgrep", "-x", "-P", strconv.Itoa(c.Process.Pid), "systemd").Output()
