@@ -57,7 +57,7 @@ var parts = []part{
 	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
 		packages: []string{"./test/controlplane/suite"},
-		builds: []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
+		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
 	},
 	{
 		name: "containerd", tests: "evictd on real containers, by Debian's containerd and by a current one",
