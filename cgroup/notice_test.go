@@ -61,7 +61,7 @@ func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
 
 func TestWaitingAllocatesNothing(t *testing.T) {
 	if raceDetector {
-		t.Skip("skipped: the race detector allocates")
+		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	b := newBell(t)
 	if n := testing.AllocsPerRun(100, func() { b.Ring(); b.Wait(time.Second) }); n != 0 {
@@ -73,7 +73,7 @@ func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) 
 	t.Parallel()
 	s, group := realGroup(t, bounded())
 	if s.Version() != V1 {
-		t.Skip("skipped: usage thresholds are of cgroup v1")
+		t.Skip("skipped: needs cgroup v1, which has usage thresholds")
 	}
 	sub := group + "/sub"
 	if err := s.Create(sub, bounded()); err != nil {
@@ -118,24 +118,27 @@ func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) 
 	}
 }
 
+// psi is what triggers on stalls need.
+const psi = "Linux 6.5 with pressure stall information (CONFIG_PSI=y, psi=1) and a cgroup v2 hierarchy"
+
 func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.T) {
 	t.Parallel()
 	s, group := realGroup(t, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)})
 	g := open(t, s, group)
 	m := join(t, s, group)
 	for _, notice := range []struct {
-		name  string
-		open  func() (*Notice, error)
-		times int // nothing is read between
+		name, needs string
+		open        func() (*Notice, error)
+		times       int // nothing is read between
 	}{
-		{"memory.events", g.NotifyEvents, 2},
-		{"memory.pressure", func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }, 1},
-		{"memory.pressure, at once", func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }, 2},
+		{"memory.events", "cgroup v2", g.NotifyEvents, 2},
+		{"memory.pressure", psi, func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }, 1},
+		{"memory.pressure, at once", psi + " and CAP_SYS_RESOURCE", func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }, 2},
 	} {
 		t.Run(notice.name, func(t *testing.T) {
 			n, err := notice.open()
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
-				t.Skip("skipped: there is no such notice here:", err)
+				t.Skip("skipped: needs "+notice.needs+":", err)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -173,7 +176,7 @@ func TestAStallIsToldInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 	defer g.Close()
 	n, err := g.NotifyStall(100*time.Millisecond, 2*time.Second)
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
-		t.Skip("skipped: this kernel has no triggers on stalls for us:", err)
+		t.Skip("skipped: needs "+psi+":", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -20,16 +20,16 @@ import (
 func realGroup(t testing.TB, l Limits) (*System, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: creating cgroups needs root")
+		t.Skip("skipped: needs root, to create cgroups")
 	}
 	s, err := Discover("")
 	if err != nil {
-		t.Skip("skipped: no cgroups to read here:", err)
+		t.Skip("skipped: needs a mounted cgroup hierarchy:", err)
 	}
 	group := fmt.Sprintf("/evictd-test-%d-%s", os.Getpid(), strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())))
 	if err := s.Create(group, l); err != nil {
 		if s.Delete(group) != nil || errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), "read-only") {
-			t.Skip("skipped: cgroups cannot be created here:", err)
+			t.Skip("skipped: needs a cgroup hierarchy that may be written to:", err)
 		}
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestKillEndsEveryProcessOfTheGroupWhereTheKernelCan(t *testing.T) {
 	}
 	if err := g.Kill(); errors.Is(err, errors.ErrUnsupported) {
 		m.do(t, "kill $(jobs -p)")
-		t.Skip("skipped: no cgroup.kill: it needs a v2 hierarchy and Linux 5.14")
+		t.Skip("skipped: needs cgroup v2 and Linux 5.14, which has cgroup.kill")
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	m := join(t, s, group)
 	frozen, ok := s.Frozen(group)
 	if !ok {
-		t.Skip("skipped: no freezer here")
+		t.Skip("skipped: needs the freezer")
 	}
 	if err := os.WriteFile(frozen.File, []byte(frozen.Value), 0); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestARealGroupTakesTheSettingsOfFullSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Mount("cpu") == "" {
-		t.Skip("skipped: no cpu controller here")
+		t.Skip("skipped: needs the cpu controller")
 	}
 	for _, setting := range settings {
 		if err := os.WriteFile(setting.File, []byte(setting.Value), 0); err != nil {
@@ -278,7 +278,7 @@ var eventually = wait.Until
 func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	if s.Version() != V1 {
-		t.Skip("skipped: only v1 totals are read below")
+		t.Skip("skipped: needs cgroup v1, whose totals are read below")
 	}
 	const size = 64 << 20
 	file := filepath.Join(t.TempDir(), "file")
@@ -306,7 +306,7 @@ func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 
 func TestReadsAllocateNothing(t *testing.T) {
 	if raceDetector {
-		t.Skip("skipped: the race detector allocates")
+		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	s, group := realGroup(t, bounded())
 	if err := s.Create(group+"/c1", Limits{}); err != nil {
@@ -384,7 +384,7 @@ func TestAGroupGetsItsShareOfTheCPUAndNoMoreThanItsQuota(t *testing.T) {
 	if s.Version() == V2 {
 		at, want = s.Mount(""), map[string]string{"cpu.weight": "191", "cpu.max": "225000 100000"}
 	} else if at == "" {
-		t.Skip("skipped: no cpu controller here")
+		t.Skip("skipped: needs the cpu controller")
 	}
 	for name, value := range want {
 		if text, err := os.ReadFile(filepath.Join(at, group, name)); err != nil || strings.TrimSpace(string(text)) != value {
@@ -405,7 +405,7 @@ func TestV2GetsTheWeightThatStandsForTheShares(t *testing.T) {
 func TestARealGroupAtTheTopOfV2TellsWhatItsMemoryStatDoes(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	if s.version != V2 {
-		t.Skip("skipped: the top of v1 has files of its own")
+		t.Skip("skipped: needs cgroup v2: the top of v1 has files of its own")
 	}
 	join(t, s, group).do(t, "x=$(head -c 20000000 /dev/zero | tr '\\0' x)")
 	top := open(t, s, "/")

@@ -19,7 +19,7 @@ const maxExposure = 2.0
 func shipped(t *testing.T) (dir string, units []string) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Skip("skipped: there is no systemd-analyze (package systemd):", err)
+		t.Skip("skipped: needs systemd-analyze, of Debian's package systemd:", err)
 	}
 	dir = t.TempDir()
 	for _, pattern := range []string{"*.service", "*.socket", "*.slice"} {
@@ -98,7 +98,7 @@ func TestExposureOfTheServicesIsSmall(t *testing.T) {
 func tool(t *testing.T, root, program string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		t.Skip("skipped: there is no", program, "(package systemd):", err)
+		t.Skip("skipped: needs", program+", of Debian's package systemd:", err)
 	}
 	if out, err := exec.Command(program, append([]string{"--root=" + root}, args...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", program, err, out)

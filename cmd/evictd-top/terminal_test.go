@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,9 +13,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/runtest"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 func TestTheViewInATerminal(t *testing.T) {
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
-		t.Skip("tmux is not installed: it is the terminal of this test")
+		t.Skip("skipped: needs Debian's package tmux, the terminal of this test")
 	}
 	dir, err := os.MkdirTemp("", "top") // short: it becomes a socket's path
 	if err != nil {
@@ -75,13 +76,7 @@ func TestTheViewInATerminal(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command(tmux, "-S", filepath.Join(dir, "tmux"), "kill-server").Run() })
 	shows := func(what string) {
 		t.Helper()
-		var screen string
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			if screen = run("capture-pane", "-p"); strings.Contains(screen, what) {
-				return
-			}
-		}
-		t.Fatalf("%q is not shown in\n%s", what, screen)
+		runtest.Await(t, fmt.Sprintf("%q on the screen", what), func() bool { return strings.Contains(run("capture-pane", "-p"), what) })
 	}
 	shows("MemoryPressure=True")
 	shows("sort: eviction")

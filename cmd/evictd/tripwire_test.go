@@ -78,6 +78,7 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 			t.Errorf("memory.high is %q, %v, want %s", is, err, want)
 		}
 	}
+	now := time.Unix(1, 0)
 	for _, s := range []struct {
 		aims collect.Aims
 		want string
@@ -88,10 +89,10 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 		{aims(gib, gib), "2130706432"},
 		{aims(2*gib, 0), "max"},
 	} {
-		wire.tell(wire.follow(s.aims, time.Now()))
+		wire.tell(wire.follow(s.aims, now))
 		mustBe(s.want)
 	}
-	wire.tell(wire.follow(aims(gib, gib), time.Now().Add(2*tripPatience)))
+	wire.tell(wire.follow(aims(gib, gib), now.Add(2*tripPatience)))
 	mustBe("2130706432")
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)

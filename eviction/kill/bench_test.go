@@ -31,7 +31,7 @@ func BenchmarkKillToEmpty(b *testing.B) {
 
 func benchmarkKill(b *testing.B, release bool, populate func(*v1Group)) {
 	if release && !releases(b) {
-		b.Skip("this kernel has no process_mrelease for us")
+		b.Skip("skipped: needs process_mrelease(2), which Linux 5.15 has")
 	}
 	k := startKiller(b)
 	k.cannotRelease.Store(!release)
@@ -77,7 +77,7 @@ const starvedPatience = 20 * time.Second
 
 func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 	if available := memAvailable(b); available < int64(4*mib)<<20 {
-		b.Skipf("skipped: %d MiB of memory are available, want four times %d MiB", available>>20, mib)
+		b.Skipf("skipped: needs four times %[2]d MiB of available memory, not %[1]d MiB", available>>20, mib)
 	}
 	k := startKiller(b)
 	k.cannotRelease.Store(!release)
@@ -153,7 +153,7 @@ func newCPUGroup(b *testing.B, parent string, shares int) *v1Group {
 	}
 	dir, err := os.MkdirTemp(parent, "evictd-kill-bench-")
 	if err != nil {
-		b.Skipf("skipped: no writable cgroup v1 hierarchy of cpu: %v", err)
+		b.Skipf("skipped: needs root and cgroup v1 with its cpu controller: %v", err)
 	}
 	g := &v1Group{dirs: map[string]string{"memory": dir, "cpu": dir}, cpu: dir} // its processes are listed in the cpu hierarchy
 	b.Cleanup(func() { g.remove(b, dir) })

@@ -197,10 +197,10 @@ func follow(t *testing.T, cfg Config) (*Manifests, *logged) {
 // await waits until the set is that of the names.
 func await(t *testing.T, m *Manifests, want string) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); names(m) != want; {
+	for enough := time.After(runtest.Patience); names(m) != want; {
 		select {
 		case <-m.Changed():
-		case <-deadline:
+		case <-enough:
 			t.Fatalf("pods %q, want %q", names(m), want)
 		}
 	}

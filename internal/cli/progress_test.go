@@ -45,7 +45,7 @@ func TestOnlyATerminalThatIsNotDumbIsDrawnOn(t *testing.T) {
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip("no terminal can be made here: ", err)
+		t.Skip("skipped: needs /dev/ptmx, to make a terminal: ", err)
 	}
 	defer terminal.Close()
 	if !cli.Terminal(terminal) {

@@ -9,7 +9,7 @@ import (
 func TestOurOwnStatIsRead(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
-		t.Skip("skipped: no /proc:", err)
+		t.Skip("skipped: needs /proc:", err)
 	}
 	if s, ok := ParseStat(text); !ok || s.Parent != os.Getppid() || s.Threads < 1 || s.Started == 0 || s.Dead {
 		t.Errorf("read %+v, %v from %q", s, ok, text)
@@ -19,7 +19,7 @@ func TestOurOwnStatIsRead(t *testing.T) {
 func FuzzParseStat(f *testing.F) {
 	own, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
-		f.Skip("skipped: no /proc:", err)
+		f.Skip("skipped: needs /proc:", err)
 	}
 	f.Add("sh", own)
 	f.Add("a) S 1 2 3 (b", []byte("1 (a"))

@@ -62,7 +62,7 @@ func TestScoresReachAProcessAndItsLateChild(t *testing.T) {
 func TestARefusedScoreIsToldOnceCountedAndStopsNothing(t *testing.T) {
 	shell := startShell(t)
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", shell.pid), []byte("-999"), 0); err == nil {
-		t.Skip("this kernel lets us lower oom_score_adj (CAP_SYS_RESOURCE): nothing is refused here")
+		t.Skip("skipped: needs a user without CAP_SYS_RESOURCE, to whom something is refused")
 	}
 	other := startShell(t)
 	var log bytes.Buffer

@@ -24,15 +24,15 @@ import (
 func realGroup(t *testing.T) (*cgroup.System, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: creating cgroups needs root")
+		t.Skip("skipped: needs root, to create cgroups")
 	}
 	s, err := cgroup.Discover("")
 	if err != nil {
-		t.Skip("skipped: no cgroups to read here:", err)
+		t.Skip("skipped: needs a mounted cgroup hierarchy:", err)
 	}
 	root := fmt.Sprintf("/evictd-oom-%d-%s", os.Getpid(), strings.ToLower(t.Name()))
 	if err := s.Create(root, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)}); err != nil {
-		t.Skip("skipped: cgroups cannot be created here:", errors.Join(err, s.Delete(root)))
+		t.Skip("skipped: needs a cgroup hierarchy that may be written to:", errors.Join(err, s.Delete(root)))
 	}
 	deleteLater(t, s, root)
 	return s, root
@@ -114,7 +114,7 @@ const withoutLog = "told by the pods' counters alone"
 func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	held, err := os.Open(Log) // as the service manager does
 	if err != nil {
-		t.Skip("skipped: the kernel's log cannot be read here:", err)
+		t.Skip("skipped: needs to read /dev/kmsg (root, or kernel.dmesg_restrict=0):", err)
 	}
 	s, root := realGroup(t)
 	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}}
@@ -127,7 +127,7 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	kills, _ := follow(t, cfg, func() { pid = burst(t, s, root+"/kubepods/podb/c", ",pid=1,uid=0") }, 1)
 	k := kills[0]
 	if k.Limit == OfUnknown {
-		t.Skip("skipped: the kernel has not said whom it killed, for it killed ten others within 5 s")
+		t.Skip("skipped: needs a kernel log that is complete: the kernel leaves victims out after ten within 5 s")
 	}
 	if n := k.Memory.Or(0); n < 1<<20 || n > 32<<20 || k.At.Before(began) || k.At.After(time.Now()) {
 		t.Errorf("memory %d at %v", n, k.At)

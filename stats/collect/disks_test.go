@@ -183,12 +183,12 @@ func hungMount(t *testing.T) (dir string, release func()) {
 	dir = t.TempDir()
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip("skipped: no filesystem that hangs without /dev/fuse:", err)
+		t.Skip("skipped: needs root and /dev/fuse (kernel module fuse), for a filesystem that hangs:", err)
 	}
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())
 	if err := unix.Mount("evictd-test", dir, "fuse", 0, options); err != nil {
 		server.Close()
-		t.Skip("skipped: mounting needs CAP_SYS_ADMIN:", err)
+		t.Skip("skipped: needs root with CAP_SYS_ADMIN, to mount:", err)
 	}
 	t.Cleanup(func() {
 		server.Close()

@@ -171,7 +171,7 @@ func mounted(t *testing.T, options string) string {
 func mountAt(t *testing.T, dir, options string) {
 	t.Helper()
 	if err := mount(t, dir, options); err != nil {
-		t.Skip("skipped: mounting needs root with CAP_SYS_ADMIN:", err)
+		t.Skip("skipped: needs root with CAP_SYS_ADMIN, to mount:", err)
 	}
 }
 
@@ -199,15 +199,15 @@ func inMemory(t *testing.T) string {
 func realGroup(t testing.TB) (*cgroup.System, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: creating cgroups needs root")
+		t.Skip("skipped: needs root, to create cgroups")
 	}
 	s, err := cgroup.Discover("")
 	if err != nil {
-		t.Skip("skipped: no cgroups to read here:", err)
+		t.Skip("skipped: needs a mounted cgroup hierarchy:", err)
 	}
 	group := fmt.Sprintf("/evictd-collect-%d-%s", os.Getpid(), strings.ToLower(t.Name()))
 	if err := s.Create(group, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)}); err != nil {
-		t.Skip("skipped: cgroups cannot be created here:", err)
+		t.Skip("skipped: needs a cgroup hierarchy that may be written to:", err)
 	}
 	t.Cleanup(func() { // processes that were killed may live for a moment yet
 		awaitThat(t, "the group to be removed", func() bool { return s.Delete(group) == nil })
@@ -224,7 +224,7 @@ func create(t testing.TB, s *cgroup.System, group string) {
 
 func TestReadingANodeAllocatesNothing(t *testing.T) {
 	if raceDetector {
-		t.Skip("skipped: the race detector allocates")
+		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	s, group := realGroup(t)
 	create(t, s, group+"/kubepods")

@@ -106,7 +106,7 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 	}
 	put(t, base+"/lower/image", string(make([]byte, 1<<20)))
 	if err := unix.Mount("overlay", base+"/root", "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", base)); err != nil {
-		t.Skip("skipped: an overlay cannot be mounted here:", err)
+		t.Skip("skipped: needs root and the kernel module overlay:", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(base+"/root", unix.MNT_DETACH); err != nil {

@@ -76,7 +76,7 @@ func realPods(t testing.TB, n int) []*Pod {
 
 func TestReadingAPodAllocatesNothing(t *testing.T) {
 	if raceDetector {
-		t.Skip("skipped: the race detector allocates")
+		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	pod := realPods(t, 1)[0]
 	var got stats.Pod

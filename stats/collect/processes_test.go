@@ -93,7 +93,7 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 func FuzzProcessStatus(f *testing.F) {
 	own, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		f.Skip("skipped: no /proc:", err)
+		f.Skip("skipped: needs /proc:", err)
 	}
 	f.Add(string(own))
 	f.Add("RssAnon:\t99999999999999999999 kB\n")

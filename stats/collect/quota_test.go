@@ -92,7 +92,7 @@ func loopMount(t *testing.T, options string, make ...string) (dir string) {
 	}
 	image, dir := t.TempDir()+"/image", t.TempDir()
 	if out, err := exec.Command(make[0], append(make[1:], image, "64M")...).CombinedOutput(); err != nil {
-		t.Skipf("skipped: %s: %v: %s", make[0], err, bytes.TrimSpace(out))
+		t.Skipf("skipped: needs a %s that makes project quotas: %v: %s", make[0], err, bytes.TrimSpace(out))
 	}
 	if out, err := exec.Command("mount", "-o", "loop,"+options, image, dir).CombinedOutput(); err != nil {
 		t.Skipf("skipped: needs root, loop devices and ext4 with %s: %v: %s", options, err, bytes.TrimSpace(out))

@@ -110,7 +110,7 @@ func TestADirectoryDeeperThanTheLimitIsCountedToTheLimit(t *testing.T) {
 // What a pod may do to a directory of its own.
 func TestAHostileDirectoryIsMeasuredAndNothingInItIsOpened(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: making devices needs root")
+		t.Skip("skipped: needs root, to make devices")
 	}
 	dir := t.TempDir()
 	inodes := int64(1)

@@ -30,7 +30,7 @@ func newWatched(t *testing.T, thresholds bool) *watched {
 	t.Parallel()
 	s, node := realGroup(t)
 	if s.Version() != cgroup.V1 {
-		t.Skip("skipped: usage thresholds are of cgroup v1")
+		t.Skip("skipped: needs cgroup v1, which has usage thresholds")
 	}
 	w := &watched{cgroups: s, node: node, pods: node + "/kubepods"}
 	w.createPods(t)

@@ -31,15 +31,15 @@ type host struct {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	if _, err := exec.LookPath("runc"); err != nil || os.Geteuid() != 0 {
-		t.Skip("skipped: running containers needs root and Debian's package runc:", err)
+		t.Skip("skipped: needs root and Debian's package runc:", err)
 	}
 	cgroups, err := cgroup.Discover("")
 	if err != nil {
-		t.Skip("skipped: no cgroups to use:", err)
+		t.Skip("skipped: needs a mounted cgroup hierarchy:", err)
 	}
 	h := &host{t: t, root: t.TempDir(), cgroups: cgroups, group: fmt.Sprintf("/evictd-runc-test-%d", os.Getpid())}
 	if err := cgroups.Create(h.group, cgroup.Limits{}); err != nil {
-		t.Skip("skipped: cgroups cannot be created here:", err)
+		t.Skip("skipped: needs a cgroup hierarchy that may be written to:", err)
 	}
 	t.Cleanup(func() {
 		if err := cgroups.Delete(h.group); err != nil {
