@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/runtest"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -76,7 +76,7 @@ func TestTheViewInATerminal(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command(tmux, "-S", filepath.Join(dir, "tmux"), "kill-server").Run() })
 	shows := func(what string) {
 		t.Helper()
-		runtest.Await(t, fmt.Sprintf("%q on the screen", what), func() bool { return strings.Contains(run("capture-pane", "-p"), what) })
+		wait.Until(t, fmt.Sprintf("%q on the screen", what), func() bool { return strings.Contains(run("capture-pane", "-p"), what) })
 	}
 	shows("MemoryPressure=True")
 	shows("sort: eviction")

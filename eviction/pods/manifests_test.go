@@ -197,7 +197,7 @@ func follow(t *testing.T, cfg Config) (*Manifests, *logged) {
 // await waits until the set is that of the names.
 func await(t *testing.T, m *Manifests, want string) {
 	t.Helper()
-	for enough := time.After(runtest.Patience); names(m) != want; {
+	for enough := time.After(wait.Limit); names(m) != want; {
 		select {
 		case <-m.Changed():
 		case <-enough:

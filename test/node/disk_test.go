@@ -52,16 +52,6 @@ func mustRun(t testing.TB, name string, args ...string) {
 	}
 }
 
-// volume makes the directory of a pod's emptyDir where the kubelet would.
-func volume(p *harness.Pod, disk, name string) string {
-	p.Node.T.Helper()
-	dir := filepath.Join(disk, "pods", string(p.UID), "volumes", "kubernetes.io~empty-dir", name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		p.Node.T.Fatal(err)
-	}
-	return dir
-}
-
 // cleanUp takes a pod's volumes away once it has died, as the kubelet does.
 func cleanUp(p *harness.Pod, disk string) {
 	p.Node.T.Helper()
