@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -343,9 +343,7 @@ func TestFaultsOfPortsAloneAndInPairsCostNobodyElseHisLife(t *testing.T) {
 
 // TestCampaignFaultsOfPortsInPairs has each pair in all of the ways.
 func TestCampaignFaultsOfPortsInPairs(t *testing.T) {
-	if os.Getenv("EVICTD_CAMPAIGN") != "1" {
-		t.Skip("skipped: a campaign, run by make campaign")
-	}
+	campaign.Only(t)
 	withEachPair(t, func(int, int, int) bool { return true })
 }
 
