@@ -311,6 +311,9 @@ func TestCreatingOnV2EnablesControllersDownThePath(t *testing.T) {
 		"/cgroup.subtree_control": "+cpu +memory +pids", "/demo/cgroup.subtree_control": "+cpu +memory +pids",
 		"/demo/pod/memory.max": "67108864", "/demo/pod/pids.max": "64",
 	} {
+		if err := os.Chmod(root+file, 0o600); err != nil { // of a file that only the kernel makes readable
+			t.Fatal(err)
+		}
 		if got := get(t, root+file); got != want {
 			t.Errorf("%s: got %q, want %q", file, got, want)
 		}

@@ -59,7 +59,9 @@ func TestTheViewInATerminal(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	run := func(args ...string) string {
-		out, err := exec.Command(tmux, append([]string{"-S", filepath.Join(dir, "tmux"), "-f", "/dev/null"}, args...)...).CombinedOutput()
+		command := exec.Command(tmux, append([]string{"-S", filepath.Join(dir, "tmux"), "-f", "/dev/null"}, args...)...)
+		command.Env = append(os.Environ(), "SHELL=/bin/sh") // a user's may be nologin
+		out, err := command.CombinedOutput()
 		if err != nil {
 			t.Fatalf("tmux %v: %v: %s", args, err, out)
 		}

@@ -74,7 +74,7 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 		"pods.yaml":     pod + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: {containers: 3}\n---\nkind: Nope\n",
 		"socket":        "",
 	})
-	virtual := []string{"run", "--dry-run", "--node-memory", "1Gi", "--status-address", "none"}
+	virtual := []string{"run", "--dry-run", "--mode", "observe", "--node-memory", "1Gi", "--state-dir", "state", "--cri-endpoint", "none", "--status-address", "none"}
 	for _, c := range []struct {
 		args []string
 		err  []string

@@ -122,7 +122,7 @@ func TestABusyStatusAddressIsRefused(t *testing.T) {
 		if network == "unix" {
 			want = "evictd: --status-address: " + address[len("unix:"):] + " is in use by another process: end that one, or give another address\n"
 		}
-		got := say(t, "", "run", "--dry-run", "--node-memory", "1Gi", "--status-address", address)
+		got := say(t, "", "run", "--dry-run", "--mode", "observe", "--node-memory", "1Gi", "--state-dir", filepath.Join(t.TempDir(), "state"), "--cri-endpoint", "none", "--status-address", address)
 		if got != (said{cli.ExitBadInput, "", want}) {
 			t.Errorf("got %+v, want exit 2 and %s", got, want)
 		}

@@ -36,16 +36,12 @@ func rewriting() bool { return os.Getenv("EVICTD_REWRITE") == "1" }
 // "<!-- NAME ends -->"; a file may hold sections of several packages' tests.
 func Section(t testing.TB, file, name, got string) {
 	t.Helper()
-	mode, lock := os.O_RDONLY, syscall.LOCK_SH
-	if rewriting() {
-		mode, lock = os.O_RDWR, syscall.LOCK_EX
-	}
-	f, err := os.OpenFile(file, mode, 0)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), lock); err != nil { // tests of other packages may rewrite theirs
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // tests of other packages may rewrite theirs
 		t.Fatal(err)
 	}
 	all, err := io.ReadAll(f)

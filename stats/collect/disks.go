@@ -293,11 +293,34 @@ func (d *Disks) read(i int, now time.Time, s *stats.Filesystem) error {
 	return f.read(now, s)
 }
 
-// sources are the three filesystems.
+// sources are the three filesystems. One disk has one figure, however many of them it
+// is: figures of two instants would let the instant choose the signal.
 func (d *Disks) sources() []source {
-	return []source{
-		{name: "nodefs", read: func(s *stats.Node) error { return d.read(0, s.Time, &s.NodeFs) }},
-		{name: "imagefs", read: func(s *stats.Node) error { return d.read(1, s.Time, &s.ImageFs) }},
-		{name: "containerfs", read: func(s *stats.Node) error { return d.read(2, s.Time, &s.ContainerFs) }},
+	var sources []source
+	for i, name := range [3]string{"nodefs", "imagefs", "containerfs"} {
+		sources = append(sources, source{name: name, read: func(s *stats.Node) error {
+			figures := [3]*stats.Filesystem{&s.NodeFs, &s.ImageFs, &s.ContainerFs}
+			if err := d.read(i, s.Time, figures[i]); err != nil {
+				return err
+			}
+			for j, first := range figures[:i] {
+				if d.oneDisk(j, i) && first.Capacity == figures[i].Capacity {
+					*figures[i] = *first
+					break
+				}
+			}
+			return nil
+		}})
 	}
+	return sources
+}
+
+// oneDisk says whether two of the filesystems were last found on one device. A
+// directory with a project quota is a part of it and has another capacity.
+func (d *Disks) oneDisk(i, j int) bool {
+	d.mu.Lock()
+	a, b := d.filesystems[i], d.filesystems[j]
+	d.mu.Unlock()
+	device := a.on()
+	return device != 0 && device == b.on()
 }

@@ -73,6 +73,45 @@ func TestAFilesystemIsWhatStatfsTells(t *testing.T) {
 	}
 }
 
+func TestOneDiskHasOneFigureAtWhateverInstantItsPathsWereMeasured(t *testing.T) {
+	dir, other := t.TempDir(), mounted(t, "size=1m")
+	for _, below := range []string{"/images", "/layers"} {
+		if err := os.Mkdir(dir+below, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(d *Disks) (s stats.Node) {
+		s.Time = time.Now()
+		for _, source := range d.sources() {
+			if err := source.read(&s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	disks := func(paths Paths) *Disks {
+		d := NewDisks(paths, slog.New(slog.DiscardHandler))
+		if err := d.Measure(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range d.filesystems { // each at an instant of its own
+			f.figure.Time, f.figure.InodesFree = time.Unix(int64(i), 0), stats.Known(int64(i))
+		}
+		return d
+	}
+	d := disks(Paths{dir, dir + "/images", dir + "/layers"})
+	if s := read(d); s.NodeFs.InodesFree != stats.Known(0) || s.ImageFs != s.NodeFs || s.ContainerFs != s.NodeFs {
+		t.Errorf("one disk: %v, %v, %v", s.NodeFs, s.ImageFs, s.ContainerFs)
+	}
+	d.filesystems[1].figure.Capacity = stats.Known(1) // of a project quota
+	if s := read(d); s.ImageFs.InodesFree != stats.Known(1) || s.ContainerFs != s.NodeFs {
+		t.Errorf("a part of it: %v, %v, %v", s.NodeFs, s.ImageFs, s.ContainerFs)
+	}
+	if s := read(disks(Paths{dir, other, dir + "/layers"})); s.ImageFs.InodesFree != stats.Known(1) || s.ContainerFs != s.NodeFs {
+		t.Errorf("images apart: %v, %v, %v", s.NodeFs, s.ImageFs, s.ContainerFs)
+	}
+}
+
 // rule: 1.53
 // rule: 1.54
 func TestTheLayoutFollowsTheDevices(t *testing.T) {

@@ -107,6 +107,13 @@ func (f *filesystem) statfs(s *stats.Filesystem) (device uint64, errno unix.Errn
 	return unix.Mkdev(stx.Dev_major, stx.Dev_minor), 0
 }
 
+// on is the device that the path was last found on; 0 before.
+func (f *filesystem) on() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.device
+}
+
 // fault is why there are no figures, or nothing.
 func (f *filesystem) fault() error {
 	f.mu.Lock()

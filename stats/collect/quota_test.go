@@ -87,6 +87,9 @@ func TestAProjectsQuotaCountsInPlaceOfAWalk(t *testing.T) {
 // loopMount makes a filesystem of 64 MiB in a file and mounts it.
 func loopMount(t *testing.T, options string, make ...string) (dir string) {
 	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: needs root, to mount a disk of its own")
+	}
 	if _, err := exec.LookPath(make[0]); err != nil {
 		t.Skip("skipped: needs Debian's package e2fsprogs:", err)
 	}
@@ -95,7 +98,7 @@ func loopMount(t *testing.T, options string, make ...string) (dir string) {
 		t.Skipf("skipped: needs a %s that makes project quotas: %v: %s", make[0], err, bytes.TrimSpace(out))
 	}
 	if out, err := exec.Command("mount", "-o", "loop,"+options, image, dir).CombinedOutput(); err != nil {
-		t.Skipf("skipped: needs root, loop devices and ext4 with %s: %v: %s", options, err, bytes.TrimSpace(out))
+		t.Skipf("skipped: needs loop devices and a kernel whose ext4 has %s (CONFIG_QFMT_V2): %v: %s", options, err, bytes.TrimSpace(out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
