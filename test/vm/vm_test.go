@@ -54,7 +54,7 @@ var boots = []boot{
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 func TestVirtualMachine(t *testing.T) {
-	m := newMachine(t, "make test-vm")
+	m := newMachine(t, "make test-all PARTS=vm")
 	for _, b := range boots {
 		t.Run(b.name, func(t *testing.T) { m.boot(t, b) })
 	}

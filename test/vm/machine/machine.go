@@ -25,7 +25,7 @@ const (
 func Need(t testing.TB) {
 	t.Helper()
 	if !Own {
-		t.Skip("skipped: it takes a machine of its own: make test-vm")
+		t.Skip("skipped: it takes a machine of its own: make test-all PARTS=vm")
 	}
 }
 
