@@ -2,10 +2,10 @@ package workloads_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/localapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 const set = `{metadata: {generateName: web-, namespace: default}, spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {
@@ -65,23 +66,19 @@ func (s *shop) pods() (names []string) {
 	return names
 }
 
-// await polls until the set has so many pods, none of them the one without, and
-// says so.
-func (s *shop) await(count int, without string) []string {
+// await returns the names once the set has so many pods, none of them the one without,
+// and its status says so.
+func (s *shop) await(count int, without string) (names []string) {
 	s.t.Helper()
-	for late := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		names := s.pods()
+	wait.Until(s.t, fmt.Sprintf("%d pods of the set without %q", count, without), func() bool {
+		names = s.pods()
 		now, err := s.client.AppsV1().ReplicaSets("default").Get(s.t.Context(), s.set.Name, metav1.GetOptions{})
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if len(names) == count && !slices.Contains(names, without) && int(now.Status.Replicas) == count {
-			return names
-		}
-		if time.Now().After(late) {
-			s.t.Fatalf("it has %v without %q, status %+v; want %d", names, without, now.Status, count)
-		}
-	}
+		return len(names) == count && !slices.Contains(names, without) && int(now.Status.Replicas) == count
+	})
+	return names
 }
 
 func TestWhatWasEvictedOrDeletedIsRecreated(t *testing.T) {
