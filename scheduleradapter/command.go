@@ -11,12 +11,12 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
-	"github.com/evictd/evictd/scheduleradapter/foreign"
+	"github.com/evictd/evictd/scheduleradapter/outoftree"
 )
 
 // program is what a command line is made of.
 type program struct {
-	plugins map[string]foreign.Factory
+	plugins map[string]outoftree.Factory
 	faults  []error
 }
 
@@ -25,7 +25,7 @@ type Option func(*program)
 
 // WithPlugin compiles a plugin in that is written against
 // k8s.io/kube-scheduler/framework. A configuration may name it like any other.
-func WithPlugin(name string, factory foreign.Factory) Option {
+func WithPlugin(name string, factory outoftree.Factory) Option {
 	return func(p *program) {
 		isBuiltIn := slices.ContainsFunc(config.BuiltIn(), func(b config.Plugin) bool { return b.Name == name })
 		if _, twice := p.plugins[name]; twice || isBuiltIn {
@@ -46,7 +46,7 @@ func (p *program) known() []config.Plugin {
 
 // NewCommand is the command line of evictd-scheduler, to be given to Execute.
 func NewCommand(version string, options ...Option) *cobra.Command {
-	p := &program{plugins: map[string]foreign.Factory{}}
+	p := &program{plugins: map[string]outoftree.Factory{}}
 	for _, option := range options {
 		option(p)
 	}

@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/outoftree"
 )
 
 // plugins are the foreign ones of a daemon, with what is theirs of the API server.
 // There may be none: nil.
 type plugins struct {
-	runs   *foreign.Host
+	runs   *outoftree.Host
 	end    context.CancelFunc
 	events events.EventBroadcaster
 }
@@ -29,14 +29,14 @@ func (p *program) newPlugins(ctx context.Context, d *daemon, how *rest.Config, t
 	own := &plugins{events: events.NewBroadcaster(&events.EventSinkImpl{Interface: d.client.EventsV1()})}
 	ctx, own.end = context.WithCancel(ctx)
 	var err error
-	own.runs, err = p.host(ctx, d.cfg, table, foreign.API{
+	own.runs, err = p.host(ctx, d.cfg, table, outoftree.API{
 		Client: d.client, Informers: d.informers, Config: how, Recorder: own.events.NewRecorder(scheme.Scheme, "evictd-scheduler"),
 	}, d.log)
 	return own, err
 }
 
 // host runs them; nil without any.
-func (p *plugins) host() *foreign.Host {
+func (p *plugins) host() *outoftree.Host {
 	if p == nil {
 		return nil
 	}

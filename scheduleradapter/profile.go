@@ -13,8 +13,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/extender"
-	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/avoidance"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
@@ -73,7 +73,7 @@ func registry(storage *volumes.Storage) map[string]framework.Factory {
 // host, nil for none, runs the foreign ones. Extenders take part in every profile;
 // log is told of their faults that no attempt fails for. The error joins everything
 // that keeps a profile from running.
-func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *foreign.Host, log *slog.Logger) ([]cycle.Profile, error) {
+func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *outoftree.Host, log *slog.Logger) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
 	extenders, err := extender.NewAll(cfg.Extenders, log)

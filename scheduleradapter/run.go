@@ -26,18 +26,18 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/page"
-	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/extender"
-	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
@@ -116,7 +116,7 @@ type daemon struct {
 	extender  *serve.Server // for another scheduler
 	page      *page.Page
 	figures   *figures // of the page
-	service   *rt.Service
+	service   *osprocess.Service
 
 	controllers *lifecycle.Controllers // nil for none
 	events      events.EventBroadcaster
@@ -165,7 +165,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d.plugins.host().Attach(foreign.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
+	d.plugins.host().Attach(outoftree.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 			return nil, err
 		}
 	}
-	if d.service, err = rt.NewService(); err != nil {
+	if d.service, err = osprocess.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
 	if d.server, err = serve.Listen("status-address", roles.statusAddress, nil, roles.statusFiles); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
-	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
@@ -75,15 +75,15 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
 	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-	var host *foreign.Host
+	var host *outoftree.Host
 	s, err := simulate.New(objects, simulate.Config{
 		Assemble: func(env framework.Env, storage *volumes.Storage) (profiles []cycle.Profile, err error) {
-			if host, err = p.host(c.Context(), cfg, env.Table, foreign.API{Missing: "there is no API server in simulate"}, log); err != nil {
+			if host, err = p.host(c.Context(), cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
 				return nil, err
 			}
 			return Profiles(cfg, env, storage, host, log)
 		},
-		Assembled:      func(owner foreign.Owner) { host.Attach(owner) },
+		Assembled:      func(owner outoftree.Owner) { host.Attach(owner) },
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
 		For:            until,
@@ -120,11 +120,11 @@ func (c *counted) End(s simulate.Summary) error {
 }
 
 // host runs the plugins that were compiled in; nil without any.
-func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable.Table, api foreign.API, log *slog.Logger) (*foreign.Host, error) {
+func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable.Table, api outoftree.API, log *slog.Logger) (*outoftree.Host, error) {
 	if len(p.plugins) == 0 {
 		return nil, nil
 	}
-	return foreign.New(ctx, foreign.Config{Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism, API: api, Log: log})
+	return outoftree.New(ctx, outoftree.Config{Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism, API: api, Log: log})
 }
 
 // loadConfig reads and completes a configuration file, which may name the plugins;

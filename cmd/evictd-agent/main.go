@@ -28,7 +28,7 @@ import (
 	"github.com/evictd/evictd/eviction/pods/runc"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus/kube"
 )
@@ -106,7 +106,7 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
 	}
-	for _, settle := range []func() error{func() error { return rt.SetName(name) }, func() error { return rt.Prioritize(0) }, rt.Expendable} {
+	for _, settle := range []func() error{func() error { return osprocess.SetName(name) }, func() error { return osprocess.Prioritize(0) }, osprocess.Expendable} {
 		if err := settle(); err != nil {
 			log.Warn("the agent runs on evictd's terms", "error", err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/localapi"
+	"github.com/evictd/evictd/internal/embeddedapi"
 )
 
 // version is stamped by the linker.
@@ -21,7 +21,7 @@ func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:
 
 func newCommand() *cobra.Command {
 	var (
-		cfg       localapi.Config
+		cfg       embeddedapi.Config
 		addresses []string
 	)
 	c := cli.New("evictd-apiserver", "Serves Kubernetes' API to the programs of this host, from a directory of manifests", version)

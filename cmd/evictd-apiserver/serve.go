@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/localapi"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/embeddedapi"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
 )
 
@@ -26,8 +26,8 @@ const (
 )
 
 // run serves until ctx ends.
-func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
-	service, err := rt.NewService()
+func run(ctx context.Context, cfg embeddedapi.Config, addresses []string) error {
+	service, err := osprocess.NewService()
 	if err != nil {
 		return cli.BadInput(err)
 	}
@@ -45,7 +45,7 @@ func run(ctx context.Context, cfg localapi.Config, addresses []string) error {
 			l.Close()
 		}
 	}()
-	api, err := localapi.New(cfg)
+	api, err := embeddedapi.New(cfg)
 	if err != nil {
 		return fmt.Errorf("--data %s: %w", cfg.Data, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 )
 
 // life is what a pod's process does.
@@ -95,7 +95,7 @@ func next() bool {
 // the Go runtime and the C library may still reserve: whatever happens, there is an
 // end to what the pod can take.
 func bound(more int64) error {
-	const slack = 256 * stage.MiB
+	const slack = 256 * console.MiB
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return err

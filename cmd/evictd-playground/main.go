@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/cluster"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/trial"
 	"github.com/evictd/evictd/cmd/evictd-playground/virtual"
 )
@@ -71,7 +71,7 @@ func exitCode(err error) int {
 	for _, e := range []struct {
 		is   error
 		code int
-	}{{nil, 0}, {stage.ErrInterrupted, exitInterrupted}, {errBadFlag, exitBadInput}} {
+	}{{nil, 0}, {console.ErrInterrupted, exitInterrupted}, {errBadFlag, exitBadInput}} {
 		if errors.Is(err, e.is) {
 			return e.code
 		}
@@ -99,7 +99,7 @@ func nodeCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find own program: %w", err)
 			}
-			return trial.Run(ctx, stage.NewTeller(os.Stdout), args[0], self, "pod")
+			return trial.Run(ctx, console.NewTeller(os.Stdout), args[0], self, "pod")
 		},
 	}
 }
@@ -131,7 +131,7 @@ func watch(o options) error {
 			return fmt.Errorf("find the programs (make build makes them): %w", err)
 		}
 	}
-	t := stage.NewTeller(os.Stdout)
+	t := console.NewTeller(os.Stdout)
 	if !o.procfs {
 		c, err := cluster.New(t, cluster.Programs{Evictd: paths["evictd"], Scheduler: paths["evictd-scheduler"], APIServer: paths["evictd-apiserver"], Pod: self})
 		switch {
@@ -142,7 +142,7 @@ func watch(o options) error {
 		case o.storm:
 			return fmt.Errorf("make cgroups, which a storm needs: %w", err)
 		}
-		t.Tell(time.Now(), stage.Yellow, "playground", "no cgroups can be made here (%v), so this is the story of one virtual node", err)
+		t.Tell(time.Now(), console.Yellow, "playground", "no cgroups can be made here (%v), so this is the story of one virtual node", err)
 	}
 	return virtual.Play(ctx, t, virtual.Programs{Evictd: paths["evictd"], Pod: self})
 }

@@ -21,7 +21,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -192,7 +192,7 @@ func needCgroups(t *testing.T) {
 		t.Skip(err)
 	}
 	probe := "/evictd-playground-test-" + strconv.Itoa(os.Getpid())
-	err = cgroups.Create(probe+"/below", cgroup.Limits{Memory: stats.Known(16 * stage.MiB), PIDs: stats.Known(16)})
+	err = cgroups.Create(probe+"/below", cgroup.Limits{Memory: stats.Known(16 * console.MiB), PIDs: stats.Known(16)})
 	if deleted := cgroups.Delete(probe); deleted != nil {
 		t.Error(deleted)
 	}
@@ -412,7 +412,7 @@ func TestANodeToTryEvictdOnLeaksWhenItIsToldTo(t *testing.T) {
 	}
 	wait.Until(t, "the worker to leak", func() bool {
 		now, err := resident(worker)
-		return err == nil && now > before+stage.MiB
+		return err == nil && now > before+console.MiB
 	})
 	if err := syscall.Kill(worker, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -486,7 +486,7 @@ func TestALeakEndsByItselfAtItsCap(t *testing.T) {
 	}
 	wait.Until(t, "the leak", func() bool {
 		look()
-		return taken >= 7*stage.MiB
+		return taken >= 7*console.MiB
 	})
 	// As long again as the whole leak takes at least, in which it takes no more.
 	again := time.After(80 * time.Millisecond)
@@ -501,8 +501,8 @@ func TestALeakEndsByItselfAtItsCap(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if taken < 7*stage.MiB || taken > 10*stage.MiB {
-		t.Errorf("it took %s, want 8Mi", stage.Size(taken))
+	if taken < 7*console.MiB || taken > 10*console.MiB {
+		t.Errorf("it took %s, want 8Mi", console.Size(taken))
 	}
 }
 

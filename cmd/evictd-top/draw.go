@@ -9,7 +9,7 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
-	"github.com/evictd/evictd/internal/tell"
+	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -108,7 +108,7 @@ func span(seconds float64) string {
 
 // limit writes a threshold of a signal.
 func limit(signal string, t *nodestatus.ThresholdStatus) string {
-	text := " " + t.Kind + " " + tell.Short(signal, t.Quantity)
+	text := " " + t.Kind + " " + render.Short(signal, t.Quantity)
 	if t.Met {
 		text += " MET"
 	}
@@ -127,7 +127,7 @@ func (v *view) drawEviction(p *pen) {
 	last := &all[len(all)-1]
 	end, style := "is being ended", bad
 	if !last.Gone.IsZero() {
-		end, style = "freed "+cmp.Or(tell.Short("memory.available", last.Freed), "an unknown amount"), warned
+		end, style = "freed "+cmp.Or(render.Short("memory.available", last.Freed), "an unknown amount"), warned
 	}
 	p.put(style, fmt.Sprintf("  evicted %s %s ago for %s, %s", last.Pod, v.status.Time.Sub(last.Decided.Time).Round(time.Second), last.Signal, end))
 	if last.Because != "" {
@@ -157,9 +157,9 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus, limits int) {
 		width = 10
 	}
 	v.drawBar(p, s, width, style)
-	p.put(style, fmt.Sprintf(" %8s", orNone(tell.Short(s.Name, s.Available))))
+	p.put(style, fmt.Sprintf(" %8s", orNone(render.Short(s.Name, s.Available))))
 	if !p.narrow() {
-		p.put(dim, fmt.Sprintf(" of %-6s", orNone(tell.Short(s.Name, s.Capacity))))
+		p.put(dim, fmt.Sprintf(" of %-6s", orNone(render.Short(s.Name, s.Capacity))))
 	}
 	end := p.x + limits
 	for _, t := range s.Thresholds {
@@ -262,7 +262,7 @@ func (v *view) drawPods(p *pen) {
 		if i == at {
 			style = style.Reverse(true)
 		}
-		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), orNone(tell.Short(v.signal, r.Usage)), tell.Short(v.signal, r.Request)))
+		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), orNone(render.Short(v.signal, r.Usage)), render.Short(v.signal, r.Request)))
 		p.put(style, fmt.Sprintf("%-*s", trend, spark(v.history[v.signal+" "+string(r.UID)], trend-1)))
 		if !p.narrow() {
 			p.put(style, r.why())

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/internal/tell"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -137,7 +137,7 @@ func lookAt(ctx context.Context, client *serve.Client, pod string) (l look) {
 // explained writes an explanation as lines.
 func explained(e *nodestatus.Explanation) []string {
 	var text strings.Builder
-	if err := tell.Explanation(&text, e, true); err != nil {
+	if err := render.Explanation(&text, e, true); err != nil {
 		return []string{err.Error()}
 	}
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")

@@ -20,7 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -64,7 +64,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", agentName, err)
 	}
-	program, missing := rt.OpenProgram(filepath.Join(filepath.Dir(self), agentName))
+	program, missing := osprocess.OpenProgram(filepath.Join(filepath.Dir(self), agentName))
 	api, runtime := hasAPI(&file.Run), endpoint(file.CRIEndpoint)
 	if d.node.cgroups == nil && runtime == "" { // no runtime runs pods of a virtual node
 		runtime = noRuntime

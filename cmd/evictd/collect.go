@@ -8,7 +8,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -24,14 +24,14 @@ const (
 // newCollector makes what frees disks through the container runtime. At set times
 // it collects what no kubelet does: a node in native mode may have none, and in
 // takeover mode it was told not to collect images.
-func (d *daemon) newCollector(compiled *config.Config) *garbage.Collector {
+func (d *daemon) newCollector(compiled *config.Config) *gc.Collector {
 	alone := d.node.mode == nodestatus.Native && findKubelet() == 0
-	cfg := garbage.Config{
+	cfg := gc.Config{
 		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
-		Regular: garbage.Regular{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
-		Tell:    func(r garbage.Report) { d.publisher.Collected(r) },
+		Regular: gc.Regular{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
+		Tell:    func(r gc.Report) { d.publisher.Collected(r) },
 	}
-	ports := garbage.Ports{
+	ports := gc.Ports{
 		Runtime: d.cluster.agent,
 		Glance:  func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
 		Pods:    d.podsOfNode,
@@ -39,7 +39,7 @@ func (d *daemon) newCollector(compiled *config.Config) *garbage.Collector {
 	if d.journal != nil {
 		ports.Memory = d.journal
 	}
-	return garbage.New(cfg, ports, d.log)
+	return gc.New(cfg, ports, d.log)
 }
 
 // bury has the collector remove what is left of an evicted pod, by the uid that it

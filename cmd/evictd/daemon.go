@@ -15,18 +15,18 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/flight"
-	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/page"
-	"github.com/evictd/evictd/internal/rt"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom/apply"
@@ -66,17 +66,17 @@ type daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier     // nil where nothing may be touched
-	journal    *journal.Journal   // nil where none can be kept, and no API server needs one
-	cluster    *cluster           // nil where there is neither an API server nor a container runtime
-	collector  *garbage.Collector // nil where no container runtime is used
-	recorder   *flight.Recorder
+	scores     *apply.Applier   // nil where nothing may be touched
+	journal    *journal.Journal // nil where none can be kept, and no API server needs one
+	cluster    *cluster         // nil where there is neither an API server nor a container runtime
+	collector  *gc.Collector    // nil where no container runtime is used
+	recorder   *recorder.Recorder
 	// alone: the API server has not told of its pods in time. It is of follow.
 	alone     bool
 	flightDir string
 	server    *serve.Server
 	page      *page.Page
-	service   *rt.Service
+	service   *osprocess.Service
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
@@ -97,7 +97,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 		log.Warn("configuration", "warning", warning)
 	}
 	d := &daemon{log: log, running: *file, runtimeDir: orElse(file.RuntimeDir, defaultRuntimeDir)}
-	if d.service, err = rt.NewService(); err != nil {
+	if d.service, err = osprocess.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
 	held, files, err := serve.TakeHeld()
@@ -194,7 +194,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Runtime, cfg.Preview, cfg.Evicted = d.runtimeStatus, d.collector.Preview, d.bury
 	}
 	d.flightDir = flightDir(file.StateDir)
-	d.recorder = flight.New(flight.Config{
+	d.recorder = recorder.New(recorder.Config{
 		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
 	}, d.loop, d.log)
 	past := newHistory(d.recorder)
@@ -250,7 +250,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		d.scores = scores
 		d.openChanges()
 	}
-	if err := rt.Prioritize(niceness); err != nil {
+	if err := osprocess.Prioritize(niceness); err != nil {
 		d.log.Info("evictd competes for the processor like everybody else", "error", err)
 	}
 	// What the loop decides must be carried out while it stops: the killer and
@@ -327,12 +327,12 @@ var urgent = []string{
 // settle prepares this process and the calling thread for the sensing. Each thing
 // that the machine refuses is told, and done without.
 func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
-	if err := rt.Lock(); err != nil {
+	if err := osprocess.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
 	around.Go(func() { relocked(ctx) })
 	runtime.LockOSThread()
-	thread, err := rt.Elevate()
+	thread, err := osprocess.Elevate()
 	if err != nil {
 		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
 		return
@@ -349,7 +349,7 @@ func relocked(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-			_ = rt.Lock(keep...)
+			_ = osprocess.Lock(keep...)
 			again.Reset(relock)
 		}
 	}

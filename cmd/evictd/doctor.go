@@ -18,7 +18,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom/watch"
@@ -250,7 +250,7 @@ func realtime() error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		_, err := rt.Elevate()
+		_, err := osprocess.Elevate()
 		result <- err
 	}()
 	return <-result

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/internal/tell"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -67,7 +67,7 @@ The running evictd answers, by the code that decides.`,
 		if err := serve.Decode(body, &e); err != nil {
 			return fmt.Errorf("read explanation: %w", err)
 		}
-		return tell.Explanation(c.OutOrStdout(), &e, pod != "")
+		return render.Explanation(c.OutOrStdout(), &e, pod != "")
 	}
 	return c
 }

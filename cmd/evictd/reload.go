@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/manifest"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 )
 
 // reloadable are the fields that a reload takes up: what thresholds there are, how
@@ -46,7 +46,7 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 			continue
 		case <-hup:
 		}
-		d.inform(rt.Reloading())
+		d.inform(osprocess.Reloading())
 		next, policy, file, err := d.reconfigure(load)
 		if err != nil {
 			d.refuse(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -33,7 +33,7 @@ func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.J
 // keeps it from now on. A victim that is nobody's promise to the API server had no
 // leave to go yet and is chosen anew.
 func (d *daemon) resume() *control.Keeper {
-	keeper := control.NewKeeper(d.journal, rt.Now, d.log)
+	keeper := control.NewKeeper(d.journal, osprocess.Now, d.log)
 	state := keeper.Resume(&d.cfg.Eviction)
 	if d.cluster.speaksToAPI() {
 		promised := d.cluster.agent.Untold()

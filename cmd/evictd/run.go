@@ -17,7 +17,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
 )
 
@@ -73,7 +73,7 @@ func runCommand() *cobra.Command {
 	force := c.Flags().Bool("force", false, "run in native mode although a kubelet runs here")
 	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		rt.Spare()
+		osprocess.Spare()
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/internal/tell"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -73,7 +73,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, signal := range s.Signals {
 		var thresholds []string
 		for _, t := range signal.Thresholds {
-			text := t.Kind + " " + tell.Short(signal.Name, t.Quantity)
+			text := t.Kind + " " + render.Short(signal.Name, t.Quantity)
 			if t.Met {
 				text += " MET"
 			}
@@ -83,13 +83,13 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		if signal.SecondsToThreshold != nil {
 			left = (time.Duration(*signal.SecondsToThreshold * float64(time.Second)).Round(100 * time.Millisecond)).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(tell.Short(signal.Name, signal.Available), "not measured"), tell.Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(render.Short(signal.Name, signal.Available), "not measured"), render.Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
-		fmt.Fprintf(w, "memory by model %s\t%s\n", model, tell.Short(memory, s.MemoryAvailable[model]))
+		fmt.Fprintf(w, "memory by model %s\t%s\n", model, render.Short(memory, s.MemoryAvailable[model]))
 	}
 	if s.Growing != nil {
-		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, tell.Short(memory, s.Growing.PerSecond))
+		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, render.Short(memory, s.Growing.PerSecond))
 	}
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
@@ -118,7 +118,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
-			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(tell.Short(memory, e.Freed), "unknown"))
+			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(render.Short(memory, e.Freed), "unknown"))
 		}
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
@@ -145,7 +145,7 @@ func rankingTable(w io.Writer, signal string, ranking []nodestatus.Ranked) {
 		if r.Protected != "" {
 			why = "never: " + r.Protected
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(tell.Short(signal, r.Usage), "unknown"), tell.Short(signal, r.Request), why)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(render.Short(signal, r.Usage), "unknown"), render.Short(signal, r.Request), why)
 	}
 }
 

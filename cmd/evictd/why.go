@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/internal/tell"
 )
 
 // flightDir is where the flight recorder of a state directory is.
@@ -30,7 +30,7 @@ func flightDir(stateDir string) string {
 
 // answer is what the flight recorder knows of evictions: the document at /v1/why.
 type answer struct {
-	Stories []flight.Story `json:"stories"` // oldest first
+	Stories []recorder.Story `json:"stories"` // oldest first
 	// Scenario is the recording around the last of them.
 	Scenario *simulate.File `json:"scenario,omitempty"`
 }
@@ -38,13 +38,13 @@ type answer struct {
 // lookUp answers from a recording on disk. An empty pod asks for all of them;
 // last keeps only the last story.
 func lookUp(dir, pod string, last bool) (answer, error) {
-	recording, err := flight.Read(dir)
+	recording, err := recorder.Read(dir)
 	if err != nil {
 		return answer{}, err
 	}
 	stories := recording.Stories()
 	if pod != "" {
-		stories = flight.About(stories, pod)
+		stories = recorder.About(stories, pod)
 	}
 	if n := len(stories); n > 1 && last {
 		stories = stories[n-1:]
@@ -162,7 +162,7 @@ func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last b
 }
 
 // tellStory writes a story for people.
-func tellStory(out io.Writer, s *flight.Story) error {
+func tellStory(out io.Writer, s *recorder.Story) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	verb := "was evicted"
 	if s.DryRun {
@@ -170,7 +170,7 @@ func tellStory(out io.Writer, s *flight.Story) error {
 	}
 	fmt.Fprintf(w, "%s %s at %s for %s (%s)", s.Pod, verb, s.Decided.Format(time.RFC3339), s.Signal, s.Kind)
 	if s.Required != "" {
-		fmt.Fprintf(w, ": %s available, %s required", tell.Short(s.Signal, s.Available), tell.Short(s.Signal, s.Required))
+		fmt.Fprintf(w, ": %s available, %s required", render.Short(s.Signal, s.Available), render.Short(s.Signal, s.Required))
 	}
 	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
 	fmt.Fprintf(w, "  next would have been\t%s\n", orElse(s.Next, "nobody"))
@@ -188,7 +188,7 @@ func tellStory(out io.Writer, s *flight.Story) error {
 	case s.Gone.IsZero():
 		fmt.Fprintf(w, "  end\tnot seen\n")
 	default:
-		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), orElse(tell.Short(memory, s.Freed), "an unknown amount"))
+		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), orElse(render.Short(memory, s.Freed), "an unknown amount"))
 	}
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {

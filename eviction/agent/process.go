@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -200,7 +200,7 @@ func confined(start func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked
-		err := rt.NoNewPrivileges()
+		err := osprocess.NoNewPrivileges()
 		if err == nil {
 			err = start()
 		}

@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 )
 
 // open opens an agent's program until the test ends.
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
-	program, err := rt.OpenProgram(path)
+	program, err := osprocess.OpenProgram(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 )
 
 // Journal is what outlives the process. It never waits.
@@ -22,7 +22,7 @@ const stateKind = "state"
 
 // entry is the state in the journal, and when that was so.
 type entry struct {
-	At rt.Moment `json:"at"`
+	At osprocess.Moment `json:"at"`
 	eviction.Kept
 }
 
@@ -30,7 +30,7 @@ type entry struct {
 // beside the loop, fed with reports by one goroutine.
 type Keeper struct {
 	journal Journal
-	clock   func() (rt.Moment, error)
+	clock   func() (osprocess.Moment, error)
 	log     *slog.Logger
 	// last is what was written, under what configuration.
 	last   eviction.State
@@ -39,7 +39,7 @@ type Keeper struct {
 }
 
 // NewKeeper makes a Keeper that asks a clock for the time.
-func NewKeeper(journal Journal, clock func() (rt.Moment, error), log *slog.Logger) *Keeper {
+func NewKeeper(journal Journal, clock func() (osprocess.Moment, error), log *slog.Logger) *Keeper {
 	return &Keeper{journal: journal, clock: clock, log: log}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/internal/rt"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -46,8 +46,8 @@ func (p *paper) Put(_, _ string, value any) (err error) {
 	return err
 }
 
-func (p *paper) clock() (rt.Moment, error) {
-	return rt.Moment{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
+func (p *paper) clock() (osprocess.Moment, error) {
+	return osprocess.Moment{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
 }
 
 func (p *paper) keeper() *control.Keeper {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/wire"
@@ -35,14 +35,14 @@ func newCollections(set *metric.Set) *collections {
 		duration: own.Histogram("evictd_reclaim_duration_seconds", "How long collections took that came to something, by what they were for.",
 			prometheus.ExponentialBuckets(0.01, 2, 14), "occasion"),
 	}
-	for _, reason := range garbage.Reasons() {
+	for _, reason := range gc.Reasons() {
 		c.faults.WithLabelValues(string(reason)) // so that the first increase is one
 	}
 	return c
 }
 
 // Collected tells what a collection came to. It may be called from any goroutine.
-func (p *Publisher) Collected(r garbage.Report) {
+func (p *Publisher) Collected(r gc.Report) {
 	words := []any{
 		"for", string(r.Occasion), "signal", r.Signal.String(), "need", bytesOf(r.Need.Bytes), "needInodes", r.Need.Inodes, "removed", names(r.Removed), "logs", r.Logs,
 		"expected", bytesOf(r.Expected), "freed", bytesOf(r.Freed), "freedInodes", r.FreedInodes, "suffices", !r.Short, "took", r.Ended.Sub(r.Begun).String(),

@@ -8,7 +8,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/garbage"
+	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
@@ -20,16 +20,16 @@ import (
 func TestACollectionIsToldByLogMetricsAndEvents(t *testing.T) {
 	told := &told{}
 	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
-	r := garbage.Report{
-		Occasion: garbage.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
+	r := gc.Report{
+		Occasion: gc.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
 		Need: eviction.Need{Bytes: gibi},
 		Removed: []reclaim.Removal{
 			{Kind: reclaim.KindContainer, ID: "c1", Name: "main", Why: reclaim.PodGone},
 			{Kind: reclaim.KindImage, ID: "i1", Name: "example.org/app:1", Why: reclaim.Space, Bytes: stats.Known(gibi)},
 		},
-		Failed:   []garbage.Failure{{Removal: reclaim.Removal{Kind: reclaim.KindImage, ID: "i2", Name: "example.org/other:1"}, Err: errors.New("it is used")}},
+		Failed:   []gc.Failure{{Removal: reclaim.Removal{Kind: reclaim.KindImage, ID: "i2", Name: "example.org/other:1"}, Err: errors.New("it is used")}},
 		Expected: gibi, Freed: 512 * mebi, Short: true,
-		Faults: []garbage.Fault{{Reason: garbage.FreeDiskSpaceFailed, Note: "the disk lacks 512Mi"}},
+		Faults: []gc.Fault{{Reason: gc.FreeDiskSpaceFailed, Note: "the disk lacks 512Mi"}},
 	}
 	rehearsed := r
 	rehearsed.DryRun = true

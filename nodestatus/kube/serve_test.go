@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/kubeclient"
-	"github.com/evictd/evictd/internal/localapi/apitest"
 )
 
 // serve is the API server that EVICTD_TEST_KUBECONFIG names, or an embedded one

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
-	"github.com/evictd/evictd/scheduleradapter/foreign"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
@@ -22,7 +22,7 @@ type Config struct {
 	Assemble func(framework.Env, *volumes.Storage) ([]cycle.Profile, error)
 	// Assembled is told of the goroutine that owns the cluster, before any pod is
 	// queued; nil for nobody.
-	Assembled func(foreign.Owner)
+	Assembled func(outoftree.Owner)
 	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// For is how long to run; nil until nothing is left that time could change,
@@ -72,7 +72,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	}
 	s.Core = core
 	if cfg.Assembled != nil {
-		cfg.Assembled(foreign.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Nominations: s.Promises, Loop: &plugins{s}})
+		cfg.Assembled(outoftree.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Nominations: s.Promises, Loop: &plugins{s}})
 	}
 	return s, s.populate()
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/evictd/evictd/eviction/flight"
+	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
@@ -52,7 +52,7 @@ func TestFlightRecorderTellsWhyAPodWentAlsoAfterACrash(t *testing.T) {
 	press(leaker, 32)
 	e := d.AwaitGone(leaker)
 
-	var stories []flight.Story
+	var stories []recorder.Story
 	harness.Await(t, "the story to be whole", func() bool {
 		out, err := exec.Command(harness.Program(t, "evictd"), "why", leaker.Name, "-o", "json", "--status-address=unix:"+n.Socket()).Output()
 		return err == nil && json.Unmarshal(out, &stories) == nil && len(stories) == 1 && !stories[0].Gone.IsZero()

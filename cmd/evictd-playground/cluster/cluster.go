@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/nodestatus"
@@ -32,7 +32,7 @@ import (
 )
 
 // clusterMemory bounds everything that any pod takes, whatever else fails; bytes.
-const clusterMemory = 512 * stage.MiB
+const clusterMemory = 512 * console.MiB
 
 // Programs are paths.
 type Programs struct {
@@ -44,18 +44,18 @@ type Programs struct {
 
 // story is one run. The goroutine of Play owns it; the others send what they saw.
 type story struct {
-	*stage.Teller
+	*console.Teller
 	programs Programs
 	log      *slog.Logger
 	logFile  *os.File // of the helpers
-	launcher *stage.Launcher
+	launcher *console.Launcher
 	cgroups  *cgroup.System
 	root     string // path of the cluster's cgroup
 	dir      string // everybody's files
 	address  string // of the API on loopback; empty for none
 	page     string // of the scheduler's: its address
 	client   kubernetes.Interface
-	services []*stage.Service // in the order of their start
+	services []*console.Service // in the order of their start
 	nodes    []*node
 
 	helpers sync.WaitGroup
@@ -89,7 +89,7 @@ type Cluster struct{ s *story }
 // New makes the cluster's cgroup, at the top of the hierarchy, where it is part of
 // nobody's service. The error says why there can be none; then nothing is left of
 // it.
-func New(t *stage.Teller, programs Programs) (*Cluster, error) {
+func New(t *console.Teller, programs Programs) (*Cluster, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("not root")
 	}
@@ -118,13 +118,13 @@ func New(t *stage.Teller, programs Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	s.launcher = stage.NewLauncher()
+	s.launcher = console.NewLauncher()
 	return &Cluster{s}, nil
 }
 
 // Play plays the story, sums up and removes what was made. With keep it leaves the
 // cluster running until ctx ends. The error is nil only where everything held,
-// stage.ErrNotHeld where something did not, and stage.ErrInterrupted where ctx
+// console.ErrNotHeld where something did not, and console.ErrInterrupted where ctx
 // ended before the story.
 func (c *Cluster) Play(ctx context.Context, keep bool) error {
 	s := c.s
@@ -147,7 +147,7 @@ func (c *Cluster) Storm(ctx context.Context) error {
 
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.
 func (s *story) comeUp(ctx context.Context) error {
-	s.Tell(time.Now(), stage.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), stage.Size(clusterMemory), stage.Size(nodeMemory))
+	s.Tell(time.Now(), console.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), console.Size(clusterMemory), console.Size(nodeMemory))
 	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
 	s.dismiss = dismiss
 	var err error
@@ -184,8 +184,8 @@ func (s *story) comeUp(ctx context.Context) error {
 		}
 	}
 	allocatable := s.nodes[0].seen.Status.Allocatable.Memory()
-	s.Tell(time.Now(), stage.Blue, "nodes", "an evictd on each has registered it; they are ready and offer %s to pods: their memory", stage.Size(allocatable.Value()))
-	s.More("minus what must stay available, %s<%s", memoryAvailable, stage.Size(threshold))
+	s.Tell(time.Now(), console.Blue, "nodes", "an evictd on each has registered it; they are ready and offer %s to pods: their memory", console.Size(allocatable.Value()))
+	s.More("minus what must stay available, %s<%s", memoryAvailable, console.Size(threshold))
 	return s.startScheduler(ctx, helping, server)
 }
 
@@ -209,7 +209,7 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	if err == nil {
 		s.client, err = kubernetes.NewForConfig(cfg)
 	}
-	s.Tell(time.Now(), stage.Blue, "api", "evictd-apiserver runs as process %d", api.PID())
+	s.Tell(time.Now(), console.Blue, "api", "evictd-apiserver runs as process %d", api.PID())
 	return server, err
 }
 
@@ -227,20 +227,20 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 	if err := s.answers(ctx, scheduler, socket); err != nil {
 		return err
 	}
-	s.Tell(time.Now(), stage.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
-	s.Tell(time.Now(), stage.Bold, "browser", "these pages show what follows, live:")
+	s.Tell(time.Now(), console.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
+	s.Tell(time.Now(), console.Bold, "browser", "these pages show what follows, live:")
 	s.showPages()
 	return nil
 }
 
 // answers waits until a service says that it is ready.
-func (s *story) answers(ctx context.Context, service *stage.Service, socket string) error {
-	client := stage.Client(socket)
-	return service.Await(ctx, "answer at /readyz", func() bool { return stage.Ready(ctx, client) })
+func (s *story) answers(ctx context.Context, service *console.Service, socket string) error {
+	client := console.Client(socket)
+	return service.Await(ctx, "answer at /readyz", func() bool { return console.Ready(ctx, client) })
 }
 
 // serve has the story end with the service.
-func (s *story) serve(ctx context.Context, service *stage.Service) {
+func (s *story) serve(ctx context.Context, service *console.Service) {
 	s.services = append(s.services, service)
 	s.help(ctx, func(ctx context.Context) error {
 		select {
@@ -288,7 +288,7 @@ func (s *story) cleanUp() (logs string, err error) {
 
 // stopped says whether every program ended as it should when it was told to.
 func (s *story) stopped() bool {
-	return !slices.ContainsFunc(s.services, func(service *stage.Service) bool {
+	return !slices.ContainsFunc(s.services, func(service *console.Service) bool {
 		_, state := service.End()
 		return !state.Success()
 	})

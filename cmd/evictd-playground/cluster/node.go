@@ -11,17 +11,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/daemon"
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
 	"github.com/evictd/evictd/stats"
 )
 
 // A node: what it has, and below which available memory a pod is evicted.
 const (
-	nodeMemory = 256 * stage.MiB
+	nodeMemory = 256 * console.MiB
 	nodePIDs   = 256
-	threshold  = 40 * stage.MiB
+	threshold  = 40 * console.MiB
 )
 
 const (
@@ -64,8 +64,8 @@ func newNode(cgroups *cgroup.System, root, dir, name string) (*node, error) {
 func (n *node) pods() cgroup.Pods { return cgroup.PodsAt(path.Join(n.path, "kubepods")) }
 
 // start starts the node's evictd.
-func (n *node) start(ctx context.Context, launcher *stage.Launcher, program, server string) error {
-	return n.evictd.Start(ctx, launcher, program, "--cgroup-root", n.path, "--server", server, "--eviction-hard", memoryAvailable+"<"+stage.Size(threshold))
+func (n *node) start(ctx context.Context, launcher *console.Launcher, program, server string) error {
+	return n.evictd.Start(ctx, launcher, program, "--cgroup-root", n.path, "--server", server, "--eviction-hard", memoryAvailable+"<"+console.Size(threshold))
 }
 
 // run makes the node's runner.

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -43,21 +43,21 @@ func (s *story) run(ctx context.Context, keep bool, sumUp func() error, acts ...
 	}
 	s.Done()
 	if ctx.Err() != nil {
-		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
+		s.Tell(time.Now(), console.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
-		return errors.Join(stage.ErrInterrupted, cleaned)
+		return errors.Join(console.ErrInterrupted, cleaned)
 	}
 	held := sumUp()
 	if keep && err == nil {
 		s.keep(ctx)
 	}
 	logs, cleaned := s.cleanUp()
-	held = cmp.Or(held, s.Judge([]stage.Claim{
+	held = cmp.Or(held, s.Judge([]console.Claim{
 		{Text: "every program stopped in order", Held: s.stopped()},
 		{Text: "nothing is left behind", Held: cleaned == nil},
 	}))
 	if err != nil || held != nil {
-		s.Tell(time.Now(), stage.Red, "logs", "%s", logs)
+		s.Tell(time.Now(), console.Red, "logs", "%s", logs)
 	}
 	return errors.Join(err, held, cleaned)
 }
@@ -72,7 +72,7 @@ func (s *story) findAddresses(keep bool) error {
 	if keep {
 		wanted = append(wanted, &s.address)
 	}
-	found, err := stage.Addresses(len(wanted))
+	found, err := console.Addresses(len(wanted))
 	for i, address := range found {
 		*wanted[i] = address
 	}
@@ -89,7 +89,7 @@ func (s *story) showPages() {
 
 // await follows what happens until something holds.
 func (s *story) await(ctx context.Context, what string, holds func() bool) error {
-	late := time.After(stage.Patience)
+	late := time.After(console.Patience)
 	bars := time.NewTicker(beat)
 	defer bars.Stop()
 	for !holds() {
@@ -102,10 +102,10 @@ func (s *story) await(ctx context.Context, what string, holds func() bool) error
 		case <-ctx.Done():
 			return fmt.Errorf("waited for %s: %w", what, ctx.Err())
 		case <-late:
-			return fmt.Errorf("waited %v for %s", stage.Patience, what)
+			return fmt.Errorf("waited %v for %s", console.Patience, what)
 		case <-bars.C:
 			if left := s.gauge.left.Load(); s.leaking && s.crossed.IsZero() {
-				s.Tell(time.Now(), stage.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), stage.Size(left), s.pressed.name)
+				s.Tell(time.Now(), console.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), console.Size(left), s.pressed.name)
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func (s *story) place(ctx context.Context) error {
 			rows = append(rows, []string{p.String(), p.Spec.NodeName, string(p.Status.QOSClass), request.String(), set.Annotations[why]})
 		}
 	}
-	s.Tell(time.Now(), stage.Blue, "scheduler", "placed %d pods, and their processes run in cgroups of their own:", len(rows)-1)
+	s.Tell(time.Now(), console.Blue, "scheduler", "placed %d pods, and their processes run in cgroups of their own:", len(rows)-1)
 	s.Table(rows)
 	s.open, s.placed = true, s.asAsked()
 	return nil
@@ -191,12 +191,12 @@ func (s *story) leak(ctx context.Context) error {
 	}
 	s.leaking = true
 	args := worker.Spec.Containers[0].Args
-	s.Tell(time.Now(), stage.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
+	s.Tell(time.Now(), console.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
 	s.More("in a browser: http://%s", s.pressed.evictd.Page)
 	if err := s.await(ctx, "evictd to evict a pod", func() bool { return s.asked(ctx) }); err != nil {
 		return err
 	}
-	s.Tell(time.Now(), stage.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
+	s.Tell(time.Now(), console.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
 	s.More("why this one: %s", s.eviction.Because)
 	if s.crossed.IsZero() { // all was over before the playground looked again
 		s.crossed, s.back = s.eviction.Crossed.Time, s.eviction.Gone.Time
@@ -242,10 +242,10 @@ func (s *story) showRanking(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Tell(time.Now(), stage.Blue, s.pressed.name, "would evict in this order, if it had to:")
+	s.Tell(time.Now(), console.Blue, s.pressed.name, "would evict in this order, if it had to:")
 	rows := [][]string{{"#", "POD", "CLASS", "REQUEST", "USING"}}
 	for i, r := range order {
-		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, stage.Size(amount(r.Usage))})
+		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, console.Size(amount(r.Usage))})
 	}
 	s.Table(rows)
 	s.biggest = slices.MaxFunc(order, func(a, b nodestatus.Ranked) int { return cmp.Compare(amount(a.Usage), amount(b.Usage)) }).Pod
@@ -273,7 +273,7 @@ func (s *story) arrive(ctx context.Context, name, node string) (types.UID, error
 	if err != nil {
 		return "", err
 	}
-	s.Tell(time.Now(), stage.Bold, "arrives", "%s/%s, %s%s", created.Namespace, name, created.Status.QOSClass, map[bool]string{true: ", for " + node}[node != ""])
+	s.Tell(time.Now(), console.Bold, "arrives", "%s/%s, %s%s", created.Namespace, name, created.Status.QOSClass, map[bool]string{true: ", for " + node}[node != ""])
 	return created.UID, nil
 }
 
@@ -319,7 +319,7 @@ func (s *story) heal(ctx context.Context) error {
 			return err
 		}
 	}
-	s.Tell(time.Now(), stage.Bold, "playground", "conditions outlive their cause by %v from now on: every evictd reloads its configuration", transition)
+	s.Tell(time.Now(), console.Bold, "playground", "conditions outlive their cause by %v from now on: every evictd reloads its configuration", transition)
 	return s.await(ctx, "the newcomer to run on the healed node", func() bool {
 		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero() && !s.pod(s.newcomer).running.IsZero()
 	})
@@ -327,7 +327,7 @@ func (s *story) heal(ctx context.Context) error {
 
 // keep leaves the cluster running, and says what may be done with it.
 func (s *story) keep(ctx context.Context) {
-	s.Tell(time.Now(), stage.Bold, "keep", "the cluster goes on until ^C:")
+	s.Tell(time.Now(), console.Bold, "keep", "the cluster goes on until ^C:")
 	s.showPages()
 	s.More("kubectl --server http://%s get nodes,pods -A -o wide", s.address)
 	s.More("kubectl --server http://%s -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.address, namespace, image)
@@ -342,11 +342,11 @@ func (s *story) keep(ctx context.Context) {
 		case happened := <-s.seen:
 			happened()
 			if s.broken != nil {
-				s.Tell(time.Now(), stage.Red, "playground", "%v", s.broken)
+				s.Tell(time.Now(), console.Red, "playground", "%v", s.broken)
 				s.broken = nil
 			}
 		case <-ctx.Done():
-			s.Tell(time.Now(), stage.Bold, "playground", "ends it all")
+			s.Tell(time.Now(), console.Bold, "playground", "ends it all")
 			return
 		}
 	}

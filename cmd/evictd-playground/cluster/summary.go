@@ -8,14 +8,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
-	"github.com/evictd/evictd/internal/tell"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/render"
 )
 
-// sumUp writes the figures and judges what must hold. It is stage.ErrNotHeld where
+// sumUp writes the figures and judges what must hold. It is console.ErrNotHeld where
 // something did not.
 func (s *story) sumUp() error {
-	s.Tell(time.Now(), stage.Bold, "summary", "")
+	s.Tell(time.Now(), console.Bold, "summary", "")
 	if s.pressed != nil {
 		s.measures()
 	}
@@ -30,7 +30,7 @@ func (s *story) measures() {
 		rows = append(rows, []string{head, "", "SEEN BY"})
 		for _, l := range lines {
 			if !from.IsZero() && !l.at.IsZero() {
-				rows = append(rows, []string{"  " + l.what, stage.Span(l.at.Sub(from)), l.by})
+				rows = append(rows, []string{"  " + l.what, console.Span(l.at.Sub(from)), l.by})
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func (s *story) measures() {
 		line{"condition False", s.pressed.cleared, watched}, line{"taint gone", s.pressed.untainted, watched},
 		line{"newcomer bound", newcomer.bound, watched}, line{"newcomer ready", newcomer.running, watched})
 	s.Table(rows)
-	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.gauge.least.Load())/1024, cmp.Or(tell.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
+	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.gauge.least.Load())/1024, cmp.Or(render.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
 }
 
 // line is one figure.
@@ -77,14 +77,14 @@ func (s *story) crossing() time.Time {
 	return s.crossed
 }
 
-func (s *story) claims() []stage.Claim {
+func (s *story) claims() []console.Claim {
 	leaker, newcomer, tolerant, urgent := s.pod(s.leaker), s.pod(s.newcomer), s.pod(s.tolerant), s.pod(s.urgent)
 	n := s.pressed
 	if n == nil {
 		n = &node{}
 	}
 	replacement := s.replacement()
-	return []stage.Claim{
+	return []console.Claim{
 		{Text: "every pod was placed where its workload asks for it", Held: s.placed},
 		{Text: fmt.Sprintf("evictd evicted %s, which is not %s, the biggest", s.eviction.Pod, s.biggest), Held: s.eviction.UID != "" && s.eviction.UID == s.leaker && s.eviction.Pod != s.biggest},
 		{Text: "the API tells it as Failed/Evicted, in evictd's words", Held: leaker.Status.Phase == v1.PodFailed && leaker.Status.Reason == "Evicted" && leaker.Status.Message == s.eviction.Message},

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -22,7 +22,7 @@ const endless = time.Hour
 // Daemon is an evictd, whose files are in a directory. Its Service is nil before
 // Start.
 type Daemon struct {
-	*stage.Service
+	*console.Service
 	Page string // address of the status page
 
 	dir, node string
@@ -32,7 +32,7 @@ type Daemon struct {
 // New returns the evictd of a node.
 func New(dir, node string) *Daemon {
 	d := &Daemon{dir: dir, node: node}
-	d.client = stage.Client(d.Socket())
+	d.client = console.Client(d.Socket())
 	return d
 }
 
@@ -43,7 +43,7 @@ func (d *Daemon) configuration() string { return filepath.Join(d.dir, d.node+".y
 
 // Start starts it with further arguments. A condition outlives its cause until
 // EndConditions is called. A kubelet of this host has another node: hence force.
-func (d *Daemon) Start(ctx context.Context, launcher *stage.Launcher, program string, arguments ...string) error {
+func (d *Daemon) Start(ctx context.Context, launcher *console.Launcher, program string, arguments ...string) error {
 	err := d.configure(endless)
 	if err == nil {
 		d.Service, err = launcher.Serve(ctx, d.dir, "evictd-"+d.node, program, append([]string{
@@ -70,5 +70,5 @@ func (d *Daemon) configure(transition time.Duration) error {
 // Status asks for /v1/status.
 func (d *Daemon) Status(ctx context.Context) (*nodestatus.Status, error) {
 	var s nodestatus.Status
-	return &s, stage.Get(ctx, d.client, "/v1/status", &s)
+	return &s, console.Get(ctx, d.client, "/v1/status", &s)
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/stats"
 )
@@ -43,7 +43,7 @@ type Config struct {
 type Runner struct {
 	cfg      Config
 	client   kubernetes.Interface
-	launcher *stage.Launcher
+	launcher *console.Launcher
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -52,7 +52,7 @@ type Runner struct {
 }
 
 // New returns a runner whose processes a launcher starts, which must outlive Run.
-func New(cfg Config, client kubernetes.Interface, launcher *stage.Launcher, log *slog.Logger) *Runner {
+func New(cfg Config, client kubernetes.Interface, launcher *console.Launcher, log *slog.Logger) *Runner {
 	return &Runner{
 		cfg: cfg, client: client, launcher: launcher, log: log.With("node", cfg.Node),
 		workers: map[types.UID]*worker{}, shares: map[types.UID]int64{},

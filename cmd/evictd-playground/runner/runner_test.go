@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
-	"github.com/evictd/evictd/internal/localapi/apitest"
+	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
@@ -92,7 +92,7 @@ func newNodeThatRuns(t *testing.T, program string) *node {
 		_ = cgroups.Delete("/" + n.name)
 		t.Skip("skipped: cgroups with limits cannot be made:", err)
 	}
-	launcher := stage.NewLauncher()
+	launcher := console.NewLauncher()
 	n.runner = runner.New(runner.Config{
 		Node: n.name, Cgroups: cgroups, Pods: n.pods, Image: "playground", Program: []string{program, "pod"},
 	}, n.client, launcher, slog.New(slog.NewTextHandler(&n.log, nil)))

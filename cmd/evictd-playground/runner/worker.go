@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 )
 
 const (
@@ -54,7 +54,7 @@ type worker struct {
 	finished   bool        // the API knows that no process is left
 
 	mu        sync.Mutex
-	processes []*stage.Process
+	processes []*console.Process
 }
 
 func newWorker(r *Runner, pod *v1.Pod) *worker {
@@ -63,7 +63,7 @@ func newWorker(r *Runner, pod *v1.Pod) *worker {
 		w.containers = append(w.containers, &container{spec: &pod.Spec.Containers[i], refused: r.refusal(pod, &pod.Spec.Containers[i])})
 	}
 	n := len(w.containers)
-	w.due, w.processes, w.ended = make([]time.Time, n), make([]*stage.Process, n), make(chan int, n)
+	w.due, w.processes, w.ended = make([]time.Time, n), make([]*console.Process, n), make(chan int, n)
 	return w
 }
 

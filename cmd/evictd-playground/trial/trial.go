@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/pods"
@@ -30,7 +30,7 @@ import (
 
 // What the node has.
 const (
-	memory = 512 * stage.MiB
+	memory = 512 * console.MiB
 	pids   = 256
 )
 
@@ -46,11 +46,11 @@ var (
 
 // node is the cgroup, its pods, and the directory that describes both.
 type node struct {
-	*stage.Teller
+	*console.Teller
 	dir      string // absolute
 	cgroups  *cgroup.System
 	root     string // path of the cgroup
-	launcher *stage.Launcher
+	launcher *console.Launcher
 	program  []string // what pods run
 	ended    chan *pod
 }
@@ -58,17 +58,17 @@ type node struct {
 // pod is one of the node's.
 type pod struct {
 	*v1.Pod
-	process *stage.Process
+	process *console.Process
 }
 
 // Run makes the node, describes it below dir as evictd reads it, and keeps it until
 // ctx ends. Then it ends the pods and removes the cgroup; dir stays. The pods run
 // program, as the command pod of evictd-playground.
-func Run(ctx context.Context, t *stage.Teller, dir string, program ...string) (err error) {
+func Run(ctx context.Context, t *console.Teller, dir string, program ...string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("make a node: cgroups need root; sudo, or without cgroups: evictd-playground --procfs")
 	}
-	n := &node{Teller: t, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()), launcher: stage.NewLauncher(), program: program, ended: make(chan *pod)}
+	n := &node{Teller: t, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()), launcher: console.NewLauncher(), program: program, ended: make(chan *pod)}
 	defer n.launcher.Close()
 	if n.dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (n *node) configure() error {
 
 // describe says what there is, and what can be done with it.
 func (n *node) describe(dir string, all []*pod) {
-	n.Tell(time.Now(), stage.Blue, "node", "%s of memory: cgroup %s", stage.Size(memory), n.root)
+	n.Tell(time.Now(), console.Blue, "node", "%s of memory: cgroup %s", console.Size(memory), n.root)
 	rows := [][]string{{"POD", "CLASS", "REQUEST", "HOLDS"}}
 	for _, p := range all {
 		request := p.Spec.Containers[0].Resources.Requests.Memory()
@@ -187,7 +187,7 @@ func (n *node) follow(ctx context.Context) {
 		select {
 		case p := <-n.ended:
 			at, state := p.process.End()
-			n.Tell(at, stage.Red, "ended", "%s/%s: %v", p.Namespace, p.Name, state)
+			n.Tell(at, console.Red, "ended", "%s/%s: %v", p.Namespace, p.Name, state)
 		case <-ctx.Done():
 			return
 		}

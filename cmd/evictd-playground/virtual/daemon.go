@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/daemon"
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -36,7 +36,7 @@ func newProtector(pods []*pod) (*protector, error) {
 		return nil, err
 	}
 	p := &protector{daemon.New(dir, "virtual"), dir}
-	page, err := stage.Addresses(1)
+	page, err := console.Addresses(1)
 	if err != nil {
 		return p, err
 	}
@@ -58,9 +58,9 @@ func newProtector(pods []*pod) (*protector, error) {
 
 // start starts evictd and waits until it ranks that many pods. It returns the
 // order of their eviction.
-func (p *protector) start(ctx context.Context, launcher *stage.Launcher, program string, pods int) (order []nodestatus.Ranked, err error) {
+func (p *protector) start(ctx context.Context, launcher *console.Launcher, program string, pods int) (order []nodestatus.Ranked, err error) {
 	err = p.Start(ctx, launcher, program, "--node-memory", strconv.Itoa(nodeMemory), "--pod-manifests", p.manifests(),
-		"--node-status-file", p.nodeFile(), "--eviction-hard", memoryAvailable+"<"+stage.Size(threshold))
+		"--node-status-file", p.nodeFile(), "--eviction-hard", memoryAvailable+"<"+console.Size(threshold))
 	if err != nil {
 		return nil, err
 	}

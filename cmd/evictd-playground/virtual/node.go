@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 )
 
 // The node: what it has, and below which available memory a pod is evicted.
 const (
-	nodeMemory = 512 * stage.MiB
-	threshold  = 100 * stage.MiB
+	nodeMemory = 512 * console.MiB
+	threshold  = 100 * console.MiB
 )
 
 // node is an amount of memory that the pods' processes are the only users of.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/eviction/pods"
 )
 
@@ -23,8 +23,8 @@ const namespace = "shop"
 // The leak: what it takes a second, and where it stops by itself. With what all
 // pods hold that is less than the node has.
 const (
-	leakRate = 25 * stage.MiB
-	leakMost = 150 * stage.MiB
+	leakRate = 25 * console.MiB
+	leakMost = 150 * console.MiB
 )
 
 // pod is one of the node's pods: a single process in a single container.
@@ -35,7 +35,7 @@ type pod struct {
 	holds            int64 // bytes
 	leaks            bool
 
-	*stage.Process
+	*console.Process
 	commands io.Writer
 	replies  io.Reader
 }
@@ -48,10 +48,10 @@ func newPods() []*pod {
 	}
 	all := v1.ResourceList{v1.ResourceMemory: resource.MustParse("220Mi"), v1.ResourceCPU: resource.MustParse("100m")}
 	return []*pod{
-		{name: "database", uid: "6f0c5a52-6b5c-4f0e-9d38-0d1c6a1f7e01", requests: all, limits: all, holds: 180 * stage.MiB},
-		{name: "web", uid: "0b9a7d34-52c1-4a86-8e0f-51d2c4b36a02", requests: memory("96Mi"), holds: 56 * stage.MiB},
-		{name: "worker", uid: "c27e1f90-3d48-4b6a-a5d7-8f9e2b074c03", requests: memory("32Mi"), holds: 40 * stage.MiB, leaks: true},
-		{name: "crawler", uid: "94d3b8e6-7a1f-4c25-b0e9-2e6f5d819a04", holds: 40 * stage.MiB},
+		{name: "database", uid: "6f0c5a52-6b5c-4f0e-9d38-0d1c6a1f7e01", requests: all, limits: all, holds: 180 * console.MiB},
+		{name: "web", uid: "0b9a7d34-52c1-4a86-8e0f-51d2c4b36a02", requests: memory("96Mi"), holds: 56 * console.MiB},
+		{name: "worker", uid: "c27e1f90-3d48-4b6a-a5d7-8f9e2b074c03", requests: memory("32Mi"), holds: 40 * console.MiB, leaks: true},
+		{name: "crawler", uid: "94d3b8e6-7a1f-4c25-b0e9-2e6f5d819a04", holds: 40 * console.MiB},
 	}
 }
 
@@ -73,7 +73,7 @@ func (p *pod) manifest() *v1.Pod {
 }
 
 // start starts the pod's process, which takes nothing before it is told to.
-func (p *pod) start(ctx context.Context, launcher *stage.Launcher, program string) (err error) {
+func (p *pod) start(ctx context.Context, launcher *console.Launcher, program string) (err error) {
 	size := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 	args := []string{"pod", "--hold", size(p.holds)}
 	if p.leaks {

@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
-	"github.com/evictd/evictd/internal/tell"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -29,9 +29,9 @@ type Programs struct {
 // story is one run of the playground. The goroutine of run owns it; the others
 // send what they saw.
 type story struct {
-	*stage.Teller
+	*console.Teller
 	programs Programs
-	launcher *stage.Launcher
+	launcher *console.Launcher
 	node     *node
 	pods     []*pod
 	leaker   *pod
@@ -51,16 +51,16 @@ type story struct {
 }
 
 // Play plays the story, removes what it made and sums up. The error is nil only
-// where everything held, stage.ErrNotHeld where something did not, and
-// stage.ErrInterrupted where ctx ended before the story.
-func Play(ctx context.Context, t *stage.Teller, programs Programs) error {
+// where everything held, console.ErrNotHeld where something did not, and
+// console.ErrInterrupted where ctx ended before the story.
+func Play(ctx context.Context, t *console.Teller, programs Programs) error {
 	s := newStory(t, programs)
 	defer s.launcher.Close()
 	return s.run(ctx)
 }
 
-func newStory(t *stage.Teller, programs Programs) *story {
-	s := &story{Teller: t, programs: programs, launcher: stage.NewLauncher(), node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
+func newStory(t *console.Teller, programs Programs) *story {
+	s := &story{Teller: t, programs: programs, launcher: console.NewLauncher(), node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
 	s.leaker = s.pods[slices.IndexFunc(s.pods, func(p *pod) bool { return p.leaks })]
 	s.least.Store(nodeMemory)
 	return s
@@ -74,11 +74,11 @@ func (s *story) run(ctx context.Context) error {
 	}
 	s.Done()
 	if ctx.Err() != nil {
-		s.Tell(time.Now(), stage.Yellow, "playground", "interrupted: cleaning up")
+		s.Tell(time.Now(), console.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
-		return errors.Join(stage.ErrInterrupted, cleaned)
+		return errors.Join(console.ErrInterrupted, cleaned)
 	}
-	var claims []stage.Claim
+	var claims []console.Claim
 	if err == nil {
 		claims = s.claims(ctx)
 	}
@@ -86,21 +86,21 @@ func (s *story) run(ctx context.Context) error {
 	if err == nil {
 		_, stopped := s.daemon.End()
 		claims = append(claims,
-			stage.Claim{Text: "evictd stopped in order", Held: stopped.Success()},
-			stage.Claim{Text: "nothing is left behind", Held: cleaned == nil})
+			console.Claim{Text: "evictd stopped in order", Held: stopped.Success()},
+			console.Claim{Text: "nothing is left behind", Held: cleaned == nil})
 		if err = s.sumUp(claims); err == nil {
 			return nil
 		}
 	}
 	if log != "" {
-		s.Tell(time.Now(), stage.Red, "evictd", "wrote:\n%s", log)
+		s.Tell(time.Now(), console.Red, "evictd", "wrote:\n%s", log)
 	}
 	return errors.Join(err, cleaned)
 }
 
 // setUp makes the node, its pods and their protector.
 func (s *story) setUp(ctx context.Context) error {
-	s.Tell(time.Now(), stage.Blue, "node", "virtual: %s, used by its pods alone, who are measured through procfs", stage.Size(nodeMemory))
+	s.Tell(time.Now(), console.Blue, "node", "virtual: %s, used by its pods alone, who are measured through procfs", console.Size(nodeMemory))
 	for _, p := range s.pods {
 		if err := s.startPod(ctx, p); err != nil {
 			return err
@@ -114,9 +114,9 @@ func (s *story) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Tell(time.Now(), stage.Blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.PID(), memoryAvailable, stage.Size(threshold))
+	s.Tell(time.Now(), console.Blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.PID(), memoryAvailable, console.Size(threshold))
 	s.show(order)
-	s.Tell(time.Now(), stage.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.Page)
+	s.Tell(time.Now(), console.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.Page)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (s *story) startPod(ctx context.Context, p *pod) error {
 func (s *story) show(order []nodestatus.Ranked) {
 	rows := [][]string{{"#", "POD", "CLASS", "REQUEST", "USING"}}
 	for i, r := range order {
-		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, stage.Size(amount(r.Usage))})
+		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, console.Size(amount(r.Usage))})
 	}
 	s.Table(rows)
 	s.More("%s is first: %s", order[0].Pod, order[0].Because)
@@ -172,14 +172,14 @@ func (s *story) cleanUp() (log string, err error) {
 }
 
 // claims are judged while the node is still there.
-func (s *story) claims(ctx context.Context) []stage.Claim {
+func (s *story) claims(ctx context.Context) []console.Claim {
 	s.confirm(ctx)
 	evicted := len(s.evictions) == 1 && s.evictions[0].Pod == s.leaker.String() && !s.evictions[0].Gone.IsZero()
 	others := true
 	for _, p := range s.pods {
 		others = others && (p == s.leaker || p.Running())
 	}
-	return []stage.Claim{
+	return []console.Claim{
 		{Text: "memory fell below the threshold, and is above it again", Held: !s.crossed.IsZero() && !s.back.IsZero()},
 		{Text: fmt.Sprintf("evictd evicted %v, and that was enough", s.leaker), Held: evicted && !s.died.IsZero()},
 		{Text: "nobody else died", Held: others},
@@ -187,10 +187,10 @@ func (s *story) claims(ctx context.Context) []stage.Claim {
 	}
 }
 
-// sumUp writes the figures and the claims. It is stage.ErrNotHeld where one did
+// sumUp writes the figures and the claims. It is console.ErrNotHeld where one did
 // not hold.
-func (s *story) sumUp(claims []stage.Claim) error {
-	s.Tell(time.Now(), stage.Bold, "summary", "")
+func (s *story) sumUp(claims []console.Claim) error {
+	s.Tell(time.Now(), console.Bold, "summary", "")
 	if len(s.evictions) > 0 && !s.died.IsZero() {
 		s.measures()
 	}
@@ -201,7 +201,7 @@ func (s *story) sumUp(claims []stage.Claim) error {
 func (s *story) measures() {
 	e := s.evictions[0]
 	from := s.crossing()
-	since := func(t time.Time) string { return stage.Span(t.Sub(from)) }
+	since := func(t time.Time) string { return console.Span(t.Sub(from)) }
 	s.Table([][]string{
 		{"AFTER THE CROSSING", "", "BY"},
 		{"evictd saw it", since(e.Crossed.Time), "evictd"},
@@ -211,7 +211,7 @@ func (s *story) measures() {
 		{"its death was seen", since(s.died), "the playground"},
 		{"the threshold was kept again", since(s.back), "the playground"},
 	})
-	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.least.Load())/1024, cmp.Or(tell.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
+	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.least.Load())/1024, cmp.Or(render.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
 }
 
 // crossing is when the threshold was crossed, as the first of the two saw it.

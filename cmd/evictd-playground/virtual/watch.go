@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/stage"
+	"github.com/evictd/evictd/cmd/evictd-playground/console"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // follow starts the leak and tells what happens, until all has, what must not happen
 // does, or ctx ends.
 func (s *story) follow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stage.Patience)
+	ctx, cancel := context.WithTimeout(ctx, console.Patience)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *story) follow(ctx context.Context) error {
 			s.leak()
 		case <-bars.C:
 			if left := s.left.Load(); s.leaking && s.crossed.IsZero() {
-				s.Tell(time.Now(), stage.Bold, "memory", "%s %s left", s.Bar(left, nodeMemory, threshold), stage.Size(left))
+				s.Tell(time.Now(), console.Bold, "memory", "%s %s left", s.Bar(left, nodeMemory, threshold), console.Size(left))
 			}
 		}
 	}
@@ -108,11 +108,11 @@ func (s *story) memoryTurned(at time.Time, available int64) {
 		if s.crossed.IsZero() {
 			s.crossed = at
 		}
-		s.Tell(at, stage.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), stage.Size(available))
+		s.Tell(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
 		return
 	}
 	s.back = at
-	s.Tell(at, stage.Green, "memory", "%s %s left: the threshold is kept again", s.Bar(available, nodeMemory, threshold), stage.Size(available))
+	s.Tell(at, console.Green, "memory", "%s %s left: the threshold is kept again", s.Bar(available, nodeMemory, threshold), console.Size(available))
 }
 
 // watchNode sees changes of the file that evictd publishes the Node in.
@@ -150,15 +150,15 @@ func (s *story) nodeTurned(at time.Time, published *v1.Node, err error) {
 	switch {
 	case raised && tainted && s.raised.IsZero():
 		s.raised = at
-		s.Tell(at, stage.Yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
+		s.Tell(at, console.Yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
 	case !raised && !tainted && !s.raised.IsZero():
 		s.cleared = at
-		s.Tell(at, stage.Green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
+		s.Tell(at, console.Green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
 	}
 }
 
 // watchEnd sees a process end, unless the story ends it.
-func (s *story) watchEnd(ctx context.Context, p *stage.Process, happened func()) {
+func (s *story) watchEnd(ctx context.Context, p *console.Process, happened func()) {
 	select {
 	case <-p.Ended():
 		s.send(ctx, happened)
@@ -178,7 +178,7 @@ func (s *story) shorten() {
 		s.broken = fmt.Errorf("shorten the transition period: %w", err)
 	}
 	s.shortened = true
-	s.Tell(time.Now(), stage.Bold, "playground", "the condition outlives its cause by %v from now on: evictd reloads its configuration", transition)
+	s.Tell(time.Now(), console.Bold, "playground", "the condition outlives its cause by %v from now on: evictd reloads its configuration", transition)
 }
 
 // podEnded tells who died, and what evictd has to say about it.
@@ -189,7 +189,7 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 	at, state := p.End()
 	if p != s.leaker {
 		s.strayed = true
-		s.Tell(at, stage.Red, "died", "%v: %v", p, state)
+		s.Tell(at, console.Red, "died", "%v: %v", p, state)
 		return
 	}
 	s.died = at
@@ -197,14 +197,14 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if !s.confirmed() {
-		s.Tell(at, stage.Red, "died", "%v: %v, and evictd does not say that it is gone", p, state)
+		s.Tell(at, console.Red, "died", "%v: %v, and evictd does not say that it is gone", p, state)
 		return
 	}
 	if s.crossed.IsZero() {
 		s.crossed, s.back = s.crossing(), at
 	}
 	e := s.evictions[0]
-	s.Tell(at, stage.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, stage.Span(at.Sub(s.crossing())))
+	s.Tell(at, console.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, console.Span(at.Sub(s.crossing())))
 	s.More("%s", strings.TrimSpace(e.Message))
 	s.More("why this one: %s", e.Because)
 }
@@ -225,5 +225,5 @@ func (s *story) leak() {
 		return
 	}
 	s.leaking = true
-	s.Tell(time.Now(), stage.Bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, stage.Size(leakRate), stage.Size(leakMost))
+	s.Tell(time.Now(), console.Bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, console.Size(leakRate), console.Size(leakMost))
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
-	"github.com/evictd/evictd/internal/localapi/apitest"
+	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/internal/wait"
 )

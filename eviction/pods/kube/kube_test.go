@@ -21,7 +21,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods/kube"
-	"github.com/evictd/evictd/internal/localapi/apitest"
+	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/wait"
 )
 

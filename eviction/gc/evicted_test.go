@@ -1,0 +1,135 @@
+package gc_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/eviction/gc"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// turn changes what the runtime has.
+func (w *world) turn(change func(*wire.Inventory)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := *w.inventory
+	now.Containers, now.Sandboxes = slices.Clone(now.Containers), slices.Clone(now.Sandboxes)
+	change(&now)
+	w.inventory = &now
+}
+
+// state makes the first container, and its sandbox, run or not.
+func (w *world) state(state string) {
+	w.turn(func(i *wire.Inventory) {
+		i.Containers[0].State, i.Sandboxes[0].Ready = state, state == wire.ContainerRunning
+	})
+}
+
+// rule: M.37
+func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *testing.T) {
+	alone := gc.Config{Regular: gc.Regular{Containers: true}}
+	furnish := func(w *world) {
+		w.incomplete = true
+		w.container("body", "evicted", 0, gibi)
+		w.container("other", "ended", time.Hour, gibi)
+		w.inventory.Sandboxes[1].Ready = false
+		w.image("a", 1, 1)
+		w.state(wire.ContainerRunning)
+	}
+	t.Run("once it has come to rest, and nothing of others", func(t *testing.T) {
+		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+			w.Evicted("evicted")
+			w.at(400 * time.Millisecond)
+			w.state(wire.ContainerExited)
+			w.at(30 * time.Second)
+			w.wants("600ms removeContainer body", "700ms removeSandbox of-body", "700ms evicted: expected 1, freed 1 GiB ")
+		})
+	})
+	t.Run("late where its sandbox is stopped late", func(t *testing.T) {
+		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+			w.Evicted("evicted")
+			w.at(90 * time.Second)
+			w.state(wire.ContainerExited)
+			w.at(3 * time.Minute)
+			w.wants("2m0.1s removeContainer body", "2m0.2s removeSandbox of-body", "2m0.2s containers: expected 1, freed 1 GiB ")
+		})
+	})
+	t.Run("and is tried again at the set time where it is refused", func(t *testing.T) {
+		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+			w.fails["body"] = errors.New("it is busy")
+			w.state(wire.ContainerExited)
+			w.Evicted("evicted")
+			w.at(90 * time.Second)
+			w.wants("100ms evicted: expected 0, freed 0 GiB failed body", "1m0.1s containers: expected 0, freed 0 GiB failed body, ContainerGCFailed")
+		})
+	})
+	t.Run("before anything else that a disk may lose", func(t *testing.T) {
+		within(t, setting{cfg: alone, minimum: 1, prepare: furnish}, func(w *world) {
+			w.Evicted("evicted")
+			w.at(70 * time.Second)
+			w.state(wire.ContainerExited)
+			w.starve()
+			w.wants("1m10.1s removeContainer body", "1m10.1s pressure: expected 1, freed 1 GiB ")
+		})
+	})
+	t.Run("not when it was started again", func(t *testing.T) {
+		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+			w.Evicted("evicted")
+			w.at(time.Second)
+			w.turn(func(i *wire.Inventory) { i.Containers[0].Created = time.Now() })
+			w.at(2 * time.Second)
+			w.state(wire.ContainerExited)
+			w.at(3 * time.Minute)
+			w.wants()
+		})
+	})
+	t.Run("not where the kubelet does", func(t *testing.T) {
+		within(t, setting{prepare: furnish}, func(w *world) {
+			w.state(wire.ContainerExited)
+			w.Evicted("evicted")
+			w.at(3 * time.Minute)
+			w.wants()
+		})
+	})
+}
+
+// rule: M.38
+func TestACollectionIsGoneOnWithWhenTheRuntimeComesBack(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		away time.Duration
+		want []string
+	}{
+		{"in time", 3 * time.Second, []string{"100ms removeImage a", "3.1s removeImage b", "3.1s pressure: expected 2, freed 2 GiB "}},
+		{"too late", time.Minute, []string{"100ms removeImage a", "10.15s pressure: expected 1, freed 1 GiB short, the container runtime does not answer, FreeDiskSpaceFailed"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			within(t, setting{minimum: 2, prepare: func(w *world) {
+				w.pods["p"] = reclaim.Pod{}
+				for _, id := range []string{"a", "b", "c"} {
+					w.image(id, 1, 1)
+				}
+				lost := fmt.Errorf("remove image b: %w", wire.ErrAway)
+				w.fails["b"] = lost
+				connect := func(connected bool) func() {
+					return func() {
+						w.turn(func(i *wire.Inventory) { i.Connected, i.Since = connected, time.Now() })
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						delete(w.fails, "b")
+					}
+				}
+				time.AfterFunc(150*time.Millisecond, connect(false))
+				time.AfterFunc(c.away, connect(true))
+			}}, func(w *world) {
+				w.starve()
+				w.wants(c.want...)
+				w.at(2 * time.Minute)
+			})
+		})
+	}
+}

@@ -1,0 +1,347 @@
+package gc_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/gc"
+	"github.com/evictd/evictd/eviction/reclaim"
+)
+
+func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
+	pods := func(w *world) {
+		w.pods["p"] = reclaim.Pod{}
+		w.container("newest", "p", time.Hour, gibi)
+	}
+	for _, c := range []struct {
+		name string
+		setting
+		want []string
+	}{
+		{
+			"dead containers go first and suffice",
+			setting{minimum: 2, prepare: func(w *world) {
+				pods(w)
+				w.container("older", "p", 2*time.Hour, gibi)
+				w.container("oldest", "p", 3*time.Hour, gibi)
+				w.image("a", 5, 5)
+			}},
+			[]string{"100ms removeContainer oldest", "100ms removeContainer older", "100ms pressure: expected 2, freed 2 GiB "},
+		},
+		{
+			"images follow where they do not",
+			setting{minimum: 4, prepare: func(w *world) {
+				pods(w)
+				w.container("older", "p", 2*time.Hour, gibi)
+				w.image("a", 5, 5)
+				w.image("b", 5, 5)
+			}},
+			[]string{"100ms removeContainer older", "200ms removeImage a", "200ms pressure: expected 6, freed 6 GiB "},
+		},
+		{
+			"images that share layers free less than they say, and more go",
+			setting{minimum: 4, prepare: func(w *world) {
+				for _, id := range []string{"a", "b", "c", "d"} {
+					w.image(id, 4, 2)
+				}
+			}},
+			[]string{"100ms removeImage a", "450ms removeImage b", "450ms pressure: expected 8, freed 4 GiB "},
+		},
+		{
+			"what containers held is waited for where it shows late",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.late = 420 * time.Millisecond
+				w.container("gone", "gone", time.Hour, 4*gibi)
+				w.inventory.Sandboxes[0].Ready = false
+				w.image("a", 4, 4)
+			}},
+			[]string{"100ms removeContainer gone", "550ms pressure: expected 4, freed 4 GiB "},
+		},
+		{
+			"for a while, and also where nobody knows how much that is",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.late = time.Minute
+				w.container("gone", "gone", time.Hour, 4*gibi)
+				w.inventory.Containers[0].Layer.Bytes = nil
+				w.inventory.Sandboxes[0].Ready = false
+				w.image("a", 4, 4)
+			}},
+			[]string{"100ms removeContainer gone", "200ms removeSandbox of-gone", "5.3s removeImage a", "7.3s pressure: expected 4, freed 0 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
+			"an image that shows late is not followed by another",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.late = 1170 * time.Millisecond
+				w.image("a", 4, 4)
+				w.image("b", 4, 4)
+			}},
+			[]string{"100ms removeImage a", "1.3s pressure: expected 4, freed 4 GiB "},
+		},
+		{
+			"nor by the end of a pod where it frees more than the runtime tells of it",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.late = 1170 * time.Millisecond
+				w.image("a", 1, 4)
+			}},
+			[]string{"100ms removeImage a", "1.3s pressure: expected 1, freed 4 GiB "},
+		},
+		{
+			"nor is one of which nobody knows how many inodes it holds",
+			setting{minimum: 4, signal: eviction.NodeFsInodesFree, prepare: func(w *world) {
+				w.late = 1170 * time.Millisecond
+				w.image("a", 0, 2)
+				w.image("b", 0, 2)
+				w.image("c", 0, 2)
+			}},
+			[]string{"100ms removeImage a", "1.65s removeImage b", "2.85s pressure: expected 0, freed 0 GiB "},
+		},
+		{
+			"told to, everything goes",
+			setting{minimum: 4, cfg: gc.Config{Policy: reclaim.Policy{Everything: true, HighPercent: 85, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}}, prepare: func(w *world) {
+				pods(w)
+				w.container("older", "p", 2*time.Hour, 4*gibi)
+				w.image("a", 4, 4)
+				w.image("b", 4, 4)
+			}},
+			[]string{"100ms removeContainer older", "200ms removeImage a", "300ms removeImage b", "300ms pressure: expected 12, freed 12 GiB "},
+		},
+		{
+			"what cannot be removed stops nothing else",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.image("a", 4, 4)
+				w.image("b", 4, 4)
+				w.fails["a"] = errors.New("it is used")
+			}},
+			[]string{"200ms removeImage b", "200ms pressure: expected 4, freed 4 GiB failed a"},
+		},
+		{
+			"where all there is does not suffice that is told",
+			setting{minimum: 9, prepare: func(w *world) { w.image("a", 4, 4) }},
+			[]string{"100ms removeImage a", "350ms pressure: expected 4, freed 4 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
+			"a runtime that hangs ends it",
+			setting{minimum: 9, prepare: func(w *world) {
+				w.image("a", 4, 4)
+				w.image("b", 4, 4)
+				w.fails["a"] = errHang
+			}},
+			[]string{"1m0s pressure: expected 0, freed 0 GiB failed a, short, the container runtime has not answered in time, FreeDiskSpaceFailed"},
+		},
+		{
+			"a runtime that is away ends it at once",
+			setting{minimum: 9, prepare: func(w *world) { w.inventory.Connected = false }},
+			[]string{"0s pressure: expected 0, freed 0 GiB short, the container runtime does not answer, FreeDiskSpaceFailed"},
+		},
+		{
+			"no runtime is nothing to tell of",
+			setting{minimum: 9, prepare: func(w *world) { w.inventory = nil }},
+			nil,
+		},
+		{
+			"a dry run tells and removes nothing",
+			setting{minimum: 4, cfg: gc.Config{DryRun: true}, prepare: func(w *world) {
+				pods(w)
+				w.container("older", "p", 2*time.Hour, gibi)
+				w.image("a", 5, 5)
+			}},
+			[]string{"0s pressure: expected 6, freed 0 GiB would remove, older, a"},
+		},
+		{
+			"images that are used stay, whatever is needed",
+			setting{minimum: 9, prepare: func(w *world) {
+				pods(w)
+				w.inventory.Containers[0].Image = "used"
+				w.image("used", 4, 4)
+				w.image("named", 4, 4)
+				w.image("pinned", 4, 4)
+				w.inventory.Images[2].Pinned = true
+				w.pods["starting"] = reclaim.Pod{Images: []string{"example.org/named:1"}}
+			}},
+			[]string{"0s pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// rule: 9.20
+			// rule: M.31
+			within(t, c.setting, func(w *world) {
+				w.starve()
+				w.wants(c.want...)
+				if c.cfg.DryRun {
+					w.starve()
+					w.wants() // nothing new
+				}
+			})
+		})
+	}
+}
+
+// rule: 9.1
+// rule: 9.2
+func TestCollectionsComeAtSetTimesWhereNobodyElseCollects(t *testing.T) {
+	garbageOf := func(w *world) {
+		w.pods["p"] = reclaim.Pod{}
+		w.container("newest", "p", time.Hour, 0)
+		w.container("older", "p", 2*time.Hour, 0)
+		w.available = 15 * gibi
+		w.image("a", 3, 3)
+		w.image("b", 3, 3)
+		w.image("c", 3, 3)
+	}
+	off := reclaim.Policy{HighPercent: 100, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}
+	for _, c := range []struct {
+		name string
+		setting
+		want []string
+	}{
+		{
+			"both",
+			setting{cfg: gc.Config{Regular: gc.Regular{Containers: true, Images: true}}},
+			[]string{"1m0.1s removeContainer older", "1m0.1s containers: expected 0, freed 0 GiB ",
+				"5m0.1s removeImage a", "5m0.2s removeImage b", "5m0.2s images: expected 6, freed 6 GiB "},
+		},
+		{
+			"images alone",
+			setting{cfg: gc.Config{Regular: gc.Regular{Images: true}}},
+			[]string{"5m0.1s removeImage a", "5m0.2s removeImage b", "5m0.2s images: expected 6, freed 6 GiB "},
+		},
+		{"no images at a hundred percent", setting{cfg: gc.Config{Policy: off, Regular: gc.Regular{Images: true}}}, nil},
+		{"neither where somebody else does", setting{}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.prepare = garbageOf
+			within(t, c.setting, func(w *world) {
+				w.at(11 * time.Minute)
+				w.wants(c.want...)
+			})
+		})
+	}
+}
+
+// rule: 9.18
+// rule: 9.19
+func TestFaultsAreToldByTheKubeletsReasons(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		regular gc.Regular
+		prepare func(*world)
+		want    []string
+	}{
+		{
+			"a disk without capacity",
+			gc.Regular{Images: true},
+			func(w *world) { w.capacity = 0 },
+			[]string{"5m0s images: expected 0, freed 0 GiB InvalidDiskCapacity", "10m0s images: expected 0, freed 0 GiB InvalidDiskCapacity"},
+		},
+		{
+			"images that free too little, and a second time",
+			gc.Regular{Images: true},
+			func(w *world) { w.image("a", 1, 1) },
+			[]string{"5m0.1s removeImage a", "5m0.1s images: expected 1, freed 1 GiB short, FreeDiskSpaceFailed", "10m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed"},
+		},
+		{
+			"a container that cannot be removed, and its sandbox stays",
+			gc.Regular{Containers: true},
+			func(w *world) {
+				w.container("gone", "gone", time.Hour, 0)
+				w.inventory.Sandboxes[0].Ready = false
+				w.fails["gone"] = errors.New("it is busy")
+			},
+			[]string{"1m0.1s containers: expected 0, freed 0 GiB failed gone, ContainerGCFailed"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			within(t, setting{cfg: gc.Config{Regular: c.regular}, prepare: c.prepare}, func(w *world) {
+				w.at(time.Minute + time.Second)
+				if c.regular.Images {
+					w.at(10*time.Minute + time.Second)
+				}
+				w.wants(c.want...)
+			})
+		})
+	}
+}
+
+func TestWhatGoesCanBeLookedAtBefore(t *testing.T) {
+	within(t, setting{prepare: func(w *world) {
+		w.pods["p"] = reclaim.Pod{}
+		w.container("newest", "p", time.Hour, gibi)
+		w.container("older", "p", 2*time.Hour, gibi)
+		w.image("a", 1, 1)
+		w.image("pinned", 1, 1)
+		w.inventory.Images[1].Pinned = true
+	}}, func(w *world) {
+		plan := w.Preview()
+		if len(plan.Removals) != 2 || plan.Removals[0].ID != "older" || plan.Removals[1].ID != "a" || plan.Bytes != 2*gibi {
+			t.Errorf("would remove %+v", plan.Removals)
+		}
+	})
+}
+
+// rule: 9.6
+// rule: 9.8
+func TestTheAgesOfImagesSurviveARestart(t *testing.T) {
+	policy := reclaim.Policy{HighPercent: 100, LowPercent: 80, ImageMinAge: 2 * time.Minute, ImageMaxAge: time.Hour, MaxPerPodContainer: 1, MaxContainers: -1}
+	cfg := gc.Config{Policy: policy, Regular: gc.Regular{Images: true}}
+	var before map[string][]byte
+	remember := func(w *world) {
+		before = map[string][]byte{}
+		for kind, data := range w.entries {
+			before[kind] = data
+		}
+	}
+	restarted := func(after time.Duration) func(*world) {
+		return func(w *world) {
+			time.Sleep(after)
+			for kind, data := range before {
+				w.entries[kind] = data
+			}
+			w.available = 50 * gibi
+			w.image("old", 1, 1)
+			w.image("young", 1, 1)
+			w.inventory.Images[1].ID = "sha256:0123456789abcdef0123456789abcdef"
+		}
+	}
+	within(t, setting{cfg: cfg, prepare: func(w *world) { w.available = 50 * gibi; w.image("old", 1, 1) }}, func(w *world) {
+		w.at(50 * time.Minute)
+		w.wants()
+		remember(w)
+	})
+	// Every test of simulated time begins at one and the same instant, so that the
+	// time before the restart is slept through.
+	t.Run("soon", func(t *testing.T) {
+		within(t, setting{cfg: cfg, minimum: 90, prepare: restarted(50*time.Minute + 10*time.Second)}, func(w *world) {
+			w.starve(eviction.UnusedImages)
+			w.wants("50m10.1s removeImage old", "50m10.1s pressure: expected 1, freed 1 GiB short, FreeDiskSpaceFailed")
+		})
+	})
+	t.Run("soon, and one that was unused for long enough goes in time", func(t *testing.T) {
+		within(t, setting{cfg: cfg, prepare: restarted(50*time.Minute + 10*time.Second)}, func(w *world) {
+			w.at(66 * time.Minute)
+			w.wants("1h5m10.1s removeImage old", "1h5m10.1s images: expected 1, freed 1 GiB ")
+		})
+	})
+	t.Run("after a gap in which they may have been used", func(t *testing.T) {
+		within(t, setting{cfg: cfg, prepare: restarted(80 * time.Minute)}, func(w *world) {
+			w.at(130 * time.Minute)
+			w.wants()
+		})
+	})
+}
+
+func TestOneThatWasRemovedIsNotSeenThoughTheListIsOld(t *testing.T) {
+	within(t, setting{minimum: 4, prepare: func(w *world) { w.image("a", 1, 1) }}, func(w *world) {
+		stale := w.inventory
+		w.starve(eviction.UnusedImages)
+		w.mu.Lock()
+		w.inventory, w.lines = stale, nil
+		w.mu.Unlock()
+		w.starve(eviction.UnusedImages)
+		if plan := w.Preview(); len(plan.Removals) > 0 {
+			t.Errorf("would remove %+v", plan.Removals)
+		}
+		w.wants("350ms pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed")
+	})
+}

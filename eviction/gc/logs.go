@@ -1,0 +1,186 @@
+package gc
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// youngLogs are not removed: whoever starts a pod makes its directory first.
+const youngLogs = time.Minute
+
+// logs is the directory of the pods' logs. Everything in it goes through a root
+// that no link leads out of; one that is not there has nothing in it.
+type logs struct {
+	root *os.Root // nil where there is none
+	dir  string
+}
+
+func (c *Collector) openLogs() *logs {
+	if c.cfg.LogDir == "" {
+		return &logs{}
+	}
+	root, err := os.OpenRoot(c.cfg.LogDir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.log.Warn("logs of pods cannot be looked at", "directory", c.cfg.LogDir, "error", err)
+		}
+		return &logs{}
+	}
+	return &logs{root, filepath.Clean(c.cfg.LogDir)}
+}
+
+func (l *logs) close() {
+	if l.root != nil {
+		_ = l.root.Close() // only read through
+	}
+}
+
+// inside is a path below the directory, as one from there.
+func (l *logs) inside(file string) (string, bool) {
+	below, found := strings.CutPrefix(filepath.Clean(file), l.dir+"/")
+	return below, found && l.root != nil
+}
+
+// files are a container's log and those that it was rotated to.
+func (l *logs) files(file string) []string {
+	below, found := l.inside(file)
+	if !found || !l.plain(path.Dir(below)) {
+		return nil
+	}
+	entries, err := fs.ReadDir(l.root.FS(), path.Dir(below))
+	if err != nil {
+		return nil
+	}
+	var files []string
+	for _, e := range entries {
+		name, rotated := strings.CutPrefix(e.Name(), path.Base(below))
+		if rotated && (name == "" || name[0] == '.') && e.Type().IsRegular() {
+			files = append(files, path.Join(path.Dir(below), e.Name()))
+		}
+	}
+	return files
+}
+
+// plain says whether a path below the directory is one of directories, with no
+// link among them.
+func (l *logs) plain(dir string) bool {
+	for at := dir; at != "."; at = path.Dir(at) {
+		if info, err := l.root.Lstat(at); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// size is what a container's logs hold.
+func (l *logs) size(file string) (bytes, inodes stats.Amount) {
+	for _, name := range l.files(file) {
+		if info, err := l.root.Lstat(name); err == nil {
+			bytes, inodes = stats.Sum(bytes, stats.Known(info.Size())), stats.Sum(inodes, stats.Known(1))
+		}
+	}
+	return bytes, inodes
+}
+
+// remove removes a container's logs.
+func (l *logs) remove(file string) {
+	for _, name := range l.files(file) {
+		_ = l.root.Remove(name) // the directory goes with its pod
+	}
+}
+
+// removeLogs removes the directories of pods that are gone and the links that
+// then lead nowhere, and says how many. A pod is gone when neither the node nor
+// the runtime knows it.
+func (w *round) removeLogs() (removed int) {
+	logs := w.openLogs()
+	defer logs.close()
+	if logs.root == nil {
+		return 0
+	}
+	known, complete := w.knownPods()
+	entries, err := fs.ReadDir(logs.root.FS(), ".")
+	if err != nil {
+		w.log.Warn("logs of pods cannot be looked at", "directory", logs.dir, "error", err)
+		return 0
+	}
+	for _, e := range entries {
+		// namespace_name_uid; names hold no underscore.
+		parts := strings.Split(e.Name(), "_")
+		info, err := logs.root.Lstat(e.Name())
+		if !complete || err != nil || !info.IsDir() || len(parts) != 3 || known[types.UID(parts[2])] || w.Begun.Sub(info.ModTime()) < youngLogs {
+			continue
+		}
+		if !w.DryRun {
+			if err := logs.root.RemoveAll(e.Name()); err != nil {
+				w.log.Warn("the logs of a pod that is gone cannot be removed", "directory", e.Name(), "error", err)
+				continue
+			}
+		}
+		removed++
+	}
+	if w.DryRun {
+		return removed
+	}
+	return removed + w.removeLinks(logs)
+}
+
+// knownPods are those of the node and of the runtime.
+func (w *round) knownPods() (known map[types.UID]bool, complete bool) {
+	known = map[types.UID]bool{}
+	pods, complete := w.ports.Pods()
+	for uid := range pods {
+		known[uid] = true
+	}
+	inv, err := w.inventory()
+	if err != nil {
+		return nil, false
+	}
+	for _, s := range inv.Sandboxes {
+		known[s.Pod] = true
+	}
+	return known, complete
+}
+
+// removeLinks removes the links that lead to logs which are no more. A link to
+// anywhere else is somebody else's.
+func (w *round) removeLinks(logs *logs) (removed int) {
+	if w.cfg.LinkDir == "" {
+		return 0
+	}
+	root, err := os.OpenRoot(w.cfg.LinkDir)
+	if err != nil {
+		return 0
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		if e.Type() != fs.ModeSymlink {
+			continue
+		}
+		target, err := root.Readlink(e.Name())
+		if err != nil {
+			continue
+		}
+		below, ours := logs.inside(target)
+		if !ours {
+			continue
+		}
+		if _, err := logs.root.Lstat(below); errors.Is(err, fs.ErrNotExist) && root.Remove(e.Name()) == nil {
+			removed++
+		}
+	}
+	return removed
+}

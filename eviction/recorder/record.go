@@ -1,0 +1,233 @@
+package recorder
+
+import (
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+)
+
+// key is the first record of a segment: a scenario without steps, and when its
+// time begins.
+type key struct {
+	Begins   time.Time     `json:"begins"`
+	Version  string        `json:"version"`
+	Scenario simulate.File `json:"scenario"`
+}
+
+// record is one line of a segment: a pass, or the end of a kill.
+type record struct {
+	At     time.Time          `json:"at"`
+	Step   *simulate.FileStep `json:"step,omitempty"`
+	Source control.Source     `json:"source,omitempty"`
+	DryRun bool               `json:"dryRun,omitempty"`
+	// Evictions were decided in the pass, those whose kill could not begin among
+	// them.
+	Evictions []decided `json:"evictions,omitempty"`
+	Ended     *ended    `json:"ended,omitempty"`
+	// Lost counts what came too fast to be recorded, since the start.
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// decided is an eviction and the ranking it came from.
+type decided struct {
+	Pod                string              `json:"pod"`
+	UID                types.UID           `json:"uid"`
+	Signal             string              `json:"signal"`
+	Hard               bool                `json:"hard"`
+	Required           string              `json:"required,omitempty"`
+	Available          string              `json:"available,omitempty"`
+	Crossed            time.Time           `json:"crossed"`
+	GracePeriodSeconds int64               `json:"gracePeriodSeconds"`
+	Grace              time.Duration       `json:"grace"` // nanoseconds
+	Message            string              `json:"message"`
+	Because            string              `json:"because"`
+	Failed             bool                `json:"failed,omitempty"`
+	Ranking            []nodestatus.Ranked `json:"ranking,omitempty"`
+}
+
+// ended is what became of a kill.
+type ended struct {
+	UID       types.UID `json:"uid"`
+	Signalled time.Time `json:"signalled,omitzero"`
+	Killed    time.Time `json:"killed,omitzero"`
+	Gone      time.Time `json:"gone,omitzero"`
+	Freed     string    `json:"freed,omitempty"`
+	Error     string    `json:"error,omitempty"`
+}
+
+func end(k *kill.Result) *ended {
+	e := &ended{UID: k.UID, Signalled: k.Signalled, Killed: k.Killed, Gone: k.Gone}
+	if freed, known := k.Freed.Get(); known {
+		e.Freed = eviction.MemoryAvailable.Quantity(freed)
+	}
+	if k.Err != nil {
+		e.Error = k.Err.Error()
+	}
+	return e
+}
+
+// keptRanking bounds the ranking that is kept of a decision.
+const keptRanking = 20
+
+// decisions are the evictions of a pass.
+func decisions(r *control.Report) []decided {
+	var all []decided
+	var met []eviction.Met
+	add := func(e *eviction.Eviction, ranking []eviction.Ranked, failed bool) {
+		d := decided{
+			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(), Hard: e.Hard, Crossed: e.Since,
+			GracePeriodSeconds: e.GracePeriodSeconds, Grace: e.Grace, Message: e.Message, Because: e.Because, Failed: failed,
+			Ranking: nodestatus.Rows(e.Signal, ranking[:min(len(ranking), keptRanking)]),
+		}
+		for i := range met {
+			if met[i].Signal == e.Signal && met[i].Hard() == e.Hard {
+				d.Required, d.Available = e.Signal.Quantity(met[i].Required), e.Signal.Quantity(met[i].Available)
+			}
+		}
+		all = append(all, d)
+	}
+	for i := range r.Decisions {
+		d := &r.Decisions[i]
+		met = append(met, d.Met...)
+		for j := range d.Evictions {
+			add(&d.Evictions[j], d.Ranking, false)
+		}
+	}
+	for i := range r.Failed {
+		add(&r.Failed[i], nil, true)
+	}
+	return all
+}
+
+// step is the pass as a scenario has it; its usage and pods are filled in by the
+// recorder.
+func step(r *control.Report, begins time.Time) *simulate.FileStep {
+	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Strangers: r.HeldBack != nil, Signals: map[string]json.RawMessage{}}
+	for _, signal := range eviction.Signals() {
+		o := r.Observations[signal]
+		if !o.Available.IsKnown() {
+			continue
+		}
+		raw, _ := json.Marshal(simulate.FileSignal{ // of numbers
+			Available: quantity(o.Available), Capacity: quantity(o.Capacity), Age: metav1.Duration{Duration: max(0, r.At.Sub(o.Time))},
+		})
+		s.Signals[signal.String()] = raw
+	}
+	for _, o := range r.Reclaims {
+		if o.Ended {
+			s.Reclaimed = append(s.Reclaimed, o.For.String())
+		} else {
+			s.Reclaiming = append(s.Reclaiming, o.For.String())
+		}
+	}
+	for i := range r.Failed {
+		s.KillFails = append(s.KillFails, r.Failed[i].Pod.String())
+	}
+	return s
+}
+
+// usage is what a candidate uses as a scenario has it.
+func usage(c *eviction.Candidate) *simulate.FileUsage {
+	if c.Usage == nil {
+		return nil
+	}
+	u := &simulate.FileUsage{Memory: quantity(c.Usage.Memory), PIDs: quantity(c.Usage.Processes)}
+	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
+		used := &c.Usage.Containers[i]
+		container := simulate.FileContainerUsage{
+			Memory: quantity(used.Memory), Rootfs: quantity(used.Rootfs), RootfsInodes: quantity(used.RootfsInodes),
+			Logs: quantity(used.Logs), LogsInodes: quantity(used.LogsInodes),
+		}
+		if container != (simulate.FileContainerUsage{}) {
+			put(&u.Containers, c.Pod.Containers[i].Name, container)
+		}
+	}
+	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
+		used := c.Usage.Volumes[i]
+		if used != (stats.Volume{}) {
+			put(&u.Volumes, c.Pod.Volumes[i].Name, simulate.FileVolumeUsage{Used: quantity(used.Used), Inodes: quantity(used.Inodes)})
+		}
+	}
+	return u
+}
+
+func put[V any](m *map[string]V, name string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[name] = value
+}
+
+func quantity(a stats.Amount) *resource.Quantity {
+	n, known := a.Get()
+	if !known {
+		return nil
+	}
+	return resource.NewQuantity(n, resource.BinarySI)
+}
+
+// bare is what of a pod's manifest matters for a decision. Neither environment nor
+// arguments are recorded, for they may hold secrets.
+func bare(pod *v1.Pod) v1.Pod {
+	p := v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Generation: pod.Generation, OwnerReferences: pod.OwnerReferences,
+		},
+		Spec: v1.PodSpec{
+			Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName, Overhead: pod.Spec.Overhead,
+			Resources: pod.Spec.Resources, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+			InitContainers: bareContainers(pod.Spec.InitContainers), Containers: bareContainers(pod.Spec.Containers),
+		},
+		Status: v1.PodStatus{Phase: pod.Status.Phase},
+	}
+	for _, name := range []string{"kubernetes.io/config.source", v1.MirrorPodAnnotationKey} {
+		if value, ok := pod.Annotations[name]; ok {
+			put(&p.Annotations, name, value)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{
+			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: pod.Spec.EphemeralContainers[i].Name},
+		})
+	}
+	for i := range pod.Spec.Volumes {
+		p.Spec.Volumes = append(p.Spec.Volumes, bareVolume(&pod.Spec.Volumes[i]))
+	}
+	return p
+}
+
+func bareContainers(containers []v1.Container) []v1.Container {
+	var all []v1.Container
+	for i := range containers {
+		c := &containers[i]
+		all = append(all, v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	return all
+}
+
+// bareVolume keeps the kind of a volume and the bounds of an emptyDir.
+func bareVolume(v *v1.Volume) v1.Volume {
+	kept := v1.Volume{Name: v.Name}
+	switch {
+	case v.EmptyDir != nil:
+		kept.EmptyDir = v.EmptyDir
+	case v.HostPath != nil:
+		kept.HostPath = &v1.HostPathVolumeSource{}
+	case v.ConfigMap != nil:
+		kept.ConfigMap = &v1.ConfigMapVolumeSource{}
+	case v.GitRepo != nil:
+		kept.GitRepo = &v1.GitRepoVolumeSource{}
+	}
+	return kept
+}

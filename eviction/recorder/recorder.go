@@ -1,0 +1,341 @@
+package recorder
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/stats"
+)
+
+const (
+	// The ring holds 16 MiB: some hours of a node of 110 busy pods, days of a
+	// quiet one.
+	segments     = 8
+	segmentBytes = 2 << 20
+	// roomForStep is what a pass may need: 500 pods, all measured anew.
+	roomForStep = 256 << 10
+	// queue bounds what waits for the disk.
+	queue = 256
+	// retryAfter is how long a directory is let alone that cannot be used.
+	retryAfter = time.Minute
+	// recordEvery is how often it is recorded what pods use while no signal is low.
+	recordEvery = time.Minute
+	// patience bounds a look at the pods.
+	patience = time.Second
+)
+
+// Snapshots looks at the node and all its pods: now, or as of the last passes.
+type Snapshots interface {
+	Snapshot(context.Context) (control.Snapshot, error)
+	Recent(context.Context) (control.Snapshot, error)
+}
+
+// Config of a Recorder.
+type Config struct {
+	// Dir is where the ring is.
+	Dir     string
+	Version string
+	Node    simulate.FileNode
+	// Eviction is the configuration, as given.
+	Eviction config.EvictdConfiguration
+	// Pods are the node's pods, from any goroutine.
+	Pods func() []*v1.Pod
+}
+
+// Recorder keeps what happens. Run owns the disk; Record, Configure and SetNode
+// never wait and may be called from any goroutine.
+type Recorder struct {
+	cfg  Config
+	look Snapshots
+	log  *slog.Logger
+	in   chan func(context.Context)
+	lost atomic.Uint64
+
+	ring   *journal.Ring // nil while the directory cannot be used
+	tryAt  time.Time
+	faulty bool
+
+	begins time.Time // of the segment
+	again  bool      // a new segment must begin
+	pods   map[string]*v1.Pod
+	listed []*v1.Pod               // what pods was made of
+	used   map[types.UID]stats.Pod // as last recorded
+	// told is when it was last recorded what pods use.
+	told time.Time
+}
+
+// New makes a Recorder; nothing is touched before Run.
+func New(cfg Config, look Snapshots, log *slog.Logger) *Recorder {
+	return &Recorder{cfg: cfg, look: look, log: log, in: make(chan func(context.Context), queue)}
+}
+
+// Record keeps a report, unless too many wait.
+func (r *Recorder) Record(report control.Report) {
+	pods := r.cfg.Pods() // as they are now: by then some are gone
+	r.post(func(ctx context.Context) { r.take(ctx, &report, pods) })
+}
+
+// Configure says what configuration holds from now on.
+func (r *Recorder) Configure(file config.EvictdConfiguration) {
+	r.post(func(context.Context) { r.cfg.Eviction, r.again = file, true })
+}
+
+// SetNode says what the node is like from now on.
+func (r *Recorder) SetNode(node simulate.FileNode) {
+	r.post(func(context.Context) { r.cfg.Node, r.again = node, true })
+}
+
+func (r *Recorder) post(do func(context.Context)) {
+	select {
+	case r.in <- do:
+	default:
+		r.lost.Add(1)
+	}
+}
+
+// Lost counts what nobody took in time.
+func (r *Recorder) Lost() uint64 { return r.lost.Load() }
+
+// Run records until ctx ends, and then what still waits. It always returns nil:
+// the node is protected without a recorder.
+func (r *Recorder) Run(ctx context.Context) error {
+	for {
+		select {
+		case do := <-r.in:
+			do(ctx)
+			continue
+		default:
+		}
+		select {
+		case do := <-r.in:
+			do(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *Recorder) open() bool {
+	if r.ring != nil {
+		return true
+	}
+	if time.Now().Before(r.tryAt) {
+		return false
+	}
+	ring, err := journal.OpenRing(r.cfg.Dir, segments, segmentBytes)
+	if err != nil {
+		r.tell(err)
+		r.tryAt = time.Now().Add(retryAfter)
+		return false
+	}
+	r.ring = ring
+	return true
+}
+
+// tell logs a fault once, until things work again.
+func (r *Recorder) tell(err error) {
+	switch {
+	case err != nil && !r.faulty:
+		r.log.Warn("the flight recorder cannot write: what happens now is not kept", "dir", r.cfg.Dir, "error", err)
+	case err == nil && r.faulty:
+		r.log.Info("the flight recorder writes again")
+	}
+	r.faulty = err != nil
+}
+
+func (r *Recorder) take(ctx context.Context, report *control.Report, manifests []*v1.Pod) {
+	if !r.open() {
+		return
+	}
+	if report.Ended != nil {
+		r.append(&record{At: report.At, Ended: end(report.Ended)})
+		return
+	}
+	pods := r.pods
+	if !slices.Equal(manifests, r.listed) {
+		pods, r.listed = byName(manifests), manifests
+	}
+	if r.again || r.ring.Left() < roomForStep {
+		if !r.begin(report.At, pods) {
+			return
+		}
+	}
+	candidates, exact := ranked(report)
+	if !exact && report.Source == control.Housekeeping {
+		switch {
+		case low(report):
+			candidates = r.ask(ctx, r.look.Snapshot)
+		case report.At.Sub(r.told) >= recordEvery:
+			candidates, r.told = r.ask(ctx, r.look.Recent), report.At
+		}
+	}
+	s := step(report, r.begins)
+	if !maps.Equal(r.pods, pods) {
+		s.Add, s.Remove = changes(r.pods, pods)
+	}
+	s.Usage = r.usages(candidates, pods, exact)
+	r.pods = pods
+	r.append(&record{
+		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Lost: r.lost.Load(),
+	})
+}
+
+// begin begins a segment at an instant, with what is known of the node then.
+func (r *Recorder) begin(at time.Time, pods map[string]*v1.Pod) bool {
+	k := key{Begins: at, Version: r.cfg.Version, Scenario: simulate.File{
+		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: simulate.Kind},
+		Spec:     simulate.FileSpec{Config: r.cfg.Eviction, Node: r.cfg.Node},
+	}}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		k.Scenario.Spec.Pods = append(k.Scenario.Spec.Pods, bare(pods[name]))
+	}
+	data, err := json.Marshal(k)
+	if err == nil {
+		err = r.ring.Begin(data)
+	}
+	r.tell(err)
+	r.begins, r.pods, r.used, r.again = at, pods, map[types.UID]stats.Pod{}, err != nil
+	return err == nil
+}
+
+func (r *Recorder) append(rec *record) {
+	data, err := json.Marshal(rec)
+	if err == nil {
+		err = r.ring.Append(data, len(rec.Evictions) > 0 || rec.Ended != nil)
+	}
+	r.tell(err)
+	r.again = r.again || err != nil // what follows needs no record that is missing
+}
+
+func byName(manifests []*v1.Pod) map[string]*v1.Pod {
+	pods := make(map[string]*v1.Pod, len(manifests))
+	for _, pod := range manifests {
+		pods[pod.Namespace+"/"+pod.Name] = pod
+	}
+	return pods
+}
+
+// changes are the pods that came, and the names of those that went and were not
+// followed by another pod.
+func changes(before, after map[string]*v1.Pod) (add []v1.Pod, remove []string) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if was, known := before[name]; !known || was.UID != after[name].UID {
+			add = append(add, bare(after[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, stays := after[name]; !stays {
+			remove = append(remove, name)
+		}
+	}
+	return add, remove
+}
+
+// ranked are the candidates that a decision of the report compared.
+func ranked(report *control.Report) (candidates []eviction.Candidate, any bool) {
+	seen := map[types.UID]bool{}
+	for i := range report.Decisions {
+		for j := range report.Decisions[i].Ranking {
+			c := report.Decisions[i].Ranking[j].Candidate
+			if !seen[c.Pod.UID] {
+				seen[c.Pod.UID] = true
+				candidates = append(candidates, c)
+			}
+		}
+	}
+	return candidates, len(candidates) > 0
+}
+
+// low says whether any signal that has a threshold is short of what it can be, so
+// that what pods use may soon matter.
+func low(report *control.Report) bool {
+	for i := range report.Eviction.Thresholds {
+		o := report.Observations[report.Eviction.Thresholds[i].Signal]
+		available, measured := o.Available.Get()
+		capacity, known := o.Capacity.Get()
+		if measured && (!known || available < capacity/4) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask asks for all pods; without an answer nothing is told of them.
+func (r *Recorder) ask(ctx context.Context, look func(context.Context) (control.Snapshot, error)) []eviction.Candidate {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s, err := look(ctx)
+	if err != nil {
+		return nil
+	}
+	return s.Candidates
+}
+
+// usages are what the candidates use where it is exact or has moved since it was
+// last recorded. Of those that are no pods of the scenario nothing is said.
+func (r *Recorder) usages(candidates []eviction.Candidate, pods map[string]*v1.Pod, exact bool) map[string]*simulate.FileUsage {
+	used := map[string]*simulate.FileUsage{}
+	for i := range candidates {
+		c := &candidates[i]
+		if pod, present := pods[c.Pod.String()]; !present || pod.UID != c.Pod.UID {
+			continue
+		}
+		before, recorded := r.used[c.Pod.UID]
+		if c.Usage == nil {
+			if recorded {
+				used[c.Pod.String()] = nil
+				delete(r.used, c.Pod.UID)
+			}
+			continue
+		}
+		if recorded && !exact && !moved(&before, c.Usage) {
+			continue
+		}
+		used[c.Pod.String()], r.used[c.Pod.UID] = usage(c), *c.Usage
+	}
+	return used
+}
+
+// slack is how far a figure may move, bytes or a hundredth of it, before it is
+// recorded anew.
+const slack = 1 << 20
+
+// moved says whether a pod uses something else than it did.
+func moved(before, after *stats.Pod) bool {
+	far := func(a, b stats.Amount, slack int64) bool {
+		x, known := a.Get()
+		y, measured := b.Get()
+		return known != measured || max(x-y, y-x) > max(slack, x/100)
+	}
+	if far(before.Memory, after.Memory, slack) || far(before.Processes, after.Processes, 0) ||
+		len(before.Containers) != len(after.Containers) || len(before.Volumes) != len(after.Volumes) {
+		return true
+	}
+	for i := range after.Containers {
+		b, a := &before.Containers[i], &after.Containers[i]
+		if far(b.Memory, a.Memory, slack) || far(b.Rootfs, a.Rootfs, slack) || far(b.RootfsInodes, a.RootfsInodes, 0) ||
+			far(b.Logs, a.Logs, slack) || far(b.LogsInodes, a.LogsInodes, 0) {
+			return true
+		}
+	}
+	for i := range after.Volumes {
+		if far(before.Volumes[i].Used, after.Volumes[i].Used, slack) || far(before.Volumes[i].Inodes, after.Volumes[i].Inodes, 0) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,280 @@
+package embeddedapi
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/scheduleradapter/admission"
+)
+
+// admitter completes an object and finds what is wrong with it. Old is nil for one that is
+// new.
+type admitter func(a *API, object, old store.Object) utilvalidation.ErrorList
+
+// classes are what pods and claims are completed with, made anew when a class
+// has changed.
+type classes struct {
+	mu        sync.Mutex
+	revisions [3]uint64
+	made      *admission.Classes
+}
+
+// currentClasses are all classes there are.
+func (a *API) currentClasses() *admission.Classes {
+	priorities, runtimes, storage := a.kindOf("PriorityClass").table, a.kindOf("RuntimeClass").table, a.kindOf("StorageClass").table
+	a.classes.mu.Lock()
+	defer a.classes.mu.Unlock()
+	revisions := [3]uint64{priorities.Revision(), runtimes.Revision(), storage.Revision()}
+	if a.classes.made == nil || a.classes.revisions != revisions {
+		a.classes.revisions = revisions
+		a.classes.made = a.classesWithout("")
+	}
+	return a.classes.made
+}
+
+// classesWithout leaves out one PriorityClass. What a stored class could be
+// refused for was seen when it came.
+func (a *API) classesWithout(name string) *admission.Classes {
+	made := admission.NewClasses()
+	copies(a.kindOf("PriorityClass"), func(c *schedulingv1.PriorityClass) {
+		if c.Name != name {
+			made.AddPriorityClass(c)
+		}
+	})
+	copies(a.kindOf("RuntimeClass"), func(c *nodev1.RuntimeClass) { made.AddRuntimeClass(c) })
+	copies(a.kindOf("StorageClass"), func(c *storagev1.StorageClass) { made.AddStorageClass(c) })
+	return made
+}
+
+func copies[T any](k *kind, do func(T)) {
+	objects, _ := k.table.List("")
+	for _, o := range objects {
+		do(o.DeepCopyObject().(T))
+	}
+}
+
+// refusal is the error for faults: 403 for what an admission plugin of
+// kube-apiserver would refuse, 422 for what is invalid; nil where there are none.
+func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	plugins := []string{"spec.priorityClassName", "spec.priority", "spec.preemptionPolicy", "spec.runtimeClassName", "spec.overhead", "globalDefault"}
+	invalid := apierrors.NewInvalid(k.GroupKind(), name, faults)
+	for _, fault := range faults {
+		if slices.Contains(plugins, fault.Field) {
+			err := apierrors.NewForbidden(k.groupResource(), name, errors.New(fault.Detail))
+			err.ErrStatus.Details.Causes = invalid.ErrStatus.Details.Causes
+			return err
+		}
+	}
+	return invalid
+}
+
+func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	namespace := object.(*v1.Namespace)
+	admission.CompleteNamespace(namespace)
+	if old == nil {
+		namespace.Status = v1.NamespaceStatus{Phase: v1.NamespaceActive}
+	}
+	for _, why := range validation.ValidateNamespaceName(namespace.Name, false) {
+		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), namespace.Name, why))
+	}
+	return faults
+}
+
+func admitPriorityClass(a *API, object, old store.Object) utilvalidation.ErrorList {
+	class := object.(*schedulingv1.PriorityClass)
+	faults := a.classesWithout(class.Name).AddPriorityClass(class)
+	if before, ok := old.(*schedulingv1.PriorityClass); ok {
+		faults = append(faults, same("value", class.Value, before.Value)...)
+		faults = append(faults, same("preemptionPolicy", class.PreemptionPolicy, before.PreemptionPolicy)...)
+	}
+	return faults
+}
+
+// same refuses the change of a field that may not be changed.
+func same(name string, value, before any) utilvalidation.ErrorList {
+	return validation.ValidateImmutableField(value, before, utilvalidation.NewPath(name))
+}
+
+func admitRuntimeClass(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	class := object.(*nodev1.RuntimeClass)
+	faults := admission.NewClasses().AddRuntimeClass(class)
+	if class.Handler == "" {
+		faults = append(faults, utilvalidation.Required(utilvalidation.NewPath("handler"), ""))
+	}
+	if before, ok := old.(*nodev1.RuntimeClass); ok {
+		faults = append(faults, same("handler", class.Handler, before.Handler)...)
+	}
+	return faults
+}
+
+func admitStorageClass(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	class := object.(*storagev1.StorageClass)
+	admission.NewClasses().AddStorageClass(class)
+	if class.Provisioner == "" {
+		faults = append(faults, utilvalidation.Required(utilvalidation.NewPath("provisioner"), ""))
+	}
+	if before, ok := old.(*storagev1.StorageClass); ok {
+		faults = append(faults, same("provisioner", class.Provisioner, before.Provisioner)...)
+		faults = append(faults, same("parameters", class.Parameters, before.Parameters)...)
+		faults = append(faults, same("volumeBindingMode", class.VolumeBindingMode, before.VolumeBindingMode)...)
+	}
+	return faults
+}
+
+// admitNode completes a node that is new, which may bring its status along.
+// Later its taints are the lifecycle controller's.
+func admitNode(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	if old != nil {
+		return nil
+	}
+	return admission.CompleteNode(object.(*v1.Node))
+}
+
+func admitVolume(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	volume := object.(*v1.PersistentVolume)
+	admission.CompleteVolume(volume)
+	if old == nil {
+		volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending}
+	}
+	return nil
+}
+
+func admitClaim(a *API, object, old store.Object) utilvalidation.ErrorList {
+	claim := object.(*v1.PersistentVolumeClaim)
+	if old == nil {
+		a.currentClasses().CompleteClaim(claim)
+		claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}
+	}
+	return nil
+}
+
+func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	service := object.(*v1.Service)
+	if service.Spec.Type == "" {
+		service.Spec.Type = v1.ServiceTypeClusterIP
+	}
+	if old == nil {
+		service.Status = v1.ServiceStatus{}
+	}
+	return nil
+}
+
+// admitWorkload gives one replica to what does not say how many it has.
+func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	switch o := object.(type) {
+	case *appsv1.ReplicaSet:
+		o.Spec.Replicas = new(ptr.Deref(o.Spec.Replicas, 1))
+	case *appsv1.StatefulSet:
+		o.Spec.Replicas = new(ptr.Deref(o.Spec.Replicas, 1))
+	case *v1.ReplicationController:
+		o.Spec.Replicas = new(ptr.Deref(o.Spec.Replicas, 1))
+	}
+	if old == nil {
+		fieldOf(object, "Status").SetZero()
+	}
+	return nil
+}
+
+func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	budget, path := object.(*policyv1.PodDisruptionBudget), utilvalidation.NewPath("spec")
+	if old == nil {
+		budget.Status = policyv1.PodDisruptionBudgetStatus{}
+	}
+	if budget.Spec.MinAvailable != nil && budget.Spec.MaxUnavailable != nil {
+		faults = append(faults, utilvalidation.Invalid(path, "", "minAvailable and maxUnavailable cannot be both set"))
+	}
+	for name, amount := range map[string]*intstr.IntOrString{"minAvailable": budget.Spec.MinAvailable, "maxUnavailable": budget.Spec.MaxUnavailable} {
+		if amount == nil {
+			continue
+		}
+		if n, err := intstr.GetScaledValueFromIntOrPercent(amount, 100, true); err != nil || n < 0 || amount.Type == intstr.String && n > 100 {
+			faults = append(faults, utilvalidation.Invalid(path.Child(name), amount.String(), "expected a number of pods, or a percentage of at most 100%"))
+		}
+	}
+	if _, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil {
+		faults = append(faults, utilvalidation.Invalid(path.Child("selector"), "", err.Error()))
+	}
+	return faults
+}
+
+// admitPod completes a pod that is new, and holds one that is not to what may
+// be changed.
+func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
+	pod := object.(*v1.Pod)
+	if before, ok := old.(*v1.Pod); ok {
+		return checkPodChange(pod, before)
+	}
+	pod.Status = v1.PodStatus{Phase: v1.PodPending}
+	faults := checkContainers(&pod.Spec)
+	faults = append(faults, a.currentClasses().CompletePod(pod)...)
+	pod.Status.QOSClass = qosClass(&pod.Spec)
+	if len(pod.Spec.SchedulingGates) > 0 {
+		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates"}}
+		if pod.Spec.NodeName != "" {
+			faults = append(faults, utilvalidation.Forbidden(utilvalidation.NewPath("spec", "nodeName"), "cannot be set until all schedulingGates have been cleared"))
+		}
+	}
+	return faults
+}
+
+// takeMutable copies the parts of a pod's spec that may be changed. What decides
+// where it goes may be as long as it is gated.
+func takeMutable(spec, from *v1.PodSpec) {
+	if len(spec.SchedulingGates) > 0 {
+		spec.NodeSelector, spec.Affinity = from.NodeSelector, from.Affinity
+	}
+	for _, list := range [][2][]v1.Container{{spec.Containers, from.Containers}, {spec.InitContainers, from.InitContainers}} {
+		for i := range min(len(list[0]), len(list[1])) {
+			list[0][i].Image = list[1][i].Image
+		}
+	}
+	spec.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
+	spec.Tolerations = from.Tolerations
+	spec.SchedulingGates = from.SchedulingGates
+	if ptr.Deref(spec.TerminationGracePeriodSeconds, 0) < 0 {
+		spec.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
+	}
+}
+
+// checkPodChange follows ValidatePodUpdate of Kubernetes' core validation.
+func checkPodChange(pod, before *v1.Pod) (faults utilvalidation.ErrorList) {
+	path := utilvalidation.NewPath("spec")
+	kept := before.Spec.DeepCopy()
+	takeMutable(kept, &pod.Spec)
+	if !apiequality.Semantic.DeepEqual(kept, &pod.Spec) {
+		faults = append(faults, utilvalidation.Forbidden(path, "pod updates may not change fields other than `spec.containers[*].image`,"+
+			"`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
+			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
+	}
+	for _, t := range before.Spec.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(has v1.Toleration) bool { return has.MatchToleration(&t) }) {
+			faults = append(faults, utilvalidation.Forbidden(path.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds"))
+		}
+	}
+	for _, gate := range pod.Spec.SchedulingGates {
+		if !slices.Contains(before.Spec.SchedulingGates, gate) {
+			faults = append(faults, utilvalidation.Forbidden(path.Child("schedulingGates"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
+		}
+	}
+	return faults
+}

@@ -1,0 +1,234 @@
+// Package embeddedapi is the embedded API: Kubernetes' REST semantics for the kinds
+// that both programs use, on one host, with objects as YAML manifests in a
+// directory. It asks nobody who they are, so it is for a unix socket or loopback.
+// It runs no controllers but for budgets and namespaces, and no containers.
+package embeddedapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evictd/evictd/internal/embeddedapi/openapi"
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/manifest"
+)
+
+// Config says where the objects live.
+type Config struct {
+	Data string // directory; made where it does not exist
+	Sync bool   // changes are on the disk before they are acknowledged; else with the kernel
+	Log  *slog.Logger
+}
+
+// API serves the objects of one directory. It is an http.Handler.
+type API struct {
+	scheme   *runtime.Scheme
+	media    []runtime.SerializerInfo
+	kinds    []*kind
+	store    *store.Store
+	follower *store.Follower
+	log      *slog.Logger
+	models   *openapi.Models
+	stopping chan struct{} // closed when Run ends: watches end
+
+	classes classes
+	budgets sync.Mutex // held while budgets are computed and spent
+}
+
+// New loads the directory, takes what was put there by hand and makes what every
+// cluster has. It is to be served while Run runs.
+func New(cfg Config) (*API, error) {
+	scheme := newScheme()
+	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), log: cfg.Log, stopping: make(chan struct{})}
+	var err error
+	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Log: cfg.Log}, a.resources(true), a.resources(false))
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range a.kinds {
+		k.table = a.store.Table(k.resource)
+	}
+	a.models = openapi.New(a.schemas())
+	if err = a.makeSystem(); err == nil {
+		a.follower, err = a.store.Follow(a.takeManifest)
+	}
+	if err != nil {
+		return nil, errors.Join(err, a.store.Close())
+	}
+	return a, nil
+}
+
+// resources are the tables on disk, or those in memory.
+func (a *API) resources(onDisk bool) (names []string) {
+	for _, k := range a.kinds {
+		if (k.ttl == 0) == onDisk && k.wire == nil {
+			names = append(names, k.resource)
+		}
+	}
+	return names
+}
+
+// makeSystem makes the namespaces and priorities that every cluster has.
+func (a *API) makeSystem() error {
+	objects := []store.Object{
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-cluster-critical"}, Value: 2_000_000_000},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-node-critical"}, Value: 2_000_001_000},
+	}
+	for _, name := range systemNamespaces {
+		objects = append(objects, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, o := range objects {
+		gvks, _, err := a.scheme.ObjectKinds(o)
+		if err != nil {
+			return err
+		}
+		o.GetObjectKind().SetGroupVersionKind(gvks[0])
+		if _, err := a.create(a.kindOf(gvks[0].Kind), o, false); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("make %s %s: %w", gvks[0].Kind, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// kindOf finds a kind whose objects are stored as they are.
+func (a *API) kindOf(name string) *kind {
+	for _, k := range a.kinds {
+		if k.Kind == name && k.wire == nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// Run follows the directory, keeps budgets up to date and forgets old events
+// until ctx ends; then the watches end, too.
+func (a *API) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	running.Go(func() { a.keepBudgets(ctx) })
+	running.Go(func() { a.expire(ctx) })
+	err := a.follower.Run(ctx)
+	close(a.stopping)
+	running.Wait()
+	return err
+}
+
+// Close gives the directory up, once Run and the server have ended.
+func (a *API) Close() error { return a.store.Close() }
+
+// expire forgets what has outlived its time in memory.
+func (a *API) expire(ctx context.Context) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	written := map[*kind]map[string]time.Time{} // by resource version
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for _, k := range a.kinds {
+				if k.ttl > 0 && k.wire == nil {
+					written[k] = k.expire(written[k], now)
+				}
+			}
+		}
+	}
+}
+
+// expire removes the objects that have not changed for as long as the kind is
+// kept, and returns when the others were first seen as they are.
+func (k *kind) expire(seen map[string]time.Time, now time.Time) map[string]time.Time {
+	left := map[string]time.Time{}
+	objects, _ := k.table.List("")
+	for _, o := range objects {
+		since, known := seen[o.GetResourceVersion()]
+		if !known {
+			since = now
+		}
+		if now.Sub(since) < k.ttl {
+			left[o.GetResourceVersion()] = since
+			continue
+		}
+		if _, err := k.table.Remove(o); err != nil {
+			left[o.GetResourceVersion()] = now // changed meanwhile
+		}
+	}
+	return left
+}
+
+// decodeManifest reads one object of a resource strictly.
+func (a *API) decodeManifest(resource string, key store.Key, document []byte) (store.Object, error) {
+	var k *kind
+	for _, each := range a.kinds {
+		if each.resource == resource {
+			k = each
+			break
+		}
+	}
+	about, err := manifest.TypeOf(document)
+	if err != nil {
+		return nil, err
+	}
+	if about.GroupVersionKind() != k.GroupVersionKind {
+		return nil, fmt.Errorf("expected apiVersion %s and kind %s, found %q and %q", k.GroupVersion(), k.Kind, about.APIVersion, about.Kind)
+	}
+	object := a.blank(k.GroupVersionKind)
+	if err := manifest.Decode(document, object); err != nil {
+		return nil, err
+	}
+	if object.GetName() == "" {
+		object.SetName(key.Name)
+	}
+	if object.GetNamespace() == "" && k.namespaced {
+		object.SetNamespace(key.Namespace)
+	}
+	if found := store.KeyOf(object); found != key || k.namespaced != (key.Namespace != "") {
+		return nil, fmt.Errorf("it names %s; expected the file %s", found, k.place())
+	}
+	return object, nil
+}
+
+func (k *kind) place() string {
+	if k.namespaced {
+		return k.resource + "/NAMESPACE/NAME.yaml"
+	}
+	return k.resource + "/NAME.yaml"
+}
+
+// takeManifest makes an object of a manifest that somebody wrote, or deletes the
+// one whose manifest was taken away, as a request for the same would.
+func (a *API) takeManifest(m store.Manifest) error {
+	var k *kind
+	for _, each := range a.kinds {
+		if each.resource == m.Resource {
+			k = each
+		}
+	}
+	if m.Object == nil {
+		_, _, err := a.remove(k, m.Key, &metav1.DeleteOptions{}, false)
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+		return err
+	}
+	m.Object.SetResourceVersion("")
+	m.Object.SetUID("")
+	if k.table.Get(m.Key) == nil {
+		_, err := a.create(k, m.Object, false)
+		return err
+	}
+	_, err := a.update(context.Background(), change{kind: k, key: m.Key, next: replaceBy(m.Object)})
+	if err == nil && k.status {
+		_, err = a.update(context.Background(), change{kind: k, key: m.Key, sub: "status", next: replaceBy(m.Object)})
+	}
+	return err
+}

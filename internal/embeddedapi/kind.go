@@ -1,0 +1,143 @@
+package embeddedapi
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+)
+
+// kind is one resource of the API, and what is particular about it.
+type kind struct {
+	schema.GroupVersionKind
+	resource, singular string
+	short              []string
+	namespaced         bool
+	status             bool          // has the subresource, and writes elsewhere leave the status alone
+	generation         bool          // counts the changes of its spec
+	upsert             bool          // an update makes what is not there
+	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
+	admit              admitter      // nil: nothing but metadata is looked at
+	fields             fieldSet
+	columns            []column
+	wire               *conversion // nil: objects are stored as they are served
+	table              *store.Table
+}
+
+// conversion is between the form in which a kind is stored and the one served.
+type conversion struct {
+	stored  schema.GroupVersionKind
+	serve   func(store.Object) store.Object
+	receive func(store.Object) store.Object
+}
+
+func (k *kind) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.resource}
+}
+
+// eventTTL is how long an event is kept, as kube-apiserver's --event-ttl.
+const eventTTL = time.Hour
+
+var (
+	core         = v1.SchemeGroupVersion
+	apps         = appsv1.SchemeGroupVersion
+	storageGroup = storagev1.SchemeGroupVersion
+)
+
+// newKinds is the API. Of what is on disk, what others refer to comes first.
+func newKinds() []*kind {
+	return []*kind{
+		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
+			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
+		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"},
+			admit: admitPriorityClass, columns: priorityClassColumns},
+		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass",
+			admit: admitRuntimeClass, columns: runtimeClassColumns},
+		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", singular: "storageclass", short: []string{"sc"},
+			admit: admitStorageClass, columns: storageClassColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", singular: "csidriver"},
+		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
+			admit: admitNode, fields: nodeFields, columns: nodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", singular: "csinode", columns: csiNodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true},
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", singular: "volumeattachment", status: true, columns: attachmentColumns},
+		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", singular: "persistentvolume", short: []string{"pv"}, status: true,
+			admit: admitVolume, columns: volumeColumns},
+		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
+			admit: admitClaim, columns: claimColumns},
+		{GroupVersionKind: core.WithKind("Service"), resource: "services", singular: "service", short: []string{"svc"}, namespaced: true, status: true,
+			admit: admitService, fields: serviceFields, columns: serviceColumns},
+		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
+			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
+		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true,
+			admit: admitWorkload, columns: statefulSetColumns},
+		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true, columns: daemonSetColumns},
+		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true,
+			admit: admitWorkload, fields: controllerFields, columns: controllerColumns},
+		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true,
+			admit: admitBudget, columns: budgetColumns},
+		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
+			admit: admitPod, fields: podFields, columns: podColumns},
+		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
+			fields: eventFields, columns: eventColumns},
+		{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
+			admit: admitEvent, fields: regardingFields, columns: eventColumns,
+			wire: &conversion{core.WithKind("Event"), serveEvent, receiveEvent}},
+		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true, ttl: time.Hour, columns: leaseColumns},
+	}
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		v1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, nodev1.AddToScheme,
+		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	// What kubectl before 1.22 calls the same thing, and kube-apiserver takes, too.
+	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}, &policyv1.Eviction{})
+	return scheme
+}
+
+func newMedia(scheme *runtime.Scheme) []runtime.SerializerInfo {
+	return serializer.NewCodecFactory(scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf()).SupportedMediaTypes()
+}
+
+// blank is a new object of a kind.
+func (a *API) blank(gvk schema.GroupVersionKind) store.Object {
+	object, err := a.scheme.New(gvk)
+	utilruntime.Must(err)
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	return object.(store.Object)
+}
+
+// served is a stored object as clients of a kind see it.
+func (k *kind) served(o store.Object) store.Object {
+	if k.wire == nil {
+		return o
+	}
+	return k.wire.serve(o)
+}
+
+func (k *kind) received(o store.Object) store.Object {
+	if k.wire == nil {
+		return o
+	}
+	return k.wire.receive(o)
+}

@@ -1,0 +1,134 @@
+package embeddedapi_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const manifestText = `apiVersion: v1
+kind: Pod
+metadata:
+  name: dropped
+spec:
+  containers:
+  - name: main
+    image: app:1
+`
+
+func (s *server) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
+}
+
+// write makes a file appear whole.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	if err := os.WriteFile(whole, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestManifestDroppedIntoTheDirectoryBecomesAPod(t *testing.T) {
+	s := serve(t, "")
+	path := s.path("pods", "default", "dropped.yaml")
+	write(t, path, manifestText)
+	pods := s.client(t).CoreV1().Pods("default")
+	var p *v1.Pod
+	eventually(t, "the pod", func() (there bool) {
+		var err error
+		p, err = pods.Get(t.Context(), "dropped", metav1.GetOptions{})
+		return err == nil
+	})
+	if p.UID == "" || p.Spec.SchedulerName != v1.DefaultSchedulerName || p.Status.QOSClass != v1.PodQOSBestEffort || len(p.Spec.Tolerations) != 2 {
+		t.Errorf("not admitted: %+v", p)
+	}
+	if text := read(t, path); !strings.Contains(text, "\n  uid: ") || !strings.Contains(text, "schedulerName: default-scheduler") {
+		t.Errorf("the manifest is not what was admitted:\n%s", text)
+	}
+	write(t, path, strings.Replace(read(t, path), "app:1", "app:2", 1))
+	eventually(t, "the change", func() bool {
+		p, err := pods.Get(t.Context(), "dropped", metav1.GetOptions{})
+		return err == nil && p.Spec.Containers[0].Image == "app:2"
+	})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end", func() bool {
+		_, err := pods.Get(t.Context(), "dropped", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestManifestsWrittenWhileTheServerWasDownAreTaken(t *testing.T) {
+	s := serve(t, "")
+	s.stop()
+	write(t, s.path("pods", "default", "dropped.yaml"), strings.Replace(manifestText, "spec:", "spec:\n  priorityClassName: high", 1))
+	write(t, s.path("priorityclasses", "high.yaml"), "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nvalue: 1000\n")
+	p, err := serve(t, s.dir).client(t).CoreV1().Pods("default").Get(t.Context(), "dropped", metav1.GetOptions{})
+	if err != nil || *p.Spec.Priority != 1000 {
+		t.Errorf("got %v, %v", p, err)
+	}
+}
+
+func TestBadManifestIsLoggedOnceAndLeftAlone(t *testing.T) {
+	named := func(name string) string { return strings.Replace(manifestText, "dropped", name, 1) }
+	faults := []struct{ path, text, want string }{
+		{"pods/default/no-yaml.yaml", "kind: [", "yaml"},
+		{"pods/default/empty.yaml", "", "expected apiVersion v1 and kind Pod"},
+		{"pods/default/another-kind.yaml", "apiVersion: v1\nkind: Node\n", "expected apiVersion v1 and kind Pod"},
+		{"pods/default/unknown-field.yaml", strings.Replace(named("unknown-field"), "image", "imaje", 1), "imaje"},
+		{"pods/default/another-name.yaml", named("bad"), "it names default/bad"},
+		{"pods/no-namespace.yaml", named("no-namespace"), "expected the file pods/NAMESPACE/NAME.yaml"},
+		{"pods/none/bad.yaml", named("bad"), "namespaces \\\"none\\\" not found"},
+		{"pods/default/refused.yaml", "apiVersion: v1\nkind: Pod\nspec: {}\n", "spec.containers"},
+	}
+	s := serve(t, "")
+	logged := func(path string) (lines []string) {
+		for line := range strings.Lines(s.log.String()) {
+			if strings.Contains(line, "manifest not taken") && strings.Contains(line, path) {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	for _, c := range faults {
+		write(t, s.path(c.path), c.text)
+	}
+	for _, c := range faults {
+		eventually(t, "a line in the log of "+c.path, func() bool { return len(logged(c.path)) > 0 })
+	}
+	write(t, s.path("pods", "default", "dropped.yaml"), manifestText)
+	eventually(t, "the pod of a good manifest", func() bool {
+		_, err := s.client(t).CoreV1().Pods("default").Get(t.Context(), "dropped", metav1.GetOptions{})
+		return err == nil
+	})
+	for _, c := range faults {
+		if lines := logged(c.path); len(lines) != 1 || !strings.Contains(lines[0], c.want) {
+			t.Errorf("%s: logged %q, want one line with %q", c.path, lines, c.want)
+		}
+		if got := read(t, s.path(c.path)); got != c.text {
+			t.Errorf("%s was changed to %q", c.path, got)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package embeddedapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/munnerz/goautoneg"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+)
+
+// maxBody is how large a request's body may be, in bytes, as kube-apiserver's.
+const maxBody = 3 << 20
+
+// accepted is the form in which a client wants its answer.
+type accepted struct {
+	runtime.SerializerInfo
+	table bool
+}
+
+// negotiate finds the first form of an Accept header that is served.
+func (a *API) negotiate(header string) (accepted, error) {
+	if header == "" {
+		return accepted{SerializerInfo: a.media[0]}, nil
+	}
+	for _, clause := range goautoneg.ParseAccept(header) {
+		as := clause.Params["as"]
+		table := as == "Table" && clause.Params["g"] == metav1.GroupName && clause.Params["v"] == "v1"
+		if as != "" && !table {
+			continue
+		}
+		for _, info := range a.media {
+			if matches(clause.Type, info.MediaTypeType) && matches(clause.SubType, info.MediaTypeSubType) {
+				return accepted{info, table}, nil
+			}
+		}
+	}
+	return accepted{SerializerInfo: a.media[0]}, failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"only the following media types are accepted: "+a.mediaTypes())
+}
+
+func matches(asked, served string) bool { return asked == served || asked == "*" }
+
+func (a *API) mediaTypes() string {
+	var names []string
+	for _, info := range a.media {
+		names = append(names, info.MediaType)
+	}
+	return strings.Join(names, ", ")
+}
+
+// failure is an error that a Status tells of.
+func failure(code int, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
+}
+
+// body reads a request's body, which may be empty.
+func (r *request) body() ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", tooLarge.Limit))
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest("read the body: " + err.Error())
+	}
+	return data, nil
+}
+
+// decode reads a body of the given content type as what it must be. What is in
+// it beyond that is an error, a warning or nothing, as fieldValidation says.
+func (r *request) decode(data []byte, contentType string, into runtime.Object, gvk schema.GroupVersionKind) error {
+	info, err := r.api.reader(contentType)
+	if err != nil {
+		return err
+	}
+	decoded, _, err := info.StrictSerializer.Decode(data, &gvk, into)
+	if runtime.IsStrictDecodingError(err) {
+		err = r.strict(err, gvk)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.GroupVersion(), gvk.Kind, err))
+	}
+	if found := decoded.GetObjectKind().GroupVersionKind(); decoded != into && found != gvk {
+		return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s, Kind=%s) does not match the expected one (%s, Kind=%s)",
+			found.GroupVersion(), found.Kind, gvk.GroupVersion(), gvk.Kind))
+	}
+	into.GetObjectKind().SetGroupVersionKind(gvk)
+	return nil
+}
+
+func (a *API) reader(contentType string) (runtime.SerializerInfo, error) {
+	if contentType == "" {
+		return a.media[0], nil
+	}
+	if name, _, err := mime.ParseMediaType(contentType); err == nil {
+		if info, ok := runtime.SerializerInfoForMediaType(a.media, name); ok {
+			return info, nil
+		}
+	}
+	return runtime.SerializerInfo{}, failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+a.mediaTypes())
+}
+
+// strict deals with fields that are unknown or given twice.
+func (r *request) strict(err error, gvk schema.GroupVersionKind) error {
+	switch r.query.Get("fieldValidation") {
+	case metav1.FieldValidationStrict:
+		return err
+	case metav1.FieldValidationIgnore:
+		return nil
+	}
+	faults, _ := runtime.AsStrictDecodingError(err)
+	for _, fault := range faults.Errors() {
+		r.warn(fault.Error())
+	}
+	return nil
+}
+
+func (r *request) warn(text string) {
+	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+		r.w.Header().Add("Warning", header)
+	}
+}
+
+// answer sends an object in the form the client wants.
+func (r *request) answer(code int, object runtime.Object) {
+	if o, ok := object.(store.Object); ok && r.kind != nil {
+		object = r.kind.served(o)
+	}
+	if r.accepted.table {
+		object = r.inTable(object)
+	}
+	r.w.Header().Set("Content-Type", r.accepted.MediaType)
+	r.w.Header().Set("Cache-Control", "no-cache, private")
+	r.w.WriteHeader(code)
+	if err := r.accepted.Serializer.Encode(object, r.w); err != nil {
+		r.api.log.Debug("answer not delivered", "path", r.URL.Path, "error", err)
+	}
+}

@@ -1,0 +1,74 @@
+package embeddedapi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+)
+
+// systemNamespaces are there from the start and stay.
+var systemNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, v1.NamespaceNodeLease}
+
+func isSystem(name string) bool { return slices.Contains(systemNamespaces, name) }
+
+// checkNamespace refuses objects in namespaces that are not there or going.
+func (a *API) checkNamespace(k *kind, object store.Object) error {
+	if !k.namespaced {
+		return nil
+	}
+	name, namespaces := object.GetNamespace(), a.kindOf("Namespace")
+	namespace := namespaces.table.Get(store.Key{Name: name})
+	if namespace == nil {
+		return apierrors.NewNotFound(namespaces.groupResource(), name)
+	}
+	if namespace.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	err := apierrors.NewForbidden(k.groupResource(), object.GetName(), fmt.Errorf("unable to create new content in namespace %s because it is being terminated", name))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: v1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", name), Field: "metadata.namespace"})
+	return err
+}
+
+// empty deletes what is in a namespace, and the namespace where nothing lingers.
+func (a *API) empty(name string) error {
+	var faults []error
+	for _, k := range a.kinds {
+		if !k.namespaced || k.wire != nil {
+			continue
+		}
+		objects, _ := k.table.List(name)
+		for _, o := range objects {
+			_, _, err := a.remove(k, store.KeyOf(o), &metav1.DeleteOptions{}, false)
+			if !apierrors.IsNotFound(err) {
+				faults = append(faults, err)
+			}
+		}
+	}
+	return errors.Join(append(faults, a.finishNamespace(name))...)
+}
+
+// finishNamespace removes a namespace that is being deleted once nothing is in it.
+func (a *API) finishNamespace(name string) error {
+	namespaces := a.kindOf("Namespace")
+	for {
+		namespace := namespaces.table.Get(store.Key{Name: name})
+		if namespace == nil || namespace.GetDeletionTimestamp() == nil || len(namespace.GetFinalizers()) > 0 {
+			return nil
+		}
+		for _, k := range a.kinds {
+			if k.namespaced && k.table.Holds(name) {
+				return nil
+			}
+		}
+		if _, err := namespaces.table.Remove(namespace); !errors.Is(err, store.ErrChanged) {
+			return err
+		}
+	}
+}

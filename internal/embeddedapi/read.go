@@ -1,0 +1,88 @@
+package embeddedapi
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func (r *request) get() (int, runtime.Object, error) {
+	object := r.kind.table.Get(r.key())
+	if object == nil {
+		return 0, nil, apierrors.NewNotFound(r.kind.groupResource(), r.name)
+	}
+	if r.query.Get("watch") == "true" || r.query.Get("watch") == "1" {
+		return 0, nil, r.watch()
+	}
+	return http.StatusOK, object, nil
+}
+
+// list answers with all objects at once: a limit is the client's wish, and there
+// is never more to continue with.
+func (r *request) list() (int, runtime.Object, error) {
+	if r.query.Get("watch") == "true" || r.query.Get("watch") == "1" {
+		return 0, nil, r.watch()
+	}
+	filter, err := newFilter(r, r.query)
+	if err != nil {
+		return 0, nil, err
+	}
+	if r.query.Get("continue") != "" {
+		return 0, nil, apierrors.NewResourceExpired("the continue parameter is not one of this server: it answers lists whole")
+	}
+	asked, err := r.revision()
+	if err != nil {
+		return 0, nil, err
+	}
+	objects, revision := r.kind.table.List(r.namespace)
+	if r.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) && asked != revision {
+		return 0, nil, apierrors.NewResourceExpired(fmt.Sprintf("the resource version %d is no longer there", asked))
+	}
+	items := make([]runtime.Object, 0, len(objects))
+	for _, o := range objects {
+		if filter.matches(o) {
+			items = append(items, r.kind.served(o))
+		}
+	}
+	list, err := r.api.listOf(r.kind, items, revision)
+	return http.StatusOK, list, err
+}
+
+func (a *API) listOf(k *kind, items []runtime.Object, revision uint64) (runtime.Object, error) {
+	gvk := k.GroupVersion().WithKind(k.Kind + "List")
+	list, err := a.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	list.GetObjectKind().SetGroupVersionKind(gvk)
+	if err := meta.SetList(list, items); err != nil {
+		return nil, err
+	}
+	list.(metav1.ListInterface).SetResourceVersion(strconv.FormatUint(revision, 10))
+	return list, nil
+}
+
+// revision is the resource version that a request names, 0 where it names none.
+// One that lies in the future is another store's.
+func (r *request) revision() (uint64, error) {
+	text := r.query.Get("resourceVersion")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: resourceVersion: expected a number", text))
+	}
+	current := r.api.store.Revision()
+	if n <= current {
+		return n, nil
+	}
+	tooLarge := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", n, current), 1)
+	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+	return 0, tooLarge
+}

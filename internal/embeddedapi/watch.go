@@ -1,0 +1,205 @@
+package embeddedapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+)
+
+const (
+	longestWatch   = time.Hour        // where the client says nothing
+	bookmarkPeriod = 30 * time.Second // how old a client's resource version may become
+	watcherStall   = 30 * time.Second // a watcher that takes nothing for so long is ended
+)
+
+// stream is one watch under way.
+type stream struct {
+	request   *request
+	filter    *filter
+	cursor    *store.Cursor
+	bookmarks bool
+	marked    uint64 // revision that the client knows of
+	control   *http.ResponseController
+	frames    io.Writer
+}
+
+// watch streams changes. It returns an error only before it has begun to answer.
+func (r *request) watch() error {
+	info := r.accepted.StreamSerializer
+	if info == nil {
+		return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "this media type cannot be streamed")
+	}
+	filter, err := newFilter(r, r.query)
+	if err != nil {
+		return err
+	}
+	asked, err := r.revision()
+	if err != nil {
+		return err
+	}
+	s := &stream{request: r, filter: filter, bookmarks: r.query.Get("allowWatchBookmarks") == "true", control: http.NewResponseController(r.w)}
+	s.frames = info.Framer.NewFrameWriter(r.w)
+	// Past a read deadline net/http takes the client for gone, and with it every
+	// later request on the connection.
+	if err := s.control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	initial, given := r.query.Get("sendInitialEvents"), r.query.Has("sendInitialEvents")
+	if given && r.query.Get("resourceVersionMatch") != string(metav1.ResourceVersionMatchNotOlderThan) {
+		return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", utilvalidation.ErrorList{
+			utilvalidation.Forbidden(utilvalidation.NewPath("resourceVersionMatch"), "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")})
+	}
+	r.w.Header().Set("Content-Type", r.accepted.MediaType+";stream=watch")
+	r.w.Header().Set("Cache-Control", "no-cache, private")
+	switch {
+	case initial == "true":
+		err = s.begin(s.bookmarks)
+	case given || asked > 0:
+		if asked == 0 {
+			asked = r.kind.table.Revision()
+		}
+		s.marked = asked
+		s.cursor, err = r.kind.table.Since(asked)
+	default:
+		err = s.begin(false)
+	}
+	if err == nil {
+		err = s.run()
+	}
+	if errors.Is(err, store.ErrExpired) {
+		err = s.send(apiwatch.Error, expired())
+	}
+	if err != nil {
+		r.api.log.Debug("watch ended", "path", r.URL.Path, "error", err)
+	}
+	return nil
+}
+
+func expired() *metav1.Status {
+	status := apierrors.NewResourceExpired("too old resource version").Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return &status
+}
+
+// begin sends what there is, and where it is asked for, that this was all.
+func (s *stream) begin(mark bool) error {
+	objects, cursor, revision := s.request.kind.table.From(s.request.namespace)
+	s.cursor = cursor
+	for _, o := range objects {
+		if !s.filter.matches(o) {
+			continue
+		}
+		if err := s.send(apiwatch.Added, s.request.kind.served(o)); err != nil {
+			return err
+		}
+	}
+	if mark {
+		return s.mark(revision, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return nil
+}
+
+// mark tells the client how far it has seen everything.
+func (s *stream) mark(revision uint64, annotations map[string]string) error {
+	object := s.request.api.blank(s.request.kind.GroupVersionKind)
+	object.SetResourceVersion(strconv.FormatUint(revision, 10))
+	object.SetAnnotations(annotations)
+	s.marked = revision
+	return s.send(apiwatch.Bookmark, object)
+}
+
+// run sends changes until the client goes, its time is up or the server stops.
+func (s *stream) run() error {
+	over := time.NewTimer(s.timeout())
+	defer over.Stop()
+	tick := time.NewTicker(bookmarkPeriod)
+	defer tick.Stop()
+	for {
+		changes, revision, more, err := s.cursor.Next()
+		if err != nil {
+			return err
+		}
+		for _, change := range changes {
+			if err := s.tell(change); err != nil {
+				return err
+			}
+		}
+		if err := s.control.Flush(); err != nil {
+			return err
+		}
+		select {
+		case <-more:
+		case <-tick.C:
+			if s.bookmarks && revision > s.marked {
+				if err := s.mark(revision, nil); err != nil {
+					return err
+				}
+			}
+		case <-over.C:
+			return nil
+		case <-s.request.Context().Done():
+			return nil
+		case <-s.request.api.stopping:
+			return nil
+		}
+	}
+}
+
+func (s *stream) timeout() time.Duration {
+	seconds, err := strconv.Atoi(s.request.query.Get("timeoutSeconds"))
+	if err != nil || seconds <= 0 {
+		return longestWatch
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// tell sends a change as it looks through the filter: an object that no longer
+// matches is deleted to this client.
+func (s *stream) tell(c *store.Change) error {
+	before := s.filter.matches(c.Old)
+	after := c.Type != apiwatch.Deleted && s.filter.matches(c.New)
+	switch {
+	case before && after:
+		return s.send(apiwatch.Modified, s.request.kind.served(c.New))
+	case after:
+		return s.send(apiwatch.Added, s.request.kind.served(c.New))
+	case before:
+		last := c.New
+		if c.Type != apiwatch.Deleted {
+			last = c.Old.DeepCopyObject().(store.Object)
+			last.SetResourceVersion(c.New.GetResourceVersion())
+		}
+		return s.send(apiwatch.Deleted, s.request.kind.served(last))
+	}
+	return nil
+}
+
+func (s *stream) send(what apiwatch.EventType, object runtime.Object) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(watcherStall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if s.request.accepted.table && what != apiwatch.Error {
+		object = s.request.inTable(object)
+	}
+	info := s.request.accepted
+	raw, err := runtime.Encode(info.Serializer, object)
+	if err != nil {
+		return err
+	}
+	frame, err := runtime.Encode(info.StreamSerializer.Serializer, &metav1.WatchEvent{Type: string(what), Object: runtime.RawExtension{Raw: raw}})
+	if err != nil {
+		return err
+	}
+	_, err = s.frames.Write(frame)
+	return err
+}

@@ -1,0 +1,262 @@
+package embeddedapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+)
+
+// post creates what the body holds.
+func (r *request) post() (int, runtime.Object, error) {
+	object, err := r.object()
+	if err != nil {
+		return 0, nil, err
+	}
+	object, err = r.api.create(r.kind, object, r.dryRun())
+	return http.StatusCreated, object, err
+}
+
+// object reads a body in the form in which it is stored.
+func (r *request) object() (store.Object, error) {
+	data, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	object := r.api.blank(r.kind.GroupVersionKind)
+	if err := r.decode(data, r.Header.Get("Content-Type"), object, r.kind.GroupVersionKind); err != nil {
+		return nil, err
+	}
+	if err := r.place(object); err != nil {
+		return nil, err
+	}
+	return r.kind.received(object), nil
+}
+
+// place gives an object the namespace of the URL and checks that it names no
+// other place.
+func (r *request) place(object store.Object) error {
+	if object.GetNamespace() == "" || !r.kind.namespaced {
+		object.SetNamespace(r.namespace)
+	}
+	switch {
+	case r.kind.namespaced && r.namespace == "":
+		return apierrors.NewBadRequest("an empty namespace may not be set when a resource name is provided")
+	case object.GetNamespace() != r.namespace:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	case r.name != "" && object.GetName() != r.name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", object.GetName(), r.name))
+	}
+	return nil
+}
+
+// nameAttempts is how often a generated name may turn out to be taken.
+const nameAttempts = 8
+
+// create admits an object and stores it. The object is the store's from then on.
+func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, error) {
+	generate := object.GetName() == "" && object.GetGenerateName() != ""
+	for range nameAttempts {
+		if generate {
+			base := object.GetGenerateName()
+			object.SetName(base[:min(len(base), 58)] + utilrand.String(5))
+		}
+		if k.table.Get(store.KeyOf(object)) == nil {
+			err := a.admitNew(k, object)
+			if err == nil && !dryRun {
+				err = k.table.Put(nil, object)
+			}
+			if !errors.Is(err, store.ErrChanged) {
+				return object, err
+			}
+		}
+		if !generate {
+			break
+		}
+	}
+	return nil, apierrors.NewAlreadyExists(k.groupResource(), object.GetName())
+}
+
+// admitNew gives an object what the server gives it and refuses what is not
+// allowed.
+func (a *API) admitNew(k *kind, object store.Object) error {
+	if object.GetResourceVersion() != "" {
+		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	object.SetUID(uuid.NewUUID())
+	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+	object.SetDeletionTimestamp(nil)
+	object.SetDeletionGracePeriodSeconds(nil)
+	object.SetManagedFields(nil)
+	object.SetSelfLink("")
+	object.SetGeneration(0)
+	if k.generation {
+		object.SetGeneration(1)
+	}
+	if err := a.checkNamespace(k, object); err != nil {
+		return err
+	}
+	faults := validation.ValidateObjectMetaAccessor(object, k.namespaced, validation.NameIsDNSSubdomain, utilvalidation.NewPath("metadata"))
+	if k.admit != nil {
+		faults = append(faults, k.admit(a, object, nil)...)
+	}
+	return refusal(k, object.GetName(), faults)
+}
+
+// change is a step from what an object is to what it is to be.
+type change struct {
+	kind     *kind
+	key      store.Key
+	sub      string                                       // "status" keeps all but the status and metadata
+	internal bool                                         // the server's own: admitted already, status and spec together
+	dryRun   bool                                         // nothing is stored
+	next     func(old store.Object) (store.Object, error) // returns an object of its own
+	missing  func() (store.Object, error)                 // makes the object where there is none; may be nil
+}
+
+func replaceBy(object store.Object) func(store.Object) (store.Object, error) {
+	return func(store.Object) (store.Object, error) { return object.DeepCopyObject().(store.Object), nil }
+}
+
+// update makes a change, anew where another came between.
+func (a *API) update(ctx context.Context, c change) (store.Object, error) {
+	for ctx.Err() == nil {
+		old := c.kind.table.Get(c.key)
+		if old == nil && c.missing != nil {
+			return c.missing()
+		}
+		if old == nil {
+			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.key.Name)
+		}
+		object, err := c.next(old)
+		if err != nil {
+			return nil, err
+		}
+		if object, err = a.admitChange(c, old, object); err != nil {
+			return nil, err
+		}
+		if apiequality.Semantic.DeepEqual(old, object) {
+			return old, nil
+		}
+		if c.dryRun {
+			return object, nil
+		}
+		if finalized(old, object) {
+			object, err = a.takeAway(c.kind, old)
+		} else {
+			err = c.kind.table.Put(old, object)
+		}
+		if !errors.Is(err, store.ErrChanged) {
+			return object, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// finalized says that a change takes the last finalizer of an object that waited
+// for nothing else.
+func finalized(old, object store.Object) bool {
+	grace := object.GetDeletionGracePeriodSeconds()
+	return object.GetDeletionTimestamp() != nil && len(old.GetFinalizers()) > 0 && len(object.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
+}
+
+// admitChange returns the object as it may be stored in the place of old.
+func (a *API) admitChange(c change, old, object store.Object) (store.Object, error) {
+	if err := checkIdentity(c.kind, old, object); err != nil {
+		return nil, err
+	}
+	keepMeta(old, object)
+	if c.kind.status && !c.internal {
+		object = part(c.sub, old, object)
+	}
+	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
+	if c.kind.admit != nil && c.sub == "" && !c.internal {
+		faults = append(faults, c.kind.admit(a, object, old)...)
+	}
+	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
+		object.SetGeneration(old.GetGeneration() + 1)
+	}
+	return object, refusal(c.kind, object.GetName(), faults)
+}
+
+func checkIdentity(k *kind, old, object store.Object) error {
+	if uid := object.GetUID(); uid != "" && uid != old.GetUID() {
+		return conflict(k.groupResource(), old, unlike("UID", uid, old.GetUID()))
+	}
+	if v := object.GetResourceVersion(); v != "" && v != "0" && v != old.GetResourceVersion() {
+		return conflict(k.groupResource(), old, "the object has been modified; please apply your changes to the latest version and try again")
+	}
+	return nil
+}
+
+// conflict is the error for a change to an object that is not as it should be.
+func conflict(resource schema.GroupResource, o store.Object, why string) error {
+	return apierrors.NewConflict(resource, o.GetName(), errors.New(why))
+}
+
+func unlike[T ~string](what string, expected, found T) string {
+	return fmt.Sprintf("Precondition failed: %s in precondition: %v, %s in object meta: %v", what, expected, what, found)
+}
+
+// keepMeta keeps what only the server writes.
+func keepMeta(old, object store.Object) {
+	object.SetUID(old.GetUID())
+	object.SetResourceVersion(old.GetResourceVersion())
+	object.SetCreationTimestamp(old.GetCreationTimestamp())
+	object.SetGeneration(old.GetGeneration())
+	object.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	object.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	object.SetManagedFields(nil)
+	object.SetSelfLink("")
+}
+
+// part takes what a write to a subresource may change, the status or all but the
+// status, and the rest from old.
+func part(sub string, old, object store.Object) store.Object {
+	if sub != "status" {
+		fieldOf(object, "Status").Set(fieldOf(old.DeepCopyObject(), "Status"))
+		return object
+	}
+	kept := old.DeepCopyObject().(store.Object)
+	fieldOf(kept, "ObjectMeta").Set(fieldOf(object, "ObjectMeta"))
+	kept.SetOwnerReferences(old.GetOwnerReferences())
+	fieldOf(kept, "Status").Set(fieldOf(object, "Status"))
+	return kept
+}
+
+func fieldOf(o runtime.Object, name string) reflect.Value {
+	return reflect.ValueOf(o).Elem().FieldByName(name)
+}
+
+// put replaces an object, or its status.
+func (r *request) put() (int, runtime.Object, error) {
+	object, err := r.object()
+	if err != nil {
+		return 0, nil, err
+	}
+	c := change{kind: r.kind, key: r.key(), sub: r.sub, dryRun: r.dryRun(), next: replaceBy(object)}
+	code := http.StatusOK
+	if r.kind.upsert {
+		c.missing = func() (store.Object, error) {
+			code = http.StatusCreated
+			object.SetResourceVersion("")
+			return r.api.create(r.kind, object, r.dryRun())
+		}
+	}
+	result, err := r.api.update(r.Context(), c)
+	return code, result, err
+}

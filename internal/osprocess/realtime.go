@@ -1,0 +1,111 @@
+package osprocess
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// realtimePriority is the lowest of SCHED_FIFO: before every thread of a normal
+// policy, after every other realtime one.
+const realtimePriority = 1
+
+// The budget: a thread that runs for more than a part of a period spins.
+const (
+	budgetPeriod = time.Second
+	budget       = budgetPeriod / 2
+)
+
+// Thread is a thread of this process that runs under SCHED_FIFO.
+type Thread struct{ id int }
+
+// Elevate lets the calling thread, which the goroutine must be locked to, go
+// before all normal ones; threads that it starts do not (sched(7),
+// SCHED_RESET_ON_FORK). It needs CAP_SYS_NICE, and on cgroup v1 realtime runtime
+// for the process's cpu group, else the error is fs.ErrPermission.
+func Elevate() (*Thread, error) {
+	t := &Thread{unix.Gettid()}
+	attr := unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: realtimePriority,
+	}
+	if err := unix.SchedSetAttr(t.id, &attr, 0); err != nil {
+		return nil, fmt.Errorf("run under SCHED_FIFO: %w", err)
+	}
+	return t, nil
+}
+
+// Guard looks after the budget until ctx ends. A thread that has used it up gets a
+// normal priority back, for good. A timer of the thread's own processor time rings
+// each time that has grown by a budget (timer_create(2)), so that a thread which
+// sleeps wakes nobody. RLIMIT_RTTIME would not do: Go's scheduler lets a thread
+// that spins sleep for a moment every 10 ms.
+func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
+	rings := make(chan os.Signal, 1)
+	signal.Notify(rings, budgetSignal)
+	defer signal.Stop(rings)
+	stop, err := t.ring(budget)
+	if err != nil {
+		log.Error("nobody sees that the sensing thread spins, it loses its realtime priority", "reason", err, "error", t.demote(nice))
+		return
+	}
+	defer stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rings:
+		}
+		before := last
+		if last = time.Now(); last.Sub(before) < budgetPeriod {
+			log.Error("the sensing thread spins and loses its realtime priority", "used", budget.String(), "in", last.Sub(before).String(), "error", t.demote(nice))
+			return
+		}
+	}
+}
+
+// budgetSignal is a realtime signal that nobody else sends here: the C library,
+// which there is none of, has the first three for itself.
+const budgetSignal = syscall.Signal(40)
+
+// ring has budgetSignal sent each time that the thread has used so much processor
+// time.
+func (t *Thread) ring(each time.Duration) (stop func(), err error) {
+	event := struct { // struct sigevent of 64-bit systems
+		value          uint64
+		signal, notify int32
+		_              [48]byte
+	}{signal: int32(budgetSignal)} // SIGEV_SIGNAL is 0
+	var timer int32
+	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, uintptr(t.clock()), uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&timer))); errno != 0 {
+		return nil, fmt.Errorf("make a timer of processor time: %w", errno)
+	}
+	stop = func() { unix.Syscall(unix.SYS_TIMER_DELETE, uintptr(timer), 0, 0) }
+	period := unix.NsecToTimespec(each.Nanoseconds())
+	at := unix.ItimerSpec{Interval: period, Value: period}
+	if _, _, errno := unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0); errno != 0 {
+		stop()
+		return nil, fmt.Errorf("set a timer of processor time: %w", errno)
+	}
+	return stop, nil
+}
+
+// clock is that of the thread's processor time (clock_getcpuclockid(3)).
+func (t *Thread) clock() int32 {
+	const perThread, scheduled = 4, 2
+	return int32(^t.id<<3 | perThread | scheduled)
+}
+
+func (t *Thread) demote(nice int) error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: int32(nice)}
+	if err := unix.SchedSetAttr(t.id, &attr, 0); err != nil {
+		return fmt.Errorf("give up SCHED_FIFO: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package osprocess
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/wait"
+)
+
+// policy is that of a thread, without the flag of its children.
+func policy(t *testing.T, thread int) uint32 {
+	t.Helper()
+	attr, err := unix.SchedGetAttr(thread, 0)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	return attr.Policy
+}
+
+// elevated runs the test in a thread of its own that goes first; the thread ends
+// with it.
+func elevated(t *testing.T, do func(*Thread)) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		thread, err := Elevate()
+		if err == nil {
+			do(thread)
+		}
+		done <- err
+	}()
+	if err := <-done; errors.Is(err, fs.ErrPermission) {
+		t.Skip("skipped: needs CAP_SYS_NICE, and on cgroup v1 cpu.rt_runtime_us of the group of the tests:", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheElevatedThreadGoesFirstAndThreadsItStartsDoNot(t *testing.T) {
+	elevated(t, func(thread *Thread) {
+		if got := policy(t, thread.id); got != unix.SCHED_FIFO {
+			t.Errorf("policy %d", got)
+		}
+		child := exec.Command("cat", "/proc/self/sched") // field "policy"
+		if out, err := child.Output(); err == nil && !strings.Contains(string(out), "policy                                       :                    0") {
+			t.Errorf("a child has\n%s", out)
+		}
+	})
+}
+
+func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
+	elevated(t, func(thread *Thread) {
+		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+		defer cancel()
+		var logged bytes.Buffer
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			thread.Guard(ctx, 0, slog.New(slog.NewTextHandler(&logged, nil)))
+		}()
+		for ctx.Err() == nil && policy(t, thread.id) == unix.SCHED_FIFO {
+		}
+		<-ended
+		if got := policy(t, thread.id); got != unix.SCHED_NORMAL || !strings.Contains(logged.String(), "loses its realtime priority") {
+			t.Errorf("policy %d, logged %s", got, &logged)
+		}
+	})
+}
+
+func TestAThreadThatSleepsKeepsItsPriority(t *testing.T) {
+	elevated(t, func(thread *Thread) {
+		ctx, cancel := context.WithTimeout(t.Context(), budget*3/2)
+		defer cancel()
+		var logged bytes.Buffer
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			thread.Guard(ctx, 0, slog.New(slog.NewTextHandler(&logged, nil)))
+		}()
+		for ctx.Err() == nil {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
+		}
+		<-ended
+		if got := policy(t, thread.id); got != unix.SCHED_FIFO || logged.Len() > 0 {
+			t.Errorf("policy %d, logged %s", got, &logged)
+		}
+	})
+}

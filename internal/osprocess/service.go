@@ -1,0 +1,109 @@
+package osprocess
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+)
+
+// Service is the service manager that started this process, told by datagrams
+// (sd_notify(3)). Without one, nothing is told. Unlike go-systemd's SdNotify it
+// never waits for the manager to read, and a beat allocates nothing: it is for
+// the loop, too.
+type Service struct {
+	socket int
+	to     unix.Sockaddr // nil where nobody is to be told
+	every  time.Duration // between beats; zero where nobody waits for them
+	last   time.Time     // beat
+}
+
+// beatsPerInterval is how often the watchdog is told within its interval.
+const beatsPerInterval = 4
+
+var beat = []byte("WATCHDOG=1")
+
+// NewService finds the manager by the environment: NOTIFY_SOCKET, WATCHDOG_USEC
+// and WATCHDOG_PID.
+func NewService() (*Service, error) {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return &Service{}, nil
+	}
+	if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
+		return nil, fmt.Errorf("NOTIFY_SOCKET %q: expected an absolute path, or one that begins with @", path)
+	}
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return nil, fmt.Errorf("WATCHDOG_USEC and WATCHDOG_PID: %w", err)
+	}
+	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket to the service manager: %w", err)
+	}
+	return &Service{socket: socket, to: &unix.SockaddrUnix{Name: path}, every: interval / beatsPerInterval}, nil
+}
+
+// Listens says whether there is somebody to tell.
+func (s *Service) Listens() bool { return s.to != nil }
+
+// Tell sends assignments such as READY=1, together; what does not print becomes a
+// question mark, for a line's end in a name would begin another assignment. The error
+// is ErrServiceBusy where the manager does not read now.
+func (s *Service) Tell(assignments ...string) error {
+	if s.to == nil {
+		return nil
+	}
+	safe := make([]string, len(assignments))
+	for i, a := range assignments {
+		safe[i] = strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) {
+				return r
+			}
+			return '?'
+		}, a)
+	}
+	return s.send([]byte(strings.Join(safe, "\n")))
+}
+
+// ErrServiceBusy says that the service manager has more messages than it reads.
+var ErrServiceBusy = errors.New("the service manager does not read")
+
+func (s *Service) send(message []byte) error {
+	err := unix.Sendto(s.socket, message, unix.MSG_NOSIGNAL, s.to)
+	if errors.Is(err, unix.EAGAIN) {
+		return ErrServiceBusy
+	}
+	if err != nil {
+		return fmt.Errorf("tell the service manager: %w", err)
+	}
+	return nil
+}
+
+// Beat tells the watchdog that the loop which calls it is alive, four times
+// within the watchdog's interval at most. What could not be told is told by the
+// next call. One goroutine may call it.
+func (s *Service) Beat(now time.Time) {
+	if s.every == 0 || now.Sub(s.last) < s.every {
+		return
+	}
+	if s.send(beat) == nil {
+		s.last = now
+	}
+}
+
+// Watched is how often the watchdog waits for a beat; zero where none does.
+func (s *Service) Watched() time.Duration { return s.every }
+
+// Reloading are the assignments that announce a reload, which READY=1 ends
+// (systemd.service(5), Type=notify-reload).
+func Reloading() string {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // fails for unknown clocks only
+	return fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/int64(time.Microsecond))
+}

@@ -1,0 +1,145 @@
+package osprocess
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// manager listens as a service manager does, with a watchdog of so long.
+func manager(t *testing.T, watchdog string) (*Service, *net.UnixConn) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", watchdog)
+	t.Setenv("WATCHDOG_PID", "")
+	s, err := NewService()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, conn
+}
+
+// heard is all that was said so far, a message a line.
+func heard(t *testing.T, conn *net.UnixConn) string {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	if err := raw.Control(func(fd uintptr) {
+		for message := make([]byte, 4096); ; {
+			n, _, err := unix.Recvfrom(int(fd), message, unix.MSG_DONTWAIT)
+			if err != nil {
+				return
+			}
+			all = append(all, string(message[:n]))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestTheWatchdogIsToldFourTimesWithinItsInterval(t *testing.T) {
+	s, conn := manager(t, "10000000")
+	begin := time.Unix(1, 0)
+	for after := time.Duration(0); after < 10*time.Second; after += 100 * time.Millisecond {
+		s.Beat(begin.Add(after))
+	}
+	if got := strings.Count(heard(t, conn), "WATCHDOG=1"); got != 4 {
+		t.Errorf("%d beats in 10 s", got)
+	}
+}
+
+func TestNobodyBeatsWithoutAWatchdog(t *testing.T) {
+	s, conn := manager(t, "")
+	s.Beat(time.Unix(1, 0))
+	if err := s.Tell("READY=1", "STATUS=good\nMAINPID=1\x1b"); err != nil {
+		t.Fatal(err)
+	}
+	if got := heard(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.Watched() != 0 {
+		t.Errorf("heard %q", got)
+	}
+}
+
+func TestAManagerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	s, conn := manager(t, "1000000")
+	var err error
+	for range 10_000 { // the queue of datagrams is net.unix.max_dgram_qlen long
+		if err = s.Tell("STATUS=again"); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrServiceBusy) {
+		t.Fatalf("a full queue: %v", err)
+	}
+	now := time.Unix(1, 0)
+	s.Beat(now)
+	heard(t, conn)
+	s.Beat(now.Add(time.Millisecond))
+	if got := heard(t, conn); got != "WATCHDOG=1" {
+		t.Errorf("the beat that was lost is followed by %q", got)
+	}
+}
+
+func TestABeatAllocatesNothing(t *testing.T) {
+	s, conn := manager(t, "1000000")
+	go func() {
+		for message := make([]byte, 4096); ; {
+			if _, err := conn.Read(message); err != nil {
+				return
+			}
+		}
+	}()
+	now := time.Unix(1, 0)
+	if n := testing.AllocsPerRun(100, func() {
+		now = now.Add(time.Second)
+		s.Beat(now)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestWithoutAServiceManagerNothingIsTold(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	s, err := NewService()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Beat(time.Now())
+	if err := s.Tell("READY=1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnEnvironmentThatMakesNoSenseIsRefused(t *testing.T) {
+	for _, c := range []struct{ socket, watchdog, expected string }{
+		{"notify", "", "NOTIFY_SOCKET"},
+		{"/run/notify", "often", "WATCHDOG_USEC"},
+	} {
+		t.Setenv("NOTIFY_SOCKET", c.socket)
+		t.Setenv("WATCHDOG_USEC", c.watchdog)
+		if _, err := NewService(); err == nil || !strings.Contains(err.Error(), c.expected) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestAReloadIsDatedByTheMonotonicClock(t *testing.T) {
+	first, second := Reloading(), Reloading()
+	if !strings.HasPrefix(first, "RELOADING=1\nMONOTONIC_USEC=") || len(first) > len(second) || len(first) == len(second) && first > second {
+		t.Errorf("%q, then %q", first, second)
+	}
+}

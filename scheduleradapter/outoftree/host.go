@@ -1,0 +1,222 @@
+package outoftree
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/queue"
+)
+
+// Factory makes a plugin, as kube-scheduler's WithPlugin takes it: args are what
+// pluginConfig says as *runtime.Unknown in JSON, or nil where it says nothing.
+type Factory func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
+
+// Config is what plugins run with.
+type Config struct {
+	// Plugins are those that were compiled in, by name.
+	Plugins map[string]Factory
+	Table   *nodetable.Table
+	// Parallelism is how many nodes a plugin is asked about at once, at least 1.
+	Parallelism int
+	API         API
+	Log         *slog.Logger
+}
+
+// Owner is the goroutine that owns table, queue and scheduler, as plugins reach
+// it.
+type Owner struct {
+	// Do has a function run on that goroutine, soon, in order, and not inside
+	// another. It may be called from any goroutine, and does not wait.
+	Do          func(func())
+	Scheduler   *cycle.Scheduler
+	Nominations *queue.Nominator
+	Loop        Loop
+}
+
+// Loop is what plugins ask of the owner, on whose goroutine it is called.
+type Loop interface {
+	// Activate makes pods active, whatever they wait for.
+	Activate(pods ...types.UID)
+	// Allow is a plugin's permission for a waiting pod.
+	Allow(pod types.UID, plugin string)
+	// Reject ends the wait of a pod, if it still waits.
+	Reject(pod types.UID, s framework.Status)
+}
+
+// Host runs the foreign plugins of all profiles over one table.
+type Host struct {
+	cfg      Config
+	ctx      context.Context // of everything plugins do but bind
+	follower *follower
+	prebinds prebinds
+
+	mu     sync.Mutex
+	inside int // plugins that the owner is inside of, one calling for another
+	owner  Owner
+	early  []func(Owner) // asked for before there was one
+
+	running sync.Mutex // one plugin at a time has others run
+}
+
+// New makes a host. Plugins work under ctx.
+func New(ctx context.Context, cfg Config) (*Host, error) {
+	api, err := cfg.API.orMissing(cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	cfg.API = api
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(cfg.Log.Handler()))
+	return &Host{cfg: cfg, ctx: ctx, follower: newFollower(cfg.Table), prebinds: prebinds{pods: map[types.UID]*prebind{}}}, nil
+}
+
+// Attach tells the host, nil for none, of the owner, once the scheduler is made and
+// before a pod is queued.
+func (h *Host) Attach(owner Owner) {
+	if h == nil {
+		return
+	}
+	h.cfg.API.report(h.cfg.Log)
+	h.mu.Lock()
+	h.owner = owner
+	early := h.early
+	h.early = nil
+	h.mu.Unlock()
+	for _, f := range early {
+		owner.Do(func() { f(owner) })
+	}
+}
+
+// post has the owner run a function, soon.
+func (h *Host) post(f func(Owner)) {
+	h.mu.Lock()
+	owner := h.owner
+	if owner.Do == nil {
+		h.early = append(h.early, f)
+	}
+	h.mu.Unlock()
+	if owner.Do != nil {
+		owner.Do(func() { f(owner) })
+	}
+}
+
+// ask has a function run while the owner stands still inside a plugin, or by the
+// owner, and waits for its answer: the zero value where the host's time is over,
+// or has not begun.
+func ask[T any](h *Host, f func(Owner) T) (answer T) {
+	h.mu.Lock()
+	switch {
+	case h.owner.Do == nil:
+		h.mu.Unlock()
+		return answer
+	case h.inside > 0:
+		defer h.mu.Unlock()
+		return f(h.owner)
+	}
+	owner := h.owner
+	h.mu.Unlock()
+	answers := make(chan T, 1)
+	owner.Do(func() { answers <- f(owner) })
+	select {
+	case answer = <-answers:
+	case <-h.ctx.Done():
+	}
+	return answer
+}
+
+// enter and leave are around every call of a plugin on the owner's goroutine.
+func (h *Host) enter() {
+	h.mu.Lock()
+	h.inside++
+	h.mu.Unlock()
+}
+
+func (h *Host) leave() {
+	h.mu.Lock()
+	h.inside--
+	h.mu.Unlock()
+}
+
+func (h *Host) isInside() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inside > 0
+}
+
+// guard turns a plugin's panic into an error: it costs this pod its attempt, not
+// all pods their scheduler.
+func (h *Host) guard(plugin string, point framework.Point, s **fwk.Status) {
+	if cause := recover(); cause != nil {
+		h.cfg.Log.Error("plugin panics", "plugin", plugin, "point", point.String(), "panic", cause, "stack", string(debug.Stack()))
+		*s = fwk.AsStatus(fmt.Errorf("panic: %v", cause))
+	}
+}
+
+// Factories make the plugins of one profile. A host that is nil has none.
+func (h *Host) Factories(profileName string) map[string]framework.Factory {
+	if h == nil {
+		return nil
+	}
+	p := &profile{host: h, name: profileName}
+	factories := make(map[string]framework.Factory, len(h.cfg.Plugins))
+	for name, factory := range h.cfg.Plugins {
+		factories[name] = p.factory(name, factory)
+	}
+	return factories
+}
+
+// profile is what the foreign plugins of a profile share.
+type profile struct {
+	host   *Host
+	name   string
+	guests []*guest
+
+	cycle   *framework.Cycle // the latest
+	views   []view
+	scoring bool
+}
+
+func (p *profile) factory(name string, factory Factory) framework.Factory {
+	return func(args any, _ framework.Env) (framework.Plugin, error) {
+		object, _ := args.(runtime.Object)
+		plugin, err := factory(p.host.ctx, object, &handle{p.host, p})
+		if err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", name, err)
+		}
+		if plugin == nil {
+			return nil, fmt.Errorf("plugin %s: its factory made none", name)
+		}
+		g := &guest{profile: p, name: name, plugin: plugin}
+		if err := g.register(); err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", name, err)
+		}
+		p.guests = append(p.guests, g)
+		return g, nil
+	}
+}
+
+// Begin takes the snapshot of a cycle.
+func (p *profile) Begin(c *framework.Cycle) {
+	h := p.host
+	h.mu.Lock() // a plugin's own goroutine may be reading the one before
+	h.follower.take()
+	h.mu.Unlock()
+	state := newState()
+	c.State = state
+	p.cycle, p.scoring = c, false
+	p.views = append(p.views[:0], view{state: state})
+	for _, g := range p.guests {
+		g.ran, g.texts, g.known = false, g.texts[:0], map[string]uint32{}
+	}
+}
