@@ -31,10 +31,12 @@ type Driver struct {
 	Input Input
 
 	// Decisions of the last pass in which anything was decided, in order. Their
-	// evictions are those whose kill has begun. Run appends to it.
+	// evictions and resumed victims are those whose kill has begun. Run appends to it.
 	Decisions []Decision
-	// Failed are the evictions whose kill did not begin.
-	Failed []Eviction
+	// Failed are the evictions whose kill did not begin, and NotResumed the victims of
+	// before the start whose kill did not begin again.
+	Failed     []Eviction
+	NotResumed []Resumed
 	// Reclaims are those that have begun and run on.
 	Reclaims []ReclaimOutcome
 	// Chosen says that a kill has begun, Acted that a threshold acts, AwaitsScan that
@@ -69,11 +71,14 @@ func (d *Driver) step() (again bool) {
 	for _, s := range next.Shortened {
 		d.Node.Shorten(s)
 	}
-	for i := range next.Resumed {
-		if r := &next.Resumed[i]; d.Node.Resume(r) != nil {
+	next.Resumed = slices.DeleteFunc(next.Resumed, func(r Resumed) bool {
+		failed := d.Node.Resume(&r) != nil
+		if failed {
+			d.NotResumed = append(d.NotResumed, r)
 			in.Outcomes = append(in.Outcomes, Outcome{UID: r.UID, Failed: true})
 		}
-	}
+		return failed
+	})
 	if next.ScanDisks {
 		d.Node.ScanDisks()
 	}

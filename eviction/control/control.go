@@ -60,8 +60,9 @@ type Loop struct {
 	detail     int                              // the pod whose containers were last read
 	refusals   []refusal                        // of the running pass
 	reported   standing
-	idle       bool // thresholds act and no pod can be evicted for them
-	awaitsScan bool // a decision waits for a scan of the pods' disks
+	started    *eviction.State // not reported yet
+	idle       bool            // thresholds act and no pod can be evicted for them
+	awaitsScan bool            // a decision waits for a scan of the pods' disks
 
 	// Facts for the next pass.
 	outcomes  []eviction.Outcome
@@ -170,6 +171,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() { l.forward(ctx) })
+	started := l.driver.State
+	l.started = &started
 	l.pass(eviction.Housekeeping, Housekeeping)
 	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
 	poll := l.nextPoll()

@@ -71,16 +71,15 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	d := &l.driver
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
-		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, Reclaims: append(in.Reclaims, d.Reclaims...),
+		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
 		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun,
 	}
+	r.Started, l.started = l.started, nil
 	for s := range r.Repeated {
 		r.Repeated[s] = l.observed[s].Available.IsKnown() && l.observed[s].Time.Equal(before.Observed[s])
 	}
-	if d.Input.Sampled {
-		r.Candidates = kept(d.Input.Candidates)
-	}
+	r.Candidates, r.Sampled = kept(d.Input.Candidates), d.Input.Sampled
 	for i := range r.Decisions {
 		r.Resumed = append(r.Resumed, r.Decisions[i].Resumed...)
 		l.keepRanking(r.Decisions[i].Ranking, r.Candidates)

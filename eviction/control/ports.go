@@ -131,18 +131,21 @@ type Report struct {
 	Failed []eviction.Eviction
 	// Reclaims are those that began in the pass, or had ended before it.
 	Reclaims []eviction.ReclaimOutcome
-	// Resumed are the victims of before the start whose kill has begun again.
-	Resumed []eviction.Resumed
-	// The facts that the pass went by: see eviction.Input. Candidates are nil where no
-	// usage was measured. Repeated says of a signal that the pass before went by the
-	// same observation.
+	// Resumed are the victims of before the start whose kill has begun again, and
+	// NotResumed those whose kill could not.
+	Resumed, NotResumed []eviction.Resumed
+	// The facts that the pass went by: see eviction.Input. Repeated says of a signal
+	// that the pass before went by the same observation.
 	Outcomes     []eviction.Outcome
 	TasksLeft    []eviction.TasksLeft
 	DiskScans    bool
 	ScannedSince time.Time
 	UnknownPods  bool
 	Candidates   []eviction.Candidate
+	Sampled      bool
 	Repeated     [eviction.NumSignals]bool
+	// Started is the state that the loop started with; in its first report alone.
+	Started *eviction.State
 	// HeldBack is the first eligible pod, which is not evicted for now: see
 	// eviction.Decision.
 	HeldBack *eviction.Pod

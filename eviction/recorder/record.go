@@ -137,6 +137,9 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for i := range r.Failed {
 		s.KillFails = append(s.KillFails, r.Failed[i].Pod.String())
 	}
+	for i := range r.NotResumed {
+		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
+	}
 	for i := range r.Decisions {
 		for _, e := range r.Decisions[i].Evictions {
 			put(&s.Kills, e.Pod.String(), simulate.FileKill{Reported: true})
@@ -148,6 +151,10 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 			since := age(r.ScannedSince)
 			s.DiskScan.Age = &since
 		}
+	}
+	if r.Started != nil {
+		started := r.Started.Keep(r.Eviction, r.At)
+		s.State = &started
 	}
 	for _, o := range r.Outcomes {
 		ended := simulate.FileEnd{Signalled: o.Signalled, Failed: o.Failed}

@@ -176,15 +176,17 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	if !slices.Equal(manifests, r.listed) {
 		pods, r.listed = byName(manifests), manifests
 	}
-	candidates := report.Candidates
-	pods, absent := r.asOf(candidates, pods)
+	pods, absent := r.asOf(report.Candidates, pods)
 	if r.again || r.ring.Left() < roomForStep {
 		if !r.begin(report, pods) {
 			return
 		}
 	}
-	exact := candidates != nil && decides(report)
-	if candidates == nil && report.Source == control.Housekeeping {
+	var candidates []eviction.Candidate
+	exact := report.Sampled && decides(report)
+	if report.Sampled {
+		candidates = report.Candidates
+	} else if report.Source == control.Housekeeping {
 		switch {
 		case low(report):
 			candidates = r.ask(ctx, r.look.Snapshot)
@@ -203,12 +205,9 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	})
 }
 
-// asOf are the pods as they were when the candidates were measured: those that were
-// deleted since are added again. Absent are those that were no candidates.
+// asOf are the pods as they were in the pass: candidates that were deleted since are
+// added again. Absent are those that were no candidates.
 func (r *Recorder) asOf(candidates []eviction.Candidate, pods map[string]*v1.Pod) (all map[string]*v1.Pod, absent []string) {
-	if candidates == nil {
-		return pods, nil
-	}
 	all = maps.Clone(pods)
 	present := map[types.UID]bool{}
 	for _, c := range candidates {

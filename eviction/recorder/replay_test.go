@@ -40,6 +40,8 @@ const (
 type incident struct {
 	*rand.Rand
 	begun     time.Time
+	first     time.Time // report
+	uids      int
 	loop      *control.Loop
 	woken     chan struct{}
 	results   chan kill.Result
@@ -370,7 +372,7 @@ func (i *incident) configuration() config.EvictdConfiguration {
 
 // run plays the incident for some minutes and returns what was reported and recorded.
 func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
-	i.begun, i.woken, i.results = time.Now(), make(chan struct{}, 1), make(chan kill.Result, 64)
+	i.begun, i.uids, i.woken, i.results = time.Now(), 10, make(chan struct{}, 1), make(chan kill.Result, 64)
 	i.scanned, i.reclaimed = make(chan struct{}, 64), make(chan eviction.Signal, 64)
 	file := i.configuration()
 	compiled, err := config.Compile(&file, nil)
@@ -395,57 +397,72 @@ func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
 	if i.chance(2) {
 		ports.UnknownPods = i
 	}
-	i.loop = control.New(cfg, ports, slog.New(slog.DiscardHandler))
-	recorder := New(Config{Version: "test", Node: simulate.FileNode{Name: "n"}, Eviction: file, Pods: i.manifests}, i.loop, slog.New(slog.DiscardHandler))
-	recorder.ring = i
 	for n := range 3 + i.IntN(4) {
 		i.add(fmt.Sprint("pod-", n), n)
 	}
+	var state eviction.State
+	for crash := range i.IntN(3) + 1 {
+		state = i.live(t, cfg, ports, file, state, time.Duration(crash+1)*time.Minute+i.between(0, time.Minute), &decided)
+		time.Sleep(i.between(0, 20*time.Second))
+	}
+	i.kills.Wait()
+	return decided, parse(i.segments)
+}
+
+// live runs one loop until so long after the beginning, and returns its state as it
+// is restored after a crash.
+func (i *incident) live(t *testing.T, cfg control.Config, ports control.Ports, file config.EvictdConfiguration, state eviction.State, until time.Duration, decided *[]string) eviction.State {
+	i.loop = control.New(cfg, ports, slog.New(slog.DiscardHandler))
+	i.loop.Resume(state)
+	recorder := New(Config{Version: "test", Node: simulate.FileNode{Name: "n"}, Eviction: file, Pods: i.manifests}, i.loop, slog.New(slog.DiscardHandler))
+	recorder.ring, i.left = i, 0
 	i.setPods()
 	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = i.loop.Run(ctx) })
 	records, stop := context.WithCancel(t.Context())
-	var recorded sync.WaitGroup
+	var running, recorded sync.WaitGroup
+	running.Go(func() { _ = i.loop.Run(ctx) })
 	recorded.Go(func() { _ = recorder.Run(records) })
+	var last control.Report
 	running.Go(func() {
-		var first time.Time
 		for r := range i.loop.Reports() {
 			recorder.Record(r)
-			if first.IsZero() {
-				first = r.At
+			if r.Ended != nil {
+				continue
+			}
+			if last = r; i.first.IsZero() {
+				i.first = r.At
 			}
 			for _, d := range r.Decisions {
 				for _, e := range d.Evictions {
-					decided = append(decided, line(r.At.Sub(first), e.Pod.String(), e.Signal.String(), e.Grace, e.GracePeriodSeconds))
+					*decided = append(*decided, line(r.At.Sub(i.first), e.Pod.String(), e.Signal.String(), e.Grace, e.GracePeriodSeconds))
 				}
 			}
 			for _, e := range r.Failed {
-				decided = append(decided, fmt.Sprint(r.At.Sub(first), " fails ", e.Pod))
+				*decided = append(*decided, fmt.Sprint(r.At.Sub(i.first), " fails ", e.Pod))
 			}
 		}
 	})
-	for n := 10; time.Since(i.begun) < 2*time.Minute; n++ {
+	for time.Since(i.begun) < until {
 		time.Sleep(i.between(0, 30*time.Second))
 		names := i.sweep()
+		i.uids++
 		switch {
 		case len(names) > 0 && i.chance(2):
-			i.add(names[0], n)
+			i.add(names[0], i.uids)
 		case i.chance(2):
-			i.add(fmt.Sprint("pod-", n), n)
+			i.add(fmt.Sprint("pod-", i.uids), i.uids)
 		}
 		i.setPods()
 	}
-	time.Sleep(time.Minute)
 	cancel()
 	running.Wait()
 	stop()
 	recorded.Wait()
-	i.kills.Wait()
 	if recorder.Lost() > 0 {
 		t.Errorf("%d reports are lost", recorder.Lost())
 	}
-	return decided, parse(i.segments)
+	kept := last.State.Keep(last.Eviction, last.At)
+	return kept.Restore(&cfg.Eviction, time.Now(), time.Since(last.At))
 }
 
 func line(at time.Duration, pod, signal string, grace time.Duration, seconds int64) string {

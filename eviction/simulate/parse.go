@@ -44,6 +44,7 @@ type step struct {
 	killFails []string
 	kills     map[string]FileKill
 	absent    []string
+	state     *eviction.Kept
 	diskScan  *FileDiskScan
 	ended     map[types.UID]FileEnd
 	tasksLeft []eviction.TasksLeft
@@ -164,7 +165,7 @@ func (p *parser) existing(path *field.Path, names []string) []string {
 }
 
 func (p *parser) step(path *field.Path, in *FileStep) {
-	s := step{at: in.At.Duration, unknown: in.Strangers, usage: map[string]usage{}, kills: in.Kills, diskScan: in.DiskScan, ended: in.Ended}
+	s := step{at: in.At.Duration, unknown: in.Strangers, usage: map[string]usage{}, kills: in.Kills, state: in.State, diskScan: in.DiskScan, ended: in.Ended}
 	if n := len(p.out.steps); s.at < 0 || n > 0 && s.at < p.out.steps[n-1].at {
 		p.invalid(path.Child("at"), s.at.String(), "steps must be in time order, from 0s on")
 	}

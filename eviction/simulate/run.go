@@ -91,6 +91,9 @@ func (r *runner) play(s *step) Step {
 		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, Reclaims: s.reclaimed,
 		UnknownPods: eviction.Unasked, DiskScans: s.diskScan != nil,
 	}
+	if s.state != nil {
+		r.driver.State = s.state.Restore(&r.config, in.Now, 0)
+	}
 	for signal, age := range s.ages {
 		in.Signals[signal].Time = in.Now.Add(-age)
 		if last := r.driver.State.Observed[signal]; s.repeated[signal] && !last.IsZero() {
@@ -151,9 +154,16 @@ func (r *runner) UnknownPods() bool { return r.step.unknown }
 // ScanDisks implements eviction.Node: steps say when scans began.
 func (r *runner) ScanDisks() {}
 
-// Resume and Shorten implement eviction.Node: the core knows what they change.
-func (r *runner) Resume(*eviction.Resumed) error { return nil }
-func (r *runner) Shorten(eviction.Shortened)     {}
+// Shorten implements eviction.Node: steps say when victims end.
+func (r *runner) Shorten(eviction.Shortened) {}
+
+// Resume implements eviction.Node.
+func (r *runner) Resume(v *eviction.Resumed) error {
+	if slices.Contains(r.step.killFails, v.Pod.String()) {
+		return errKillFails
+	}
+	return nil
+}
 
 // Reclaim implements eviction.Node: it runs on, or frees what the step says.
 func (r *runner) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, _ eviction.Need, signals *eviction.Observations) bool {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 )
 
@@ -69,6 +70,8 @@ type FileStep struct {
 	Kills     map[string]FileKill `json:"kills,omitempty"`
 	// Absent are pods that are no candidates in the pass.
 	Absent []string `json:"absent,omitempty"`
+	// State is what a daemon that starts before the step continues with.
+	State *eviction.Kept `json:"state,omitempty"`
 	// DiskScan says that disk usage comes from scans; absent: it is as of the pass.
 	DiskScan *FileDiskScan `json:"diskScan,omitempty"`
 	// Ended are the victims whose processes have ended since the step before, or
