@@ -80,6 +80,12 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 		r.Repeated[s] = l.observed[s].Available.IsKnown() && l.observed[s].Time.Equal(before.Observed[s])
 	}
 	r.Candidates, r.Sampled = kept(d.Input.Candidates), d.Input.Sampled
+	for i := range l.pods {
+		pod := l.pods[i].Pod
+		if l.pods[i].Target != nil && !slices.ContainsFunc(r.Candidates, func(c eviction.Candidate) bool { return c.Pod == pod }) {
+			r.Exited = append(r.Exited, pod)
+		}
+	}
 	for i := range r.Decisions {
 		r.Resumed = append(r.Resumed, r.Decisions[i].Resumed...)
 		l.keepRanking(r.Decisions[i].Ranking, r.Candidates)

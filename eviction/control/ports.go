@@ -134,8 +134,9 @@ type Report struct {
 	// Resumed are the victims of before the start whose kill has begun again, and
 	// NotResumed those whose kill could not.
 	Resumed, NotResumed []eviction.Resumed
-	// The facts that the pass went by: see eviction.Input. Repeated says of a signal
-	// that the pass before went by the same observation.
+	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
+	// candidates before. Repeated says of a signal that the pass before went by the
+	// same observation.
 	Outcomes     []eviction.Outcome
 	TasksLeft    []eviction.TasksLeft
 	DiskScans    bool
@@ -143,6 +144,7 @@ type Report struct {
 	UnknownPods  bool
 	Candidates   []eviction.Candidate
 	Sampled      bool
+	Exited       []*eviction.Pod
 	Repeated     [eviction.NumSignals]bool
 	// Started is the state that the loop started with; in its first report alone.
 	Started *eviction.State

@@ -137,6 +137,9 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for i := range r.Failed {
 		s.KillFails = append(s.KillFails, r.Failed[i].Pod.String())
 	}
+	for _, pod := range r.Exited {
+		s.Exited = append(s.Exited, pod.String())
+	}
 	for i := range r.NotResumed {
 		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
 	}

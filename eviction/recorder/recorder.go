@@ -176,7 +176,7 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	if !slices.Equal(manifests, r.listed) {
 		pods, r.listed = byName(manifests), manifests
 	}
-	pods, absent := r.asOf(report.Candidates, pods)
+	pods, absent := r.asOf(report, pods)
 	if r.again || r.ring.Left() < roomForStep {
 		if !r.begin(report, pods) {
 			return
@@ -199,6 +199,9 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		s.Add, s.Remove = changes(r.pods, pods)
 	}
 	s.Usage, s.Absent = r.usages(candidates, pods, exact), absent
+	unknown := func(name string) bool { return pods[name] == nil }
+	s.Exited, s.KillFails = slices.DeleteFunc(s.Exited, unknown), slices.DeleteFunc(s.KillFails, unknown)
+	maps.DeleteFunc(s.Kills, func(name string, _ simulate.FileKill) bool { return unknown(name) })
 	r.pods = pods
 	r.append(&record{
 		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Lost: r.lost.Load(),
@@ -207,15 +210,21 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 
 // asOf are the pods as they were in the pass: candidates that were deleted since are
 // added again. Absent are those that were no candidates.
-func (r *Recorder) asOf(candidates []eviction.Candidate, pods map[string]*v1.Pod) (all map[string]*v1.Pod, absent []string) {
+func (r *Recorder) asOf(report *control.Report, pods map[string]*v1.Pod) (all map[string]*v1.Pod, absent []string) {
 	all = maps.Clone(pods)
 	present := map[types.UID]bool{}
-	for _, c := range candidates {
-		name := c.Pod.String()
-		present[c.Pod.UID] = true
-		if was := r.pods[name]; was != nil && was.UID == c.Pod.UID && (all[name] == nil || all[name].UID != was.UID) {
+	add := func(pod *eviction.Pod) {
+		name := pod.String()
+		present[pod.UID] = true
+		if was := r.pods[name]; was != nil && was.UID == pod.UID && (all[name] == nil || all[name].UID != was.UID) {
 			all[name], r.listed = was, nil
 		}
+	}
+	for i := range report.Candidates {
+		add(report.Candidates[i].Pod)
+	}
+	for _, pod := range report.Exited {
+		add(pod)
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !present[all[name].UID] {

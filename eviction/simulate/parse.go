@@ -44,6 +44,7 @@ type step struct {
 	killFails []string
 	kills     map[string]FileKill
 	absent    []string
+	exited    []string
 	state     *eviction.Kept
 	diskScan  *FileDiskScan
 	ended     map[types.UID]FileEnd
@@ -210,7 +211,7 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	for _, signal := range p.signals(path.Child("reclaimed"), in.Reclaimed) {
 		s.reclaimed = append(s.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
 	}
-	s.absent = p.existing(path.Child("absent"), in.Absent)
+	s.absent, s.exited = p.existing(path.Child("absent"), in.Absent), p.existing(path.Child("exited"), in.Exited)
 	for _, uid := range slices.Sorted(maps.Keys(in.TasksLeft)) {
 		s.tasksLeft = append(s.tasksLeft, eviction.TasksLeft{UID: uid, Tasks: in.TasksLeft[uid].Tasks, Removed: in.TasksLeft[uid].Removed})
 	}

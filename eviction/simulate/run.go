@@ -64,6 +64,7 @@ type runner struct {
 	alive  []*eviction.Pod // in the order of appearance
 	usage  map[string]usage
 	gone   map[types.UID]time.Duration // pods being killed, and when they are gone
+	ended  map[types.UID]bool          // victims whose reported end has come
 	step   *step
 }
 
@@ -75,7 +76,7 @@ const atEnd = time.Duration(math.MaxInt64)
 
 // Run plays the scenario.
 func (s *Scenario) Run() []Step {
-	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]usage{}, gone: map[types.UID]time.Duration{}}
+	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]usage{}, gone: map[types.UID]time.Duration{}, ended: map[types.UID]bool{}}
 	r.driver.Config, r.driver.Node = &s.config, &r
 	steps := make([]Step, 0, len(s.steps))
 	for i := range s.steps {
@@ -109,6 +110,11 @@ func (r *runner) play(s *step) Step {
 	}
 	r.alive = append(r.alive, s.add...)
 	maps.Copy(r.usage, s.usage)
+	for _, pod := range r.alive {
+		if _, measured := s.usage[pod.String()]; measured { // its processes are back
+			delete(r.ended, pod.UID)
+		}
+	}
 	in.Candidates = r.candidates(false)
 
 	out := Step{At: s.at.String(), ThresholdsMet: []Threshold{}, NodeReclaim: []string{}, Ranking: []string{}, Evictions: []Eviction{}}
@@ -133,12 +139,14 @@ func (r *runner) play(s *step) Step {
 // candidates are the pods that are there, with their usage where asked for.
 func (r *runner) candidates(measured bool) (all []eviction.Candidate) {
 	for _, pod := range r.alive {
-		if slices.Contains(r.step.absent, pod.String()) {
+		inFlight := func(f eviction.InFlight) bool { return f.UID == pod.UID }
+		name := pod.String()
+		if slices.Contains(r.step.absent, name) || measured && slices.Contains(r.step.exited, name) || r.ended[pod.UID] && !slices.ContainsFunc(r.driver.State.InFlight, inFlight) {
 			continue
 		}
 		c := eviction.Candidate{Pod: pod}
 		if measured {
-			c.Usage, c.Growth = r.usage[pod.String()].pod, r.usage[pod.String()].growth
+			c.Usage, c.Growth = r.usage[name].pod, r.usage[name].growth
 		}
 		all = append(all, c)
 	}
@@ -218,7 +226,7 @@ func (r *runner) endings(s *step, now time.Time) []eviction.Outcome {
 	for _, uid := range slices.Sorted(maps.Keys(s.ended)) {
 		o := eviction.Outcome{UID: uid, Failed: s.ended[uid].Failed, Signalled: s.ended[uid].Signalled}
 		if !o.Failed {
-			o.Ended = now.Add(-s.ended[uid].Age.Duration)
+			o.Ended, r.ended[uid] = now.Add(-s.ended[uid].Age.Duration), o.Signalled
 		}
 		outcomes = append(outcomes, o)
 	}

@@ -68,8 +68,10 @@ type FileStep struct {
 	Strangers bool                `json:"strangers,omitempty"`
 	KillFails []string            `json:"killFails,omitempty"`
 	Kills     map[string]FileKill `json:"kills,omitempty"`
-	// Absent are pods that are no candidates in the pass.
+	// Absent are pods that are no candidates in the pass, and Exited those that are
+	// none once usage is measured: no process of them is left.
 	Absent []string `json:"absent,omitempty"`
+	Exited []string `json:"exited,omitempty"`
 	// State is what a daemon that starts before the step continues with.
 	State *eviction.Kept `json:"state,omitempty"`
 	// DiskScan says that disk usage comes from scans; absent: it is as of the pass.
