@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/evictd/evictd/stats"
 )
 
@@ -23,33 +21,44 @@ const (
 	Continue
 )
 
-// Outcome is what has become of a victim in flight: it is gone, or its kill
-// failed and it is not an eviction.
-type Outcome struct {
-	UID    types.UID
-	Failed bool
-}
+// Answer to a question of Decide.
+type Answer uint8
 
-// Input is what Decide is told.
+// The answers. Unasked says that the question can be asked.
+const (
+	No Answer = iota
+	Yes
+	Unasked
+)
+
+// Input is the facts that Decide goes by.
 type Input struct {
 	Now  time.Time
 	Pass Pass
-	// Signals as they are now, read again after a reclaim.
+	// Signals are measured for this call, and again after a reclaim.
 	Signals Observations
-	// Candidates are the node's pods. Their usage counts only where Sampled.
+	// Candidates are the pods of the node that can be killed. Their usage counts
+	// only where Sampled.
 	Candidates []Candidate
 	// Sampled says that usage was measured in this pass.
 	Sampled bool
-	// Strangers says that processes run as pods which are none of Candidates.
-	// Counts only where Sampled.
-	Strangers bool
-	// Outcomes since the call before.
+	// DiskScans says that the disk usage of Candidates comes from scans, and
+	// ScannedSince when the last complete one began; zero before the first. Without
+	// scans it is as of this pass.
+	DiskScans    bool
+	ScannedSince time.Time
+	// UnknownPods says whether processes run as pods that are none of Candidates.
+	UnknownPods Answer
+	// Outcomes of kills since the call before.
 	Outcomes []Outcome
-	// Reclaims are those that have begun and go on, or have ended, since the call
-	// before. One that is asked for and not told of was over at once.
+	// TasksLeft are of ended victims of process ids; needed by the call that opens a
+	// pass.
+	TasksLeft []TasksLeft
+	// Reclaims are those that have begun and run on, or have ended, since the call
+	// before. One that is asked for and not listed was complete at once.
 	Reclaims []ReclaimOutcome
-	// Room is memory for what the call returns; nil where it may allocate.
-	Room *Room
+	// Buffers for what the call returns; nil where it may allocate.
+	Buffers *Buffers
 }
 
 // Met is a threshold that acts, with what was required and what was there when
@@ -68,9 +77,10 @@ type Eviction struct {
 	Hard   bool
 	// Since is when the signal was first seen below the threshold.
 	Since time.Time
-	// GracePeriodSeconds the victim is given, at least 1.
+	// GracePeriodSeconds is the announced grace period, at least 1.
 	GracePeriodSeconds int64
-	// Grace is what it has before SIGKILL: that, unless there is no time for it.
+	// Grace is the time from SIGTERM to SIGKILL: shorter than announced where a
+	// signal is used up before, or where the configuration says so.
 	Grace   time.Duration
 	Message string
 	// DisruptionTarget says whether the pod's status gets that condition;
@@ -78,25 +88,29 @@ type Eviction struct {
 	DisruptionTarget bool
 	// Annotations of the pod's event.
 	Annotations map[string]string
-	// Because tells why this pod went before the next candidate.
+	// Because says why this pod ranks before the next candidate.
 	Because string
 
 	met          Met     // that a victim of node pressure was chosen for
-	victim, next *Ranked // it, and who would have gone in its place
+	victim, next *Ranked // it, and the next eligible pod
 	unreclaimed  string  // why the node could not free enough by itself
 }
 
-// Decision is what to do. At most one of NeedUsage, Reclaim and Evictions is
-// set; after the first two, and after a kill that fails at once, call Decide
-// again with Continue.
+// Decision is what to do. At most one of NeedUsage, NeedUnknownPods, Reclaim and
+// Evictions is set; after the first three, and after a kill that does not begin, call
+// Decide again with Continue. Driver does.
 type Decision struct {
 	// Met are the thresholds that act in this pass, by signal name, hard
 	// before soft. Set by the call that opens a pass.
 	Met []Met
-	// NeedUsage asks for the candidates' usage. What they hold on disks must
-	// have been measured since NeedSince, unless that is zero.
+	// NeedUsage asks for the candidates' usage.
 	NeedUsage bool
-	NeedSince time.Time
+	// NeedUnknownPods asks whether processes run as pods that are none of the
+	// candidates.
+	NeedUnknownPods bool
+	// ScanDisks asks for a new scan of the candidates' disk usage. AwaitsScan says
+	// that a decision about a disk waits for it.
+	ScanDisks, AwaitsScan bool
 	// Reclaim asks the node to free by itself what ReclaimFor's disk lacks, and to
 	// observe again.
 	Reclaim     []ReclaimStep
@@ -106,10 +120,15 @@ type Decision struct {
 	// them; empty where no pod was considered.
 	Ranking []Ranked
 	// Hastened are victims of a soft threshold in flight that a hard one gives no
-	// more time: their grace is now that of its own victims.
+	// more time.
 	Hastened []*Pod
-	// HeldBack is the pod whose turn it is, and which stays for now because it
-	// is within its request and strangers may be what uses the rest.
+	// Shortened are victims in flight whose SIGKILL is to be sent earlier, those of
+	// Hastened among them.
+	Shortened []Shortened
+	// Resumed are victims of before the start whose kill is to be begun again.
+	Resumed []Resumed
+	// HeldBack is the first eligible pod, which is not evicted for now because it
+	// is within its request and unknown pods may use the rest.
 	HeldBack *Pod
 	// Evictions to start now.
 	Evictions []Eviction
@@ -119,17 +138,22 @@ type Decision struct {
 // deterministic and leaves its inputs as they are.
 func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	var d Decision
-	if in.Pass != Continue {
+	opens := in.Pass != Continue
+	if opens {
 		st.pass = pass{kind: in.Pass}
-		st.settle(in.Outcomes)
-		st.settleReclaims(cfg, &in)
+	}
+	st.settle(&in)
+	if opens {
+		st.release(cfg, &in)
+		st.shortenGraces(cfg, &in, &d)
+		st.resume(cfg, &in, &d)
+	}
+	st.settleReclaims(cfg, &in, &d)
+	if opens {
 		st.observe(cfg, &in)
-		if d.Met = st.met(cfg, in.Room); len(d.Met) == 0 {
-			st.Doubted = time.Time{}
+		if d.Met = st.met(cfg, in.Buffers); len(d.Met) == 0 {
+			st.UnknownSince = time.Time{}
 		}
-	} else {
-		st.settle(in.Outcomes)
-		st.settleReclaims(cfg, &in)
 	}
 	if len(st.pass.chosen) == 0 && !st.limits(cfg, &in, &d) {
 		st.relieve(cfg, &in, &d)
@@ -138,12 +162,12 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 }
 
 // met lists the thresholds that act in this pass.
-func (st *State) met(cfg *Config, room *Room) []Met {
+func (st *State) met(cfg *Config, buffers *Buffers) []Met {
 	var met []Met
 	for i := range cfg.Thresholds {
 		if st.pass.acting[i].acts {
 			if met == nil {
-				met = room.forMet()
+				met = buffers.forMet()
 			}
 			met = append(met, st.metAt(cfg, i))
 		}
@@ -181,7 +205,7 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 		}
 		if signal, message, over := exceededLimit(c, cfg.Layout); over {
 			e := Eviction{Pod: c.Pod, Signal: signal, Hard: true, Since: in.Now, GracePeriodSeconds: 1, Message: message, Annotations: map[string]string{}, Because: strings.TrimSpace(message)}
-			st.start(&e, in.Now)
+			st.start(cfg, in, &e)
 			d.Evictions = append(d.Evictions, e)
 		}
 	}
@@ -190,11 +214,11 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 
 // eligible says whether the pod may be chosen at all in this pass.
 func (st *State) eligible(p *Pod) bool {
-	return p.Protection == "" && !p.Terminal && !st.inFlight(p.UID) && !slices.Contains(st.pass.failed, p.UID)
+	return p.Protection == "" && !p.Terminal && st.indexInFlight(p.UID) < 0 && !slices.Contains(st.pass.failed, p.UID)
 }
 
 // relieve answers the first threshold that acts and that something can be done
-// for: the node frees what it can by itself, then one pod goes.
+// for: the node frees what it can by itself, then one pod is evicted.
 func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 	for i := range cfg.Thresholds {
 		t := &cfg.Thresholds[i]
@@ -207,48 +231,54 @@ func (st *State) relieve(cfg *Config, in *Input, d *Decision) {
 			}
 			continue
 		}
+		met := st.metAt(cfg, i)
 		if !in.Sampled {
-			d.NeedUsage = true
-			if t.Signal.Condition() == DiskPressure {
-				d.NeedSince = st.Thresholds[i].FirstObserved
-			}
+			d.NeedUsage = !st.awaitsScan(in, &met, d)
 			return
 		}
-		if st.choose(cfg, in, st.metAt(cfg, i), d) {
+		if st.choose(cfg, in, met, d) {
 			return
 		}
 	}
 }
 
-// choose ranks the candidates for a threshold and starts to evict the first that
-// is not exempt; where the configuration says so, as many as are enough. It says
-// whether there was one, or one is held back.
+// choose ranks the candidates for a threshold and starts to evict the first eligible
+// one; where the configuration says so, as many as suffice. It says whether there
+// was one, or a fact is missing to decide on it.
 func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	missing, known := st.missing(cfg, in, t.Threshold)
 	if known && missing <= 0 {
 		return false
 	}
-	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Room.forRanking(len(in.Candidates)))
+	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Buffers.forRanking(len(in.Candidates)))
 	if t.Hard() && st.hasten(cfg, in, t.Signal, ranking, d) {
 		return true
 	}
 	awaited := st.awaited(in, t.Threshold, ranking)
-	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.inFlight(r.Pod.UID) })
-	i := st.willing(ranking, 0)
+	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.indexInFlight(r.Pod.UID) >= 0 })
+	i := st.nextEligible(ranking, 0)
 	if i < 0 || awaited != nil {
 		if d.Ranking == nil {
 			d.Ranking = ranking
 		}
 		return false
 	}
+	if st.awaitsScan(in, &t, d) {
+		return true
+	}
+	before := *st
 	d.Ranking = ranking
-	st.InFlight = in.Room.forInFlight(st.InFlight)
-	st.pass.chosen = in.Room.forChosen(st.pass.chosen)
+	st.InFlight = in.Buffers.forInFlight(st.InFlight)
+	st.pass.chosen = in.Buffers.forChosen(st.pass.chosen)
 	if d.Evictions == nil {
-		d.Evictions = in.Room.forEvictions()
+		d.Evictions = in.Buffers.forEvictions()
 	}
 	for more := true; more && i >= 0; {
 		victim := &ranking[i]
+		if !victim.Exceeds && in.UnknownPods == Unasked {
+			*st, d.Evictions, d.Ranking, d.NeedUnknownPods = before, nil, nil, true
+			return true
+		}
 		if st.holdsBack(in, victim) {
 			d.HeldBack = victim.Pod
 			break
@@ -260,10 +290,10 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 			met:                t, victim: victim,
 			unreclaimed: st.unreclaimed(cfg.Layout, in, t.Signal),
 		}
-		if i = st.willing(ranking, i+1); i >= 0 {
+		if i = st.nextEligible(ranking, i+1); i >= 0 {
 			e.next = &ranking[i]
 		}
-		st.start(&e, in.Now)
+		st.start(cfg, in, &e)
 		d.Evictions = append(d.Evictions, e)
 		frees, measured := victim.atMost()
 		missing -= frees
@@ -272,13 +302,36 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	return true
 }
 
-// awaited is a victim in flight for another shortage of the node's that would be the
-// first to go for this one, too: what it holds comes back without a second victim.
-// Nil where there is none.
+// scanPatience is how long a decision about a disk waits for disk usage that is
+// younger than the crossing of its threshold.
+const scanPatience = 5 * time.Second
+
+// askScan asks for a scan of the pods' disks that begins after an instant, unless
+// there is one or it was asked for since.
+func (st *State) askScan(in *Input, since time.Time, d *Decision) (scanned bool) {
+	if !in.DiskScans || in.ScannedSince.After(since) {
+		return true
+	}
+	if st.ScanAsked.Before(since) {
+		st.ScanAsked, d.ScanDisks = in.Now, true
+	}
+	return false
+}
+
+// awaitsScan says whether a threshold of a disk waits for younger disk usage, and
+// asks for it.
+func (st *State) awaitsScan(in *Input, t *Met, d *Decision) bool {
+	d.AwaitsScan = t.Signal.Condition() == DiskPressure && !t.Since.IsZero() && !st.askScan(in, t.Since, d) && in.Now.Sub(st.ScanAsked) <= scanPatience
+	return d.AwaitsScan
+}
+
+// awaited is a victim in flight for another shortage of the node that ranks first for
+// this one, too: what it holds is freed without a second victim. Nil where there is
+// none.
 func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 	for i := range ranking {
 		r := &ranking[i]
-		at := slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == r.Pod.UID })
+		at := st.indexInFlight(r.Pod.UID)
 		if at < 0 {
 			if r.Exempt() == "" && st.eligible(r.Pod) {
 				return nil
@@ -293,38 +346,9 @@ func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 	return nil
 }
 
-// hasten gives those victims of soft thresholds no more time for whose sake others
-// would go: all of the same shortage where nobody else may, and one of memory that
-// is first in the ranking and takes more of it, faster than anybody else. It says
-// whether there is any.
-func (st *State) hasten(cfg *Config, in *Input, s Signal, ranking []Ranked, d *Decision) bool {
-	first := st.willing(ranking, 0)
-	var fastest int64
-	for i := range ranking {
-		fastest = max(fastest, ranking[i].Growth)
-	}
-	copied := false
-	for i := range ranking {
-		r := &ranking[i]
-		at := slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == r.Pod.UID })
-		if at < 0 || r.ended() || st.InFlight[at].Hard || cfg.Layout.shortage(st.InFlight[at].Signal) != cfg.Layout.shortage(s) {
-			continue
-		}
-		if first >= 0 && !(i < first && s.Condition() == MemoryPressure && r.Growth > 0 && r.Growth == fastest) {
-			continue
-		}
-		if !copied {
-			st.InFlight, copied = in.Room.forInFlight(st.InFlight), true
-		}
-		f := &st.InFlight[at]
-		f.Hard, f.Since, f.Grace = true, in.Now, hardGrace
-		d.Hastened = append(d.Hastened, r.Pod)
-	}
-	return copied
-}
-
-// willing finds the first from a place on that may go.
-func (st *State) willing(ranking []Ranked, from int) int {
+// nextEligible is the place of the first eligible pod from a place on; negative
+// without one.
+func (st *State) nextEligible(ranking []Ranked, from int) int {
 	for i := from; i < len(ranking); i++ {
 		if r := &ranking[i]; r.Exempt() == "" && st.eligible(r.Pod) {
 			return i
@@ -333,9 +357,8 @@ func (st *State) willing(ranking []Ranked, from int) int {
 	return -1
 }
 
-// Explain writes the texts of the evictions, which Decide leaves out: whoever
-// ends pods has no time for them before. It goes by the candidates as they are
-// now, which may have been measured again since.
+// Explain writes the texts of the evictions, which Decide leaves out: they are not
+// needed before the kill. It reads the usage of the candidates as it is now.
 func (d *Decision) Explain() {
 	for i := range d.Evictions {
 		d.Evictions[i].explain()
@@ -343,10 +366,10 @@ func (d *Decision) Explain() {
 }
 
 func (e *Eviction) explain() {
-	if e.victim == nil { // of a limit of its own: told
+	if e.victim == nil { // of a limit of its own: Decide has written it
 		return
 	}
-	e.Message, e.Annotations = tell(e.victim.Candidate, e.met)
+	e.Message, e.Annotations = message(e.victim.Candidate, e.met)
 	because := "no other pod could go"
 	if e.next != nil {
 		because = e.victim.Before(e.next)
@@ -354,37 +377,11 @@ func (e *Eviction) explain() {
 	e.Because = because + e.unreclaimed
 }
 
-// hardGrace is that of a victim of a hard threshold.
-const hardGrace = time.Second
-
-// Frees is what the victim's end gives back, in the signal's unit; unknown of one
-// that has no statistics, or goes for a limit of its own.
+// Frees is what the victim's end frees, in the signal's unit; unknown where it has
+// no statistics, or is evicted for a limit of its own.
 func (e *Eviction) Frees() stats.Amount {
 	if e.victim == nil {
 		return stats.Amount{}
 	}
 	return e.victim.WouldFree
-}
-
-// gracePeriod is the victim's, in seconds: one for a hard threshold; for a soft
-// one what the pod asks for, up to the configured maximum, and never below one.
-func gracePeriod(cfg *Config, t *Threshold, p *Pod) int64 {
-	if t.Hard() {
-		return int64(hardGrace / time.Second)
-	}
-	grace := cfg.MaxPodGracePeriod
-	if p.TerminationGracePeriod != nil {
-		grace = min(grace, *p.TerminationGracePeriod)
-	}
-	return max(1, grace)
-}
-
-// start puts a victim in flight.
-func (st *State) start(e *Eviction, now time.Time) {
-	e.Grace = time.Duration(e.GracePeriodSeconds) * time.Second
-	st.InFlight = append(st.InFlight, InFlight{
-		UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: now,
-		Grace: e.Grace,
-	})
-	st.pass.chosen = append(st.pass.chosen, e.Pod.UID)
 }

@@ -47,22 +47,22 @@ func (r *Ranked) atMost() (amount int64, measured bool) {
 	return amount, measured
 }
 
-// strangerPatience is how long pods within their request are spared for the sake
-// of strangers: those that will be known are, within a moment of a restart of
-// whoever tells of pods; others may stay strangers for good.
-const strangerPatience = 2 * time.Second
+// unknownPatience is how long pods within their request are spared because of
+// unknown pods: after a restart of what lists the pods they are known within a
+// moment; others may stay unknown for good.
+const unknownPatience = 2 * time.Second
 
-// holdsBack says whether a victim is to stay because a pod that nobody has told
-// of yet may be to blame.
+// holdsBack says whether a victim within its request is spared for now, because an
+// unknown pod may use the rest.
 func (st *State) holdsBack(in *Input, r *Ranked) bool {
-	if !in.Strangers {
-		st.Doubted = time.Time{}
+	if in.UnknownPods != Yes {
+		st.UnknownSince = time.Time{}
 	}
-	if !in.Strangers || r.Exceeds {
+	if in.UnknownPods != Yes || r.Exceeds {
 		return false
 	}
-	if st.Doubted.IsZero() {
-		st.Doubted = in.Now
+	if st.UnknownSince.IsZero() {
+		st.UnknownSince = in.Now
 	}
-	return in.Now.Sub(st.Doubted) < strangerPatience
+	return in.Now.Sub(st.UnknownSince) < unknownPatience
 }

@@ -142,29 +142,36 @@ func TestWhatAKilledSoftVictimStillHoldsNeedsNoSecondVictim(t *testing.T) {
 	}
 }
 
+func answer(yes bool) eviction.Answer {
+	if yes {
+		return eviction.Yes
+	}
+	return eviction.No
+}
+
 // rule: M.42
-func TestPodsWithinTheirRequestAreSparedForAWhileWhereStrangersRun(t *testing.T) {
+func TestPodsWithinTheirRequestAreSparedForAWhileWhereUnknownPodsRun(t *testing.T) {
 	cfg := twoThresholds()
 	within, over := holding("within", 2*gi, gi), holding("over", 0, gi/8)
 	type step struct {
 		after     time.Duration
 		available int64
-		strangers bool
+		unknown   bool
 		pods      []eviction.Candidate
 		victim    types.UID
 		held      bool
 	}
 	for name, steps := range map[string][]step{
-		"until the stranger is known":                 {{0, 0, true, []eviction.Candidate{within}, "", true}, {300 * time.Millisecond, 0, false, []eviction.Candidate{within, over}, "over", false}},
+		"until the unknown pod is known":              {{0, 0, true, []eviction.Candidate{within}, "", true}, {300 * time.Millisecond, 0, false, []eviction.Candidate{within, over}, "over", false}},
 		"and no longer than two seconds":              {{0, 0, true, []eviction.Candidate{within}, "", true}, {2*time.Second - 1, 0, true, []eviction.Candidate{within}, "", true}, {2 * time.Second, 0, true, []eviction.Candidate{within}, "within", false}},
 		"whoever exceeds its request goes at once":    {{0, 0, true, []eviction.Candidate{within, over}, "over", false}},
-		"without strangers nobody is spared":          {{0, 0, false, []eviction.Candidate{within}, "within", false}},
+		"without unknown pods none is spared":         {{0, 0, false, []eviction.Candidate{within}, "within", false}},
 		"a crossing that passes starts patience anew": {{0, 0, true, []eviction.Candidate{within}, "", true}, {3 * time.Second, 4 * gi, true, []eviction.Candidate{within}, "", false}, {4 * time.Second, 0, true, []eviction.Candidate{within}, "", true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var st eviction.State
 			for _, s := range steps {
-				in := eviction.Input{Now: start.Add(s.after), Pass: eviction.Event, Sampled: true, Strangers: s.strangers, Candidates: s.pods}
+				in := eviction.Input{Now: start.Add(s.after), Pass: eviction.Event, Sampled: true, UnknownPods: answer(s.unknown), Candidates: s.pods}
 				in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(s.available), Time: in.Now}
 				var d eviction.Decision
 				st, d = eviction.Decide(&cfg, st, in)

@@ -58,6 +58,9 @@ func anyConfig(r *rand.Rand) eviction.Config {
 	return eviction.New(eviction.Config{
 		Thresholds:                    thresholds,
 		MaxPodGracePeriod:             r.Int64N(60) - 5,
+		HardGrace:                     one(r, 0, time.Second/2, time.Second),
+		SoftPatience:                  one(r, 0, 0, 7*time.Second),
+		DryRun:                        r.IntN(10) == 0,
 		PressureTransitionPeriod:      one(r, 0, 10*time.Second, time.Minute),
 		LocalStorageCapacityIsolation: r.IntN(2) == 0,
 		EnoughVictims:                 r.IntN(3) == 0,
@@ -130,7 +133,7 @@ func anySignals(r *rand.Rand, now time.Time) (all eviction.Observations) {
 	for s := range all {
 		if available := amount(r, 1100); available.IsKnown() {
 			all[s] = eviction.Observation{Available: available, Capacity: one(r, stats.Known(1000), stats.Known(1000), stats.Amount{}),
-				Time: one(r, now, now, now.Add(-15*time.Second), time.Time{})}
+				Time: one(r, now, now, now.Add(-15*time.Second), time.Time{}), UsedUpIn: amount(r, int64(5*time.Second))}
 		}
 	}
 	return all
@@ -170,11 +173,23 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 	t.Helper()
 	n.now = n.now.Add(time.Duration(r.IntN(12)) * time.Second)
 	first := len(n.calls)
-	in := eviction.Input{Now: n.now, Pass: kind, Signals: anySignals(r, n.now), Candidates: n.pods, Sampled: r.IntN(2) == 0, Strangers: r.IntN(4) == 0}
+	in := eviction.Input{Now: n.now, Pass: kind, Signals: anySignals(r, n.now), Candidates: n.pods, Sampled: r.IntN(2) == 0, UnknownPods: one(r, eviction.Unasked, eviction.No, eviction.Yes)}
 	for _, f := range n.state.InFlight {
 		if r.IntN(3) == 0 {
-			in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: f.UID, Failed: r.IntN(4) == 0})
+			o := eviction.Outcome{UID: f.UID, Failed: r.IntN(4) == 0, Signalled: r.IntN(3) > 0}
+			if r.IntN(2) == 0 {
+				o.Ended = n.now.Add(-time.Duration(r.IntN(3000)) * time.Millisecond)
+			}
+			in.Outcomes = append(in.Outcomes, o)
 		}
+	}
+	for _, f := range n.state.InFlight {
+		if r.IntN(2) == 0 {
+			in.TasksLeft = append(in.TasksLeft, eviction.TasksLeft{UID: f.UID, Tasks: r.Int64N(2), Removed: r.IntN(3) == 0})
+		}
+	}
+	if r.IntN(2) == 0 {
+		in.DiskScans, in.ScannedSince = true, n.now.Add(-time.Duration(r.IntN(20))*time.Second)
 	}
 	for _, reclaim := range n.state.Reclaims {
 		if !reclaim.Since.IsZero() && r.IntN(3) == 0 {
@@ -186,6 +201,9 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 		in.Outcomes, in.Reclaims = nil, nil
 		if d.NeedUsage {
 			in.Sampled = true
+		}
+		if d.NeedUnknownPods {
+			in.UnknownPods = one(r, eviction.No, eviction.Yes)
 		}
 		if len(d.Reclaim) > 0 {
 			switch r.IntN(3) {
@@ -200,7 +218,7 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 				in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: e.Pod.UID, Failed: true})
 			}
 		}
-		again = d.NeedUsage || len(d.Reclaim) > 0 || len(in.Outcomes) > 0
+		again = d.NeedUsage || d.NeedUnknownPods || len(d.Reclaim) > 0 || len(in.Outcomes) > 0
 		if calls := len(n.calls) - first; calls > 2*len(n.pods)+10 {
 			t.Fatalf("the pass does not end: %d calls", calls)
 		}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kept is what of a State the next process takes up. It holds names, and times as
+// Kept is the part of a State that outlives the process. It holds names, and times as
 // how long ago they were: no clock of this process means anything to another.
 type Kept struct {
 	// Looked is how long ago the last housekeeping pass was.
@@ -45,9 +45,11 @@ type KeptVictim struct {
 	Hard   bool          `json:"hard,omitempty"`
 	Since  time.Duration `json:"since"`
 	Grace  time.Duration `json:"grace"`
+	// Patience is nil in what earlier versions wrote: Grace holds both then.
+	Patience *time.Duration `json:"patience,omitempty"`
 }
 
-// Keep is what of the state would have to be taken up if the process ended now.
+// Keep is the part of the state that outlives the process, as of now.
 func (st *State) Keep(cfg *Config, now time.Time) Kept {
 	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout}
 	for i := range cfg.Thresholds {
@@ -65,7 +67,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 		}
 	}
 	for _, f := range st.InFlight {
-		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace})
+		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience})
 	}
 	for d := range st.Reclaims {
 		k.Rests[d] = max(0, st.Reclaims[d].Rest.Sub(now))
@@ -76,7 +78,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 // SameKept says whether the same is kept of two states, but for when their last
 // housekeeping pass was.
 func (st *State) SameKept(other *State) bool {
-	same := st.Thresholds == other.Thresholds && slices.Equal(st.InFlight, other.InFlight)
+	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, func(a, b InFlight) bool { return a.kept() == b.kept() })
 	for c := range st.Pressure {
 		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
 	}
@@ -86,10 +88,16 @@ func (st *State) SameKept(other *State) bool {
 	return same
 }
 
+// kept is the part of a victim that is kept.
+func (f *InFlight) kept() InFlight {
+	return InFlight{UID: f.UID, Signal: f.Signal, Hard: f.Hard, Since: f.Since, Grace: f.Grace, Patience: f.Patience}
+}
+
 // Restore is the state that was kept so long ago, as far as the configuration
-// still asks for it: a standing needs its threshold, a condition any threshold that
-// it was raised under, a victim one of its signal and kind, or the limits. Victims
-// that are overdue by now are left out.
+// still has its thresholds: a condition needs any threshold that it was raised
+// under, a victim one of its signal and kind, or the limits. Victims that are
+// overdue by now are left out, and the others are unattended. What a victim held and
+// whether it had ended is not kept.
 func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 	before := func(since time.Duration) time.Time { return now.Add(-ago - max(0, since)) }
 	st := State{Looked: before(k.Looked)}
@@ -108,8 +116,16 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		}
 	}
 	for _, v := range k.InFlight {
+		f := InFlight{UID: v.UID, Hard: v.Hard, Since: before(v.Since), Grace: v.Grace, Unattended: true}
+		switch {
+		case v.Patience != nil:
+			f.Patience = *v.Patience
+		case !f.Hard:
+			f.Patience = min(cfg.SoftPatience, f.Grace)
+			f.Grace -= f.Patience
+		}
 		for s := range signals {
-			f := InFlight{v.UID, Signal(s), v.Hard, before(v.Since), v.Grace}
+			f.Signal = Signal(s)
 			if f.Signal.String() == v.Signal && cfg.evictsFor(&f) && !f.Overdue(now) {
 				st.InFlight = append(st.InFlight, f)
 			}

@@ -3,6 +3,7 @@ package eviction_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -41,6 +42,35 @@ func TestAStateThatWasKeptIsAsItWasHoweverLongAgoThatIs(t *testing.T) {
 			t.Fatalf("kept %s\nand restored %+v\nwant %+v", text, got, want)
 		}
 	})
+}
+
+// TestAnEntryOfTheVersionBeforeIsRestored reads what it wrote: the grace of a soft
+// victim with the patience of its killer.
+func TestAnEntryOfTheVersionBeforeIsRestored(t *testing.T) {
+	const entry = `{"looked":2000000000,"thresholds":[
+		{"signal":"memory.available","value":{"Amount":1073741824,"Fraction":0},"met":5000000000,"acting":true},
+		{"signal":"memory.available","value":{"Amount":2147483648,"Fraction":0},"grace":30000000000,"met":31000000000,"acting":true}],
+		"pressure":{"MemoryPressure":1000000000},"layout":0,"rests":[7000000000,0,0],"inFlight":[
+		{"uid":"hard","signal":"memory.available","hard":true,"since":3000000000,"grace":1000000000},
+		{"uid":"soft","signal":"memory.available","since":4000000000,"grace":67000000000}]}`
+	var kept eviction.Kept
+	if err := json.Unmarshal([]byte(entry), &kept); err != nil {
+		t.Fatal(err)
+	}
+	cfg := newSmallNode().cfg
+	cfg.SoftPatience = 7 * time.Second
+	got := kept.Restore(&cfg, noon, time.Second)
+	want := eviction.State{Looked: noon.Add(-3 * time.Second), InFlight: []eviction.InFlight{
+		{UID: "hard", Signal: eviction.MemoryAvailable, Hard: true, Since: noon.Add(-4 * time.Second), Grace: time.Second, Unattended: true},
+		{UID: "soft", Signal: eviction.MemoryAvailable, Since: noon.Add(-5 * time.Second), Grace: time.Minute, Patience: 7 * time.Second, Unattended: true},
+	}}
+	want.Thresholds[0] = eviction.Standing{FirstObserved: noon.Add(-6 * time.Second), Acting: true}
+	want.Thresholds[1] = eviction.Standing{FirstObserved: noon.Add(-32 * time.Second), Acting: true}
+	want.Pressure[eviction.MemoryPressure].LastObserved = noon.Add(-2 * time.Second)
+	want.Reclaims[0].Rest = noon.Add(6 * time.Second)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
 }
 
 func TestNothingIsTakenUpThatTheConfigurationDoesNotAskFor(t *testing.T) {

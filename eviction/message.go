@@ -37,9 +37,9 @@ const (
 	emptyDirMessage       = "Usage of EmptyDir volume %q exceeds the limit %q. "
 )
 
-// tell writes the message and the event's annotations of a victim of node
+// message writes the message and the event's annotations of a victim of node
 // pressure. Without statistics there are no annotations.
-func tell(c Candidate, met Met) (string, map[string]string) {
+func message(c Candidate, met Met) (string, map[string]string) {
 	starved := met.Signal.Resource()
 	var b strings.Builder
 	fmt.Fprintf(&b, nodeLowMessage, starved)

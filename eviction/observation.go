@@ -12,9 +12,12 @@ type Observation struct {
 	// Available and Capacity in bytes or counts. Capacity may be unknown where
 	// Available is not.
 	Available, Capacity stats.Amount
-	// Time at which the figure was taken; it must move on for a threshold to
+	// Time at which the figure was taken; it must be later for a threshold to
 	// act again.
 	Time time.Time
+	// UsedUpIn is the time until nothing is available at the present rate,
+	// nanoseconds; unknown where the amount does not fall.
+	UsedUpIn stats.Amount
 }
 
 // Observations holds one for each signal that a threshold can be set on.

@@ -32,6 +32,7 @@ func newSmallNode() *smallNode {
 				{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 2 * gi}, Grace: 30 * time.Second},
 			},
 			MaxPodGracePeriod:             60,
+			HardGrace:                     time.Second,
 			PressureTransitionPeriod:      time.Minute,
 			LocalStorageCapacityIsolation: true,
 		}, eviction.SharedFs),

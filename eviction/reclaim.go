@@ -115,13 +115,15 @@ func (r *Reclaim) patient(in *Input) bool {
 	return in.Now.Sub(r.Gained) < reclaimPatience && !losing
 }
 
-// settleReclaims takes up what has become of reclaims, and what they have gained.
-func (st *State) settleReclaims(cfg *Config, in *Input) {
+// settleReclaims applies what has become of reclaims, and what they have freed. When
+// one begins it asks for a scan: should it not suffice, disk usage is young enough.
+func (st *State) settleReclaims(cfg *Config, in *Input, d *Decision) {
 	for _, o := range in.Reclaims {
 		r := &st.Reclaims[cfg.Layout.placement(o.For).disk]
 		available := in.Signals[o.For].Available.Or(0)
 		switch {
 		case !o.Ended:
+			st.askScan(in, in.Now, d)
 			*r = Reclaim{Since: in.Now, For: o.For, From: available, Best: available, Gained: in.Now}
 		case !r.Since.IsZero() && !short(cfg, in, o.For): // it has sufficed: the next crossing may ask again
 			*r = Reclaim{}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // State is everything Decide remembers from call to call. It is a value; the
@@ -21,9 +23,11 @@ type State struct {
 	Observed [NumSignals]time.Time
 	// InFlight are the victims whose end has not been confirmed, oldest first.
 	InFlight []InFlight
-	// Doubted is since when victims are held back for the sake of strangers;
+	// UnknownSince is since when victims are held back because of unknown pods;
 	// zero while none is.
-	Doubted time.Time
+	UnknownSince time.Time
+	// ScanAsked is when a scan of the pods' disks was last asked for.
+	ScanAsked time.Time
 	// Reclaims are by disk.
 	Reclaims [numDisks]Reclaim
 
@@ -47,22 +51,31 @@ type Pressure struct {
 	Reported bool
 }
 
-// InFlight is a victim being ended.
+// InFlight is a victim whose resources are not free yet.
 type InFlight struct {
 	UID    types.UID
 	Signal Signal
 	Hard   bool
 	Since  time.Time
-	// Grace it was given.
+	// Grace is the time from Since to SIGKILL.
 	Grace time.Duration
+	// Patience is how much later than Grace allows the victim is overdue: a soft
+	// kill may begin late, and a disk may be free late.
+	Patience time.Duration
+	// Unattended victims have no kill under way: those of a dry run, and those of
+	// before the start until they are resumed. They leave flight when overdue.
+	Unattended bool
+	// Held is what the victim of a disk held there, in the signal's unit; zero
+	// where that is not known.
+	Held int64
+	// TasksAfter is how many tasks the node has at most once those of a victim of
+	// process ids are reaped.
+	TasksAfter stats.Amount
+	// Ended is when no process of the victim was left, zero while one is, and
+	// AvailableAtEnd what was available of Signal then.
+	Ended          time.Time
+	AvailableAtEnd int64
 }
-
-// killAllowance is how long after its grace period a victim may take to be
-// gone before another pod is chosen beside it.
-const killAllowance = 10 * time.Second
-
-// Overdue says whether the victim should have been gone by now.
-func (f *InFlight) Overdue(now time.Time) bool { return now.Sub(f.Since) > f.Grace+killAllowance }
 
 // pass is what the running pass has come to so far.
 type pass struct {
@@ -100,17 +113,6 @@ func (st State) Under(old, now *Config) State {
 	return st
 }
 
-// settle takes up what has become of earlier actions.
-func (st *State) settle(outcomes []Outcome) {
-	for _, o := range outcomes {
-		st.InFlight = without(st.InFlight, func(f InFlight) bool { return f.UID == o.UID })
-		if o.Failed {
-			st.pass.chosen = without(st.pass.chosen, func(uid types.UID) bool { return uid == o.UID })
-			st.pass.failed = append(slices.Clip(st.pass.failed), o.UID)
-		}
-	}
-}
-
 // without copies where it removes: earlier states keep what they hold.
 func without[T any](s []T, drop func(T) bool) []T {
 	if !slices.ContainsFunc(s, drop) {
@@ -119,18 +121,28 @@ func without[T any](s []T, drop func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(s), drop)
 }
 
-// inFlight says whether the pod is being ended already.
-func (st *State) inFlight(uid types.UID) bool {
-	return slices.ContainsFunc(st.InFlight, func(f InFlight) bool { return f.UID == uid })
+// indexInFlight is the place of a victim in flight; negative where the pod is none.
+func (st *State) indexInFlight(uid types.UID) int {
+	return slices.IndexFunc(st.InFlight, func(f InFlight) bool { return f.UID == uid })
+}
+
+// SameStanding says whether two states decide the same but for observations that
+// are repeated and for conditions. It ignores the running pass.
+func (st *State) SameStanding(other *State) bool {
+	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
+		st.Reclaims == other.Reclaims && slices.Equal(st.InFlight, other.InFlight)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one
 // for the same shortage, neither overdue nor softer than the threshold.
 func (st *State) relieved(t *Threshold, l Layout, now time.Time) bool {
 	want := l.shortage(t.Signal)
-	return slices.ContainsFunc(st.InFlight, func(f InFlight) bool {
-		return l.shortage(f.Signal) == want && (f.Hard || !t.Hard()) && !f.Overdue(now)
-	})
+	for i := range st.InFlight {
+		if f := &st.InFlight[i]; l.shortage(f.Signal) == want && (f.Hard || !t.Hard()) && !f.Overdue(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // lapse takes time in which nobody looked out of the graces: a signal may have

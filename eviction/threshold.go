@@ -96,8 +96,15 @@ type Config struct {
 	MaxPodGracePeriod int64
 	// PressureTransitionPeriod is how long a condition outlives its cause.
 	PressureTransitionPeriod time.Duration
-	// Lapse is how long nobody may look for that time to count toward graces; zero
-	// counts any time.
+	// HardGrace is the grace of victims of hard thresholds and of limits, at most the
+	// announced second; shorter where the signal is used up before.
+	HardGrace time.Duration
+	// SoftPatience is how late the kill of a soft victim may begin.
+	SoftPatience time.Duration
+	// DryRun kills nothing: a victim leaves flight when it would be overdue.
+	DryRun bool
+	// Lapse is the longest time between housekeeping passes that counts toward
+	// graces in full; zero counts any.
 	Lapse time.Duration
 	// LocalStorageCapacityIsolation turns the local-storage limits on.
 	LocalStorageCapacityIsolation bool

@@ -88,7 +88,7 @@ type PodLimit struct {
 
 // Foretell writes a forecast for people and programs. Name is of a pod by its
 // uid.
-func Foretell(f *eviction.Forecast, name func(types.UID) string) SignalForecast {
+func Foretell(f *eviction.Prediction, name func(types.UID) string) SignalForecast {
 	quantity := f.Signal.Quantity
 	s := SignalForecast{
 		Signal: f.Signal.String(), Kind: f.Kind(), Required: quantity(f.Required), Available: quantity(f.Available),
@@ -112,7 +112,7 @@ func Foretell(f *eviction.Forecast, name func(types.UID) string) SignalForecast 
 	return s
 }
 
-func place(f *eviction.Forecast, i int, row Ranked) Place {
+func place(f *eviction.Prediction, i int, row Ranked) Place {
 	r := &f.Ranking[i]
 	p := Place{Ranked: row, Place: i + 1, Goes: slices.Contains(f.Victims, r.Pod.UID)}
 	if i+1 < len(f.Ranking) {

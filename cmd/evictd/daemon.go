@@ -163,9 +163,9 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, DiskScanner: d.survey, Pulse: d.service}
 	if d.node.cgroups != nil {
-		ports.Census = d.tracker
+		ports.UnknownPods = d.tracker
 	}
 	if file.MemoryHighTripwire && !d.dryRun {
 		if d.tripwire = d.newTripwire(); d.tripwire != nil {
@@ -218,17 +218,16 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
-		HardGrace:            longestHardGrace,
-		DryRun:               d.dryRun,
 	}
+	c.Eviction.HardGrace, c.Eviction.DryRun = longestHardGrace, d.dryRun
 	if d.cluster != nil {
-		c.SoftPatience = d.cluster.patience
+		c.Eviction.SoftPatience = d.cluster.patience
 	}
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
 	}
 	if g := file.HardEvictionGracePeriod; g != nil {
-		c.HardGrace = g.Duration
+		c.Eviction.HardGrace = g.Duration
 	}
 	return c
 }

@@ -190,9 +190,9 @@ func (t *tracker) manifests() []*v1.Pod {
 	return all
 }
 
-// Strangers says whether processes run in a group of the kubelet's naming that is
+// UnknownPods says whether processes run in a group of the kubelet's naming that is
 // that of none of the pods.
-func (t *tracker) Strangers(known []control.Pod) bool {
+func (t *tracker) UnknownPods(known []control.Pod) bool {
 	theirs := make(map[string]bool, len(known))
 	for i := range known {
 		if g, ok := known[i].Target.(*group); ok {

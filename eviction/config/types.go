@@ -21,7 +21,7 @@ type EvictdConfiguration struct {
 
 	// EvictionHard maps a signal to a quantity or a percentage, below which it acts
 	// at once; nil means the kubelet's defaults, empty means none.
-	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+	EvictionHard map[string]string `json:"evictionHard,omitzero"`
 	// EvictionSoft is the same for what acts when it was met for
 	// EvictionSoftGracePeriod.
 	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`

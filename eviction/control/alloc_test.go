@@ -61,9 +61,9 @@ func newCrowd(pods int) (*crowd, *Loop) {
 			Thresholds:                    []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 100 << 20}}},
 			PressureTransitionPeriod:      time.Minute,
 			LocalStorageCapacityIsolation: true,
+			HardGrace:                     time.Second,
 		}, eviction.SharedFs),
 		HousekeepingInterval: time.Hour,
-		HardGrace:            time.Second,
 	}
 	l := New(cfg, Ports{Sensor: c, Waiter: c, Killer: c}, slog.New(slog.DiscardHandler))
 	var all []Pod
@@ -76,7 +76,7 @@ func newCrowd(pods int) (*crowd, *Loop) {
 			Meter: meter{int64(i%17) << 20}, Target: target{},
 		})
 	}
-	l.adopt(all)
+	l.replacePods(all)
 	return c, l
 }
 
@@ -85,7 +85,7 @@ func (c *crowd) cross(l *Loop) {
 	c.left = 50 << 20
 	l.pass(eviction.Event, "memcg-threshold")
 	c.left = 32 << 30
-	l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: l.state.InFlight[0].UID}})
+	l.outcomes = append(l.outcomes, eviction.Outcome{UID: l.driver.State.InFlight[0].UID})
 	l.pass(eviction.Event, Poll)
 	for len(l.reports) > 0 {
 		<-l.reports

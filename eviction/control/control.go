@@ -1,6 +1,6 @@
-// Package control is the loop that senses, decides and kills. It waits for
-// nobody: pods come in and reports go out over bounded queues, and nothing on
-// their other sides can hold it up. It never decides by itself: eviction does.
+// Package control is the loop that senses, asks eviction what to do, and does it. It
+// decides nothing. It never blocks: pods come in and reports go out over bounded
+// queues.
 package control
 
 import (
@@ -19,74 +19,80 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Loop is the daemon's heart. One goroutine, that of Run, owns all of it but
-// the queues.
+// Loop senses and acts. The goroutine of Run owns all of it but the queues.
 type Loop struct {
 	cfg       *Config // shared with readers of reports: replaced, never changed
 	sensor    Sensor
 	waiter    Waiter
 	killer    Killer
-	survey    Survey
+	scanner   DiskScanner
 	reclaimer Reclaimer
-	census    Census
+	unknown   UnknownPods
 	pulse     Pulse
 	log       *slog.Logger
 
 	incoming chan []Pod
 	configs  chan Config
 	reports  chan Report
-	asked    chan question
+	queries  chan query
 	ended    chan kill.Result // from the killer, which closes it
-	surveyed chan struct{}    // a round of the survey is complete
+	scanned  chan struct{}    // a scan of the pods' disks is complete
 	reclaims chan eviction.Signal
 	lost     atomic.Uint64
 
-	pods        []Pod
-	seen        []seen // beside pods
-	room        eviction.Room
-	decisions   []eviction.Decision // room for those of a pass
-	candidates  []eviction.Candidate
-	observer    eviction.Observer
-	node        stats.Node
-	observed    eviction.Observations            // last
-	trends      [eviction.NumSignals]stats.Trend // of seconds
-	sprints     [eviction.NumSignals]stats.Trend // of milliseconds
-	armed       bool                             // the kernel tells when memory comes to where it was aimed at
-	nearing     bool                             // a memory threshold is about to be crossed
-	diskNear    bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
-	regular     time.Time                        // when the next housekeeping pass is due
-	sampled     time.Time                        // when the pods were last measured
-	detail      int                              // the pod whose containers were last read
-	refusals    []refusal                        // of the running pass
-	state       eviction.State
-	told        announced
-	idle        bool       // the last pass found nobody to end
-	surveying   bool       // a pass waits for the disk survey
-	askedSurvey time.Time  // when the last survey was asked for
-	withheld    []withheld // outcomes that do not count yet
-	resumed     []Resumed  // since the last report
-	reclaimed   []eviction.ReclaimOutcome
+	driver     eviction.Driver
+	pods       []Pod
+	figures    []figures // beside pods
+	buffers    eviction.Buffers
+	decisions  []eviction.Decision // buffer for those of a pass
+	candidates []eviction.Candidate
+	reading    stats.Pod // buffer for a victim
+	observer   eviction.Observer
+	node       stats.Node
+	observed   eviction.Observations            // last
+	trends     [eviction.NumSignals]stats.Trend // of seconds
+	rates      [eviction.NumSignals]stats.Trend // of milliseconds
+	armed      bool                             // the kernel notifies when memory reaches its mark
+	nearing    bool                             // a memory threshold is about to be crossed
+	diskNear   bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
+	regular    time.Time                        // when the next housekeeping pass is due
+	sampled    time.Time                        // when the pods were last measured
+	detail     int                              // the pod whose containers were last read
+	refusals   []refusal                        // of the running pass
+	reported   standing
+	started    *eviction.State // not reported yet
+	idle       bool            // thresholds act and no pod can be evicted for them
+	awaitsScan bool            // a decision waits for a scan of the pods' disks
+
+	// Facts for the next pass.
+	outcomes  []eviction.Outcome
+	unreaped  []unreaped
+	reclaimed []eviction.ReclaimOutcome
 }
 
-// seen is what the loop has seen of a pod.
-type seen struct {
+// figures are what was measured of a pod.
+type figures struct {
 	name   string // for the killer
 	usage  stats.Pod
-	growth stats.Trend  // of memory
-	end    kill.Result  // of its last kill
-	held   int64        // on the disk that it was last ended for, in its signal's unit
-	paid   stats.Amount // how many tasks the node is to have once those of a victim of process ids are reaped
+	growth stats.Trend // of memory
+	end    kill.Result // of its last kill
 }
 
-// announced is what is reported once it changes: the conditions, and whether a victim
-// is held back.
-type announced struct {
-	reported [eviction.NumConditions]bool
-	held     bool
+// unreaped is an ended victim of process ids, and what reads its tasks.
+type unreaped struct {
+	uid   types.UID
+	meter Meter
 }
 
-// lapses is how many housekeeping intervals may pass without a look before graces
-// stand still: a machine under pressure is late.
+// standing is reported when it changes: the conditions, and whether a victim is held
+// back.
+type standing struct {
+	conditions [eviction.NumConditions]bool
+	held       bool
+}
+
+// lapses is how many housekeeping intervals between two passes count toward graces: a
+// machine under pressure is late.
 const lapses = 2
 
 // reportQueue bounds the reports that wait for their reader.
@@ -100,39 +106,40 @@ const endedQueue = 8
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
-		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, survey: ports.Survey,
-		reclaimer: ports.Reclaimer, census: ports.Census, pulse: ports.Pulse, log: log,
+		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, scanner: ports.DiskScanner,
+		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, log: log,
 		incoming: make(chan []Pod, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
-		asked:    make(chan question, 8),
+		queries:  make(chan query, 8),
 		ended:    make(chan kill.Result, endedQueue),
-		surveyed: make(chan struct{}, 1),
+		scanned:  make(chan struct{}, 1),
 		reclaims: make(chan eviction.Signal, endedQueue),
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
-	for i := range l.sprints {
-		l.sprints[i].Span = sprintSpan
+	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
+	for i := range l.rates {
+		l.rates[i].Span = rateSpan
 	}
 	return l
 }
 
-// SetPods replaces the pods of the node. It never blocks; of sets that the loop
-// has not taken up yet, the last counts. Only one goroutine may call it.
+// SetPods replaces the pods of the node. It never blocks; a set that the loop has
+// not received yet is dropped. Only one goroutine may call it.
 func (l *Loop) SetPods(pods []Pod) {
 	replace(l.incoming, pods)
 	l.waiter.Wake()
 }
 
-// Configure replaces the configuration: thresholds that stay keep their standing.
-// The housekeeping interval stays as it is. It never blocks; only one goroutine
-// may call it.
+// Configure replaces the configuration: thresholds that are the same keep their
+// standing, and the housekeeping interval does not change. It never blocks; only one
+// goroutine may call it.
 func (l *Loop) Configure(cfg Config) {
 	replace(l.configs, cfg)
 	l.waiter.Wake()
 }
 
-// replace puts a value in the place of one that was not taken yet.
+// replace sends a value and drops one that was not received yet.
 func replace[T any](queue chan T, value T) {
 	select {
 	case <-queue:
@@ -141,9 +148,9 @@ func replace[T any](queue chan T, value T) {
 	queue <- value
 }
 
-// Reports delivers what passes came to: every housekeeping pass, every pass
-// that decided something, and the end of every kill. Run closes it. What is not
-// taken in time is lost, and counted.
+// Reports delivers every housekeeping pass, every pass that decided or changed
+// something, and the end of every kill. Run closes it. Reports that are not received
+// in time are lost, and counted.
 func (l *Loop) Reports() <-chan Report { return l.reports }
 
 func (l *Loop) report(r Report) {
@@ -155,19 +162,21 @@ func (l *Loop) report(r Report) {
 	}
 }
 
-// Run senses, decides and kills until ctx ends or the killer does. It always
-// returns nil: no fault of what is around it ends the protection of the node.
+// Run runs passes until ctx ends or the killer does. It always returns nil: no fault
+// of a port ends the protection of the node.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.reports)
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	beside.Go(func() { l.hear(ctx) })
+	beside.Go(func() { l.forward(ctx) })
+	started := l.driver.State
+	l.started = &started
 	l.pass(eviction.Housekeeping, Housekeeping)
 	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
 	poll := l.nextPoll()
-	var rung time.Time // when a notice was last followed
+	var notified time.Time // when a notification last caused a pass
 	for {
 		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
 		if ctx.Err() != nil {
@@ -178,30 +187,30 @@ func (l *Loop) Run(ctx context.Context) error {
 		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
-		case source != "" && now.Sub(rung) >= breath:
-			rung = now
+		case source != "" && now.Sub(notified) >= notificationGap:
+			notified = now
 			l.pass(eviction.Event, Source(source))
-		case source != "": // a hail of notices is polled
-			poll = earlier(poll, rung.Add(breath))
+		case source != "": // too many notifications are polled
+			poll = earlier(poll, notified.Add(notificationGap))
 			passed = false
 		case !now.Before(poll):
 			l.pass(eviction.Event, Poll)
 		default:
 			passed = false
 		}
-		heard, open := l.takeUp()
+		received, open := l.receive()
 		if !open {
 			return nil
 		}
-		if passed || heard {
+		if passed || received {
 			l.armed = l.waiter.Aim(l.aims())
 			poll = l.nextPoll()
 		}
 	}
 }
 
-// breath is the least time between passes that notices of the kernel cause.
-const breath = time.Millisecond
+// notificationGap is the least time between passes that notifications cause.
+const notificationGap = time.Millisecond
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
@@ -210,11 +219,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// hear wakes the loop for what others have to say.
-func (l *Loop) hear(ctx context.Context) {
-	var surveyed <-chan struct{}
-	if l.survey != nil {
-		surveyed = l.survey.Done()
+// forward wakes the loop for what its ports report.
+func (l *Loop) forward(ctx context.Context) {
+	var scanned <-chan struct{}
+	if l.scanner != nil {
+		scanned = l.scanner.Done()
 	}
 	var reclaimed <-chan eviction.Signal
 	if l.reclaimer != nil {
@@ -225,9 +234,9 @@ func (l *Loop) hear(ctx context.Context) {
 		case <-ctx.Done():
 			l.waiter.Wake()
 			return
-		case <-surveyed:
+		case <-scanned:
 			select {
-			case l.surveyed <- struct{}{}:
+			case l.scanned <- struct{}{}:
 			default:
 			}
 		case signal := <-reclaimed:
@@ -250,22 +259,22 @@ func (l *Loop) hear(ctx context.Context) {
 	}
 }
 
-// takeUp takes up everything that waits for the loop. It says whether that
-// caused a pass, and false where nobody can be ended any more.
-func (l *Loop) takeUp() (passed, open bool) {
+// receive handles everything that waits for the loop. It says whether that caused a
+// pass, and false where the killer has ended.
+func (l *Loop) receive() (passed, open bool) {
 	for {
 		select {
 		case cfg := <-l.configs:
 			l.configure(cfg)
 			l.pass(eviction.Housekeeping, Reconfigured)
 		case pods := <-l.incoming:
-			l.adopt(pods)
+			l.replacePods(pods)
 			l.pass(eviction.Event, PodsChanged)
-		case <-l.surveyed:
-			if !l.surveying {
+		case <-l.scanned:
+			if !l.awaitsScan {
 				continue
 			}
-			l.pass(eviction.Housekeeping, DiskSurvey)
+			l.pass(eviction.Housekeeping, DiskScanned)
 		case signal := <-l.reclaims:
 			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
 			l.pass(eviction.Housekeeping, Reclaimed)
@@ -273,10 +282,10 @@ func (l *Loop) takeUp() (passed, open bool) {
 			if !open {
 				return passed, false
 			}
-			l.settle(result)
+			l.killEnded(result)
 		default:
 			select {
-			case q := <-l.asked: // who asks sees what was told before
+			case q := <-l.queries: // last: the answer includes all of the above
 				q.answer <- q.look()
 				continue
 			default:
@@ -287,20 +296,22 @@ func (l *Loop) takeUp() (passed, open bool) {
 	}
 }
 
-// adopt takes up a new set of pods.
-func (l *Loop) adopt(pods []Pod) {
-	all := make([]seen, len(pods))
+// replacePods replaces the pods. Those that stay keep their figures.
+func (l *Loop) replacePods(pods []Pod) {
+	all := make([]figures, len(pods))
 	for i := range pods {
-		s := &all[i]
-		s.growth.Span = growthSpan
+		f := &all[i]
+		f.growth.Span = growthSpan
 		if before := l.indexOf(pods[i].UID); before >= 0 {
-			*s = l.seen[before]
+			*f = l.figures[before]
 		}
-		s.name = pods[i].String()
-		s.usage = stats.Pod{Containers: make([]stats.Container, len(pods[i].Containers)), Volumes: make([]stats.Volume, len(pods[i].Volumes))}
+		f.name = pods[i].String()
+		containers, volumes := len(pods[i].Containers), len(pods[i].Volumes)
+		f.usage = stats.Pod{Containers: make([]stats.Container, containers), Volumes: make([]stats.Volume, volumes)}
+		l.reading.Containers = slices.Grow(l.reading.Containers[:0], containers)
+		l.reading.Volumes = slices.Grow(l.reading.Volumes[:0], volumes)
 	}
-	l.pods, l.seen, l.candidates = pods, all, make([]eviction.Candidate, 0, len(pods))
-	l.pursue(time.Now())
+	l.pods, l.figures, l.candidates = pods, all, make([]eviction.Candidate, 0, len(pods))
 	l.refill()
 	l.idle = false
 }
@@ -310,30 +321,45 @@ func (l *Loop) indexOf(uid types.UID) int {
 	return slices.IndexFunc(l.pods, func(p Pod) bool { return p.UID == uid })
 }
 
-// refill makes the memory that the next pass decides with.
+// refill allocates what the next pass needs.
 func (l *Loop) refill() {
-	l.room.Refill(len(l.pods))
+	l.buffers.Refill(len(l.pods))
 	if l.decisions == nil {
 		l.decisions = make([]eviction.Decision, 0, 4)
 	}
 }
 
-// configure takes up a new configuration.
+// configure replaces the configuration.
 func (l *Loop) configure(cfg Config) {
 	cfg.HousekeepingInterval, cfg.Eviction.Lapse = l.cfg.HousekeepingInterval, l.cfg.Eviction.Lapse
-	l.state = l.state.Under(&l.cfg.Eviction, &cfg.Eviction)
-	l.cfg, l.observer.Model = &cfg, cfg.MemoryModel
+	l.driver.State = l.driver.State.Under(&l.cfg.Eviction, &cfg.Eviction)
+	l.cfg, l.driver.Config, l.observer.Model = &cfg, &cfg.Eviction, cfg.MemoryModel
 }
 
-// settle takes up the end of a kill; the next pass follows at once. A victim
-// that outlives its grace period stays in flight, where it is overdue.
-func (l *Loop) settle(r kill.Result) {
-	l.report(Report{At: time.Now(), Ended: &r})
-	if !r.Gone.IsZero() || errors.Is(r.Err, kill.ErrNotSignalled) {
-		l.withhold(r)
+// Resume continues with the state of a loop before this one; call it before Run.
+func (l *Loop) Resume(st eviction.State) {
+	if l.cfg.Eviction.DryRun {
+		st.InFlight = nil
 	}
-	if i := l.indexOf(r.UID); i >= 0 {
-		l.seen[i].end = r
+	l.driver.State = st
+}
+
+// killEnded runs a pass on the end of a kill. A victim that outlives its grace stays
+// in flight.
+func (l *Loop) killEnded(r kill.Result) {
+	l.report(Report{At: time.Now(), Ended: &r})
+	i := l.indexOf(r.UID)
+	if i >= 0 {
+		l.figures[i].end = r
+	}
+	switch {
+	case !r.Gone.IsZero():
+		l.outcomes = append(l.outcomes, eviction.Outcome{UID: r.UID, Ended: r.Gone, Signalled: !r.Signalled.IsZero()})
+		if i >= 0 && l.pods[i].Meter != nil {
+			l.unreaped = append(l.unreaped, unreaped{r.UID, l.pods[i].Meter})
+		}
+	case errors.Is(r.Err, kill.ErrNotSignalled):
+		l.outcomes = append(l.outcomes, eviction.Outcome{UID: r.UID, Failed: true})
 	}
 	l.pass(eviction.Housekeeping, VictimGone)
 }

@@ -241,12 +241,12 @@ func (w *troubled) Wait(d time.Duration) string {
 func (w *troubled) Wake()                 { w.bell.Wake() }
 func (w *troubled) Aim(collect.Aims) bool { return false }
 
-// Strangers implements control.Census.
-func (w *troubled) Strangers([]control.Pod) bool {
+// UnknownPods implements control.UnknownPods.
+func (w *troubled) UnknownPods([]control.Pod) bool {
 	return w.has("API: there are pods that nobody tells of")
 }
 
-// Request and the rest implement control.Survey: a round takes no time.
+// Request and the rest implement control.DiskScanner: a round takes no time.
 func (w *troubled) Request() {
 	if !w.has("disk: a survey is never complete") {
 		w.surveyed <- struct{}{}
@@ -389,7 +389,7 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 	s := setting{thresholds: append(memoryHard[:1:1], diskHard...), unread: true}
 	s.wrap = func(around *world, ports *control.Ports) {
 		w.world, w.surveyed, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
-		*ports = control.Ports{Sensor: w, Waiter: w, Killer: w, Survey: w, Reclaimer: w, Census: w}
+		*ports = control.Ports{Sensor: w, Waiter: w, Killer: w, DiskScanner: w, Reclaimer: w, UnknownPods: w}
 	}
 	s.before = func(around *world) { around.SetPods(w.handed()) }
 	within(t, s, func(*world) {

@@ -18,8 +18,8 @@ const (
 	detailed, calmRounds = 16, 6
 )
 
-// follow measures the pods that no decision asked for: to know who grows, and so
-// that nothing has to be opened when a decision does.
+// follow measures pods that no decision asked for: to know their growth, and so that
+// no file has to be opened when a decision asks.
 func (l *Loop) follow(kind eviction.Pass) {
 	since := l.node.Time.Sub(l.sampled)
 	switch {
@@ -53,7 +53,7 @@ func (l *Loop) calm() bool {
 	return true
 }
 
-// Forecast is how things go on at the present rates.
+// Forecast extrapolates the present rates.
 type Forecast struct {
 	// Until is how long each threshold is away, beside the configuration's
 	// thresholds; negative where the signal does not fall.
@@ -75,8 +75,8 @@ func (l *Loop) forecast() Forecast {
 			}
 		}
 	}
-	for i := range l.seen {
-		if growth := l.seen[i].growth.PerSecond(); growth > f.Growth {
+	for i := range l.figures {
+		if growth := l.figures[i].growth.PerSecond(); growth > f.Growth {
 			f.Grower, f.Growth = l.pods[i].Pod, growth
 		}
 	}

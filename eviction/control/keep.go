@@ -52,7 +52,7 @@ func (k *Keeper) Resume(cfg *eviction.Config) eviction.State {
 			k.log.Warn("what was kept of before the start is not taken up: graces and conditions begin anew", "error", err)
 			continue
 		}
-		k.tell(cfg, &st, ago)
+		k.logRestored(cfg, &st, ago)
 		return st
 	}
 	return eviction.State{}
@@ -78,8 +78,8 @@ func (k *Keeper) restore(cfg *eviction.Config, data []byte) (st eviction.State, 
 	return st, ago, nil
 }
 
-// tell logs what was taken up, if anything was.
-func (k *Keeper) tell(cfg *eviction.Config, st *eviction.State, ago time.Duration) {
+// logRestored logs what was restored, if anything was.
+func (k *Keeper) logRestored(cfg *eviction.Config, st *eviction.State, ago time.Duration) {
 	var graces, conditions []string
 	for i := range cfg.Thresholds {
 		if t := &cfg.Thresholds[i]; !t.Hard() && !st.Thresholds[i].FirstObserved.IsZero() {

@@ -6,57 +6,36 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/evictd/evictd/eviction"
-	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
 )
 
-// course is a pass on its way: what it was told, and what it came to.
-type course struct {
-	in        eviction.Input
-	decisions []eviction.Decision
-	failed    []eviction.Eviction
-	reclaims  []eviction.ReclaimOutcome
-	held      *eviction.Pod
-	chosen    bool // a victim was, and its kill begun
-	hastened  bool // a soft victim was
-	acted     bool // a threshold has
-	processes bool // it was that of process ids
-}
-
-// pass is one pass: calls of Decide at one instant, each fed the outcome of the
-// one before.
+// pass reads the node and runs one pass of eviction over it.
 func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.sense()
-	now := time.Now()
-	c := course{
-		in: eviction.Input{
-			Now: now, Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
-			Outcomes: l.due(now), Reclaims: l.reclaimed, Room: &l.room,
-		},
-		decisions: l.decisions, reclaims: l.reclaimed,
+	before := l.driver.State
+	in := eviction.Input{
+		Now: time.Now(), Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
+		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), Reclaims: l.reclaimed, Buffers: &l.buffers,
 	}
-	l.reclaimed = nil
-	if kind == eviction.Housekeeping { // what waits for the survey may be soft
-		l.surveying = false
+	if l.scanner != nil {
+		in.DiskScans, in.ScannedSince = true, l.scanner.Since()
 	}
-	for l.decide(&c) {
-		c.in.Pass = eviction.Continue
+	if l.unknown != nil {
+		in.UnknownPods = eviction.Unasked
 	}
-	l.hasten()
-	pending := func(f eviction.InFlight) bool { return !f.Overdue(now) && !l.showsLate(f.UID, now) }
-	l.idle = c.acted && !c.chosen && c.held == nil && !l.surveying && !slices.ContainsFunc(l.state.InFlight, pending)
-	if len(c.decisions) > 0 {
-		l.decisions = nil // they are the report's
+	l.outcomes, l.reclaimed = nil, nil
+	d := &l.driver
+	d.Decisions = l.decisions
+	d.Run(in)
+	// A soft threshold that waits for a scan is seen by housekeeping passes alone.
+	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
+	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
+	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims) > 0 {
+		l.report(l.reportOf(source, &before, &in))
 	}
-	if turned := l.turned(c.held); turned || c.chosen || c.hastened || len(c.failed)+len(c.reclaims)+len(l.resumed) > 0 || kind == eviction.Housekeeping {
-		l.report(Report{
-			At: now, Source: source, Pass: kind, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
-			State: l.state, Eviction: &l.cfg.Eviction, Decisions: explained(c.decisions), Failed: c.failed, Reclaims: c.reclaims, Resumed: l.resumed, HeldBack: c.held, DryRun: l.cfg.DryRun,
-		})
-		l.resumed = nil
+	if len(d.Decisions) > 0 {
+		l.decisions = nil // they belong to the report
 	}
 	for _, r := range l.refusals {
 		l.log.Error("could not start to evict", "pod", r.pod.String(), "error", r.err)
@@ -65,120 +44,65 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.follow(kind)
 	l.refill()
 	if l.pulse != nil {
-		l.pulse.Beat(now)
+		l.pulse.Beat(in.Now)
 	}
 }
 
-// decide is one call of Decide and what it asks for. It says whether another is to
-// follow.
-func (l *Loop) decide(c *course) (again bool) {
-	now := c.in.Now
-	state, d := eviction.Decide(&l.cfg.Eviction, l.state, c.in)
-	if l.misled(&d) {
-		c.in.Strangers = true
-		state, d = eviction.Decide(&l.cfg.Eviction, l.state, c.in)
+// awaitsVictim says whether a victim is in flight of which more than disk space is
+// waited for.
+func (l *Loop) awaitsVictim(now time.Time) bool {
+	return slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool { return !f.Overdue(now) && !f.Releasing(now) })
+}
+
+// changed says whether a pass has changed more than when thresholds, conditions and
+// signals were last seen.
+func (l *Loop) changed(before *eviction.State) bool {
+	now := standing{held: l.driver.HeldBack != nil}
+	for c := range now.conditions {
+		now.conditions[c] = l.driver.State.Pressure[c].Reported
 	}
-	if l.premature(&d, now) {
-		l.surveying = true
-		return false
+	changed := now != l.reported || !l.driver.State.SameStanding(before)
+	l.reported = now
+	return changed
+}
+
+// reportOf is the report of the last pass, over what it began with.
+func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Input) Report {
+	d := &l.driver
+	r := Report{
+		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
+		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
+		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
+		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun,
 	}
-	l.state = state
-	c.in.Outcomes, c.in.Reclaims = nil, nil
-	c.acted, c.hastened = c.acted || len(d.Met) > 0, c.hastened || len(d.Hastened) > 0
-	c.processes = c.processes || slices.ContainsFunc(d.Met, func(m eviction.Met) bool { return m.Signal == eviction.PIDAvailable })
-	c.held = d.HeldBack
-	switch {
-	case d.NeedUsage && !l.surveyedSince(d.NeedSince, now):
-		l.surveying = true
-	case d.NeedUsage:
-		c.in.Candidates, c.in.Sampled, again = l.sample(c.processes), true, true
-	case len(d.Reclaim) > 0:
-		if l.reclaimer != nil {
-			l.reclaimer.Reclaim(d.ReclaimFor, d.Reclaim, d.ReclaimNeed)
-			c.in.Reclaims = []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
-			c.reclaims = append(c.reclaims, c.in.Reclaims...)
-			l.surveyedSince(now, now) // should it not suffice, the figures are there
+	r.Started, l.started = l.started, nil
+	for s := range r.Repeated {
+		r.Repeated[s] = l.observed[s].Available.IsKnown() && l.observed[s].Time.Equal(before.Observed[s])
+	}
+	r.Candidates, r.Sampled = kept(d.Input.Candidates), d.Input.Sampled
+	for i := range l.pods {
+		pod := l.pods[i].Pod
+		if l.pods[i].Target != nil && !slices.ContainsFunc(r.Candidates, func(c eviction.Candidate) bool { return c.Pod == pod }) {
+			r.Exited = append(r.Exited, pod)
 		}
-		again = true
-	case len(d.Evictions) > 0:
-		refused := l.begin(&d, now)
-		for _, e := range refused {
-			c.in.Outcomes = append(c.in.Outcomes, eviction.Outcome{UID: e.Pod.UID, Failed: true})
+	}
+	for i := range r.Decisions {
+		r.Resumed = append(r.Resumed, r.Decisions[i].Resumed...)
+		l.keepRanking(r.Decisions[i].Ranking, r.Candidates)
+		r.Decisions[i].Explain()
+	}
+	return r
+}
+
+// keepRanking gives the ranked pods the usage of the kept candidates: the loop
+// measures again into its own.
+func (l *Loop) keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
+	for i := range ranking {
+		c := &ranking[i].Candidate
+		if at := slices.IndexFunc(candidates, func(k eviction.Candidate) bool { return k.Pod == c.Pod }); at >= 0 {
+			c.Usage = candidates[at].Usage
 		}
-		c.failed, again = append(c.failed, refused...), len(refused) > 0
-		c.chosen = c.chosen || len(d.Evictions) > 0
 	}
-	if len(d.Met) > 0 || len(d.Ranking) > 0 || len(d.Evictions) > 0 || len(d.Reclaim) > 0 || len(d.Hastened) > 0 {
-		c.decisions = append(c.decisions, d)
-	}
-	return again
-}
-
-// explained makes decisions that outlive the pass, and writes their texts.
-func explained(decisions []eviction.Decision) []eviction.Decision {
-	for _, d := range decisions {
-		for i := range d.Ranking {
-			keep(&d.Ranking[i].Candidate)
-		}
-		d.Explain()
-	}
-	return decisions
-}
-
-// keep gives a candidate usage of its own: the loop measures again into what it
-// has.
-func keep(c *eviction.Candidate) {
-	if c.Usage != nil {
-		usage := *c.Usage
-		usage.Containers, usage.Volumes = slices.Clone(usage.Containers), slices.Clone(usage.Volumes)
-		c.Usage = &usage
-	}
-}
-
-// surveyPatience is how long a decision about a disk waits for figures that are
-// younger than the crossing of its threshold.
-const surveyPatience = 5 * time.Second
-
-// surveyedSince says whether the disk figures are young enough to rank by, and
-// asks for new ones where they are not. The pass is taken up again when they
-// are there.
-func (l *Loop) surveyedSince(since, now time.Time) bool {
-	if l.survey == nil || since.IsZero() || l.survey.Since().After(since) {
-		return true
-	}
-	if l.askedSurvey.Before(since) {
-		l.askedSurvey = now
-		l.survey.Request()
-	}
-	return now.Sub(l.askedSurvey) > surveyPatience
-}
-
-// premature says whether a decision about a disk went by older figures: the
-// pods may have been measured for something else.
-func (l *Loop) premature(d *eviction.Decision, now time.Time) bool {
-	return slices.ContainsFunc(d.Evictions, func(e eviction.Eviction) bool {
-		ofNode := int(e.Signal) < eviction.NumSignals
-		return ofNode && e.Signal.Condition() == eviction.DiskPressure && !l.surveyedSince(e.Since, now)
-	})
-}
-
-// misled says whether a pod within its request would go although pods run that
-// nobody has told of: one of them may be to blame.
-func (l *Loop) misled(d *eviction.Decision) bool {
-	within := func(e eviction.Eviction) bool {
-		return slices.ContainsFunc(d.Ranking, func(r eviction.Ranked) bool { return r.Pod == e.Pod && !r.Exceeds })
-	}
-	return l.census != nil && slices.ContainsFunc(d.Evictions, within) && l.census.Strangers(l.pods)
-}
-
-// turned says whether the standing has changed since it was last told.
-func (l *Loop) turned(held *eviction.Pod) bool {
-	before := l.told
-	l.told.held = held != nil
-	for c := range l.told.reported {
-		l.told.reported[c] = l.state.Pressure[c].Reported
-	}
-	return l.told != before
 }
 
 // sense reads the node and follows its trends. Disks are asked for their figures
@@ -189,20 +113,25 @@ func (l *Loop) sense() {
 	l.observed = l.observer.Observe(&l.node)
 	for s, o := range l.observed {
 		l.trends[s].Observe(o.Time, o.Available)
-		l.sprints[s].Observe(o.Time, o.Available)
+		l.rates[s].Observe(o.Time, o.Available)
+		if left, falls := l.rates[s].Until(0); falls && o.Available.IsKnown() {
+			l.observed[s].UsedUpIn = stats.Known(int64(left))
+		}
 	}
 }
 
-// unmeasured lists the pods as they are known without looking at them.
+// unmeasured lists the pods that can be killed, without their usage.
 func (l *Loop) unmeasured() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
-		l.candidates = append(l.candidates, eviction.Candidate{Pod: l.pods[i].Pod})
+		if l.pods[i].Target != nil {
+			l.candidates = append(l.candidates, eviction.Candidate{Pod: l.pods[i].Pod})
+		}
 	}
 	return l.candidates
 }
 
-// sample measures the pods, the processes too where they are asked for.
+// sample measures the pods, with their processes where asked for.
 func (l *Loop) sample(processes bool) []eviction.Candidate {
 	l.sampled = l.node.Time
 	read := justMemory
@@ -212,7 +141,7 @@ func (l *Loop) sample(processes bool) []eviction.Candidate {
 	for i := range l.pods {
 		l.measure(i, read)
 	}
-	return l.measured()
+	return l.listCandidates()
 }
 
 func justMemory(m Meter, s *stats.Pod) error { return m.ReadMemory(s, false) }
@@ -222,7 +151,7 @@ func withContainers(m Meter, s *stats.Pod) error { return m.ReadMemory(s, true) 
 
 // measure reads what a pod uses. One that is gone has no threads.
 func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
-	pod, usage := &l.pods[i], &l.seen[i].usage
+	pod, usage := &l.pods[i], &l.figures[i].usage
 	if pod.Target == nil || pod.Meter == nil {
 		return
 	}
@@ -230,106 +159,57 @@ func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 		usage.Threads = stats.Known(0)
 		return
 	}
-	l.seen[i].growth.Observe(usage.Time, usage.Memory)
+	l.figures[i].growth.Observe(usage.Time, usage.Memory)
 }
 
-// told says whether anything is known of a pod.
-func told(s *stats.Pod) bool {
+// measured says whether anything is known of a pod.
+func measured(s *stats.Pod) bool {
 	return s.Processes.IsKnown() || s.Threads.IsKnown() || s.Memory.IsKnown()
 }
 
-// ended says whether the pod has no process, whatever it left behind. So it is with
-// one that was killed and cannot be measured since, and for a while with one in which
-// who kills has found nobody to signal: nobody reaps its processes.
-func (s *seen) ended(now time.Time) bool {
-	killed := !s.end.Gone.IsZero()
-	unseen := !told(&s.usage) || s.usage.Time.Before(s.end.Gone)
-	unreaped := s.end.Signalled.IsZero() && now.Sub(s.end.Gone) < showing
-	return s.usage.Processes == stats.Known(0) || s.usage.Threads == stats.Known(0) || killed && (unseen || unreaped)
+// ended says whether the pod has no process, whatever it left behind. That holds for
+// one that was killed and could not be measured since; and for a while for one that
+// had no process to signal: its processes are not reaped.
+func (f *figures) ended(now time.Time) bool {
+	killed := !f.end.Gone.IsZero()
+	unmeasured := !measured(&f.usage) || f.usage.Time.Before(f.end.Gone)
+	unreaped := f.end.Signalled.IsZero() && now.Sub(f.end.Gone) < unreapedFor
+	return f.usage.Processes == stats.Known(0) || f.usage.Threads == stats.Known(0) || killed && (unmeasured || unreaped)
 }
 
-// measured lists the pods as they were last measured. One of which nothing can be
-// killed is no candidate, and neither is one that has ended, but for a victim in
-// flight, which is there with what it holds still.
-func (l *Loop) measured() []eviction.Candidate {
+// unreapedFor is how long a pod whose kill had no process to signal is no candidate.
+const unreapedFor = 10 * time.Second
+
+// listCandidates lists the pods as they were last measured. Those without a target
+// are no candidates, and neither are ended ones that are not in flight.
+func (l *Loop) listCandidates() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
-		s := &l.seen[i]
-		inFlight := func(f eviction.InFlight) bool { return f.UID == l.pods[i].UID }
-		if l.pods[i].Target == nil || s.ended(l.node.Time) && !slices.ContainsFunc(l.state.InFlight, inFlight) {
+		f := &l.figures[i]
+		inFlight := func(v eviction.InFlight) bool { return v.UID == l.pods[i].UID }
+		if l.pods[i].Target == nil || f.ended(l.node.Time) && !slices.ContainsFunc(l.driver.State.InFlight, inFlight) {
 			continue
 		}
-		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: s.growth.PerSecond()}
-		if told(&s.usage) {
-			c.Usage = &s.usage
+		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: f.growth.PerSecond()}
+		if measured(&f.usage) {
+			c.Usage = &f.usage
 		}
 		l.candidates = append(l.candidates, c)
 	}
 	return l.candidates
 }
 
-// refusal is a kill that could not begin; it is logged when the pass is over.
-type refusal struct {
-	pod *eviction.Pod
-	err error
-}
-
-// begin starts to end the victims, and takes those it could not start on out of
-// the decision.
-func (l *Loop) begin(d *eviction.Decision, now time.Time) (failed []eviction.Eviction) {
-	begun := d.Evictions[:0]
-	for _, e := range d.Evictions {
-		if err := l.start(&e, now); err != nil {
-			failed = append(failed, e)
-			l.refusals = append(l.refusals, refusal{e.Pod, err})
-		} else {
-			begun = append(begun, e)
-		}
+// tasksLeft reads what the kernel still counts of ended victims in flight.
+func (l *Loop) tasksLeft() (all []eviction.TasksLeft) {
+	l.unreaped = slices.DeleteFunc(l.unreaped, func(u unreaped) bool {
+		return !slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool {
+			return f.UID == u.uid && f.Signal.Condition() == eviction.PIDPressure
+		})
+	})
+	for _, u := range l.unreaped {
+		var left stats.Pod
+		err := u.meter.ReadMemory(&left, false)
+		all = append(all, eviction.TasksLeft{UID: u.uid, Tasks: left.Threads.Or(0), Removed: errors.Is(err, fs.ErrNotExist)})
 	}
-	d.Evictions = begun
-	return failed
-}
-
-// start begins to end a victim, or in a dry run to count it as being ended.
-func (l *Loop) start(e *eviction.Eviction, now time.Time) error {
-	if e.Hard {
-		e.Grace = l.hardGrace(e.Signal)
-	}
-	i := l.indexOf(e.Pod.UID)
-	pod, s := &l.pods[i], &l.seen[i] // candidates are pods
-	if pod.Meter != nil {            // what its containers hold is told, and can be read only before
-		_ = pod.Meter.ReadMemory(&s.usage, true)
-	}
-	if l.cfg.DryRun {
-		l.withheld = append(l.withheld, withheld{outcome: eviction.Outcome{UID: e.Pod.UID}, counts: now.Add(e.Grace + kill.Overdue)})
-		return nil
-	}
-	victim := kill.Victim{UID: pod.UID, Name: s.name, Grace: e.Grace, Soft: !e.Hard, Target: pod.Target, Usage: pod.Usage}
-	if e.Hard && pod.Meter != nil { // a soft one may wait for others
-		victim.Held = s.usage.Memory
-	}
-	err := l.killer.Kill(victim)
-	if err != nil {
-		return err
-	}
-	s.paid, s.held = l.without(e, &s.usage), 0
-	if e.Signal.Condition() == eviction.DiskPressure {
-		s.held = e.Frees().Or(0)
-	}
-	if !e.Hard {
-		l.bear(pod.UID, l.cfg.SoftPatience)
-	}
-	return nil
-}
-
-// bear gives a victim in flight time on top of its grace: for which the killer may
-// wait with a soft one, or in which the end of one may show. Earlier states keep
-// what they hold.
-func (l *Loop) bear(uid types.UID, longer time.Duration) {
-	l.state.InFlight = slices.Clone(l.state.InFlight)
-	for i := range l.state.InFlight {
-		if f := &l.state.InFlight[i]; f.UID == uid {
-			f.Grace += longer
-		}
-	}
+	return all
 }

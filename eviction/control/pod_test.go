@@ -130,8 +130,8 @@ func (p *pod) reap() {
 // killer ends pods as they say themselves.
 type killer struct {
 	*world
-	results  chan kill.Result
-	hastened map[types.UID]time.Duration // to the shortest grace each
+	results chan kill.Result
+	graces  map[types.UID]time.Duration // the shortest of each
 }
 
 func (k *killer) Kill(v kill.Victim) error {
@@ -146,6 +146,7 @@ func (k *killer) Kill(v kill.Victim) error {
 	} else {
 		k.write("kill %s in %v", v.UID, v.Grace.Round(time.Millisecond))
 	}
+	k.Hasten(v.UID, v.Grace)
 	if e.after < 0 {
 		return nil
 	}
@@ -168,8 +169,8 @@ func (k *killer) Kill(v kill.Victim) error {
 func (k *killer) Hasten(uid types.UID, grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if shortest, ok := k.hastened[uid]; !ok || grace < shortest {
-		k.hastened[uid] = grace
+	if shortest, ok := k.graces[uid]; !ok || grace < shortest {
+		k.graces[uid] = grace
 	}
 }
 

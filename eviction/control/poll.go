@@ -16,12 +16,14 @@ const (
 	pollCeiling = time.Second
 	restCeiling = 5 * time.Second
 	// pollFloorFalling is the floor while a threshold is about to be crossed at
-	// the present rate, and sprintShare how often the loop looks on the way.
+	// the present rate, and rateShare how often the loop looks on the way.
 	pollFloorFalling = time.Millisecond
-	sprintShare      = 4
+	rateShare        = 4
 	// armedTrust is how much longer the loop sleeps where the kernel tells of the
 	// crossing.
 	armedTrust = 16
+	// rateSpan is how far back the present rate looks: a few polls.
+	rateSpan = 20 * time.Millisecond
 )
 
 // fillRates are the fastest plausible ways to use up a signal, units a second:
@@ -54,7 +56,7 @@ func (l *Loop) pollInterval() time.Duration {
 		o := l.observed[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(o)
-		if !measured || !known || l.idle && l.state.Thresholds[i].Acting {
+		if !measured || !known || l.idle && l.driver.State.Thresholds[i].Acting {
 			if measured || l.blind(t.Signal) {
 				interval = min(interval, pollCeiling)
 			}
@@ -74,16 +76,16 @@ func (l *Loop) pollInterval() time.Duration {
 				l.diskNear, ceiling = true, pollCeiling
 			}
 		}
-		if until, falling := l.sprints[t.Signal].Until(required); falling && left > 0 {
-			headroom = min(headroom, until/sprintShare)
-			if until < sprintShare*pollFloor {
+		if until, falling := l.rates[t.Signal].Until(required); falling && left > 0 {
+			headroom = min(headroom, until/rateShare)
+			if until < rateShare*pollFloor {
 				floor = pollFloorFalling
 			}
 			l.nearing = l.nearing || until < nearing && t.Signal.Condition() == eviction.MemoryPressure
 		}
 		interval = min(interval, headroom, ceiling)
 	}
-	if !rests || len(l.state.InFlight)+len(l.withheld) > 0 {
+	if !rests || len(l.driver.State.InFlight) > 0 {
 		interval = min(interval, pollCeiling)
 	}
 	return max(interval, floor)

@@ -67,21 +67,21 @@ type Reclaimer interface {
 	Reclaimed() <-chan eviction.Signal
 }
 
-// Survey measures what pods hold on disks, in a goroutine of its own.
-type Survey interface {
-	// Request asks for a new round and returns at once.
+// DiskScanner scans what pods hold on disks, in a goroutine of its own.
+type DiskScanner interface {
+	// Request asks for a new scan and returns at once.
 	Request()
-	// Since is when the last complete round began.
+	// Since is when the last complete scan began; zero before the first.
 	Since() time.Time
-	// Done receives when a round is complete.
+	// Done receives when a scan is complete.
 	Done() <-chan struct{}
 }
 
-// Census knows of pods that the loop was not told of.
-type Census interface {
-	// Strangers says whether processes run in the place of a pod that is none of
-	// these. It is asked before a pod within its request goes.
-	Strangers([]Pod) bool
+// UnknownPods finds pods that are not in the loop's set.
+type UnknownPods interface {
+	// UnknownPods says whether processes run in the cgroup of a pod that is none of
+	// these. It is called before a pod within its request is evicted.
+	UnknownPods(known []Pod) bool
 }
 
 // Pulse is felt by whoever watches over the loop. It must not wait.
@@ -98,14 +98,6 @@ type Config struct {
 	MemoryModel stats.MemoryModel
 	// HousekeepingInterval is the period of the regular pass.
 	HousekeepingInterval time.Duration
-	// HardGrace is what victims of hard thresholds are given, from zero to the
-	// one second that is announced; less where the signal would run out.
-	HardGrace time.Duration
-	// SoftPatience is for how long the killer may wait before it begins with a
-	// soft victim, which counts as in flight meanwhile.
-	SoftPatience time.Duration
-	// DryRun decides and reports, and touches nothing.
-	DryRun bool
 }
 
 // Source says what woke the loop for a pass: one of these, or what the Waiter
@@ -118,7 +110,7 @@ const (
 	Poll         Source = "poll"
 	VictimGone   Source = "victim-gone"
 	PodsChanged  Source = "pods-changed"
-	DiskSurvey   Source = "disk-survey"
+	DiskScanned  Source = "disk-survey"
 	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 )
@@ -139,27 +131,42 @@ type Report struct {
 	Failed []eviction.Eviction
 	// Reclaims are those that began in the pass, or had ended before it.
 	Reclaims []eviction.ReclaimOutcome
-	// Resumed are the victims of before the start whose pods have been set.
-	Resumed []Resumed
-	// HeldBack is the pod whose turn it is, and which stays for now: see
+	// Resumed are the victims of before the start whose kill has begun again, and
+	// NotResumed those whose kill could not.
+	Resumed, NotResumed []eviction.Resumed
+	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
+	// candidates before. Repeated says of a signal that the pass before went by the
+	// same observation.
+	Outcomes     []eviction.Outcome
+	TasksLeft    []eviction.TasksLeft
+	DiskScans    bool
+	ScannedSince time.Time
+	UnknownPods  bool
+	Candidates   []eviction.Candidate
+	Sampled      bool
+	Exited       []*eviction.Pod
+	Repeated     [eviction.NumSignals]bool
+	// Started is the state that the loop started with; in its first report alone.
+	Started *eviction.State
+	// HeldBack is the first eligible pod, which is not evicted for now: see
 	// eviction.Decision.
 	HeldBack *eviction.Pod
 	DryRun   bool
-	// Lost counts reports that nobody took in time, since the start.
+	// Lost counts reports that were not received in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
 	Ended *kill.Result
 }
 
-// Ports of the loop. Survey, Reclaimer, Census and Pulse may be nil: then disk
-// figures are taken as they come, the node has nothing to free by itself, there are
-// no pods but those that were set, and nobody watches.
+// Ports of the loop. DiskScanner, Reclaimer, UnknownPods and Pulse may be nil: then
+// disk figures are as of each pass, the node has nothing to free by itself, and no
+// pod is unknown.
 type Ports struct {
-	Sensor    Sensor
-	Waiter    Waiter
-	Killer    Killer
-	Survey    Survey
-	Reclaimer Reclaimer
-	Census    Census
-	Pulse     Pulse
+	Sensor      Sensor
+	Waiter      Waiter
+	Killer      Killer
+	DiskScanner DiskScanner
+	Reclaimer   Reclaimer
+	UnknownPods UnknownPods
+	Pulse       Pulse
 }

@@ -21,8 +21,8 @@ type Snapshot struct {
 	Eviction   *eviction.Config
 }
 
-// question is somebody's who wants a snapshot.
-type question struct {
+// query asks for a snapshot.
+type query struct {
 	look   func() Snapshot // the loop's
 	answer chan<- Snapshot
 }
@@ -41,7 +41,7 @@ func (l *Loop) Recent(ctx context.Context) (Snapshot, error) { return l.ask(ctx,
 func (l *Loop) ask(ctx context.Context, look func() Snapshot) (Snapshot, error) {
 	answer := make(chan Snapshot, 1) // the loop never waits for its reader
 	select {
-	case l.asked <- question{look, answer}:
+	case l.queries <- query{look, answer}:
 		l.waiter.Wake()
 	case <-ctx.Done():
 		return Snapshot{}, ctx.Err()
@@ -66,25 +66,29 @@ func (l *Loop) glance() Snapshot {
 }
 
 func (l *Loop) recent() Snapshot {
-	for i := range l.seen {
-		if l.seen[i].usage.Time.IsZero() { // it came after the last of them
+	for i := range l.figures {
+		if l.figures[i].usage.Time.IsZero() { // it came after the last of them
 			l.measure(i, justMemory)
 		}
 	}
 	s := l.standing()
-	s.Candidates = kept(l.measured())
+	s.Candidates = kept(l.listCandidates())
 	return s
 }
 
 func (l *Loop) standing() Snapshot {
-	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.state, Eviction: &l.cfg.Eviction}
+	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.driver.State, Eviction: &l.cfg.Eviction}
 }
 
-// kept are candidates that outlive the next measurement.
+// kept copies candidates with their usage: the loop measures again into its own.
 func kept(candidates []eviction.Candidate) []eviction.Candidate {
 	candidates = slices.Clone(candidates)
 	for i := range candidates {
-		keep(&candidates[i])
+		if c := &candidates[i]; c.Usage != nil {
+			usage := *c.Usage
+			usage.Containers, usage.Volumes = slices.Clone(usage.Containers), slices.Clone(usage.Volumes)
+			c.Usage = &usage
+		}
 	}
 	return candidates
 }

@@ -73,7 +73,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 		},
 		{
 			"a pod within its request stays while others run that nobody told of",
-			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, unknown: true},
 			func(w *world) {
 				w.at(12500 * time.Millisecond)
 				w.sensor.set(short)
@@ -85,13 +85,13 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 		},
 		{
 			"it stays for two seconds and no longer",
-			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, strangers: true},
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, unknown: true},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(16 * time.Second) },
 			[]string{"15s kill a"},
 		},
 		{
 			"one above its request goes whoever else runs",
-			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, strangers: true},
+			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unknown: true},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(14 * time.Second) },
 			[]string{"13s kill a"},
 		},

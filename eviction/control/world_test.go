@@ -53,7 +53,7 @@ type setting struct {
 	survey     *survey // nil: none
 	freer      *freer  // nil: none
 	limits     bool    // local-storage limits are enforced
-	strangers  bool    // pods run that nobody told of, until others are set
+	unknown    bool    // pods run that were not set, until others are set
 	enough     bool    // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool                 // nobody reads the reports
@@ -69,10 +69,9 @@ func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
 			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
+			HardGrace: time.Second, DryRun: s.dryRun,
 		}, eviction.SharedFs),
 		HousekeepingInterval: housekeeping,
-		HardGrace:            time.Second,
-		DryRun:               s.dryRun,
 	}
 }
 
@@ -90,19 +89,19 @@ func within(t *testing.T, s setting, script func(*world)) {
 
 // start runs a loop in the world; one before it has ended.
 func (w *world) start(s setting) {
-	w.killer = &killer{world: w, results: make(chan kill.Result, 8), hastened: map[types.UID]time.Duration{}}
+	w.killer = &killer{world: w, results: make(chan kill.Result, 8), graces: map[types.UID]time.Duration{}}
 	w.bell = &bell{rung: make(chan string, 1)}
 	ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer, Pulse: s.pulse}
 	if s.survey != nil {
 		s.survey.done = make(chan struct{}, 1)
-		ports.Survey = s.survey
+		ports.DiskScanner = s.survey
 	}
 	if s.freer != nil {
 		s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
 		ports.Reclaimer = s.freer
 	}
-	if s.strangers {
-		ports.Census = census(len(s.pods))
+	if s.unknown {
+		ports.UnknownPods = unknownBeside(len(s.pods))
 	}
 	if s.wrap != nil {
 		s.wrap(w, &ports)
@@ -126,10 +125,11 @@ func (w *world) start(s setting) {
 	}()
 }
 
-// census is the number of pods with which there are strangers beside them.
-type census int
+// unknownBeside is the number of pods beside which others run.
+type unknownBeside int
 
-func (c census) Strangers(known []control.Pod) bool { return len(known) == int(c) }
+// UnknownPods implements control.UnknownPods.
+func (n unknownBeside) UnknownPods(known []control.Pod) bool { return len(known) == int(n) }
 
 func (w *world) collect(read func(control.Report)) <-chan []control.Report {
 	all, of := make(chan []control.Report, 1), w.Reports()

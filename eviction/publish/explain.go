@@ -37,7 +37,7 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 		return string(uid)
 	}
 	for _, signal := range ranked(&s) {
-		f, ok := foresee(&s, signal)
+		f, ok := predict(&s, signal)
 		if !ok {
 			continue
 		}
@@ -52,15 +52,15 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 	return e, found || pod == "", nil
 }
 
-// foresee has the core answer a signal's threshold that is met, a hard one before
+// predict has the core answer a signal's threshold that is met, a hard one before
 // a soft one, else the one that would be crossed first.
-func foresee(s *control.Snapshot, signal eviction.Signal) (nearest eviction.Forecast, ok bool) {
+func predict(s *control.Snapshot, signal eviction.Signal) (nearest eviction.Prediction, ok bool) {
 	in := eviction.Input{Now: s.At, Signals: s.Observations, Candidates: s.Candidates}
 	for i := range s.Eviction.Thresholds {
 		if s.Eviction.Thresholds[i].Signal != signal {
 			continue
 		}
-		f, possible := eviction.Foresee(s.Eviction, s.State, in, i)
+		f, possible := eviction.Predict(s.Eviction, s.State, in, i)
 		switch {
 		case !possible:
 		case !ok, nearest.Assumed && f.Required > nearest.Required:

@@ -209,7 +209,7 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 }
 
 // resumed records a victim of before the start of which no more is known here.
-func (p *Publisher) resumed(v *control.Resumed) {
+func (p *Publisher) resumed(v *eviction.Resumed) {
 	p.log.Info("going on with an eviction from before the start", "pod", v.Pod.String(), "signal", v.Signal.String(), "hard", v.Hard)
 	if p.record(v.Pod.UID) != nil {
 		return

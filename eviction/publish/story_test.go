@@ -48,7 +48,7 @@ func newStory() *story {
 			{Signal: eviction.NodeFsAvailable, Value: eviction.Value{Fraction: 0.25}},
 			{Signal: eviction.PIDAvailable, Value: eviction.Value{Amount: 1000}},
 		},
-		PressureTransitionPeriod: time.Minute,
+		PressureTransitionPeriod: time.Minute, HardGrace: time.Second,
 	}, eviction.SharedFs)
 	return &story{cfg: &cfg, candidates: []eviction.Candidate{
 		candidate("a", v1.PodQOSBestEffort, 700*mebi, ""),

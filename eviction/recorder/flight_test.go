@@ -23,6 +23,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/stats"
@@ -90,6 +91,7 @@ func (f *flown) pass(at int, kind eviction.Pass, available int64) {
 	}
 	f.recorder.Record(control.Report{
 		At: f.now, Source: source, Pass: kind, Observations: in.Signals, State: state, Eviction: &f.cfg, Decisions: []eviction.Decision{d},
+		Candidates: in.Candidates, Sampled: true,
 	})
 	if f.keeps {
 		f.keep()
@@ -221,6 +223,28 @@ func TestRecordingPlaysAgainAsItWas(t *testing.T) {
 	file.Spec.Config.EvictionHard = map[string]string{hard: "10Mi"}
 	if got := evicted(replay(t, r, file)); got != "" {
 		t.Errorf("with a lower threshold: %s", got)
+	}
+}
+
+// TestRecordingOfTheVersionBeforePlays reads lines that it wrote, without most facts.
+func TestRecordingOfTheVersionBeforePlays(t *testing.T) {
+	r := parse([]journal.Segment{{
+		Key: []byte(`{"begins":"2026-01-02T15:00:00Z","version":"old","scenario":{"metadata":{"name":""},"kind":"Scenario","apiVersion":"evictd.io/v1alpha1",
+			"spec":{"config":{"evictionHard":{"memory.available":"100Mi"}},"node":{"name":"n"},"pods":[
+			{"metadata":{"name":"calm","namespace":"default","uid":"1"},"spec":{"containers":[{"name":"c","resources":{}}]},"status":{}},
+			{"metadata":{"name":"leak","namespace":"default","uid":"2"},"spec":{"containers":[{"name":"c","resources":{}}]},"status":{}}],"steps":null}}}`),
+		Records: [][]byte{
+			[]byte(`{"at":"2026-01-02T15:00:05Z","step":{"at":"5s","event":true,"signals":{"memory.available":{"available":"50Mi","capacity":"1Gi"}},
+				"usage":{"default/calm":{"memory":"50Mi"},"default/leak":{"memory":"850Mi"}}},"source":"poll","evictions":[{"pod":"default/leak","uid":"2",
+				"signal":"memory.available","hard":true,"crossed":"2026-01-02T15:00:05Z","gracePeriodSeconds":1,"grace":1000000000,"message":"","because":""}]}`),
+			[]byte(`{"at":"2026-01-02T15:00:05.04Z","ended":{"uid":"2","signalled":"2026-01-02T15:00:05Z","gone":"2026-01-02T15:00:05.04Z"}}`),
+			[]byte(`{"at":"2026-01-02T15:00:06Z","step":{"at":"6s","event":true,"signals":{"memory.available":{"available":"50Mi","capacity":"1Gi"}},
+				"remove":["default/leak"]},"source":"victim-gone"}`),
+		},
+	}})
+	file := r.Scenario(&r.Stories()[0])
+	if got := evicted(replay(t, r, file)); got != "0s default/leak, 1s default/calm" {
+		t.Errorf("evicted %s", got)
 	}
 }
 

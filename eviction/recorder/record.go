@@ -113,15 +113,18 @@ func decisions(r *control.Report) []decided {
 // step is the pass as a scenario has it; its usage and pods are filled in by the
 // recorder.
 func step(r *control.Report, begins time.Time) *simulate.FileStep {
-	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Strangers: r.HeldBack != nil, Signals: map[string]json.RawMessage{}}
+	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Strangers: r.UnknownPods, Signals: map[string]json.RawMessage{}}
+	age := func(t time.Time) metav1.Duration { return metav1.Duration{Duration: max(0, r.At.Sub(t))} }
 	for _, signal := range eviction.Signals() {
 		o := r.Observations[signal]
 		if !o.Available.IsKnown() {
 			continue
 		}
-		raw, _ := json.Marshal(simulate.FileSignal{ // of numbers
-			Available: quantity(o.Available), Capacity: quantity(o.Capacity), Age: metav1.Duration{Duration: max(0, r.At.Sub(o.Time))},
-		})
+		measured := simulate.FileSignal{Available: quantity(o.Available), Capacity: quantity(o.Capacity), Age: age(o.Time), Repeated: r.Repeated[signal]}
+		if left, falls := o.UsedUpIn.Get(); falls {
+			measured.UsedUpIn = &metav1.Duration{Duration: time.Duration(left)}
+		}
+		raw, _ := json.Marshal(measured) // of numbers
 		s.Signals[signal.String()] = raw
 	}
 	for _, o := range r.Reclaims {
@@ -134,6 +137,38 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for i := range r.Failed {
 		s.KillFails = append(s.KillFails, r.Failed[i].Pod.String())
 	}
+	for _, pod := range r.Exited {
+		s.Exited = append(s.Exited, pod.String())
+	}
+	for i := range r.NotResumed {
+		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
+	}
+	for i := range r.Decisions {
+		for _, e := range r.Decisions[i].Evictions {
+			put(&s.Kills, e.Pod.String(), simulate.FileKill{Reported: true})
+		}
+	}
+	if r.DiskScans {
+		s.DiskScan = &simulate.FileDiskScan{}
+		if !r.ScannedSince.IsZero() {
+			since := age(r.ScannedSince)
+			s.DiskScan.Age = &since
+		}
+	}
+	if r.Started != nil {
+		started := r.Started.Keep(r.Eviction, r.At)
+		s.State = &started
+	}
+	for _, o := range r.Outcomes {
+		ended := simulate.FileEnd{Signalled: o.Signalled, Failed: o.Failed}
+		if !o.Failed {
+			ended.Age = age(o.Ended)
+		}
+		put(&s.Ended, o.UID, ended)
+	}
+	for _, left := range r.TasksLeft {
+		put(&s.TasksLeft, left.UID, simulate.FileTasks{Tasks: left.Tasks, Removed: left.Removed})
+	}
 	return s
 }
 
@@ -142,7 +177,10 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 	if c.Usage == nil {
 		return nil
 	}
-	u := &simulate.FileUsage{Memory: quantity(c.Usage.Memory), PIDs: quantity(c.Usage.Processes)}
+	u := &simulate.FileUsage{
+		Memory: quantity(c.Usage.Memory), PIDs: quantity(c.Usage.Processes), Threads: quantity(c.Usage.Threads), Growth: c.Growth,
+		Files: volume(&c.Usage.Files), Unlinked: volume(&c.Usage.Unlinked),
+	}
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
 		used := &c.Usage.Containers[i]
 		container := simulate.FileContainerUsage{
@@ -154,17 +192,20 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 		}
 	}
 	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
-		used := c.Usage.Volumes[i]
-		if used != (stats.Volume{}) {
-			put(&u.Volumes, c.Pod.Volumes[i].Name, simulate.FileVolumeUsage{Used: quantity(used.Used), Inodes: quantity(used.Inodes)})
+		if used := &c.Usage.Volumes[i]; *used != (stats.Volume{}) {
+			put(&u.Volumes, c.Pod.Volumes[i].Name, volume(used))
 		}
 	}
 	return u
 }
 
-func put[V any](m *map[string]V, name string, value V) {
+func volume(v *stats.Volume) simulate.FileVolumeUsage {
+	return simulate.FileVolumeUsage{Used: quantity(v.Used), Inodes: quantity(v.Inodes)}
+}
+
+func put[K comparable, V any](m *map[K]V, name K, value V) {
 	if *m == nil {
-		*m = map[string]V{}
+		*m = map[K]V{}
 	}
 	(*m)[name] = value
 }

@@ -65,7 +65,7 @@ type Recorder struct {
 	in   chan func(context.Context)
 	lost atomic.Uint64
 
-	ring   *journal.Ring // nil while the directory cannot be used
+	ring   ring // nil while the directory cannot be used
 	tryAt  time.Time
 	faulty bool
 
@@ -76,6 +76,13 @@ type Recorder struct {
 	used   map[types.UID]stats.Pod // as last recorded
 	// told is when it was last recorded what pods use.
 	told time.Time
+}
+
+// ring is a journal.Ring.
+type ring interface {
+	Left() int64
+	Begin(key []byte) error
+	Append(record []byte, durable bool) error
 }
 
 // New makes a Recorder; nothing is touched before Run.
@@ -169,13 +176,17 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	if !slices.Equal(manifests, r.listed) {
 		pods, r.listed = byName(manifests), manifests
 	}
+	pods, absent := r.asOf(report, pods)
 	if r.again || r.ring.Left() < roomForStep {
-		if !r.begin(report.At, pods) {
+		if !r.begin(report, pods) {
 			return
 		}
 	}
-	candidates, exact := ranked(report)
-	if !exact && report.Source == control.Housekeeping {
+	var candidates []eviction.Candidate
+	exact := report.Sampled && decides(report)
+	if report.Sampled {
+		candidates = report.Candidates
+	} else if report.Source == control.Housekeeping {
 		switch {
 		case low(report):
 			candidates = r.ask(ctx, r.look.Snapshot)
@@ -187,18 +198,50 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	if !maps.Equal(r.pods, pods) {
 		s.Add, s.Remove = changes(r.pods, pods)
 	}
-	s.Usage = r.usages(candidates, pods, exact)
+	s.Usage, s.Absent = r.usages(candidates, pods, exact), absent
+	unknown := func(name string) bool { return pods[name] == nil }
+	s.Exited, s.KillFails = slices.DeleteFunc(s.Exited, unknown), slices.DeleteFunc(s.KillFails, unknown)
+	maps.DeleteFunc(s.Kills, func(name string, _ simulate.FileKill) bool { return unknown(name) })
 	r.pods = pods
 	r.append(&record{
 		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Lost: r.lost.Load(),
 	})
 }
 
-// begin begins a segment at an instant, with what is known of the node then.
-func (r *Recorder) begin(at time.Time, pods map[string]*v1.Pod) bool {
+// asOf are the pods as they were in the pass: candidates that were deleted since are
+// added again. Absent are those that were no candidates.
+func (r *Recorder) asOf(report *control.Report, pods map[string]*v1.Pod) (all map[string]*v1.Pod, absent []string) {
+	all = maps.Clone(pods)
+	present := map[types.UID]bool{}
+	add := func(pod *eviction.Pod) {
+		name := pod.String()
+		present[pod.UID] = true
+		if was := r.pods[name]; was != nil && was.UID == pod.UID && (all[name] == nil || all[name].UID != was.UID) {
+			all[name], r.listed = was, nil
+		}
+	}
+	for i := range report.Candidates {
+		add(report.Candidates[i].Pod)
+	}
+	for _, pod := range report.Exited {
+		add(pod)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !present[all[name].UID] {
+			absent = append(absent, name)
+		}
+	}
+	return all, absent
+}
+
+// begin begins a segment with a report, with what is known of the node then.
+func (r *Recorder) begin(report *control.Report, pods map[string]*v1.Pod) bool {
+	at, of := report.At, report.Eviction
 	k := key{Begins: at, Version: r.cfg.Version, Scenario: simulate.File{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: simulate.Kind},
-		Spec:     simulate.FileSpec{Config: r.cfg.Eviction, Node: r.cfg.Node},
+		Spec: simulate.FileSpec{Config: r.cfg.Eviction, Node: r.cfg.Node, Daemon: simulate.FileDaemon{
+			Lapse: metav1.Duration{Duration: of.Lapse}, SoftPatience: metav1.Duration{Duration: of.SoftPatience}, DryRun: of.DryRun,
+		}},
 	}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		k.Scenario.Spec.Pods = append(k.Scenario.Spec.Pods, bare(pods[name]))
@@ -245,19 +288,12 @@ func changes(before, after map[string]*v1.Pod) (add []v1.Pod, remove []string) {
 	return add, remove
 }
 
-// ranked are the candidates that a decision of the report compared.
-func ranked(report *control.Report) (candidates []eviction.Candidate, any bool) {
-	seen := map[types.UID]bool{}
-	for i := range report.Decisions {
-		for j := range report.Decisions[i].Ranking {
-			c := report.Decisions[i].Ranking[j].Candidate
-			if !seen[c.Pod.UID] {
-				seen[c.Pod.UID] = true
-				candidates = append(candidates, c)
-			}
-		}
-	}
-	return candidates, len(candidates) > 0
+// decides says whether a threshold acts in the pass, or a pod is evicted: what each
+// pod uses matters then.
+func decides(report *control.Report) bool {
+	return slices.ContainsFunc(report.Decisions, func(d eviction.Decision) bool {
+		return len(d.Met)+len(d.Ranking)+len(d.Evictions)+len(d.Hastened) > 0
+	})
 }
 
 // low says whether any signal that has a threshold is short of what it can be, so

@@ -64,6 +64,10 @@ func Read(dir string) (*Recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read flight recorder: %w", err)
 	}
+	return parse(ring), nil
+}
+
+func parse(ring []journal.Segment) *Recording {
 	var all Recording
 	for _, s := range ring {
 		var parsed segment
@@ -78,7 +82,7 @@ func Read(dir string) (*Recording, error) {
 		}
 		all.segments = append(all.segments, parsed)
 	}
-	return &all, nil
+	return &all
 }
 
 // Stories are all evictions, oldest first.
@@ -166,7 +170,7 @@ func (r *Recording) Scenario(s *Story) *simulate.File {
 		t.open(&seg.key, s.Decided.Time)
 		for j := range seg.records {
 			if rec := &seg.records[j]; !rec.At.After(to) || rec.Ended != nil {
-				t.take(rec)
+				t.take(rec, seg.key.Begins)
 			}
 		}
 	}
@@ -185,6 +189,9 @@ type tape struct {
 	pods   map[string]*v1.Pod
 	used   map[string]*simulate.FileUsage
 	kills  map[types.UID]killed
+	// Pods that changed between two segments, for the next step.
+	add    []v1.Pod
+	remove []string
 }
 
 // killed is where in the scenario a kill was decided.
@@ -198,7 +205,7 @@ type killed struct {
 // open takes up the key of a segment: what is known of the node begins anew.
 func (t *tape) open(k *key, decided time.Time) {
 	configured := func(f *simulate.File) string {
-		text, _ := json.Marshal(f.Spec.Config) // was read from JSON
+		text, _ := json.Marshal([]any{f.Spec.Config, f.Spec.Daemon}) // was read from JSON
 		return string(text)
 	}
 	if !t.begins.IsZero() && configured(&t.out) != configured(&k.Scenario) && !k.Begins.After(decided) {
@@ -212,34 +219,35 @@ func (t *tape) open(k *key, decided time.Time) {
 		pod := &k.Scenario.Spec.Pods[i]
 		pods[pod.Namespace+"/"+pod.Name] = pod
 	}
-	if !t.begins.IsZero() {
-		add, remove := changes(t.pods, pods)
-		if len(add)+len(remove) > 0 {
-			t.write(k.Begins, &simulate.FileStep{Event: true, Add: add, Remove: remove})
-		}
+	if t.begins.IsZero() {
+		t.pods, t.used = pods, map[string]*simulate.FileUsage{}
+		return
 	}
-	t.pods, t.used = pods, map[string]*simulate.FileUsage{}
+	t.add, t.remove = changes(t.pods, pods)
 }
 
-// take takes up a record.
-func (t *tape) take(r *record) {
+// take adds a record of a segment that begins at an instant.
+func (t *tape) take(r *record, begins time.Time) {
 	if r.Ended != nil {
 		t.end(r.Ended)
 	}
 	if r.Step == nil {
 		return
 	}
-	step := *r.Step
-	// A victim leaves by being killed, not by itself.
-	step.Remove = slices.DeleteFunc(slices.Clone(step.Remove), func(name string) bool {
+	step, at := *r.Step, begins.Add(r.Step.At.Duration) // r.At is of the wall clock, which may be set
+	step.Kills, step.Add, step.Remove = maps.Clone(step.Kills), slices.Concat(t.add, step.Add), slices.Concat(t.remove, step.Remove)
+	t.add, t.remove = nil, nil
+	removed := slices.Clone(step.Remove)
+	// A victim is removed by its kill, unless its end is reported.
+	step.Remove = slices.DeleteFunc(step.Remove, func(name string) bool {
 		pod := t.pods[name]
 		if pod == nil {
 			return false
 		}
-		_, killed := t.kills[pod.UID]
-		return killed
+		k, killed := t.kills[pod.UID]
+		return killed && !t.out.Spec.Steps[k.step].Kills[k.pod].Reported
 	})
-	for _, name := range r.Step.Remove {
+	for _, name := range removed {
 		delete(t.pods, name)
 		delete(t.used, name)
 	}
@@ -257,7 +265,7 @@ func (t *tape) take(r *record) {
 		if r.At.Before(t.from) {
 			return
 		}
-		t.begins, t.out.Spec.Pods = r.At, nil
+		t.begins, t.out.Spec.Pods = at, nil
 		for _, name := range slices.Sorted(maps.Keys(t.pods)) {
 			t.out.Spec.Pods = append(t.out.Spec.Pods, *t.pods[name])
 		}
@@ -268,11 +276,11 @@ func (t *tape) take(r *record) {
 			t.kills[e.UID] = killed{pod: e.Pod, step: len(t.out.Spec.Steps), at: r.At}
 		}
 	}
-	t.write(r.At, &step)
+	t.write(at, &step)
 }
 
 func (t *tape) write(at time.Time, step *simulate.FileStep) {
-	step.At = metav1.Duration{Duration: max(0, at.Sub(t.begins).Round(time.Microsecond))}
+	step.At = metav1.Duration{Duration: max(0, at.Sub(t.begins))}
 	if n := len(t.out.Spec.Steps); n > 0 { // the wall clock may have been set back
 		step.At.Duration = max(step.At.Duration, t.out.Spec.Steps[n-1].At.Duration)
 	}
@@ -288,14 +296,21 @@ func (t *tape) end(e *ended) {
 	}
 	k.over = true
 	t.kills[e.UID] = k
-	put(&t.out.Spec.Steps[k.step].Kills, k.pod, simulate.FileKill{Takes: metav1.Duration{Duration: max(0, e.Gone.Sub(k.at))}})
+	t.takes(&k, e.Gone.Sub(k.at))
 }
 
 // close says of kills whose end was not recorded that they outlast the scenario.
 func (t *tape) close() {
 	for _, k := range t.kills {
 		if !k.over {
-			put(&t.out.Spec.Steps[k.step].Kills, k.pod, simulate.FileKill{Takes: metav1.Duration{Duration: t.last.Sub(k.at) + time.Second}})
+			t.takes(&k, t.last.Sub(k.at)+time.Second)
 		}
 	}
+}
+
+func (t *tape) takes(k *killed, d time.Duration) {
+	kills := &t.out.Spec.Steps[k.step].Kills
+	kill := (*kills)[k.pod]
+	kill.Takes.Duration = max(0, d)
+	put(kills, k.pod, kill)
 }

@@ -33,15 +33,28 @@ type step struct {
 	pass      eviction.Pass
 	signals   eviction.Observations // times are filled in by Run from ages
 	ages      [eviction.NumSignals]time.Duration
-	usage     map[string]*stats.Pod
+	repeated  [eviction.NumSignals]bool
+	usage     map[string]usage
 	reclaims  [2][eviction.NumSignals]int64 // by eviction.ReclaimStep
 	add       []*eviction.Pod
 	remove    []string
-	goOn      []eviction.Signal // whose reclaims do
-	ended     []eviction.ReclaimOutcome
-	strangers bool
+	runsOn    []eviction.Signal // whose reclaims do
+	reclaimed []eviction.ReclaimOutcome
+	unknown   bool
 	killFails []string
-	kills     map[string]time.Duration
+	kills     map[string]FileKill
+	absent    []string
+	exited    []string
+	state     *eviction.Kept
+	diskScan  *FileDiskScan
+	ended     map[types.UID]FileEnd
+	tasksLeft []eviction.TasksLeft
+}
+
+// usage is what a candidate uses; without pod it has no statistics.
+type usage struct {
+	pod    *stats.Pod
+	growth int64
 }
 
 // parser collects the faults of one scenario.
@@ -96,6 +109,12 @@ func (p *parser) parse() {
 		p.faults = append(p.faults, field.NotSupported(spec.Child("node", "filesystems"), p.in.Spec.Node.Filesystems, []string{"shared", "imagefs", "split", "separate"}))
 	}
 	p.out.config = eviction.New(compiled.Eviction, layout)
+	p.out.config.HardGrace = time.Second
+	if grace := p.in.Spec.Config.HardEvictionGracePeriod; grace != nil {
+		p.out.config.HardGrace = grace.Duration
+	}
+	daemon := &p.in.Spec.Daemon
+	p.out.config.Lapse, p.out.config.SoftPatience, p.out.config.DryRun = daemon.Lapse.Duration, daemon.SoftPatience.Duration, daemon.DryRun
 	p.out.first = p.appear(spec.Child("pods"), p.in.Spec.Pods)
 	for i := range p.in.Spec.Steps {
 		p.step(spec.Child("steps").Index(i), &p.in.Spec.Steps[i])
@@ -147,7 +166,7 @@ func (p *parser) existing(path *field.Path, names []string) []string {
 }
 
 func (p *parser) step(path *field.Path, in *FileStep) {
-	s := step{at: in.At.Duration, strangers: in.Strangers, usage: map[string]*stats.Pod{}, kills: map[string]time.Duration{}}
+	s := step{at: in.At.Duration, unknown: in.Strangers, usage: map[string]usage{}, kills: in.Kills, state: in.State, diskScan: in.DiskScan, ended: in.Ended}
 	if n := len(p.out.steps); s.at < 0 || n > 0 && s.at < p.out.steps[n-1].at {
 		p.invalid(path.Child("at"), s.at.String(), "steps must be in time order, from 0s on")
 	}
@@ -164,8 +183,8 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 		if !p.known(name) {
 			p.faults = append(p.faults, field.NotFound(path.Child("kills").Key(name), name))
 		}
-		if s.kills[name] = in.Kills[name].Takes.Duration; s.kills[name] < 0 {
-			p.invalid(path.Child("kills").Key(name).Child("takes"), s.kills[name].String(), "must not be negative")
+		if takes := in.Kills[name].Takes.Duration; takes < 0 {
+			p.invalid(path.Child("kills").Key(name).Child("takes"), takes.String(), "must not be negative")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Usage)) {
@@ -181,14 +200,20 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 		if signal, err := eviction.ParseSignal(name); err != nil {
 			p.invalid(at, name, err.Error())
 		} else {
-			s.signals[signal], s.ages[signal] = p.signal(at, signal, in.Signals[name])
+			var long FileSignal
+			s.signals[signal], long = p.signal(at, signal, in.Signals[name])
+			s.ages[signal], s.repeated[signal] = long.Age.Duration, long.Repeated
 		}
 	}
 	s.reclaims[eviction.DeadContainers] = p.reclaim(path.Child("nodeReclaim", "containers"), in.NodeReclaim.Containers)
 	s.reclaims[eviction.UnusedImages] = p.reclaim(path.Child("nodeReclaim", "images"), in.NodeReclaim.Images)
-	s.goOn = p.signals(path.Child("reclaiming"), in.Reclaiming)
+	s.runsOn = p.signals(path.Child("reclaiming"), in.Reclaiming)
 	for _, signal := range p.signals(path.Child("reclaimed"), in.Reclaimed) {
-		s.ended = append(s.ended, eviction.ReclaimOutcome{For: signal, Ended: true})
+		s.reclaimed = append(s.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
+	}
+	s.absent, s.exited = p.existing(path.Child("absent"), in.Absent), p.existing(path.Child("exited"), in.Exited)
+	for _, uid := range slices.Sorted(maps.Keys(in.TasksLeft)) {
+		s.tasksLeft = append(s.tasksLeft, eviction.TasksLeft{UID: uid, Tasks: in.TasksLeft[uid].Tasks, Removed: in.TasksLeft[uid].Removed})
 	}
 	p.out.steps = append(p.out.steps, s)
 }
@@ -237,12 +262,11 @@ func (p *parser) amount(path *field.Path, q *resource.Quantity) stats.Amount {
 
 // signal reads a measurement in either form and faults a percentage threshold
 // that it gives no capacity for.
-func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (eviction.Observation, time.Duration) {
-	var long FileSignal
+func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o eviction.Observation, long FileSignal) {
 	if short := new(resource.Quantity); raw[0] != '{' {
 		if err := short.UnmarshalJSON(raw); err != nil || string(raw) == "null" {
 			p.invalid(path, string(raw), "expected a quantity, or available, capacity and age")
-			return eviction.Observation{}, 0
+			return o, FileSignal{}
 		}
 		long.Available = short
 		if capacity, ok := p.in.Spec.Node.Capacity[nodeCapacity[s.Condition()]]; ok {
@@ -252,7 +276,7 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (evicti
 		for _, fault := range manifest.Faults(err) {
 			p.invalid(path, string(raw), fault.Error())
 		}
-		return eviction.Observation{}, 0
+		return o, FileSignal{}
 	}
 	if long.Available == nil {
 		p.faults = append(p.faults, field.Required(path.Child("available"), ""))
@@ -260,16 +284,17 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (evicti
 	if long.Age.Duration < 0 {
 		p.invalid(path.Child("age"), long.Age.Duration.String(), "must not be negative")
 	}
-	o := eviction.Observation{
-		Available: p.amount(path.Child("available"), long.Available),
-		Capacity:  p.amount(path.Child("capacity"), long.Capacity),
+	o.Available = p.amount(path.Child("available"), long.Available)
+	o.Capacity = p.amount(path.Child("capacity"), long.Capacity)
+	if long.UsedUpIn != nil {
+		o.UsedUpIn = stats.Known(int64(long.UsedUpIn.Duration))
 	}
 	if !o.Capacity.IsKnown() && slices.ContainsFunc(p.out.config.Thresholds, func(t eviction.Threshold) bool {
 		return t.Signal == s && (t.Value.Fraction != 0 || t.MinReclaim.Fraction != 0)
 	}) {
 		p.faults = append(p.faults, field.Required(path.Child("capacity"), "the threshold of "+s.String()+" is a percentage"))
 	}
-	return o, long.Age.Duration
+	return o, long
 }
 
 // nodeCapacity names the node's resource that a plain quantity of a signal is
@@ -280,13 +305,19 @@ var nodeCapacity = [eviction.NumConditions]v1.ResourceName{
 }
 
 // usage lays a pod's figures out in the order of its manifest.
-func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) *stats.Pod {
+func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage {
 	if in == nil {
-		return nil
+		return usage{}
+	}
+	volume := func(path *field.Path, v FileVolumeUsage) stats.Volume {
+		return stats.Volume{Used: p.amount(path.Child("used"), v.Used), Inodes: p.amount(path.Child("inodes"), v.Inodes)}
 	}
 	u := &stats.Pod{
 		Memory:     p.amount(path.Child("memory"), in.Memory),
 		Processes:  p.amount(path.Child("pids"), in.PIDs),
+		Threads:    p.amount(path.Child("threads"), in.Threads),
+		Files:      volume(path.Child("files"), in.Files),
+		Unlinked:   volume(path.Child("unlinked"), in.Unlinked),
 		Containers: make([]stats.Container, len(pod.Containers)),
 		Volumes:    make([]stats.Volume, len(pod.Volumes)),
 	}
@@ -315,7 +346,7 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) *stat
 			p.faults = append(p.faults, field.NotFound(at, name))
 			continue
 		}
-		u.Volumes[i] = stats.Volume{Used: p.amount(at.Child("used"), v.Used), Inodes: p.amount(at.Child("inodes"), v.Inodes)}
+		u.Volumes[i] = volume(at, v)
 	}
-	return u
+	return usage{u, in.Growth}
 }

@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -49,144 +51,226 @@ type Eviction struct {
 	DisruptionTarget   bool              `json:"disruptionTarget"`
 	Annotations        map[string]string `json:"annotations"`
 
-	// Because tells why the pod went before the next candidate, for people.
-	Because string `json:"-"`
+	// Because says why the pod ranks before the next candidate, for people, and Grace
+	// is the time that it has before SIGKILL.
+	Because string        `json:"-"`
+	Grace   time.Duration `json:"-"`
 }
 
-// runner is the node that a scenario plays on.
+// runner is the node that a scenario plays on. It implements eviction.Node.
 type runner struct {
 	*Scenario
-	state eviction.State
-	alive []*eviction.Pod // in the order of appearance
-	usage map[string]*stats.Pod
-	gone  map[types.UID]time.Duration // pods being killed, and when they are gone
+	driver eviction.Driver
+	alive  []*eviction.Pod // in the order of appearance
+	usage  map[string]usage
+	gone   map[types.UID]time.Duration // pods being killed, and when they are gone
+	ended  map[types.UID]bool          // victims whose reported end has come
+	step   *step
 }
 
 // epoch is the instant of 0s. Any will do that is not the zero time.
 var epoch = time.Unix(0, 0)
 
+// atEnd is when a pod is gone whose end is reported.
+const atEnd = time.Duration(math.MaxInt64)
+
 // Run plays the scenario.
 func (s *Scenario) Run() []Step {
-	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]*stats.Pod{}, gone: map[types.UID]time.Duration{}}
+	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]usage{}, gone: map[types.UID]time.Duration{}, ended: map[types.UID]bool{}}
+	r.driver.Config, r.driver.Node = &s.config, &r
 	steps := make([]Step, 0, len(s.steps))
 	for i := range s.steps {
-		steps = append(steps, r.step(&s.steps[i]))
+		r.step = &s.steps[i]
+		steps = append(steps, r.play(r.step))
 	}
 	return steps
 }
 
-// step is one pass: what has ended and appeared since, then calls of Decide at
-// one instant, each fed the outcome of the one before.
-func (r *runner) step(s *step) Step {
-	in := eviction.Input{Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, Sampled: true, Strangers: s.strangers, Reclaims: s.ended}
+// play is one pass, after what has ended and appeared since the one before.
+func (r *runner) play(s *step) Step {
+	in := eviction.Input{
+		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, Reclaims: s.reclaimed,
+		UnknownPods: eviction.Unasked, DiskScans: s.diskScan != nil,
+	}
+	if s.state != nil {
+		r.driver.State = s.state.Restore(&r.config, in.Now, 0)
+	}
 	for signal, age := range s.ages {
 		in.Signals[signal].Time = in.Now.Add(-age)
+		if last := r.driver.State.Observed[signal]; s.repeated[signal] && !last.IsZero() {
+			in.Signals[signal].Time = last
+		}
 	}
-	in.Outcomes = r.endings(s)
+	if s.diskScan != nil && s.diskScan.Age != nil {
+		in.ScannedSince = in.Now.Add(-s.diskScan.Age.Duration)
+	}
+	in.Outcomes = r.endings(s, in.Now)
 	for _, pod := range s.add {
 		delete(r.usage, pod.String())
 	}
 	r.alive = append(r.alive, s.add...)
 	maps.Copy(r.usage, s.usage)
 	for _, pod := range r.alive {
-		in.Candidates = append(in.Candidates, eviction.Candidate{Pod: pod, Usage: r.usage[pod.String()]})
+		if _, measured := s.usage[pod.String()]; measured { // its processes are back
+			delete(r.ended, pod.UID)
+		}
 	}
+	in.Candidates = r.candidates(false)
 
 	out := Step{At: s.at.String(), ThresholdsMet: []Threshold{}, NodeReclaim: []string{}, Ranking: []string{}, Evictions: []Eviction{}}
-	before := r.state
-	var d eviction.Decision
-	for again := true; again; in.Pass = eviction.Continue {
-		r.state, d = eviction.Decide(&r.config, r.state, in)
+	before, killing := r.driver.State, maps.Clone(r.gone)
+	r.driver.Decisions = nil
+	r.driver.Run(in)
+	var met []eviction.Met
+	for i := range r.driver.Decisions {
+		d := &r.driver.Decisions[i]
 		d.Explain()
-		if in.Pass != eviction.Continue {
-			r.report(&out, d.Met)
-			out.Changes = r.changes(&before, &in, d.Met)
-		}
-		in.Outcomes = r.act(s, &out, &d)
-		in.Reclaims = r.reclaim(s, &d, &in.Signals)
-		again = len(d.Reclaim) > 0 || len(in.Outcomes) > 0
+		met = append(met, d.Met...)
+		out.add(d)
 	}
+	for i := range r.driver.Failed {
+		out.FailedKills = append(out.FailedKills, r.driver.Failed[i].Pod.String())
+	}
+	r.report(&out, met, killing)
+	out.Changes = r.changes(&before, &in, met)
 	return out
 }
 
-// reclaim plays what was asked for: it goes on, or frees what the step says.
-func (r *runner) reclaim(s *step, d *eviction.Decision, signals *eviction.Observations) []eviction.ReclaimOutcome {
-	if len(d.Reclaim) > 0 && slices.Contains(s.goOn, d.ReclaimFor) {
-		return []eviction.ReclaimOutcome{{For: d.ReclaimFor}}
+// candidates are the pods that are there, with their usage where asked for.
+func (r *runner) candidates(measured bool) (all []eviction.Candidate) {
+	for _, pod := range r.alive {
+		inFlight := func(f eviction.InFlight) bool { return f.UID == pod.UID }
+		name := pod.String()
+		if slices.Contains(r.step.absent, name) || measured && slices.Contains(r.step.exited, name) || r.ended[pod.UID] && !slices.ContainsFunc(r.driver.State.InFlight, inFlight) {
+			continue
+		}
+		c := eviction.Candidate{Pod: pod}
+		if measured {
+			c.Usage, c.Growth = r.usage[name].pod, r.usage[name].growth
+		}
+		all = append(all, c)
 	}
-	for _, step := range d.Reclaim {
-		for signal, amount := range s.reclaims[step] {
+	return all
+}
+
+// Measure implements eviction.Node.
+func (r *runner) Measure(bool) []eviction.Candidate { return r.candidates(true) }
+
+// UnknownPods implements eviction.Node.
+func (r *runner) UnknownPods() bool { return r.step.unknown }
+
+// ScanDisks implements eviction.Node: steps say when scans began.
+func (r *runner) ScanDisks() {}
+
+// Shorten implements eviction.Node: steps say when victims end.
+func (r *runner) Shorten(eviction.Shortened) {}
+
+// Resume implements eviction.Node.
+func (r *runner) Resume(v *eviction.Resumed) error {
+	if slices.Contains(r.step.killFails, v.Pod.String()) {
+		return errKillFails
+	}
+	return nil
+}
+
+// Reclaim implements eviction.Node: it runs on, or frees what the step says.
+func (r *runner) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, _ eviction.Need, signals *eviction.Observations) bool {
+	if slices.Contains(r.step.runsOn, s) {
+		return true
+	}
+	for _, step := range steps {
+		for signal, amount := range r.step.reclaims[step] {
 			if o := &signals[signal]; o.Available.IsKnown() {
 				o.Available = stats.Known(o.Available.Or(0) + amount)
 			}
 		}
 	}
+	return false
+}
+
+var errKillFails = errors.New("the step says so")
+
+// Kill implements eviction.Node.
+func (r *runner) Kill(e *eviction.Eviction) error {
+	name := e.Pod.String()
+	kill := r.step.kills[name]
+	switch {
+	case slices.Contains(r.step.killFails, name):
+		return errKillFails
+	case r.config.DryRun:
+	case kill.Reported:
+		r.gone[e.Pod.UID] = atEnd
+	default:
+		r.gone[e.Pod.UID] = r.step.at + kill.Takes.Duration
+	}
 	return nil
 }
 
 // endings takes the pods away that have ended: by themselves, killed, or followed
-// by another pod of their name.
-func (r *runner) endings(s *step) []eviction.Outcome {
+// by another pod of their name. Of those whose end is reported the step says what is
+// known.
+func (r *runner) endings(s *step, now time.Time) []eviction.Outcome {
 	var outcomes []eviction.Outcome
 	r.alive = slices.DeleteFunc(r.alive, func(pod *eviction.Pod) bool {
 		end, killed := r.gone[pod.UID]
 		followed := slices.ContainsFunc(s.add, func(next *eviction.Pod) bool { return next.String() == pod.String() })
-		if followed || slices.Contains(s.remove, pod.String()) || killed && end <= s.at {
+		if !followed && !slices.Contains(s.remove, pod.String()) && (!killed || end > s.at) {
+			return false
+		}
+		if end != atEnd {
 			delete(r.gone, pod.UID)
 			outcomes = append(outcomes, eviction.Outcome{UID: pod.UID})
-			return true
 		}
-		return false
+		return true
 	})
+	for _, uid := range slices.Sorted(maps.Keys(s.ended)) {
+		o := eviction.Outcome{UID: uid, Failed: s.ended[uid].Failed, Signalled: s.ended[uid].Signalled}
+		if !o.Failed {
+			o.Ended, r.ended[uid] = now.Add(-s.ended[uid].Age.Duration), o.Signalled
+		}
+		outcomes = append(outcomes, o)
+	}
 	return outcomes
 }
 
-// report says how the node stands once the pass has been opened.
-func (r *runner) report(out *Step, met []eviction.Met) {
+// report says how the node stands after the pass. Killing are the victims of earlier
+// steps.
+func (r *runner) report(out *Step, met []eviction.Met, killing map[types.UID]time.Duration) {
 	for _, m := range met {
 		out.ThresholdsMet = append(out.ThresholdsMet, Threshold{m.Signal.String(), m.Kind(), m.Signal.Quantity(m.Required), m.Signal.Quantity(m.Available)})
 	}
 	var raised nodestatus.Raised
 	out.Conditions, out.Taints = map[string]bool{}, []string{}
 	for c := range raised {
-		raised[c] = r.state.Pressure[c].Reported
+		raised[c] = r.driver.State.Pressure[c].Reported
 		out.Conditions[eviction.Condition(c).String()] = raised[c]
 	}
 	out.Taints = append(out.Taints, nodestatus.TaintNames(nodestatus.Native.Taints(raised))...)
-	for _, f := range r.state.InFlight {
+	for _, f := range r.driver.State.InFlight {
 		i := slices.IndexFunc(r.alive, func(pod *eviction.Pod) bool { return pod.UID == f.UID })
-		if _, killing := r.gone[f.UID]; killing {
+		if _, earlier := killing[f.UID]; earlier && i >= 0 {
 			out.InFlight = append(out.InFlight, r.alive[i].String())
 		}
 	}
 }
 
-// act plays what was decided and returns the kills that failed.
-func (r *runner) act(s *step, out *Step, d *eviction.Decision) []eviction.Outcome {
+// add adds what a decision of the pass has come to.
+func (s *Step) add(d *eviction.Decision) {
 	for _, step := range d.Reclaim {
-		if name := step.String(); !slices.Contains(out.NodeReclaim, name) {
-			out.NodeReclaim = append(out.NodeReclaim, name)
+		if name := step.String(); !slices.Contains(s.NodeReclaim, name) {
+			s.NodeReclaim = append(s.NodeReclaim, name)
 		}
 	}
 	if len(d.Ranking) > 0 {
-		out.rank(d)
+		s.rank(d)
 	}
-	var failed []eviction.Outcome
 	for _, e := range d.Evictions {
-		name := e.Pod.String()
-		if slices.Contains(s.killFails, name) {
-			out.FailedKills = append(out.FailedKills, name)
-			failed = append(failed, eviction.Outcome{UID: e.Pod.UID, Failed: true})
-			continue
-		}
-		r.gone[e.Pod.UID] = s.at + s.kills[name]
-		out.Evictions = append(out.Evictions, Eviction{
-			Pod: name, Signal: e.Signal.String(), GracePeriodSeconds: e.GracePeriodSeconds,
+		s.Evictions = append(s.Evictions, Eviction{
+			Pod: e.Pod.String(), Signal: e.Signal.String(), GracePeriodSeconds: e.GracePeriodSeconds,
 			Reason: eviction.ReasonEvicted, Message: e.Message, DisruptionTarget: e.DisruptionTarget,
-			Annotations: e.Annotations, Because: e.Because,
+			Annotations: e.Annotations, Because: e.Because, Grace: e.Grace,
 		})
 	}
-	return failed
 }
 
 // rank lists the order of victims, protected pods left out, and why those

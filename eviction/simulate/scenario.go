@@ -9,7 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 )
 
@@ -31,6 +33,14 @@ type FileSpec struct {
 	Node   FileNode                   `json:"node"`
 	Pods   []v1.Pod                   `json:"pods"`
 	Steps  []FileStep                 `json:"steps"`
+	Daemon FileDaemon                 `json:"daemon,omitzero"`
+}
+
+// FileDaemon is what the daemon adds to the configuration: see eviction.Config.
+type FileDaemon struct {
+	Lapse        metav1.Duration `json:"lapse,omitzero"`
+	SoftPatience metav1.Duration `json:"softPatience,omitzero"`
+	DryRun       bool            `json:"dryRun,omitempty"`
 }
 
 // FileNode is the node; Filesystems is the name of an eviction.Layout.
@@ -48,16 +58,49 @@ type FileStep struct {
 	Signals     map[string]json.RawMessage `json:"signals,omitempty"`
 	Usage       map[string]*FileUsage      `json:"usage,omitempty"`
 	NodeReclaim FileReclaim                `json:"nodeReclaim,omitzero"`
-	// Reclaiming are signals whose reclaim goes on after the pass, should it ask for
+	// Reclaiming are signals whose reclaim runs on after the pass, should it ask for
 	// one, and Reclaimed those for which it has ended since the step before.
 	Reclaiming []string `json:"reclaiming,omitempty"`
 	Reclaimed  []string `json:"reclaimed,omitempty"`
 	Add        []v1.Pod `json:"add,omitempty"`
 	Remove     []string `json:"remove,omitempty"`
-	// Strangers says that processes run as pods that nobody has told of.
+	// Strangers says that processes run as unknown pods.
 	Strangers bool                `json:"strangers,omitempty"`
 	KillFails []string            `json:"killFails,omitempty"`
 	Kills     map[string]FileKill `json:"kills,omitempty"`
+	// Absent are pods that are no candidates in the pass, and Exited those that are
+	// none once usage is measured: no process of them is left.
+	Absent []string `json:"absent,omitempty"`
+	Exited []string `json:"exited,omitempty"`
+	// State is what a daemon that starts before the step continues with.
+	State *eviction.Kept `json:"state,omitempty"`
+	// DiskScan says that disk usage comes from scans; absent: it is as of the pass.
+	DiskScan *FileDiskScan `json:"diskScan,omitempty"`
+	// Ended are the victims whose processes have ended since the step before, or
+	// whose kill reached none, and TasksLeft ended ones whose tasks the kernel may
+	// still count.
+	Ended     map[types.UID]FileEnd   `json:"ended,omitempty"`
+	TasksLeft map[types.UID]FileTasks `json:"tasksLeft,omitempty"`
+}
+
+// FileDiskScan is the last complete scan of the pods' disks: how long before the
+// step it began; nil: none is complete.
+type FileDiskScan struct {
+	Age *metav1.Duration `json:"age,omitempty"`
+}
+
+// FileEnd is the end of a victim's processes: how long before the step. Failed says
+// that the kill reached no process.
+type FileEnd struct {
+	Age       metav1.Duration `json:"age,omitzero"`
+	Signalled bool            `json:"signalled,omitempty"`
+	Failed    bool            `json:"failed,omitempty"`
+}
+
+// FileTasks is eviction.TasksLeft.
+type FileTasks struct {
+	Tasks   int64 `json:"tasks,omitempty"`
+	Removed bool  `json:"removed,omitempty"`
 }
 
 // FileSignal is the long form of a measurement; the short one is a quantity.
@@ -65,6 +108,11 @@ type FileSignal struct {
 	Available *resource.Quantity `json:"available"`
 	Capacity  *resource.Quantity `json:"capacity,omitempty"`
 	Age       metav1.Duration    `json:"age,omitzero"`
+	// UsedUpIn is the time until nothing is available at the present rate; nil where
+	// the amount does not fall. Repeated says that the step before had the same
+	// measurement, whatever its age.
+	UsedUpIn *metav1.Duration `json:"usedUpIn,omitempty"`
+	Repeated bool             `json:"repeated,omitempty"`
 }
 
 // FileReclaim is what each reclaim step would free, by signal.
@@ -80,6 +128,12 @@ type FileUsage struct {
 	PIDs       *resource.Quantity            `json:"pids,omitempty"`
 	Containers map[string]FileContainerUsage `json:"containers,omitempty"`
 	Volumes    map[string]FileVolumeUsage    `json:"volumes,omitempty"`
+	// Threads are tasks, Growth is of memory in bytes a second, Files belong to no
+	// container, Unlinked are open and deleted.
+	Threads  *resource.Quantity `json:"threads,omitempty"`
+	Growth   int64              `json:"growth,omitempty"`
+	Files    FileVolumeUsage    `json:"files,omitzero"`
+	Unlinked FileVolumeUsage    `json:"unlinked,omitzero"`
 }
 
 // FileContainerUsage is what a container uses: bytes, inodes.
@@ -97,7 +151,10 @@ type FileVolumeUsage struct {
 	Inodes *resource.Quantity `json:"inodes,omitempty"`
 }
 
-// FileKill says how long a kill decided in the pass takes.
+// FileKill says how long a kill decided in the pass takes. Where Reported, its victim
+// is in flight until the core takes it out by what Ended and TasksLeft of later steps
+// say.
 type FileKill struct {
-	Takes metav1.Duration `json:"takes"`
+	Takes    metav1.Duration `json:"takes"`
+	Reported bool            `json:"reported,omitempty"`
 }

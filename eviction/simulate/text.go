@@ -43,13 +43,12 @@ func (s *Step) Quiet() bool {
 	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.FailedKills)+len(s.Evictions) == 0
 }
 
-// changes tells how the node stands beside how it stood before: each threshold
-// that is met or was, and each condition that came or went.
+// changes lists each threshold that is met or was, and each condition that turned.
 func (r *runner) changes(before *eviction.State, in *eviction.Input, met []eviction.Met) []string {
 	var changes []string
 	for i := range r.config.Thresholds {
 		t := &r.config.Thresholds[i]
-		was, is := before.Thresholds[i], r.state.Thresholds[i]
+		was, is := before.Thresholds[i], r.driver.State.Thresholds[i]
 		acts := slices.ContainsFunc(met, func(m eviction.Met) bool { return m.Threshold == t })
 		switch available, measured := in.Signals[t.Signal].Available.Get(); {
 		case !is.FirstObserved.IsZero():
@@ -70,8 +69,8 @@ func (r *runner) changes(before *eviction.State, in *eviction.Input, met []evict
 			changes = append(changes, fmt.Sprintf("%v not measured (%s)", t.Signal, t.Kind()))
 		}
 	}
-	for c := range r.state.Pressure {
-		if reported := r.state.Pressure[c].Reported; reported != before.Pressure[c].Reported {
+	for c := range r.driver.State.Pressure {
+		if reported := r.driver.State.Pressure[c].Reported; reported != before.Pressure[c].Reported {
 			sign := map[bool]string{true: "+", false: "-"}[reported]
 			changes = append(changes, sign+eviction.Condition(c).String())
 		}

@@ -23,9 +23,9 @@ func TestWhatIsForeseenIsWhatIsDecided(t *testing.T) {
 		cfg.Thresholds = []eviction.Threshold{{Signal: s, Value: eviction.Value{Amount: 1 + r.Int64N(2000)}, MinReclaim: eviction.Value{Amount: r.Int64N(500)}}}
 		in := eviction.Input{Now: start, Candidates: anyCandidates(r, 8), Sampled: true}
 		in.Signals[s] = eviction.Observation{Available: stats.Known(r.Int64N(2500)), Capacity: stats.Known(10000), Time: start}
-		f, ok := eviction.Foresee(&cfg, eviction.State{}, in, 0)
+		f, ok := eviction.Predict(&cfg, eviction.State{}, in, 0)
 		if !ok {
-			t.Fatal("no forecast of a signal that was measured")
+			t.Fatal("no prediction of a signal that was measured")
 		}
 		if f.Assumed {
 			in.Signals[s].Available = stats.Known(f.Required - 1)
@@ -60,7 +60,7 @@ func TestAVictimThatAnswersForAnotherResourceIsAwaited(t *testing.T) {
 			in.Candidates = append(in.Candidates, eviction.Candidate{Pod: &eviction.Pod{UID: uid}, Usage: &stats.Pod{Processes: stats.Known(processes)}})
 		}
 		in.Signals[eviction.PIDAvailable] = eviction.Observation{Available: stats.Known(100), Time: start}
-		f, _ := eviction.Foresee(&cfg, st, in, 0)
+		f, _ := eviction.Predict(&cfg, st, in, 0)
 		if want == "" && (len(f.Awaited) > 0 || !slices.Equal(f.Victims, []types.UID{"web"})) || want != "" && (len(f.Victims) > 0 || !slices.Equal(f.Awaited, []types.UID{want})) {
 			t.Errorf("%d processes: victims %v, awaited %v", bombs, f.Victims, f.Awaited)
 		}

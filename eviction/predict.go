@@ -9,11 +9,11 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Forecast is what Decide would do about a threshold if it acted now.
-type Forecast struct {
+// Prediction is what Decide would do about a threshold if it acted now.
+type Prediction struct {
 	*Threshold
 	Required, Available int64
-	// Assumed says that the signal is not below the threshold, and the forecast
+	// Assumed says that the signal is not below the threshold, and the prediction
 	// takes it to be there by one unit.
 	Assumed bool
 	// Lacking is what has to come back: what is missing for the threshold and its
@@ -32,18 +32,18 @@ type Forecast struct {
 	Freed stats.Amount
 }
 
-// Foresee has Decide answer a threshold of the configuration, by its index, alone,
+// Predict has Decide answer a threshold of the configuration, by its index, alone,
 // its grace over. It has no answer where the signal was not measured or can never
 // fall below. Only in's Now, Signals and Candidates count.
-func Foresee(cfg *Config, st State, in Input, i int) (Forecast, bool) {
+func Predict(cfg *Config, st State, in Input, i int) (Prediction, bool) {
 	t := &cfg.Thresholds[i]
 	o := &in.Signals[t.Signal]
 	required, resolved := t.Value.Of(*o)
 	available, measured := o.Available.Get()
 	if !resolved || !measured || required <= 0 {
-		return Forecast{}, false
+		return Prediction{}, false
 	}
-	f := Forecast{Threshold: t, Required: required, Available: available, Assumed: !t.crossed(*o, st.Thresholds[i].Acting)}
+	f := Prediction{Threshold: t, Required: required, Available: available, Assumed: !t.crossed(*o, st.Thresholds[i].Acting)}
 	if f.Assumed {
 		o.Available = stats.Known(required - 1)
 	}
@@ -51,7 +51,7 @@ func Foresee(cfg *Config, st State, in Input, i int) (Forecast, bool) {
 	alone.Thresholds, alone.LocalStorageCapacityIsolation, alone.EnoughVictims = cfg.Thresholds[i:i+1], false, true
 	before := State{InFlight: st.InFlight}
 	before.Thresholds[0] = Standing{FirstObserved: in.Now.Add(-t.Grace), Acting: true}
-	in = Input{Now: in.Now, Pass: Housekeeping, Signals: in.Signals, Candidates: in.Candidates, Sampled: true}
+	in = Input{Now: in.Now, Pass: Housekeeping, Signals: in.Signals, Candidates: in.Candidates, Sampled: true, UnknownPods: No}
 	f.Lacking, _ = before.missing(&alone, &in, t)
 	after, d := Decide(&alone, before, in)
 	if f.Reclaim = d.Reclaim; len(f.Reclaim) > 0 {
@@ -60,7 +60,7 @@ func Foresee(cfg *Config, st State, in Input, i int) (Forecast, bool) {
 	}
 	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, nil)
 	for _, r := range ranking {
-		if !st.inFlight(r.Pod.UID) {
+		if st.indexInFlight(r.Pod.UID) < 0 {
 			f.Ranking = append(f.Ranking, r)
 		}
 	}
@@ -86,7 +86,7 @@ func Foresee(cfg *Config, st State, in Input, i int) (Forecast, bool) {
 }
 
 // Suffices says whether the victims give back what is lacking.
-func (f *Forecast) Suffices() bool {
+func (f *Prediction) Suffices() bool {
 	freed, known := f.Freed.Get()
 	return known && freed >= f.Lacking
 }
@@ -196,7 +196,7 @@ func nearest(from, to int64, holds func(int64) bool) (int64, bool) {
 // Rival is the pod that the one at a place of the ranking has to pass: a victim,
 // the first that would not go, to stay; another, the first victim, to go. Nil
 // where the pod is exempt or there is no such other.
-func (f *Forecast) Rival(place int) *Ranked {
+func (f *Prediction) Rival(place int) *Ranked {
 	if len(f.Victims) == 0 || f.Ranking[place].Exempt() != "" {
 		return nil
 	}

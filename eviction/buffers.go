@@ -1,0 +1,65 @@
+package eviction
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Buffers is memory that is allocated before a pass for what Decide returns. A
+// call takes what it needs; taken memory belongs to what the call returns and is
+// not given out again. Where a buffer is too small, Decide allocates. Decisions do
+// not depend on it.
+type Buffers struct {
+	met       []Met
+	ranking   []Ranked
+	evictions []Eviction
+	inFlight  []InFlight
+	chosen    []types.UID
+}
+
+// victimBuffer is for how many victims in flight Buffers have space beside a new
+// one.
+const victimBuffer = 32
+
+// Refill allocates what a pass over so many pods needs, where it was taken.
+func (b *Buffers) Refill(pods int) {
+	refill(&b.met, MaxThresholds)
+	refill(&b.ranking, pods)
+	refill(&b.evictions, 1)
+	refill(&b.inFlight, victimBuffer+1)
+	refill(&b.chosen, 1)
+}
+
+func refill[T any](s *[]T, n int) {
+	if cap(*s) < n {
+		*s = make([]T, 0, n)
+	}
+}
+
+func (b *Buffers) forMet() []Met { return take(b, func(b *Buffers) *[]Met { return &b.met }, 1) }
+func (b *Buffers) forRanking(pods int) []Ranked {
+	return take(b, func(b *Buffers) *[]Ranked { return &b.ranking }, pods)
+}
+func (b *Buffers) forEvictions() []Eviction {
+	return take(b, func(b *Buffers) *[]Eviction { return &b.evictions }, 1)
+}
+
+// forInFlight copies the victims into a slice with capacity for one more: earlier
+// states share no memory with later ones.
+func (b *Buffers) forInFlight(victims []InFlight) []InFlight {
+	return append(take(b, func(b *Buffers) *[]InFlight { return &b.inFlight }, len(victims)+1), victims...)
+}
+
+func (b *Buffers) forChosen(victims []types.UID) []types.UID {
+	return append(take(b, func(b *Buffers) *[]types.UID { return &b.chosen }, len(victims)+1), victims...)
+}
+
+// take gives out a whole buffer where it suffices, and allocates otherwise.
+func take[T any](b *Buffers, of func(*Buffers) *[]T, n int) []T {
+	if b == nil || cap(*of(b)) < n {
+		return make([]T, 0, n)
+	}
+	s := of(b)
+	taken := (*s)[:0]
+	*s = nil
+	return taken
+}

@@ -1,0 +1,86 @@
+package control
+
+import (
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/stats"
+)
+
+// node has the loop carry out what eviction asks for.
+type node struct{ *Loop }
+
+// refusal is a kill that did not begin; it is logged after the pass.
+type refusal struct {
+	pod *eviction.Pod
+	err error
+}
+
+// Measure implements eviction.Node.
+func (n node) Measure(processes bool) []eviction.Candidate { return n.sample(processes) }
+
+// UnknownPods implements eviction.Node.
+func (n node) UnknownPods() bool { return n.unknown.UnknownPods(n.pods) }
+
+// ScanDisks implements eviction.Node.
+func (n node) ScanDisks() { n.scanner.Request() }
+
+// Reclaim implements eviction.Node.
+func (n node) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need, _ *eviction.Observations) bool {
+	if n.reclaimer != nil {
+		n.reclaimer.Reclaim(s, steps, need)
+	}
+	return n.reclaimer != nil
+}
+
+// Shorten implements eviction.Node.
+func (n node) Shorten(s eviction.Shortened) { n.killer.Hasten(s.UID, s.Grace) }
+
+// Kill implements eviction.Node. In a dry run nothing is killed.
+func (n node) Kill(e *eviction.Eviction) error {
+	i := n.indexOf(e.Pod.UID)
+	held := n.readContainers(i)
+	if n.cfg.Eviction.DryRun {
+		return nil
+	}
+	victim := n.victim(i)
+	victim.Grace, victim.Soft = e.Grace, !e.Hard
+	if e.Hard { // a soft kill may begin late
+		victim.Held = held
+	}
+	return n.begin(i, victim)
+}
+
+// Resume implements eviction.Node.
+func (n node) Resume(r *eviction.Resumed) error {
+	i := n.indexOf(r.UID)
+	victim := n.victim(i)
+	victim.Grace, victim.Soft = r.Left, !r.Hard
+	return n.begin(i, victim)
+}
+
+func (n node) victim(i int) kill.Victim {
+	pod := &n.pods[i]
+	return kill.Victim{UID: pod.UID, Name: n.figures[i].name, Target: pod.Target, Usage: pod.Usage}
+}
+
+func (n node) begin(i int, v kill.Victim) error {
+	err := n.killer.Kill(v)
+	if err != nil {
+		n.refusals = append(n.refusals, refusal{n.pods[i].Pod, err})
+	}
+	return err
+}
+
+// readContainers reads what the containers of a victim hold, for the message, and
+// returns what the pod holds, bytes. The other figures stay those it was chosen by.
+func (n node) readContainers(i int) (held stats.Amount) {
+	meter, usage := n.pods[i].Meter, &n.figures[i].usage
+	if meter == nil {
+		return held
+	}
+	_ = meter.ReadMemory(&n.reading, true)
+	for c := range min(len(n.reading.Containers), len(usage.Containers)) {
+		usage.Containers[c].Memory = n.reading.Containers[c].Memory
+	}
+	return n.reading.Memory
+}
