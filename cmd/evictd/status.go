@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
@@ -59,7 +60,7 @@ func statusCommand() *cobra.Command {
 
 // clientFlags say where the running daemon answers.
 func clientFlags(c *cobra.Command) *serve.Client {
-	return serve.ClientFlags(c.Flags(), "evictd", defaultStatusAddress)
+	return serve.ClientFlags(c.Flags(), "evictd", daemon.DefaultStatusAddress)
 }
 
 // memory is how amounts of it are written: as those of this signal.
@@ -83,7 +84,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 		if signal.SecondsToThreshold != nil {
 			left = (time.Duration(*signal.SecondsToThreshold * float64(time.Second)).Round(100 * time.Millisecond)).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(render.Short(signal.Name, signal.Available), "not measured"), render.Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, cmp.Or(render.Short(signal.Name, signal.Available), "not measured"), render.Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
 		fmt.Fprintf(w, "memory by model %s\t%s\n", model, render.Short(memory, s.MemoryAvailable[model]))
@@ -118,7 +119,7 @@ func show(out io.Writer, s *nodestatus.Status) error {
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
-			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(render.Short(memory, e.Freed), "unknown"))
+			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), cmp.Or(render.Short(memory, e.Freed), "unknown"))
 		}
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
@@ -145,7 +146,7 @@ func rankingTable(w io.Writer, signal string, ranking []nodestatus.Ranked) {
 		if r.Protected != "" {
 			why = "never: " + r.Protected
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(render.Short(signal, r.Usage), "unknown"), render.Short(signal, r.Request), why)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, cmp.Or(render.Short(signal, r.Usage), "unknown"), render.Short(signal, r.Request), why)
 	}
 }
 
@@ -160,7 +161,7 @@ func showReclaimable(w io.Writer, s *nodestatus.Status) {
 	}
 	pods := podNames(s.Runtime)
 	for i, r := range s.Reclaimable {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, nameOf(&r, pods), shortID(r.ID), orElse(r.WouldFree, "unknown"), orElse(r.WouldFreeInodes, "unknown"), r.Why)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, nameOf(&r, pods), shortID(r.ID), cmp.Or(r.WouldFree, "unknown"), cmp.Or(r.WouldFreeInodes, "unknown"), r.Why)
 	}
 	if len(s.Unreclaimable) > 0 {
 		fmt.Fprintln(w, "\nKEPT\tNAME\tID\tWHY")
@@ -186,7 +187,7 @@ func nameOf(r *nodestatus.Reclaimable, pods map[types.UID]string) string {
 	if r.Pod == "" {
 		return r.Name
 	}
-	return strings.TrimSpace(orElse(pods[r.Pod], string(r.Pod)) + " " + r.Name)
+	return strings.TrimSpace(cmp.Or(pods[r.Pod], string(r.Pod)) + " " + r.Name)
 }
 
 // shortID is the beginning of an id, as crictl shows it.

@@ -85,6 +85,7 @@ var arrows = []arrow{
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/osprocess", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
+	{"eviction/daemon", []string{"cgroup", "eviction/...", "internal/...", "nodestatus", "oom/...", "stats/..."}, "evictd run assembles everything below it"},
 	{"eviction/publish", []string{"eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "telling decides nothing and holds up nobody"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},

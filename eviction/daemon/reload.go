@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,22 +17,22 @@ import (
 	"github.com/evictd/evictd/internal/osprocess"
 )
 
-// reloadable are the fields that a reload takes up: what thresholds there are, how
-// long grace and transition last, which memory counts, the grace of hard victims,
-// and what is collected. Where the daemon measures, listens and tells stays as it was at the
-// start.
-var reloadable = []string{
-	"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
-	"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
-	"hardEvictionGracePeriod", "victimsPerPass",
-	"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
-	"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
+// Reloadable are the fields of the configuration file that take effect at a reload. The
+// others take effect at the next start.
+func Reloadable() []string {
+	return []string{
+		"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
+		"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
+		"hardEvictionGracePeriod", "victimsPerPass",
+		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
+		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
+	}
 }
 
-// reload takes up the configuration anew at each SIGHUP. It is refused whole if
-// anything in it is wrong. When the disks are laid out in another way, the
-// thresholds go with them.
-func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) {
+// reload compiles the configuration anew at each signal of Config.Reload. A configuration
+// with a fault is refused as a whole. It also compiles the thresholds anew when the layout
+// of the disks changes.
+func (d *Daemon) reload(ctx context.Context) {
 	current := d.cfg
 	for {
 		select {
@@ -44,20 +43,20 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 			d.loop.Configure(current)
 			d.recorder.SetNode(d.scenarioNode())
 			continue
-		case <-hup:
+		case <-d.config.Reload:
 		}
 		d.inform(osprocess.Reloading())
-		next, policy, file, err := d.reconfigure(load)
+		next, policy, file, err := d.reconfigure()
 		if err != nil {
 			d.refuse(err)
 			continue
 		}
 		d.refused.Store(nil)
-		for _, c := range changesBetween(d.running, file) {
+		for _, c := range changesBetween(d.config.File, file) {
 			d.log.Info("configuration field changed", "field", c.field, "from", c.from, "to", c.to, "takesEffect", c.when())
 		}
 		d.log.Info("configuration reloaded", "thresholds", len(next.Eviction.Thresholds))
-		current, d.running = next, file
+		current, d.config.File = next, file
 		d.loop.Configure(current)
 		if d.collector != nil {
 			d.collector.Configure(policy)
@@ -67,8 +66,8 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 	}
 }
 
-// refuse tells each fault; the old configuration stays.
-func (d *daemon) refuse(err error) {
+// refuse logs each fault; the old configuration stays in effect.
+func (d *Daemon) refuse(err error) {
 	var faults []string
 	for _, fault := range manifest.Faults(err) {
 		d.log.Error("the new configuration is refused, the old one stays", "fault", fault)
@@ -79,14 +78,14 @@ func (d *daemon) refuse(err error) {
 	d.inform("READY=1", "STATUS=the new configuration is refused: "+text)
 }
 
-// reconfigure loads and checks, and changes nothing.
-func (d *daemon) reconfigure(load func() (config.EvictdConfiguration, error)) (c control.Config, p reclaim.Policy, file config.EvictdConfiguration, err error) {
-	file, err = load()
+// reconfigure loads and validates the configuration, and changes nothing.
+func (d *Daemon) reconfigure() (c control.Config, p reclaim.Policy, file config.EvictdConfiguration, err error) {
+	file, err = d.config.Load()
 	if err != nil {
 		return c, p, file, err
 	}
 	compiled, err := config.Compile(&file, nil)
-	if err := errors.Join(err, checkRun(&file)); err != nil {
+	if err := errors.Join(err, Validate(&file)); err != nil {
 		return c, p, file, err
 	}
 	o := (&eviction.Observer{}).Observe(&d.node.first)
@@ -106,7 +105,7 @@ type change struct{ field, from, to string }
 
 func (c change) when() string {
 	name, _, _ := strings.Cut(c.field, "[")
-	if slices.Contains(reloadable, name) {
+	if slices.Contains(Reloadable(), name) {
 		return "now"
 	}
 	return "at the next start"
@@ -128,7 +127,7 @@ func changesBetween(before, after config.EvictdConfiguration) []change {
 	return changes
 }
 
-// fieldsOf writes every field that is set as its JSON, strings bare.
+// fieldsOf maps every field that is set to its JSON, strings without quotes.
 func fieldsOf(c config.EvictdConfiguration) map[string]string {
 	text, _ := json.Marshal(c) // strings, numbers and maps of strings
 	var fields map[string]json.RawMessage

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"fmt"
@@ -8,24 +8,25 @@ import (
 )
 
 const (
-	// backlogLines bounds the lines that wait for a log that does not take them.
+	// backlogLines bounds the lines that wait.
 	backlogLines = 1024
-	// backlogPatience is how long the end waits for such a log.
+	// backlogPatience is how long Close waits for a log that blocks.
 	backlogPatience = time.Second
 )
 
-// backlog is a log that nobody waits for: lines are written by a goroutine of its
-// own, and where too many wait the newest are lost, which the log is told. A
-// journal that is stuck holds up neither sensing nor killing.
-type backlog struct {
+// LogWriter writes log lines in a goroutine of its own, so that a log which blocks delays
+// neither sensing nor killing. At most backlogLines lines wait; of those beyond it only
+// their number is logged.
+type LogWriter struct {
 	lines chan []byte
-	lost  chan int // holds how many were lost since it was told
+	lost  chan int // the number of lines lost since the last report
 	stop  chan struct{}
 	done  chan struct{}
 }
 
-func newBacklog(out io.Writer) *backlog {
-	b := &backlog{
+// NewLogWriter starts the goroutine; Close ends it.
+func NewLogWriter(out io.Writer) *LogWriter {
+	b := &LogWriter{
 		lines: make(chan []byte, backlogLines), lost: make(chan int, 1),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -36,7 +37,7 @@ func newBacklog(out io.Writer) *backlog {
 			case line := <-b.lines:
 				b.put(out, line)
 				continue
-			default: // all that was written goes out before the end
+			default: // every waiting line is written before the end
 			}
 			select {
 			case line := <-b.lines:
@@ -49,18 +50,18 @@ func newBacklog(out io.Writer) *backlog {
 	return b
 }
 
-func (b *backlog) put(out io.Writer, line []byte) {
-	_, _ = out.Write(line) // there is nobody to tell
+func (b *LogWriter) put(out io.Writer, line []byte) {
+	_, _ = out.Write(line)
 	select {
 	case n := <-b.lost:
-		fmt.Fprintf(out, "level=WARN msg=\"the log did not take its lines in time\" lost=%d\n", n)
+		fmt.Fprintf(out, "level=WARN msg=\"the log blocked and lines were lost\" lost=%d\n", n)
 	default:
 	}
 }
 
 // Write implements io.Writer. It never waits; slog calls it for one line at a
 // time.
-func (b *backlog) Write(line []byte) (int, error) {
+func (b *LogWriter) Write(line []byte) (int, error) {
 	select {
 	case b.lines <- slices.Clone(line):
 	default:
@@ -75,8 +76,8 @@ func (b *backlog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// close waits for what was written to go out, but not for long.
-func (b *backlog) close() {
+// Close waits until the lines are written, at most backlogPatience.
+func (b *LogWriter) Close() {
 	close(b.stop)
 	select {
 	case <-b.done:

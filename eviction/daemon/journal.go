@@ -1,6 +1,7 @@
-package main
+package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,7 @@ import (
 
 // openJournal opens what survives a restart. Only an API server needs it.
 func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.Journal, error) {
-	opened, err := journal.Open(orElse(file.StateDir, defaultStateDir), log)
+	opened, err := journal.Open(cmp.Or(file.StateDir, DefaultStateDir), log)
 	if err == nil {
 		return opened, nil
 	}
@@ -32,7 +33,7 @@ func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.J
 // resume has the loop take up what was kept before the start, and returns what
 // keeps it from now on. A victim that is nobody's promise to the API server had no
 // leave to go yet and is chosen anew.
-func (d *daemon) resume() *control.Keeper {
+func (d *Daemon) resume() *control.Keeper {
 	keeper := control.NewKeeper(d.journal, osprocess.Now, d.log)
 	state := keeper.Resume(&d.cfg.Eviction)
 	if d.cluster.speaksToAPI() {
@@ -51,7 +52,7 @@ func (d *daemon) resume() *control.Keeper {
 }
 
 // record writes the journal until it is stopped, to the last.
-func (d *daemon) record() (stop func()) {
+func (d *Daemon) record() (stop func()) {
 	if d.journal == nil {
 		return func() {}
 	}

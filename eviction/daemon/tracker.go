@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"cmp"
@@ -27,9 +27,9 @@ import (
 // podLogs is where the kubelet keeps the logs of pods.
 const podLogs = "/var/log/pods"
 
-// tracker turns manifests into pods that the loop can measure and end. One
+// podTracker turns manifests into pods that the loop can measure and end. One
 // goroutine calls track; what it made is used by others.
-type tracker struct {
+type podTracker struct {
 	log       *slog.Logger
 	cgroups   *cgroup.System // nil where there are none to use
 	podsGroup cgroup.Pods
@@ -44,15 +44,15 @@ type tracker struct {
 	// estimates are the pods that only the container runtime knows.
 	estimates pods.Estimates
 
-	known map[types.UID]*tracked
+	known map[types.UID]*trackedPod
 	left  int // pods since the last collection
 
 	mu      sync.Mutex
-	current []*tracked
+	current []*trackedPod
 }
 
-// tracked is one pod and the means to deal with it.
-type tracked struct {
+// trackedPod is one pod and the means to deal with it.
+type trackedPod struct {
 	control.Pod
 	manifest *v1.Pod
 	location pods.Location
@@ -66,7 +66,7 @@ type tracked struct {
 // track makes the loop's pods of those of the manifests, of the API server and of
 // the container runtime, keeps what it had of those that have not changed, and
 // says whether any has.
-func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory, bare []wire.Bare) (handled []control.Pod, changed bool) {
+func (t *podTracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory, bare []wire.Bare) (handled []control.Pod, changed bool) {
 	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
 	layout := t.layout(fromFiles, joined)
 	located := layout.Locate(manifests)
@@ -74,8 +74,8 @@ func (t *tracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventor
 	if len(bares) > 0 {
 		manifests, located = t.join(bares, manifests, layout)
 	}
-	known := make(map[types.UID]*tracked, len(manifests))
-	current := make([]*tracked, 0, len(manifests))
+	known := make(map[types.UID]*trackedPod, len(manifests))
+	current := make([]*trackedPod, 0, len(manifests))
 	handled = make([]control.Pod, 0, len(manifests))
 	disks := make([]*collect.PodDisk, 0, len(manifests))
 	for _, m := range manifests {
@@ -117,7 +117,7 @@ const leftOver = 32
 // sweep has the collector close what was open for pods that have left, some twenty
 // descriptors each. By itself it comes every two minutes, and meanwhile the kernel
 // keeps the groups.
-func (t *tracker) sweep() {
+func (t *podTracker) sweep() {
 	if t.left > leftOver {
 		t.left = 0
 		runtime.GC()
@@ -126,7 +126,7 @@ func (t *tracker) sweep() {
 
 // unknown are the pods that nobody but runc knows: they have the uid of no other,
 // and their cgroup is below the pods' and apart from every other.
-func (t *tracker) unknown(bares []pods.Bare, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.Bare {
+func (t *podTracker) unknown(bares []pods.Bare, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.Bare {
 	taken := func(cgroup string) bool {
 		return slices.ContainsFunc(known, func(pod *v1.Pod) bool {
 			other := located[pod.UID].Cgroup
@@ -145,7 +145,7 @@ func (t *tracker) unknown(bares []pods.Bare, known []*v1.Pod, located map[types.
 }
 
 // join adds the pods that nobody but runc knows.
-func (t *tracker) join(bares map[*v1.Pod]*pods.Bare, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
+func (t *podTracker) join(bares map[*v1.Pod]*pods.Bare, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
 	all := slices.AppendSeq(slices.Clone(known), maps.Keys(bares))
 	slices.SortFunc(all, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -162,7 +162,7 @@ func (t *tracker) join(bares map[*v1.Pod]*pods.Bare, known []*v1.Pod, layout pod
 
 // below is the path of a group below the pods', by its directory; "" where it is
 // not one of these.
-func (t *tracker) below(dir string) string {
+func (t *podTracker) below(dir string) string {
 	if t.cgroups == nil {
 		return ""
 	}
@@ -175,14 +175,14 @@ func (t *tracker) below(dir string) string {
 }
 
 // tracked are the pods of the last call of track.
-func (t *tracker) tracked() []*tracked {
+func (t *podTracker) tracked() []*trackedPod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current
 }
 
 // manifests are the pods of the last call of track.
-func (t *tracker) manifests() []*v1.Pod {
+func (t *podTracker) manifests() []*v1.Pod {
 	var all []*v1.Pod
 	for _, p := range t.tracked() {
 		all = append(all, p.manifest)
@@ -192,7 +192,7 @@ func (t *tracker) manifests() []*v1.Pod {
 
 // Strangers says whether processes run in a group of the kubelet's naming that is
 // that of none of the pods.
-func (t *tracker) Strangers(known []control.Pod) bool {
+func (t *podTracker) Strangers(known []control.Pod) bool {
 	theirs := make(map[string]bool, len(known))
 	for i := range known {
 		if g, ok := known[i].Target.(*group); ok {
@@ -215,7 +215,7 @@ func (t *tracker) Strangers(known []control.Pod) bool {
 }
 
 // leaders are the session leaders of the pods that live in sessions.
-func (t *tracker) leaders() []int {
+func (t *podTracker) leaders() []int {
 	var leaders []int
 	for _, p := range t.tracked() {
 		if p.location.Session != 0 {
@@ -228,7 +228,7 @@ func (t *tracker) leaders() []int {
 // layout says where pods may be. The annotations of a manifest count, for it
 // comes from the directory that the operator named; anybody may have written
 // those of other pods.
-func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) pods.Layout {
+func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,
@@ -257,8 +257,8 @@ func (t *tracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) 
 
 // open finds the means to measure and to end a pod. before is what there was for
 // it, nil without; what is known of its disks stays.
-func (t *tracker) open(m *v1.Pod, at pods.Location, before *tracked) *tracked {
-	p := &tracked{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, members: &members{}}
+func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
+	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, members: &members{}}
 	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
@@ -344,7 +344,7 @@ func id(m *v1.Pod) string {
 // volumes are the host directories of a pod's volumes; nowhere for those that are
 // not measured. A hostPath is not, as in the kubelet: what lies there was there
 // before the pod, or is other pods' too, and does not go with it.
-func (t *tracker) volumes(m *v1.Pod) []collect.Place {
+func (t *podTracker) volumes(m *v1.Pod) []collect.Place {
 	dirs := make([]collect.Place, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 // newCollector makes what frees disks through the container runtime. At set times
 // it collects what no kubelet does: a node in native mode may have none, and in
 // takeover mode it was told not to collect images.
-func (d *daemon) newCollector(compiled *config.Config) *gc.Collector {
-	alone := d.node.mode == nodestatus.Native && findKubelet() == 0
+func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
+	alone := d.node.mode == nodestatus.Native && FindKubelet() == 0
 	cfg := gc.Config{
 		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
 		Regular: gc.Regular{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
@@ -44,7 +44,7 @@ func (d *daemon) newCollector(compiled *config.Config) *gc.Collector {
 
 // bury has the collector remove what is left of an evicted pod, by the uid that it
 // has at the runtime.
-func (d *daemon) bury(uid types.UID) {
+func (d *Daemon) bury(uid types.UID) {
 	d.collector.Evicted(uid)
 	for _, p := range d.tracker.tracked() {
 		if r := p.runtime.Load(); r != nil && p.UID == uid {
@@ -57,7 +57,7 @@ func (d *daemon) bury(uid types.UID) {
 
 // podsOfNode are those of manifests and of the API server, also by the uid that
 // they have at the runtime. Only an API server knows all.
-func (d *daemon) podsOfNode() (known map[types.UID]reclaim.Pod, complete bool) {
+func (d *Daemon) podsOfNode() (known map[types.UID]reclaim.Pod, complete bool) {
 	known = map[types.UID]reclaim.Pod{}
 	add := func(pods []*v1.Pod) {
 		for _, p := range pods {

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 func TestAReloadTellsEveryFieldThatDiffersAndWhenItTakesEffect(t *testing.T) {
 	load := func(text string) config.EvictdConfiguration {
 		t.Helper()
-		c, err := config.Load([]byte(configHeader + text))
+		c, err := config.Load([]byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n" + text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,9 @@
-package main
+package daemon
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -10,10 +11,8 @@ import (
 	"github.com/evictd/evictd/internal/serve"
 )
 
-const defaultStatusAddress = "unix:/run/evictd/status.sock"
-
 // handler sets the routes of the status address.
-func (d *daemon) handler(metrics *metric.Set) http.Handler {
+func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", serve.Probe(func() bool {
 		last := d.publisher.LastPass()
@@ -40,4 +39,26 @@ func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux.HandleFunc("GET /v1/explain", d.explain)
 	d.page.Handle(mux)
 	return mux
+}
+
+// explain serves /v1/explain?pod=NAME.
+func (d *Daemon) explain(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
+	defer cancel()
+	pod := r.URL.Query().Get("pod")
+	e, found, err := d.publisher.Explain(ctx, pod)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	case !found:
+		http.Error(w, fmt.Sprintf("no pod %s runs on node %s", pod, e.Node), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(e); err != nil {
+		d.log.Debug("explanation not delivered", "error", err)
+	}
 }

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // follow hands the pods to the loop as they change, and keeps their scores.
-func (d *daemon) follow(ctx context.Context) {
+func (d *Daemon) follow(ctx context.Context) {
 	var filesChanged, clusterChanged <-chan struct{}
 	if d.manifests != nil {
 		var watching sync.WaitGroup
@@ -57,7 +57,7 @@ func (d *daemon) follow(ctx context.Context) {
 
 // take hands the pods that there are now to the loop, and says whether any has
 // changed.
-func (d *daemon) take() (changed bool) {
+func (d *Daemon) take() (changed bool) {
 	var fromFiles, fromCluster []*v1.Pod
 	var runtime *wire.Inventory
 	var bare []wire.Bare
@@ -85,7 +85,7 @@ func (d *daemon) take() (changed bool) {
 }
 
 // measured are the pods as the loop measured them last; none where it has ended.
-func (d *daemon) measured(ctx context.Context) []eviction.Candidate {
+func (d *Daemon) measured(ctx context.Context) []eviction.Candidate {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
 	last, _ := d.loop.Recent(ctx)
@@ -99,7 +99,7 @@ const rescore = 60
 // score writes the oom_score_adj of containers' processes: of all pods, or of those
 // that have got or lost tasks. A process gets that of its parent at its birth, so
 // that few need it.
-func (d *daemon) score(measured []eviction.Candidate, all bool) {
+func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 	capacity, known := d.node.first.Memory.Limit.Get()
 	if d.scores == nil || !known {
 		return
@@ -127,11 +127,11 @@ func (d *daemon) score(measured []eviction.Candidate, all bool) {
 // prepare has the processes of those pods held that would be the first to go for
 // want of memory, so that none need be opened when there is none left: of all of these,
 // or of those that have got or lost tasks.
-func (d *daemon) prepare(measured []eviction.Candidate, all bool) {
+func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	if d.dryRun || d.node.cgroups == nil {
 		return
 	}
-	by := map[types.UID]*tracked{}
+	by := map[types.UID]*trackedPod{}
 	for _, p := range d.tracker.tracked() {
 		if p.group != nil && p.Protection == "" {
 			by[p.UID] = p
@@ -154,7 +154,7 @@ func (d *daemon) prepare(measured []eviction.Candidate, all bool) {
 
 // enforce holds the pods' cgroup to what is allocatable, trying until the
 // kernel lets it.
-func (d *daemon) enforce(ctx context.Context) {
+func (d *Daemon) enforce(ctx context.Context) {
 	if d.dryRun || d.node.cgroups == nil || !d.node.podsLimit.IsKnown() {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -109,7 +109,7 @@ func known[T any](value T, is bool) *T {
 }
 
 // newPage makes the status page.
-func (d *daemon) newPage(h *history) *page.Page {
+func (d *Daemon) newPage(h *history) *page.Page {
 	return page.New(web, page.Feed{Past: h.past, Now: func(ctx context.Context) ([]page.Event, error) {
 		status, err := d.publisher.Status(ctx)
 		if err != nil {
@@ -123,6 +123,6 @@ func (d *daemon) newPage(h *history) *page.Page {
 			DryRun  bool                  `json:"dryRun"`
 			Version string                `json:"version"`
 			Spared  []nodestatus.Eviction `json:"spared"`
-		}{Status: status, DryRun: d.dryRun, Version: version, Spared: h.spared.All()}}}, nil
+		}{Status: status, DryRun: d.dryRun, Version: d.config.Version, Spared: h.spared.All()}}}, nil
 	}})
 }

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -13,7 +13,7 @@ const attendEvery = time.Second
 
 // attend tells the service manager that evictd is ready, when a threshold has been
 // measured, and after passes how the node stands.
-func (d *daemon) attend(ctx context.Context) {
+func (d *Daemon) attend(ctx context.Context) {
 	defer func() { d.inform("STOPPING=1") }()
 	ready := false
 	for {
@@ -40,7 +40,7 @@ func (d *daemon) attend(ctx context.Context) {
 }
 
 // line says how the node stands; nothing while no threshold was measured.
-func (d *daemon) line(ctx context.Context) string {
+func (d *Daemon) line(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
 	line, err := d.publisher.Line(ctx)
@@ -57,7 +57,7 @@ func (d *daemon) line(ctx context.Context) string {
 }
 
 // inform tells the service manager, which may not read just now.
-func (d *daemon) inform(assignments ...string) bool {
+func (d *Daemon) inform(assignments ...string) bool {
 	err := d.service.Tell(assignments...)
 	if err != nil {
 		d.log.Debug("the service manager is not told", "error", err)

@@ -1,6 +1,7 @@
-package main
+package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,13 +52,42 @@ const (
 	prepared = 16
 )
 
-// daemon is everything that `evictd run` runs.
-type daemon struct {
+// Config is what a daemon is made from.
+type Config struct {
+	// File is the configuration, already merged with the flags of the command line. Its
+	// fields document their units and defaults; the zero value protects this host by the
+	// kubelet's default thresholds.
+	File config.EvictdConfiguration
+	// Reload receives when the configuration is to be loaded again. Nil means never.
+	Reload <-chan os.Signal
+	// Load returns the configuration anew. It is called in a goroutine of Run; Reload
+	// needs it.
+	Load func() (config.EvictdConfiguration, error)
+	// Force allows native mode on a host where a kubelet runs.
+	Force bool
+	// Version of the program, for logs, metrics, events and recordings.
+	Version string
+}
+
+// Defaults of the configuration.
+const (
+	DefaultStateDir      = "/var/lib/evictd"
+	DefaultRuntimeDir    = "/run/evictd"
+	DefaultStatusAddress = "unix:/run/evictd/status.sock"
+	defaultHousekeeping  = 10 * time.Second
+	// LongestHardGrace is the default, and the maximum, of the time from SIGTERM to
+	// SIGKILL of a pod that a hard threshold evicts.
+	LongestHardGrace = time.Second
+)
+
+// Daemon protects one node. New makes it, Run runs it once.
+type Daemon struct {
+	config     Config
 	log        *slog.Logger
 	node       *node
 	cfg        control.Config
 	manifests  *pods.Manifests // nil without a directory
-	tracker    *tracker
+	tracker    *podTracker
 	survey     *collect.Survey
 	watch      *collect.Watch
 	tripwire   *tripwire // nil where none is wanted, or can be had
@@ -80,23 +110,24 @@ type daemon struct {
 	// refused is the fault of the configuration that was refused last; nil where
 	// the last one was taken.
 	refused atomic.Pointer[string]
-	running config.EvictdConfiguration
 	dryRun  bool
 	// kernelLog is the kernel's log as the service manager has opened it; nil where
 	// it has not.
 	kernelLog *os.File
 }
 
-// newDaemon checks everything that can be checked before anything is done.
-func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (*daemon, error) {
+// New checks the configuration and the host, opens what the daemon needs, and changes
+// nothing on the node. An error of the configuration is a cli.BadInput.
+func New(cfg Config, log *slog.Logger) (*Daemon, error) {
+	file := &cfg.File
 	compiled, err := config.Compile(file, nil)
-	if err := errors.Join(err, checkRun(file)); err != nil {
+	if err := errors.Join(err, Validate(file)); err != nil {
 		return nil, cli.InFile("configuration", err)
 	}
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	d := &daemon{log: log, running: *file, runtimeDir: orElse(file.RuntimeDir, defaultRuntimeDir)}
+	d := &Daemon{config: cfg, log: log, runtimeDir: cmp.Or(file.RuntimeDir, DefaultRuntimeDir)}
 	if d.service, err = osprocess.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -105,13 +136,13 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 		return nil, cli.BadInput(err)
 	}
 	d.kernelLog = files[heldLog]
-	d.tracker = &tracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
+	d.tracker = &podTracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
 	d.survey = d.tracker.survey
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
 		return nil, err
 	}
 	d.dryRun = file.DryRun || !d.node.mode.Acts()
-	if kubelet := findKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !force {
+	if kubelet := FindKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !cfg.Force {
 		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
 	}
 	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
@@ -137,7 +168,7 @@ func newDaemon(file *config.EvictdConfiguration, force bool, log *slog.Logger) (
 	if d.cluster.speaksToRuntime() && d.cluster.runtime.find() != "" {
 		d.node.collect.Disks.Await(time.Now().Add(runtimePatience))
 	}
-	d.server, err = serve.Listen("status-address", orElse(file.StatusAddress, defaultStatusAddress), held,
+	d.server, err = serve.Listen("status-address", cmp.Or(file.StatusAddress, DefaultStatusAddress), held,
 		&serve.TLS{CertFile: file.StatusTLSCertFile, KeyFile: file.StatusTLSPrivateKeyFile, ClientCAFile: file.StatusClientCAFile})
 	if err != nil {
 		return nil, err
@@ -157,10 +188,10 @@ func podsGroup(n *node, name string) cgroup.Pods {
 	if err == nil {
 		return found
 	}
-	return cgroup.PodsAt(n.root + "/" + orElse(name, "kubepods"))
+	return cgroup.PodsAt(n.root + "/" + cmp.Or(name, "kubepods"))
 }
 
-func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
+func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
 	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, Survey: d.survey, Pulse: d.service}
@@ -184,7 +215,7 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	metrics.AddProcess()
 	cfg := publish.Config{
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
-		NodeFile: file.NodeStatusFile, Version: version, DryRun: d.dryRun,
+		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
 	}
 	cfg.Asides.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {
@@ -193,9 +224,9 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.cluster.speaksToRuntime() {
 		cfg.Runtime, cfg.Preview, cfg.Evicted = d.runtimeStatus, d.collector.Preview, d.bury
 	}
-	d.flightDir = flightDir(file.StateDir)
+	d.flightDir = FlightDir(file.StateDir)
 	d.recorder = recorder.New(recorder.Config{
-		Dir: d.flightDir, Version: version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+		Dir: d.flightDir, Version: d.config.Version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
 	}, d.loop, d.log)
 	past := newHistory(d.recorder)
 	cfg.Recorder, cfg.Asides.RecordsLost = past, d.recorder.Lost
@@ -208,17 +239,17 @@ func (d *daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 }
 
 // scenarioNode is what a scenario says of the node.
-func (d *daemon) scenarioNode() simulate.FileNode {
+func (d *Daemon) scenarioNode() simulate.FileNode {
 	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
 }
 
 // control is what the loop needs to know of the settings.
-func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
+func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
 		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
-		HardGrace:            longestHardGrace,
+		HardGrace:            LongestHardGrace,
 		DryRun:               d.dryRun,
 	}
 	if d.cluster != nil {
@@ -233,11 +264,10 @@ func (d *daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	return c
 }
 
-// run protects the node until ctx ends, and loads the configuration anew when
-// hup receives.
-func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) error {
+// Run protects the node until ctx ends. It returns when all of its goroutines have ended.
+func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
-		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", version)
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", d.config.Version)
 	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") && (d.cluster == nil || !d.cluster.runc) {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then nobody can be evicted")
 	}
@@ -270,7 +300,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 		last.Go(func() { d.cluster.run(telling) })
 	}
 	defer d.watch.Close()
-	d.surround(ctx, &around, hup, load)
+	d.surround(ctx, &around)
 	d.settle(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
@@ -286,7 +316,7 @@ func (d *daemon) run(ctx context.Context, hup <-chan os.Signal, load func() (con
 }
 
 // surround runs what is around the loop until ctx ends.
-func (d *daemon) surround(ctx context.Context, around *sync.WaitGroup, hup <-chan os.Signal, load func() (config.EvictdConfiguration, error)) {
+func (d *Daemon) surround(ctx context.Context, around *sync.WaitGroup) {
 	if d.cluster.speaksToAPI() {
 		around.Go(func() { d.press(ctx) })
 	}
@@ -302,7 +332,7 @@ func (d *daemon) surround(ctx context.Context, around *sync.WaitGroup, hup <-cha
 	around.Go(func() { d.follow(ctx) })
 	around.Go(func() { d.enforce(ctx) })
 	around.Go(func() { d.watchKernel(ctx) })
-	around.Go(func() { d.reload(ctx, hup, load) })
+	around.Go(func() { d.reload(ctx) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.page.Run(ctx) })
 	if d.service.Listens() {
@@ -321,12 +351,12 @@ const (
 // in memory though it was never used.
 var urgent = []string{
 	"github.com/evictd/evictd/cgroup", "github.com/evictd/evictd/eviction", "github.com/evictd/evictd/eviction/control",
-	"github.com/evictd/evictd/eviction/kill", "github.com/evictd/evictd/stats", "github.com/evictd/evictd/stats/collect", "main",
+	"github.com/evictd/evictd/eviction/daemon", "github.com/evictd/evictd/eviction/kill", "github.com/evictd/evictd/stats", "github.com/evictd/evictd/stats/collect",
 }
 
 // settle prepares this process and the calling thread for the sensing. Each thing
 // that the machine refuses is told, and done without.
-func (d *daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+func (d *Daemon) settle(ctx context.Context, around *sync.WaitGroup) {
 	if err := osprocess.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}

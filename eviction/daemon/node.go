@@ -1,6 +1,7 @@
-package main
+package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,10 +60,10 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 		n.name = strings.ToLower(host)
 	}
 	var err error
-	if n.mode, err = nodestatus.ParseMode(orElse(run.Mode, defaultMode(run).String())); err != nil {
+	if n.mode, err = nodestatus.ParseMode(cmp.Or(run.Mode, defaultMode(run).String())); err != nil {
 		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
 	}
-	n.nodeFs = orElse(run.NodeFs, defaultNodeFs())
+	n.nodeFs = cmp.Or(run.NodeFs, defaultNodeFs())
 	n.collect = collect.NodeConfig{
 		Pods:  run.PodsCgroup,
 		Disks: collect.NewDisks(collect.Paths{NodeFs: n.nodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}, log),
@@ -194,16 +195,9 @@ func defaultNodeFs() string {
 	return "/"
 }
 
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
-// findKubelet returns the process id of a kubelet on this host, or zero. What has
-// process ids of its own is a container, whatever it calls itself.
-func findKubelet() int { return kubeletIn("/proc") }
+// FindKubelet returns the process id of a kubelet on this host, or zero. A process with a
+// PID namespace of its own is a container, whatever its name is.
+func FindKubelet() int { return kubeletIn("/proc") }
 
 func kubeletIn(proc string) int {
 	statuses, _ := filepath.Glob(proc + "/[0-9]*/status")
@@ -238,31 +232,35 @@ func ownSession() int {
 	return stat.Session
 }
 
-// capabilities reads the effective set (capabilities(7)).
-func capabilities() uint64 {
+// CapabilitySet has a bit for each capability of a process (capabilities(7)).
+type CapabilitySet uint64
+
+// Capabilities that the daemon uses (linux/capability.h).
+const (
+	CapDACOverride = 1
+	CapKill        = 5
+	CapIPCLock     = 14
+	CapSysNice     = 23
+	CapSysResource = 24
+)
+
+// Capabilities reads the effective set of this process; none if it cannot be read.
+func Capabilities() CapabilitySet {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0
 	}
 	set, _ := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
-	return set
+	return CapabilitySet(set)
 }
 
-// Bits of the capabilities that matter here (linux/capability.h).
-const (
-	capDACOverride = 1
-	capKill        = 5
-	capIPCLock     = 14
-	capSysNice     = 23
-	capSysResource = 24
-)
-
-func capable(set uint64, bit int) bool { return set&(1<<bit) != 0 }
+// Has says whether a capability is in the set.
+func (s CapabilitySet) Has(capability int) bool { return s&(1<<capability) != 0 }
 
 // mayAct says why the daemon could not end pods whose processes belong to other
 // users, or nothing.
 func mayAct() error {
-	if set := capabilities(); os.Geteuid() != 0 && !(capable(set, capKill) && capable(set, capDACOverride)) {
+	if set := Capabilities(); os.Geteuid() != 0 && !(set.Has(CapKill) && set.Has(CapDACOverride)) {
 		return fmt.Errorf("user %d may not end other users' processes: run evictd as root, or with CAP_KILL and CAP_DAC_OVERRIDE, or give --dry-run", os.Geteuid())
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"cmp"
@@ -26,7 +26,6 @@ import (
 )
 
 const (
-	defaultStateDir     = "/var/lib/evictd"
 	defaultSoftDeadline = 30 * time.Second
 	softAPI, softDirect = "api", "direct"
 	// agentName is found beside evictd's own executable.
@@ -46,7 +45,7 @@ type cluster struct {
 	agent   *agent.Agent
 	program *os.File // the agent's, which run closes
 	api     bool
-	runtime endpoint
+	runtime RuntimeEndpoint
 	runc    bool         // an agent is wanted for the containers of runc
 	asker   *agent.Asker // nil where soft victims are killed directly
 	log     *slog.Logger
@@ -59,13 +58,13 @@ type cluster struct {
 
 // newCluster checks that the agent is there and that it knows its API server. It
 // is nil where there is nobody to speak to.
-func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *daemon, log *slog.Logger) (*cluster, error) {
+func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Daemon, log *slog.Logger) (*cluster, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", agentName, err)
 	}
 	program, missing := osprocess.OpenProgram(filepath.Join(filepath.Dir(self), agentName))
-	api, runtime := hasAPI(&file.Run), endpoint(file.CRIEndpoint)
+	api, runtime := hasAPI(&file.Run), RuntimeEndpoint(file.CRIEndpoint)
 	if d.node.cgroups == nil && runtime == "" { // no runtime runs pods of a virtual node
 		runtime = noRuntime
 	}
@@ -83,11 +82,11 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		Address:   strings.TrimPrefix(file.AgentAddress, "unix:"),
 		Program:   program,
 		Arguments: append([]string{"run"}, server...),
-		User:      agent.Unprivileged(capabilities()),
+		User:      agent.Unprivileged(uint64(Capabilities())),
 		Socket:    socketOf(file.Server),
 		Node: wire.Node{
 			Name: d.node.name, Mode: d.node.mode, Publish: api && !d.dryRun,
-			Register: d.node.mode == nodestatus.Native && findKubelet() == 0,
+			Register: d.node.mode == nodestatus.Native && FindKubelet() == 0,
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
 			Kubeconfig:      file.Kubeconfig, Server: file.Server,
@@ -95,7 +94,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *da
 		},
 	}
 	if runtime != noRuntime {
-		cfg.Runtime = runtime.connect
+		cfg.Runtime = runtime.Connect
 	}
 	if api || runtime != "" || runc != nil {
 		if missing != nil {
@@ -176,7 +175,7 @@ func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Runni
 // softPatience is how long the Eviction API may hold a soft victim back; zero
 // where it is not asked.
 func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.Duration {
-	way := orElse(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()])
+	way := cmp.Or(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()])
 	if way == softDirect {
 		return 0
 	}
@@ -201,13 +200,13 @@ func (c *cluster) run(ctx context.Context) {
 // resume kills what a daemon before this one had decided to end and did not see
 // the end of. A pod that ran on under a status that says it has ended would be
 // nobody's.
-func (c *cluster) resume(tracked []*tracked, killer *kill.Killer) {
+func (c *cluster) resume(tracked []*trackedPod, killer *kill.Killer) {
 	for _, p := range tracked {
 		if !c.unended[p.UID] || !p.Terminal || p.Target == nil {
 			continue
 		}
 		delete(c.unended, p.UID)
-		victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: longestHardGrace, Target: p.Target, Usage: p.Usage}
+		victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: LongestHardGrace, Target: p.Target, Usage: p.Usage}
 		if err := killer.Kill(victim); err != nil {
 			c.log.Error("could not go on with an eviction", "pod", p.String(), "error", err)
 		}
@@ -215,7 +214,7 @@ func (c *cluster) resume(tracked []*tracked, killer *kill.Killer) {
 }
 
 // press tells the headroom: at once when a level has changed, and regularly.
-func (d *daemon) press(ctx context.Context) {
+func (d *Daemon) press(ctx context.Context) {
 	tick := time.NewTicker(pressEvery)
 	defer tick.Stop()
 	var last nodestatus.Headroom

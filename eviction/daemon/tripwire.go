@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -49,7 +49,7 @@ type tripwire struct {
 }
 
 // newTripwire is nil where the kernel has none.
-func (d *daemon) newTripwire() *tripwire {
+func (d *Daemon) newTripwire() *tripwire {
 	if d.node.cgroups != nil {
 		if file, ok := d.node.cgroups.HighFile(d.tracker.podsGroup.Path()); ok {
 			return &tripwire{Waiter: d.watch, file: file, log: d.log, aims: make(chan collect.Aims, 1)}

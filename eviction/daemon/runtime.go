@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -35,12 +35,12 @@ const (
 	connectPatience = time.Second
 )
 
-// endpoint is where the container runtime listens, as the settings say: none,
+// RuntimeEndpoint is where the container runtime listens, as the settings say: none,
 // unix:PATH, or "" for where one is found.
-type endpoint string
+type RuntimeEndpoint string
 
-// check says what is wrong with the setting.
-func (e endpoint) check() error {
+// Check says what is wrong with the setting.
+func (e RuntimeEndpoint) Check() error {
 	if e == "" || e == noRuntime || filepath.IsAbs(e.path()) {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (e endpoint) check() error {
 
 // path is that of the socket; "" where it is to be found, or none is to be used.
 // The kubelet writes unix://PATH.
-func (e endpoint) path() string {
+func (e RuntimeEndpoint) path() string {
 	rest, is := strings.CutPrefix(string(e), "unix:")
 	if !is {
 		return ""
@@ -61,7 +61,7 @@ func (e endpoint) path() string {
 }
 
 // find returns the path of the socket there is now; "" where there is none.
-func (e endpoint) find() string {
+func (e RuntimeEndpoint) find() string {
 	if e == noRuntime {
 		return ""
 	}
@@ -77,15 +77,15 @@ func (e endpoint) find() string {
 }
 
 // unheard is why there is nothing to tell of a runtime yet.
-func (e endpoint) unheard() string {
+func (e RuntimeEndpoint) unheard() string {
 	if path := e.find(); path != "" {
 		return "unix:" + path + " has not answered yet"
 	}
 	return noSocket
 }
 
-// connect is for the agent, which has no right to the socket itself.
-func (e endpoint) connect() (file *os.File, at string, err error) {
+// Connect is for the agent, which has no right to the socket itself.
+func (e RuntimeEndpoint) Connect() (file *os.File, at string, err error) {
 	path := e.find()
 	if path == "" {
 		return nil, "", errors.New(noSocket)
@@ -100,7 +100,7 @@ func (e endpoint) connect() (file *os.File, at string, err error) {
 }
 
 // await returns true when there is a socket, and false when ctx ends before.
-func (e endpoint) await(ctx context.Context) bool {
+func (e RuntimeEndpoint) await(ctx context.Context) bool {
 	for e.find() == "" {
 		select {
 		case <-ctx.Done():
@@ -112,7 +112,7 @@ func (e endpoint) await(ctx context.Context) bool {
 }
 
 // running is what the container runtime runs of a pod now.
-func (t *tracker) running(uid types.UID) (found agent.Running) {
+func (t *podTracker) running(uid types.UID) (found agent.Running) {
 	for _, p := range t.tracked() {
 		r := p.runtime.Load()
 		if p.UID != uid || r == nil {
@@ -142,7 +142,7 @@ func (t *tracker) running(uid types.UID) (found agent.Running) {
 }
 
 // runtimeStatus is what the status document says of the container runtime.
-func (d *daemon) runtimeStatus() nodestatus.Runtime {
+func (d *Daemon) runtimeStatus() nodestatus.Runtime {
 	i := d.cluster.agent.Runtime()
 	if i == nil {
 		return nodestatus.Runtime{Error: d.cluster.runtime.unheard()}

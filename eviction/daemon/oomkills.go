@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 const heldLog = "kmsg"
 
 // watchKernel tells what the kernel kills for want of memory.
-func (d *daemon) watchKernel(ctx context.Context) {
+func (d *Daemon) watchKernel(ctx context.Context) {
 	if d.node.cgroups == nil {
 		return
 	}
@@ -24,14 +24,14 @@ func (d *daemon) watchKernel(ctx context.Context) {
 }
 
 // groups are those of the pods, and of containers that runc alone runs outside them.
-func (d *daemon) groups() []watch.Pod {
+func (d *Daemon) groups() []watch.Pod {
 	if d.cluster == nil {
 		return d.tracker.groups(nil)
 	}
 	return d.tracker.groups(d.cluster.agent.Bare())
 }
 
-func (t *tracker) groups(bare []wire.Bare) []watch.Pod {
+func (t *podTracker) groups(bare []wire.Bare) []watch.Pod {
 	var ofPods, outside []watch.Pod
 	for _, p := range t.tracked() {
 		if p.group != nil {
@@ -50,7 +50,7 @@ func (t *tracker) groups(bare []wire.Bare) []watch.Pod {
 }
 
 // named is what events call a pod; zero where there is none of that uid.
-func (t *tracker) named(uid types.UID) wire.PodName {
+func (t *podTracker) named(uid types.UID) wire.PodName {
 	for _, p := range t.tracked() {
 		if p.UID == uid {
 			return wire.PodName{UID: p.UID, Namespace: p.Namespace, Name: p.Name}

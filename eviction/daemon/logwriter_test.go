@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"fmt"
@@ -23,14 +23,14 @@ func (s *stuck) Write(p []byte) (int, error) {
 func TestALogThatTakesNothingHoldsNobodyUpAndIsToldWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{freed: make(chan struct{})}
-		b := newBacklog(out)
+		b := NewLogWriter(out)
 		fmt.Fprintln(b, "first")
 		synctest.Wait() // it is being written
 		for i := range backlogLines + 7 {
 			fmt.Fprintln(b, "line", i)
 		}
 		close(out.freed)
-		b.close()
+		b.Close()
 		if text := out.String(); !strings.HasPrefix(text, "first\nlevel=WARN") || !strings.Contains(text, "lost=7\n") || !strings.HasSuffix(text, fmt.Sprintf("line %d\n", backlogLines-1)) {
 			t.Errorf("%.200s ... %.200s", text, text[max(0, len(text)-200):])
 		}
@@ -40,10 +40,10 @@ func TestALogThatTakesNothingHoldsNobodyUpAndIsToldWhatItMissed(t *testing.T) {
 func TestTheEndWaitsForTheLogButNotForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{freed: make(chan struct{})}
-		b := newBacklog(out)
+		b := NewLogWriter(out)
 		_, _ = io.WriteString(b, "last words\n")
 		began := time.Now()
-		b.close()
+		b.Close()
 		if waited := time.Since(began); waited != backlogPatience {
 			t.Errorf("waited %v", waited)
 		}
