@@ -306,6 +306,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	end()
 	around.Wait()
 	beside.Wait()
+	d.tracker.close()
 	hush()
 	last.Wait()
 	if d.changes != nil {

@@ -35,7 +35,7 @@ func (d *Daemon) follow(ctx context.Context) {
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
 	for changed, ticks := true, 0; ; {
-		measured := d.measured(ctx)
+		measured := d.recent(ctx)
 		all := changed || ticks%rescore == 0
 		d.score(measured, all)
 		d.prepare(measured, all)
@@ -73,22 +73,29 @@ func (d *Daemon) take() (changed bool) {
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.Locate(located(&runtime.Runtime))
 	}
-	pods, changed := d.tracker.track(fromFiles, fromCluster, runtime, bare)
+	pods, changed := d.tracker.update(fromFiles, fromCluster, runtime, bare)
 	if changed {
 		d.loop.SetPods(pods)
 	}
-	d.tracker.sweep()
 	if d.cluster != nil && !d.dryRun {
-		d.cluster.resume(d.tracker.tracked(), d.killer)
+		d.cluster.resume(d.tracker.pods(), d.killer)
 	}
 	return changed
 }
 
-// measured are the pods as the loop measured them last; none where it has ended.
-func (d *Daemon) measured(ctx context.Context) []eviction.Candidate {
+// recent returns the pods as the loop measured them last, none if the loop has ended. The
+// answer shows that the loop has adopted the last pods, so what is open for others is
+// closed, except for pods that are being killed.
+func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
-	last, _ := d.loop.Recent(ctx)
+	last, err := d.loop.Recent(ctx)
+	if err != nil {
+		return nil
+	}
+	d.tracker.closeRemoved(func(uid types.UID) bool {
+		return d.killer.Kills(uid) || slices.ContainsFunc(last.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
+	})
 	return last.Candidates
 }
 
@@ -110,7 +117,7 @@ func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 			tasks[c.Pod.UID] = c.Usage.Threads
 		}
 	}
-	for _, p := range d.tracker.tracked() {
+	for _, p := range d.tracker.pods() {
 		if p.bare.Load() != nil {
 			continue // who has runc run it chooses the score, too
 		}
@@ -132,7 +139,7 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 		return
 	}
 	by := map[types.UID]*trackedPod{}
-	for _, p := range d.tracker.tracked() {
+	for _, p := range d.tracker.pods() {
 		if p.group != nil && p.Protection == "" {
 			by[p.UID] = p
 		}

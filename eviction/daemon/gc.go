@@ -46,7 +46,7 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 // has at the runtime.
 func (d *Daemon) bury(uid types.UID) {
 	d.collector.Evicted(uid)
-	for _, p := range d.tracker.tracked() {
+	for _, p := range d.tracker.pods() {
 		if r := p.runtime.Load(); r != nil && p.UID == uid {
 			for _, s := range r.Sandboxes {
 				d.collector.Evicted(s.UID)

@@ -13,7 +13,7 @@ import (
 
 // members finds the processes of a pod.
 type members struct {
-	group      *group      // nil without a cgroup
+	group      *podCgroup  // nil without a cgroup
 	target     kill.Target // nil where nothing was found
 	containers int         // how many the pod has
 	// runtime is the pod as the container runtime has it now; nil without one.

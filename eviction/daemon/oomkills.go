@@ -33,7 +33,7 @@ func (d *Daemon) groups() []watch.Pod {
 
 func (t *podTracker) groups(bare []wire.Bare) []watch.Pod {
 	var ofPods, outside []watch.Pod
-	for _, p := range t.tracked() {
+	for _, p := range t.pods() {
 		if p.group != nil {
 			ofPods = append(ofPods, watch.Pod{UID: p.UID, Cgroup: p.group.path})
 		}
@@ -51,7 +51,7 @@ func (t *podTracker) groups(bare []wire.Bare) []watch.Pod {
 
 // named is what events call a pod; zero where there is none of that uid.
 func (t *podTracker) named(uid types.UID) wire.PodName {
-	for _, p := range t.tracked() {
+	for _, p := range t.pods() {
 		if p.UID == uid {
 			return wire.PodName{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -13,9 +12,10 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// group is a pod's cgroup for those who end the pod: a kill.Target. It is opened
-// when it is first used, for the pod may be known before it runs.
-type group struct {
+// podCgroup is a pod's cgroup as a kill.Target. It opens the group at the first use, since
+// a pod can be known before it runs. Its methods may be called from any goroutine, also
+// after close: then they open the group for the time of the call.
+type podCgroup struct {
 	cgroups *cgroup.System
 	path    string
 	above   string    // the group of all pods
@@ -23,43 +23,84 @@ type group struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	opened *cgroup.Group
+	opened *openGroup // nil while it is not open
+	closed bool
 	frozen *undo.Change
 }
 
-// use does something with the open group; with the one that has taken its place
-// where it is gone.
-func (g *group) use(do func(*cgroup.Group) error) error {
-	opened, fresh, err := g.open(nil)
-	if err == nil {
-		err = do(opened)
-	}
-	if fresh || !errors.Is(err, cgroup.ErrGone) {
-		return err
-	}
-	if opened, _, err = g.open(opened); err != nil {
-		return err
-	}
-	return do(opened)
+// openGroup is closed with its last user.
+type openGroup struct {
+	*cgroup.Group
+	users int // calls in progress, and the podCgroup that keeps it open
 }
 
-// open returns the open group unless that is the one that is gone.
-func (g *group) open(gone *cgroup.Group) (opened *cgroup.Group, fresh bool, err error) {
+// use calls do with the open group. Where the group has been removed, it calls do again
+// with the group that has the same path now.
+func (g *podCgroup) use(do func(*cgroup.Group) error) error {
+	opened, fresh, err := g.acquire(nil)
+	if err != nil {
+		return err
+	}
+	err = do(opened.Group)
+	if !fresh && errors.Is(err, cgroup.ErrGone) {
+		var again *openGroup
+		if again, _, err = g.acquire(opened); err == nil {
+			err = do(again.Group)
+			g.release(again)
+		}
+	}
+	g.release(opened)
+	return err
+}
+
+// acquire returns the open group, unless that is the removed one; fresh says that this
+// call has opened it. The caller releases it.
+func (g *podCgroup) acquire(removed *openGroup) (opened *openGroup, fresh bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.opened != nil && g.opened != gone {
+	if g.opened != nil && g.opened != removed {
+		g.opened.users++
 		return g.opened, false, nil
 	}
-	if opened, err = g.cgroups.Open(g.path); err != nil {
+	group, err := g.cgroups.Open(g.path)
+	if err != nil {
 		return nil, true, err
 	}
-	runtime.AddCleanup(g, func(opened *cgroup.Group) { opened.Close() }, opened)
-	g.opened = opened
+	opened = &openGroup{group, 1}
+	if !g.closed {
+		g.drop(g.opened)
+		opened.users++
+		g.opened = opened
+	}
 	return opened, true, nil
 }
 
+func (g *podCgroup) release(opened *openGroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.drop(opened)
+}
+
+// drop takes away a user; g.mu is held. opened may be nil.
+func (g *podCgroup) drop(opened *openGroup) {
+	if opened == nil {
+		return
+	}
+	if opened.users--; opened.users == 0 {
+		opened.Close()
+	}
+}
+
+// close keeps the group open no longer than the calls in progress.
+func (g *podCgroup) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.drop(g.opened)
+	g.opened, g.closed = nil, true
+}
+
 // AppendProcesses lists the processes in the group and below it.
-func (g *group) AppendProcesses(pids []int) (all []int, err error) {
+func (g *podCgroup) AppendProcesses(pids []int) (all []int, err error) {
 	err = g.use(func(opened *cgroup.Group) error {
 		all, err = opened.AppendProcesses(pids)
 		return err
@@ -68,10 +109,10 @@ func (g *group) AppendProcesses(pids []int) (all []int, err error) {
 }
 
 // Kill kills them all at once where the kernel can.
-func (g *group) Kill() error { return g.use((*cgroup.Group).Kill) }
+func (g *podCgroup) Kill() error { return g.use((*cgroup.Group).Kill) }
 
 // Populated says whether there are any.
-func (g *group) Populated() (populated bool, err error) {
+func (g *podCgroup) Populated() (populated bool, err error) {
 	err = g.use(func(opened *cgroup.Group) error {
 		populated, err = opened.Populated()
 		return err
@@ -80,7 +121,7 @@ func (g *group) Populated() (populated bool, err error) {
 }
 
 // Freeze stops them until Thaw, or until evictd has ended.
-func (g *group) Freeze() error {
+func (g *podCgroup) Freeze() error {
 	setting, ok := g.cgroups.Frozen(g.path)
 	if !ok || g.changes == nil {
 		return errors.ErrUnsupported
@@ -91,7 +132,7 @@ func (g *group) Freeze() error {
 }
 
 // Thaw lets frozen processes die, whoever froze them.
-func (g *group) Thaw() error {
+func (g *podCgroup) Thaw() error {
 	err := g.use((*cgroup.Group).Thaw)
 	if g.frozen != nil {
 		err = errors.Join(err, g.frozen.Undo())
@@ -103,7 +144,7 @@ func (g *group) Thaw() error {
 // Hurry gives the group, and those between it and the pods' group, all of the
 // processor that there is. The kubelet gives besteffort pods together the weight
 // of a shell's background job: one that is killed there can take seconds to die.
-func (g *group) Hurry() (undone func(), faults error) {
+func (g *podCgroup) Hurry() (undone func(), faults error) {
 	var changed []*undo.Change
 	undone = func() {
 		for _, change := range slices.Backward(changed) {
@@ -132,7 +173,7 @@ func (g *group) Hurry() (undone func(), faults error) {
 }
 
 // usage is what the group holds in memory now.
-func (g *group) usage() stats.Amount {
+func (g *podCgroup) usage() stats.Amount {
 	var usage stats.Amount
 	err := g.use(func(opened *cgroup.Group) (err error) {
 		g.mu.Lock()

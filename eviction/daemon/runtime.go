@@ -113,7 +113,7 @@ func (e RuntimeEndpoint) await(ctx context.Context) bool {
 
 // running is what the container runtime runs of a pod now.
 func (t *podTracker) running(uid types.UID) (found agent.Running) {
-	for _, p := range t.tracked() {
+	for _, p := range t.pods() {
 		r := p.runtime.Load()
 		if p.UID != uid || r == nil {
 			continue
@@ -155,7 +155,7 @@ func (d *Daemon) runtimeStatus() nodestatus.Runtime {
 	for method, call := range i.Calls {
 		s.Calls[method] = nodestatus.RuntimeCalls(call)
 	}
-	for _, p := range d.tracker.tracked() {
+	for _, p := range d.tracker.pods() {
 		if r := p.runtime.Load(); r != nil {
 			s.Pods = append(s.Pods, nodestatus.RuntimePod{Pod: p.String(), UID: p.UID, Estimated: p.Estimated, Containers: containersOf(r)})
 		}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ import (
 const podLogs = "/var/log/pods"
 
 // podTracker turns manifests into pods that the loop can measure and end. One
-// goroutine calls track; what it made is used by others.
+// goroutine calls update; what it made is used by others.
 type podTracker struct {
 	log       *slog.Logger
 	cgroups   *cgroup.System // nil where there are none to use
@@ -45,7 +44,9 @@ type podTracker struct {
 	estimates pods.Estimates
 
 	known map[types.UID]*trackedPod
-	left  int // pods since the last collection
+	// removed are pods that are no longer known, or known by another trackedPod, and
+	// not closed yet.
+	removed []*trackedPod
 
 	mu      sync.Mutex
 	current []*trackedPod
@@ -57,16 +58,18 @@ type trackedPod struct {
 	manifest *v1.Pod
 	location pods.Location
 	disk     *collect.PodDisk
+	meter    *meter        // nil where the pod cannot be measured
+	session  *kill.Session // nil for a pod in a cgroup
 	*members
 	// scored is how many tasks it had when its scores were last looked at. It is of
 	// follow.
 	scored stats.Amount
 }
 
-// track makes the loop's pods of those of the manifests, of the API server and of
+// update makes the loop's pods of those of the manifests, of the API server and of
 // the container runtime, keeps what it had of those that have not changed, and
 // says whether any has.
-func (t *podTracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory, bare []wire.Bare) (handled []control.Pod, changed bool) {
+func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory, bare []wire.Bare) (handled []control.Pod, changed bool) {
 	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
 	layout := t.layout(fromFiles, joined)
 	located := layout.Locate(manifests)
@@ -99,7 +102,7 @@ func (t *podTracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inven
 	}
 	for uid, p := range t.known {
 		if known[uid] != p {
-			t.left++
+			t.removed = append(t.removed, p)
 		}
 	}
 	t.known = known
@@ -111,16 +114,23 @@ func (t *podTracker) track(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inven
 	return handled, changed
 }
 
-// leftOver is how many pods may leave before a sweep.
-const leftOver = 32
+// closeRemoved closes what is open for the pods that have left, except for those in use.
+// The caller makes sure that the loop has adopted the pods of the last update.
+func (t *podTracker) closeRemoved(inUse func(types.UID) bool) {
+	t.removed = slices.DeleteFunc(t.removed, func(p *trackedPod) bool {
+		if inUse(p.UID) {
+			return false
+		}
+		p.close()
+		return true
+	})
+}
 
-// sweep has the collector close what was open for pods that have left, some twenty
-// descriptors each. By itself it comes every two minutes, and meanwhile the kernel
-// keeps the groups.
-func (t *podTracker) sweep() {
-	if t.left > leftOver {
-		t.left = 0
-		runtime.GC()
+// close closes what is open for all pods. Neither the loop nor the killer runs any more.
+func (t *podTracker) close() {
+	t.closeRemoved(func(types.UID) bool { return false })
+	for _, p := range t.known {
+		p.close()
 	}
 }
 
@@ -174,17 +184,17 @@ func (t *podTracker) below(dir string) string {
 	return below
 }
 
-// tracked are the pods of the last call of track.
-func (t *podTracker) tracked() []*trackedPod {
+// pods are those of the last update.
+func (t *podTracker) pods() []*trackedPod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.current
 }
 
-// manifests are the pods of the last call of track.
+// manifests are the pods of the last update.
 func (t *podTracker) manifests() []*v1.Pod {
 	var all []*v1.Pod
-	for _, p := range t.tracked() {
+	for _, p := range t.pods() {
 		all = append(all, p.manifest)
 	}
 	return all
@@ -195,7 +205,7 @@ func (t *podTracker) manifests() []*v1.Pod {
 func (t *podTracker) Strangers(known []control.Pod) bool {
 	theirs := make(map[string]bool, len(known))
 	for i := range known {
-		if g, ok := known[i].Target.(*group); ok {
+		if g, ok := known[i].Target.(*podCgroup); ok {
 			theirs[g.path] = true
 		}
 	}
@@ -217,7 +227,7 @@ func (t *podTracker) Strangers(known []control.Pod) bool {
 // leaders are the session leaders of the pods that live in sessions.
 func (t *podTracker) leaders() []int {
 	var leaders []int
-	for _, p := range t.tracked() {
+	for _, p := range t.pods() {
 		if p.location.Session != 0 {
 			leaders = append(leaders, p.location.Session)
 		}
@@ -283,7 +293,7 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
 		cfg.Child = p.members.child
-		p.group = &group{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
+		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
@@ -292,38 +302,62 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
 			break
 		}
-		target := &session{opened}
-		runtime.AddCleanup(target, func(opened *kill.Session) { opened.Close() }, opened)
-		p.Target = target
+		p.Target, p.session = opened, opened
 	}
 	p.target = p.Target
 	if cfg.Cgroups == nil && cfg.Processes == nil {
 		return p
 	}
-	meter := &meter{collect.NewPod(cfg)}
-	// The loop may use a meter for a while after the pod has left. What its pod asks,
-	// the members, must not lead back to the meter, or it would never be closed.
-	runtime.AddCleanup(meter, func(pod *collect.Pod) { pod.Close() }, meter.Pod)
-	p.Meter = meter
+	p.meter = &meter{Pod: collect.NewPod(cfg)}
+	p.Meter = p.meter
 	return p
 }
 
-// session is closed when nobody uses it any more.
-type session struct{ *kill.Session }
-
-// meter is a pod's statistics, closed when nobody uses them any more.
-type meter struct{ *collect.Pod }
-
-// Read adds what needs no group of its own: a pod's only container uses what
-// the pod uses. A pod that is not there, or no longer, is cgroup.ErrGone.
-func (m *meter) Read(s *stats.Pod) error { return complete(s, m.Pod.Read(s)) }
-
-// ReadMemory is Read as far as collect.Pod's goes.
-func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
-	return complete(s, m.Pod.ReadMemory(s, containers))
+// close closes the descriptors of a pod, twenty for one that runs in a cgroup. Its cgroup
+// stays usable, see podCgroup; its meter reads cgroup.ErrGone.
+func (p *trackedPod) close() {
+	if p.group != nil {
+		p.group.close()
+	}
+	if p.session != nil {
+		p.session.Close()
+	}
+	if p.meter != nil {
+		p.meter.close()
+	}
 }
 
-func complete(s *stats.Pod, err error) error {
+// meter reads a pod's statistics, from any goroutine until it is closed.
+type meter struct {
+	*collect.Pod
+	mu     sync.Mutex
+	closed bool
+}
+
+func (m *meter) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.Pod.Close()
+}
+
+// Read reads everything. A pod without processes is cgroup.ErrGone.
+func (m *meter) Read(s *stats.Pod) error { return m.read(s, m.Pod.Read) }
+
+// ReadMemory is Read as far as collect.Pod's reads.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return m.read(s, func(s *stats.Pod) error { return m.Pod.ReadMemory(s, containers) })
+}
+
+// read gives the only container of a pod what the pod uses, where the container has no
+// group of its own.
+func (m *meter) read(s *stats.Pod, from func(*stats.Pod) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return cgroup.ErrGone
+	}
+	err := from(s)
 	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
 		return cgroup.ErrGone
 	}

@@ -180,6 +180,13 @@ func (k *Killer) Hasten(uid types.UID, grace time.Duration) {
 	}
 }
 
+// Kills says whether a pod is being killed: its Target and Usage are in use.
+func (k *Killer) Kills(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.inFlight[uid] != nil
+}
+
 // Run kills until ctx ends and returns its error. Pods that are still in flight
 // then get no result. It can be called once.
 func (k *Killer) Run(ctx context.Context) error {
