@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/stats"
 )
@@ -26,6 +27,8 @@ type group struct {
 	opened *cgroup.Group
 	frozen *undo.Change
 }
+
+var _ kill.CPUBooster = (*group)(nil)
 
 // use does something with the open group; with the one that has taken its place
 // where it is gone.
@@ -81,7 +84,7 @@ func (g *group) Populated() (populated bool, err error) {
 
 // Freeze stops them until Thaw, or until evictd has ended.
 func (g *group) Freeze() error {
-	setting, ok := g.cgroups.Frozen(g.path)
+	setting, ok := g.cgroups.FreezeSetting(g.path)
 	if !ok || g.changes == nil {
 		return errors.ErrUnsupported
 	}
@@ -100,10 +103,10 @@ func (g *group) Thaw() error {
 	return err
 }
 
-// Hurry gives the group, and those between it and the pods' group, all of the
+// BoostCPU gives the group, and those between it and the pods' group, all of the
 // processor that there is. The kubelet gives besteffort pods together the weight
 // of a shell's background job: one that is killed there can take seconds to die.
-func (g *group) Hurry() (undone func(), faults error) {
+func (g *group) BoostCPU() (undone func(), faults error) {
 	var changed []*undo.Change
 	undone = func() {
 		for _, change := range slices.Backward(changed) {
@@ -115,7 +118,7 @@ func (g *group) Hurry() (undone func(), faults error) {
 	if g.changes == nil {
 		return undone, nil
 	}
-	settings, err := g.cgroups.FullSpeed(g.path, g.above)
+	settings, err := g.cgroups.CPUBoost(g.path, g.above)
 	if err != nil {
 		return undone, err
 	}
