@@ -238,7 +238,7 @@ var await = wait.Until
 func listen(t *testing.T, s socket) (*Runtime, *heard) {
 	t.Helper()
 	h := &heard{}
-	r := New(Config{Survey: 50 * time.Millisecond, Dial: s.dial}, h.say, slog.New(slog.DiscardHandler))
+	r := New(Config{StatsInterval: 50 * time.Millisecond, Dial: s.dial}, h.say, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

@@ -39,8 +39,8 @@ type Dial func(context.Context) (conn net.Conn, endpoint string, err error)
 // Config of a Runtime.
 type Config struct {
 	Dial Dial
-	// Survey is how often writable layers and filesystems are asked for.
-	Survey time.Duration
+	// StatsInterval is how often writable layers and filesystems are asked for.
+	StatsInterval time.Duration
 }
 
 // Runtime is the container runtime as a source of messages.
@@ -70,8 +70,8 @@ func New(cfg Config, say func(wire.Up), log *slog.Logger) *Runtime {
 	}
 }
 
-// Look asks for figures that are younger than now.
-func (r *Runtime) Look() { nudge(r.look) }
+// Refresh asks for figures that are younger than now.
+func (r *Runtime) Refresh() { nudge(r.look) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -129,7 +129,7 @@ func (r *Runtime) session(ctx context.Context) (listed bool, err error) {
 	}
 	next := time.NewTimer(pollPeriod)
 	defer next.Stop()
-	survey := time.NewTicker(r.cfg.Survey)
+	survey := time.NewTicker(r.cfg.StatsInterval)
 	defer survey.Stop()
 	for surveying := true; ; {
 		if err := r.list(ctx, c); err != nil {

@@ -31,8 +31,8 @@ const (
 // nodeCritical is the priority class whose pods outlive all others.
 const nodeCritical = "system-node-critical"
 
-// Container is the verdict on one container.
-type Container struct {
+// ContainerScore is the verdict on one container.
+type ContainerScore struct {
 	Name     string
 	QOS      v1.PodQOSClass // the pod's
 	ScoreAdj int            // for oom_score_adj, see proc_pid_oom_score_adj(5)
@@ -41,14 +41,14 @@ type Container struct {
 // Scores lists the containers of a pod in manifest order, init containers first
 // and ephemeral ones last. The capacity is the node's memory in bytes and must be
 // positive. Requests that an API server would have defaulted count.
-func Scores(pod *v1.Pod, memoryCapacity int64) []Container {
+func Scores(pod *v1.Pod, memoryCapacity int64) []ContainerScore {
 	pod = eviction.WithDefaultRequests(pod)
 	p := policy{pod: pod, class: eviction.QOSClass(pod), capacity: memoryCapacity}
 	if resource.IsPodLevelRequestsSet(pod) {
 		p.share = unclaimedShare(pod)
 	}
 	spec := &pod.Spec
-	scores := make([]Container, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
+	scores := make([]ContainerScore, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
 	for i := range spec.InitContainers {
 		scores = append(scores, p.score(&spec.InitContainers[i]))
 	}
@@ -68,8 +68,8 @@ type policy struct {
 	share    int64 // of each container in what only the pod as a whole requests, bytes
 }
 
-func (p *policy) score(c *v1.Container) Container {
-	return Container{Name: c.Name, QOS: p.class, ScoreAdj: p.scoreAdj(c)}
+func (p *policy) score(c *v1.Container) ContainerScore {
+	return ContainerScore{Name: c.Name, QOS: p.class, ScoreAdj: p.scoreAdj(c)}
 }
 
 func (p *policy) scoreAdj(c *v1.Container) int {

@@ -291,7 +291,7 @@ func tripwireFinding() finding {
 	if err != nil {
 		return finding{name, false, err.Error(), lost}
 	}
-	file, ok := s.HighFile(s.Self())
+	file, ok := s.MemoryHighFile(s.Self())
 	if !ok {
 		return finding{name, false, "cgroup v1 has none", lost}
 	}

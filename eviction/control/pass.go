@@ -65,7 +65,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.follow(kind)
 	l.refill()
 	if l.pulse != nil {
-		l.pulse.Beat(now)
+		l.pulse.Heartbeat(now)
 	}
 }
 
@@ -143,7 +143,7 @@ const surveyPatience = 5 * time.Second
 // asks for new ones where they are not. The pass is taken up again when they
 // are there.
 func (l *Loop) surveyedSince(since, now time.Time) bool {
-	if l.survey == nil || since.IsZero() || l.survey.Since().After(since) {
+	if l.survey == nil || since.IsZero() || l.survey.LastScan().After(since) {
 		return true
 	}
 	if l.askedSurvey.Before(since) {

@@ -88,8 +88,8 @@ type Daemon struct {
 	cfg        control.Config
 	manifests  *pods.Manifests // nil without a directory
 	tracker    *podTracker
-	survey     *collect.Survey
-	watch      *collect.Watch
+	survey     *collect.DiskScanner
+	watch      *collect.MemoryNotifier
 	tripwire   *tripwire // nil where none is wanted, or can be had
 	killer     *kill.Killer
 	changes    *undo.Log // nil in a dry run, and where it could not be made
@@ -136,7 +136,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, cli.BadInput(err)
 	}
 	d.kernelLog = files[heldLog]
-	d.tracker = &podTracker{log: log, survey: collect.NewSurvey(log), ownSession: ownSession()}
+	d.tracker = &podTracker{log: log, survey: collect.NewDiskScanner(log), ownSession: ownSession()}
 	d.survey = d.tracker.survey
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
 		return nil, err
@@ -166,14 +166,14 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, err
 	}
 	if d.cluster.speaksToRuntime() && d.cluster.runtime.find() != "" {
-		d.node.collect.Disks.Await(time.Now().Add(runtimePatience))
+		d.node.collect.Disks.AwaitRuntime(time.Now().Add(runtimePatience))
 	}
 	d.server, err = serve.Listen("status-address", cmp.Or(file.StatusAddress, DefaultStatusAddress), held,
 		&serve.TLS{CertFile: file.StatusTLSCertFile, KeyFile: file.StatusTLSPrivateKeyFile, ClientCAFile: file.StatusClientCAFile})
 	if err != nil {
 		return nil, err
 	}
-	if d.watch, err = collect.NewWatch(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+	if d.watch, err = collect.NewMemoryNotifier(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
 		return nil, err
 	}
 	held.Release(log)
@@ -217,7 +217,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
 	}
-	cfg.Asides.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
+	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
@@ -229,7 +229,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Dir: d.flightDir, Version: d.config.Version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
 	}, d.loop, d.log)
 	past := newHistory(d.recorder)
-	cfg.Recorder, cfg.Asides.RecordsLost = past, d.recorder.Lost
+	cfg.Recorder, cfg.Counters.RecordsLost = past, d.recorder.Lost
 	if d.journal != nil {
 		cfg.Keeper = d.resume()
 	}
@@ -336,7 +336,7 @@ func (d *Daemon) surround(ctx context.Context, around *sync.WaitGroup) {
 	around.Go(func() { d.reload(ctx) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.page.Run(ctx) })
-	if d.service.Listens() {
+	if d.service.Exists() {
 		around.Go(func() { d.attend(ctx) })
 	}
 }

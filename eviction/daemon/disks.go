@@ -24,8 +24,8 @@ func located(runtime *wire.Runtime) collect.Paths {
 }
 
 // told is what the runtime says of the newest container of each name.
-func told(containers []eviction.Container, runtime *pods.Runtime) collect.Told {
-	t := collect.Told{Layers: make([]stats.Volume, len(containers)), Logs: make([]collect.Place, len(containers))}
+func told(containers []eviction.Container, runtime *pods.Runtime) collect.RuntimeFigures {
+	t := collect.RuntimeFigures{Layers: make([]stats.Volume, len(containers)), Logs: make([]collect.PodPath, len(containers))}
 	for i := range containers {
 		c := runtime.Current(containers[i].Name)
 		if c == nil {
@@ -34,7 +34,7 @@ func told(containers []eviction.Container, runtime *pods.Runtime) collect.Told {
 		t.Layers[i] = stats.Volume{Time: c.Layer.At, Used: amount(c.Layer.Bytes), Inodes: amount(c.Layer.Inodes)}
 		// A directory of the container's own: another one may hold others' files.
 		if dir := filepath.Dir(c.LogPath); filepath.IsAbs(dir) && filepath.Base(dir) == c.Name {
-			t.Logs[i] = collect.Place{Root: filepath.Dir(dir), Below: c.Name}
+			t.Logs[i] = collect.PodPath{Root: filepath.Dir(dir), Below: c.Name}
 		}
 	}
 	return t

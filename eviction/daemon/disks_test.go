@@ -44,7 +44,7 @@ func TestWhatTheRuntimeSaysOfTheNewestContainersIsTold(t *testing.T) {
 	}}
 	got := told([]eviction.Container{{Name: "absent"}, {Name: "app"}, {Name: "loose"}, {Name: "silent"}}, r)
 	layers := []stats.Volume{{}, {Time: at, Used: stats.Known(4096), Inodes: stats.Known(3)}, {Time: at, Used: stats.Known(4096)}, {}}
-	logs := []collect.Place{{}, {Root: "/logs/ns_p_u", Below: "app"}, {}, {}}
+	logs := []collect.PodPath{{}, {Root: "/logs/ns_p_u", Below: "app"}, {}, {}}
 	for i := range layers {
 		if got.Layers[i] != layers[i] || got.Logs[i] != logs[i] {
 			t.Errorf("container %d: got %v, %v", i, got.Layers[i], got.Logs[i])

@@ -71,7 +71,7 @@ func (d *Daemon) take() (changed bool) {
 		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
-		d.node.collect.Disks.Locate(located(&runtime.Runtime))
+		d.node.collect.Disks.SetRuntimePaths(located(&runtime.Runtime))
 	}
 	pods, changed := d.tracker.update(fromFiles, fromCluster, runtime, bare)
 	if changed {

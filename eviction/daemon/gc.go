@@ -28,16 +28,16 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 	alone := d.node.mode == nodestatus.Native && FindKubelet() == 0
 	cfg := gc.Config{
 		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
-		Regular: gc.Regular{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
-		Tell:    func(r gc.Report) { d.publisher.Collected(r) },
+		Periodic: gc.Periodic{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
+		OnReport: func(r gc.Report) { d.publisher.Collected(r) },
 	}
 	ports := gc.Ports{
-		Runtime: d.cluster.agent,
-		Glance:  func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
-		Pods:    d.podsOfNode,
+		Runtime:   d.cluster.agent,
+		ReadDisks: func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
+		Pods:      d.podsOfNode,
 	}
 	if d.journal != nil {
-		ports.Memory = d.journal
+		ports.Journal = d.journal
 	}
 	return gc.New(cfg, ports, d.log)
 }

@@ -110,7 +110,7 @@ func known[T any](value T, is bool) *T {
 
 // newPage makes the status page.
 func (d *Daemon) newPage(h *history) *page.Page {
-	return page.New(web, page.Feed{Past: h.past, Now: func(ctx context.Context) ([]page.Event, error) {
+	return page.New(web, page.Feed{History: h.past, Current: func(ctx context.Context) ([]page.Event, error) {
 		status, err := d.publisher.Status(ctx)
 		if err != nil {
 			return nil, err

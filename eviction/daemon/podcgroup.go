@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/stats"
 )
@@ -27,6 +28,8 @@ type podCgroup struct {
 	closed bool
 	frozen *undo.Change
 }
+
+var _ kill.CPUBooster = (*podCgroup)(nil)
 
 // openGroup is closed with its last user.
 type openGroup struct {
@@ -122,7 +125,7 @@ func (g *podCgroup) Populated() (populated bool, err error) {
 
 // Freeze stops them until Thaw, or until evictd has ended.
 func (g *podCgroup) Freeze() error {
-	setting, ok := g.cgroups.Frozen(g.path)
+	setting, ok := g.cgroups.FreezeSetting(g.path)
 	if !ok || g.changes == nil {
 		return errors.ErrUnsupported
 	}
@@ -141,10 +144,10 @@ func (g *podCgroup) Thaw() error {
 	return err
 }
 
-// Hurry gives the group, and those between it and the pods' group, all of the
+// BoostCPU gives the group, and those between it and the pods' group, all of the
 // processor that there is. The kubelet gives besteffort pods together the weight
 // of a shell's background job: one that is killed there can take seconds to die.
-func (g *podCgroup) Hurry() (undone func(), faults error) {
+func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 	var changed []*undo.Change
 	undone = func() {
 		for _, change := range slices.Backward(changed) {
@@ -156,7 +159,7 @@ func (g *podCgroup) Hurry() (undone func(), faults error) {
 	if g.changes == nil {
 		return undone, nil
 	}
-	settings, err := g.cgroups.FullSpeed(g.path, g.above)
+	settings, err := g.cgroups.CPUBoost(g.path, g.above)
 	if err != nil {
 		return undone, err
 	}

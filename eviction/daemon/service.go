@@ -43,7 +43,7 @@ func (d *Daemon) attend(ctx context.Context) {
 func (d *Daemon) line(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
-	line, err := d.publisher.Line(ctx)
+	line, err := d.publisher.Summary(ctx)
 	if err != nil || line == "" {
 		return ""
 	}
@@ -58,7 +58,7 @@ func (d *Daemon) line(ctx context.Context) string {
 
 // inform tells the service manager, which may not read just now.
 func (d *Daemon) inform(assignments ...string) bool {
-	err := d.service.Tell(assignments...)
+	err := d.service.Notify(assignments...)
 	if err != nil {
 		d.log.Debug("the service manager is not told", "error", err)
 	}

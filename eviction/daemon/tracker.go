@@ -35,7 +35,7 @@ type podTracker struct {
 	processes *collect.Processes
 	changes   *undo.Log // nil where nothing may be changed for a while
 	nodeFs    string
-	survey    *collect.Survey
+	survey    *collect.DiskScanner
 	// ownSession of the daemon, which no pod can have.
 	ownSession int
 	// node is what the API server calls this host.
@@ -95,7 +95,7 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inve
 		p.runtime.Store(joined[m])
 		p.bare.Store(bares[m])
 		if joined[m] != nil {
-			p.disk.Tell(told(p.Containers, joined[m]))
+			p.disk.SetRuntimeFigures(told(p.Containers, joined[m]))
 		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
@@ -106,7 +106,7 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inve
 		}
 	}
 	t.known = known
-	t.survey.Watch(disks)
+	t.survey.SetPods(disks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed = t.current == nil || !slices.Equal(t.current, current)
@@ -282,12 +282,12 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
 		Containers: containers,
 	}
-	if before != nil && before.location == at && before.disk.Of(&files) {
+	if before != nil && before.location == at && before.disk.Matches(&files) {
 		p.disk = before.disk
 	} else {
 		p.disk = collect.NewPodDisk(files)
 	}
-	p.disk.Ask(p.members.processes)
+	p.disk.SetProcesses(p.members.processes)
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
@@ -378,8 +378,8 @@ func id(m *v1.Pod) string {
 // volumes are the host directories of a pod's volumes; nowhere for those that are
 // not measured. A hostPath is not, as in the kubelet: what lies there was there
 // before the pod, or is other pods' too, and does not go with it.
-func (t *podTracker) volumes(m *v1.Pod) []collect.Place {
-	dirs := make([]collect.Place, len(m.Spec.Volumes))
+func (t *podTracker) volumes(m *v1.Pod) []collect.PodPath {
+	dirs := make([]collect.PodPath, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {
 		v := &m.Spec.Volumes[i]
 		switch {

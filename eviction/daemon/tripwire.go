@@ -38,7 +38,7 @@ type tripwire struct {
 	control.Waiter
 	file string
 	log  *slog.Logger
-	aims chan collect.Aims
+	aims chan collect.MemoryLevels
 
 	// Owned by run.
 	changes *undo.Log
@@ -51,22 +51,22 @@ type tripwire struct {
 // newTripwire is nil where the kernel has none.
 func (d *Daemon) newTripwire() *tripwire {
 	if d.node.cgroups != nil {
-		if file, ok := d.node.cgroups.HighFile(d.tracker.podsGroup.Path()); ok {
-			return &tripwire{Waiter: d.watch, file: file, log: d.log, aims: make(chan collect.Aims, 1)}
+		if file, ok := d.node.cgroups.MemoryHighFile(d.tracker.podsGroup.Path()); ok {
+			return &tripwire{Waiter: d.watch, file: file, log: d.log, aims: make(chan collect.MemoryLevels, 1)}
 		}
 	}
 	d.log.Warn("there is no tripwire: only cgroup v2 has memory.high")
 	return nil
 }
 
-// Aim is the watch's, too. It never blocks.
-func (t *tripwire) Aim(a collect.Aims) bool {
+// SetLevels is the watch's, too. It never blocks.
+func (t *tripwire) SetLevels(a collect.MemoryLevels) bool {
 	select {
 	case <-t.aims:
 	default:
 	}
 	t.aims <- a
-	return t.Waiter.Aim(a)
+	return t.Waiter.SetLevels(a)
 }
 
 // run moves the tripwire until ctx ends, and then takes it away.
@@ -84,7 +84,7 @@ func (t *tripwire) run(ctx context.Context, changes *undo.Log) {
 }
 
 // follow puts the tripwire where it belongs.
-func (t *tripwire) follow(a collect.Aims, now time.Time) error {
+func (t *tripwire) follow(a collect.MemoryLevels, now time.Time) error {
 	usage, used := a[1].Usage.Get()
 	left, known := a[0].Left().Get()
 	if ofPods, too := a[1].Left().Get(); too && (!known || ofPods < left) {

@@ -65,8 +65,8 @@ func newTestTripwire(t *testing.T, was string) (*tripwire, *bytes.Buffer) {
 	return &tripwire{file: file, changes: changes, log: slog.New(slog.NewTextHandler(&log, nil))}, &log
 }
 
-func aims(pods, left int64) collect.Aims {
-	return collect.Aims{{Usage: stats.Known(pods), Mark: stats.Known(pods + left)}, {Usage: stats.Known(pods)}}
+func aims(pods, left int64) collect.MemoryLevels {
+	return collect.MemoryLevels{{Usage: stats.Known(pods), Threshold: stats.Known(pods + left)}, {Usage: stats.Known(pods)}}
 }
 
 func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
@@ -80,12 +80,12 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 	}
 	now := time.Unix(1, 0)
 	for _, s := range []struct {
-		aims collect.Aims
+		aims collect.MemoryLevels
 		want string
 	}{
 		{aims(gib, gib), "2130706432"},
 		{aims(gib, 2*gib), "3196059648"},
-		{collect.Aims{}, "max"}, // nothing is measured
+		{collect.MemoryLevels{}, "max"}, // nothing is measured
 		{aims(gib, gib), "2130706432"},
 		{aims(2*gib, 0), "max"},
 	} {

@@ -31,7 +31,7 @@ func (w *world) state(state string) {
 
 // rule: M.37
 func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *testing.T) {
-	alone := gc.Config{Regular: gc.Regular{Containers: true}}
+	alone := gc.Config{Periodic: gc.Periodic{Containers: true}}
 	furnish := func(w *world) {
 		w.incomplete = true
 		w.container("body", "evicted", 0, gibi)

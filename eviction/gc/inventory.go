@@ -142,16 +142,16 @@ func (c *Collector) detect(inv *reclaim.Inventory) {
 		c.records.Watched = now
 	}
 	inv.Watched = c.records.Watched
-	after := reclaim.Detect(c.records.load(inv), inv, now)
+	after := reclaim.UpdateRecords(c.records.load(inv), inv, now)
 	c.records.Detected, c.records.Images = now, make(map[string][2]int64, len(after))
 	for id, r := range after {
 		c.records.Images[short(id)] = [2]int64{seconds(r.FirstDetected), seconds(r.LastUsed)}
 	}
-	if c.ports.Memory == nil || now.Sub(c.saved) < imagesEvery {
+	if c.ports.Journal == nil || now.Sub(c.saved) < imagesEvery {
 		return
 	}
 	c.saved = now
-	if err := c.ports.Memory.Put(recordKind, recordID, c.records); err != nil {
+	if err := c.ports.Journal.Put(recordKind, recordID, c.records); err != nil {
 		c.log.Warn("the ages of images would not survive a restart", "error", err)
 	}
 }

@@ -103,7 +103,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 			link(t, filepath.Join(logs, "../missing"), filepath.Join(links, "outside.log"))
 			link(t, filepath.Join(dir, "missing"), filepath.Join(links, "elsewhere.log"))
 			before := files(t, dir)
-			cfg := gc.Config{Regular: gc.Regular{Containers: true}, LogDir: logs, LinkDir: links, DryRun: c.dryRun}
+			cfg := gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs, LinkDir: links, DryRun: c.dryRun}
 			within(t, setting{cfg: cfg, prepare: func(w *world) {
 				age(t, dir, w.begun)
 				young := filepath.Join(logs, "default_young_young")
@@ -138,7 +138,7 @@ func TestAContainersLogsGoWithItAndNoLinkLeadsAstray(t *testing.T) {
 	tree(t, dir, "precious/0.log", "logs/ns_p_p/c/0.log", "logs/ns_p_p/c/0.log.1.gz", "logs/ns_p_p/c/1.log", "logs/ns_p_p/other/0.log")
 	link(t, filepath.Join(dir, "precious"), filepath.Join(logs, "ns_p_p", "linked"))
 	link(t, "other", filepath.Join(logs, "ns_p_p", "linked-inside"))
-	within(t, setting{cfg: gc.Config{Regular: gc.Regular{Containers: true}, LogDir: logs}, prepare: func(w *world) {
+	within(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs}, prepare: func(w *world) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Minute, 0).LogPath = filepath.Join(logs, "ns_p_p/c/1.log")
 		w.container("plain", "p", time.Hour, 0).LogPath = filepath.Join(logs, "ns_p_p/c/0.log")

@@ -72,11 +72,11 @@ func within(t *testing.T, s setting, script func(*world)) {
 		if s.prepare != nil {
 			s.prepare(w)
 		}
-		s.cfg.Tell = w.tell
+		s.cfg.OnReport = w.tell
 		if s.cfg.Policy.HighPercent == 0 {
 			s.cfg.Policy.HighPercent, s.cfg.Policy.LowPercent, s.cfg.Policy.MaxPerPodContainer, s.cfg.Policy.MaxContainers = 85, 80, 1, -1
 		}
-		ports := gc.Ports{Runtime: w, Glance: w.Glance, Memory: w, Pods: func() (map[types.UID]reclaim.Pod, bool) { return w.pods, !w.incomplete }}
+		ports := gc.Ports{Runtime: w, ReadDisks: w.Glance, Journal: w, Pods: func() (map[types.UID]reclaim.Pod, bool) { return w.pods, !w.incomplete }}
 		w.Collector = gc.New(s.cfg, ports, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -236,7 +236,7 @@ func (w *world) tell(r gc.Report) {
 	if r.Logs > 0 {
 		words = append(words, fmt.Sprintf("logs %d", r.Logs))
 	}
-	if r.Short {
+	if r.Insufficient {
 		words = append(words, "short")
 	}
 	if r.Error != nil {
@@ -245,5 +245,5 @@ func (w *world) tell(r gc.Report) {
 	for _, f := range r.Faults {
 		words = append(words, string(f.Reason))
 	}
-	w.write("%s: expected %d, freed %d GiB %s", r.Occasion, r.Expected/gibi, r.Freed/gibi, strings.Join(words, ", "))
+	w.write("%s: expected %d, freed %d GiB %s", r.Trigger, r.Expected/gibi, r.Freed/gibi, strings.Join(words, ", "))
 }

@@ -168,5 +168,5 @@ func ranked(s *control.Snapshot) []eviction.Signal {
 }
 
 func ranking(s *control.Snapshot, signal eviction.Signal) []nodestatus.Ranked {
-	return nodestatus.Rows(signal, eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil))
+	return nodestatus.RankedPods(signal, eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil))
 }

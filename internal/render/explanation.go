@@ -69,7 +69,7 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 	}
 }
 
-func place(w io.Writer, signal string, p *nodestatus.Place, one bool) {
+func place(w io.Writer, signal string, p *nodestatus.ExplainedPod, one bool) {
 	verdict := "stays"
 	switch {
 	case p.Protected != "":

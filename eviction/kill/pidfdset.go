@@ -18,8 +18,8 @@ const maxHeld = 4096
 
 var errOwnProcess = errors.New("our own process is among them")
 
-// grip is the processes of a pod that are held.
-type grip struct {
+// pidfdSet is the processes of a pod that are held.
+type pidfdSet struct {
 	target Target
 	open   func(pid int) (process, error)
 	ready  map[int]process // the pod's, to be signalled
@@ -27,24 +27,24 @@ type grip struct {
 	tasks  stats.Amount    // of the pod when ready was made
 }
 
-func newGrip(target Target, open func(pid int) (process, error)) *grip {
-	return &grip{target: target, open: open, ready: map[int]process{}, held: map[int]process{}}
+func newPidfdSet(target Target, open func(pid int) (process, error)) *pidfdSet {
+	return &pidfdSet{target: target, open: open, ready: map[int]process{}, held: map[int]process{}}
 }
 
-// pin opens processes of the pod that are not held yet, as many as there is room
+// openMembers opens processes of the pod that are not held yet, as many as there is room
 // for. An id may have gone to a stranger between listing and opening; but a pidfd
 // stays with one process for good, so where the id is listed again now, either
 // the pidfd is that of a member, or its process has ended and takes no signal.
-func (g *grip) pin(room int) (map[int]process, error) {
+func (g *pidfdSet) openMembers(room int) (map[int]process, error) {
 	pids, err := g.list()
 	if err != nil {
 		return nil, err
 	}
-	return g.pinOf(pids, room)
+	return g.openListed(pids, room)
 }
 
-// pinOf is pin for processes that were listed just now.
-func (g *grip) pinOf(pids []int, room int) (map[int]process, error) {
+// openListed is pin for processes that were listed just now.
+func (g *pidfdSet) openListed(pids []int, room int) (map[int]process, error) {
 	g.dropExited()
 	var fault error
 	opened := map[int]process{}
@@ -74,12 +74,12 @@ func (g *grip) pinOf(pids []int, room int) (map[int]process, error) {
 			delete(opened, pid)
 		}
 	}
-	letGo(opened)
+	closeAll(opened)
 	return pinned, errors.Join(fault, err)
 }
 
 // dropExited drops the processes that have exited.
-func (g *grip) dropExited() {
+func (g *pidfdSet) dropExited() {
 	for _, kept := range []map[int]process{g.held, g.ready} {
 		for pid, process := range kept {
 			if process.exited() {
@@ -90,7 +90,7 @@ func (g *grip) dropExited() {
 }
 
 // list never shows a pod that would take us along.
-func (g *grip) list() ([]int, error) {
+func (g *pidfdSet) list() ([]int, error) {
 	pids, err := g.target.AppendProcesses(nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -104,38 +104,38 @@ func (g *grip) list() ([]int, error) {
 }
 
 // refresh readies the processes that are in the pod now, up to a number.
-func (g *grip) refresh(room int) {
+func (g *pidfdSet) refresh(room int) {
 	pids, err := g.list()
 	for pid := range g.ready {
 		if err != nil || !slices.Contains(pids, pid) {
 			drop(g.ready, pid)
 		}
 	}
-	pinned, _ := g.pinOf(pids, room) // who kills will see the fault
+	pinned, _ := g.openListed(pids, room) // who kills will see the fault
 	maps.Copy(g.ready, pinned)
 }
 
-// restage makes those that were signalled in one stage the first of the next.
-func (g *grip) restage() {
+// signalAgain makes those that were signalled in one stage the first of the next.
+func (g *pidfdSet) signalAgain() {
 	maps.Copy(g.ready, g.held)
 	clear(g.held)
 }
 
 // signal signals processes, which are held from then on, and says with what
 // results.
-func (g *grip) signal(processes map[int]process, sig unix.Signal, note func(error)) {
+func (g *pidfdSet) signal(processes map[int]process, sig unix.Signal, note func(error)) {
 	for pid, process := range processes {
 		g.held[pid] = process
 		note(process.signal(sig))
 	}
 }
 
-func (g *grip) letGo() {
-	letGo(g.held)
-	letGo(g.ready)
+func (g *pidfdSet) closeAll() {
+	closeAll(g.held)
+	closeAll(g.ready)
 }
 
-func letGo(processes map[int]process) {
+func closeAll(processes map[int]process) {
 	for pid := range processes {
 		drop(processes, pid)
 	}

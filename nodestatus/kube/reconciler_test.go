@@ -107,7 +107,7 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 func TestConditionsThatANodeIsMadeWithAreOurs(t *testing.T) {
 	raised := []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue}}
 	p := New(fake.NewClientset(), wire.Node{Name: "n", Mode: nodestatus.Native, Publish: true, Register: true}, NewRequests(), func(wire.Up) {}, slog.New(slog.DiscardHandler))
-	p.Take(wire.Down{Standing: &wire.Standing{Conditions: raised}})
+	p.Handle(wire.Down{Standing: &wire.Standing{Conditions: raised}})
 	if err := p.register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 // watched is a watch that runs on a node of bounded groups of this host.
 type watched struct {
-	*Watch
+	*MemoryNotifier
 	cgroups    *cgroup.System
 	node, pods string
 	logged     wait.Log
@@ -40,7 +40,7 @@ func newWatched(t *testing.T, thresholds bool) *watched {
 		}
 	})
 	var err error
-	if w.Watch, err = NewWatch(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
+	if w.MemoryNotifier, err = NewMemoryNotifier(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,15 +104,17 @@ func (w *watched) drain() {
 	}
 }
 
-func at(mark int64) Aim { return Aim{Usage: stats.Known(0), Mark: stats.Known(mark)} }
+func at(mark int64) MemoryLevel {
+	return MemoryLevel{Usage: stats.Known(0), Threshold: stats.Known(mark)}
+}
 
 func TestAWatchIsWokenByMemoryThatCrossesWhatItAimsAtAndFollowsTheAim(t *testing.T) {
 	w := newWatched(t, true)
-	w.awaitArmed(t, Aims{at(200 << 20), at(40 << 20)})
+	w.awaitArmed(t, MemoryLevels{at(200 << 20), at(40 << 20)})
 	w.drain()
 	end := w.fill(t, 48)
 	w.awaitSource(t, MemcgThreshold)
-	w.awaitArmed(t, Aims{at(80 << 20)})
+	w.awaitArmed(t, MemoryLevels{at(80 << 20)})
 	end()
 	w.drain()
 	defer w.fill(t, 96)()
@@ -121,9 +123,9 @@ func TestAWatchIsWokenByMemoryThatCrossesWhatItAimsAtAndFollowsTheAim(t *testing
 
 func TestFarFromAThresholdAWatchIsWokenHalfTheWay(t *testing.T) {
 	w := newWatched(t, true)
-	far := Aims{1: at(160 << 20)}
+	far := MemoryLevels{1: at(160 << 20)}
 	w.awaitArmed(t, far)
-	if w.Aim(Aims{1: at(200 << 20)}) {
+	if w.SetLevels(MemoryLevels{1: at(200 << 20)}) {
 		t.Error("armed for another mark than it was aimed at")
 	}
 	w.awaitArmed(t, far)
@@ -133,21 +135,21 @@ func TestFarFromAThresholdAWatchIsWokenHalfTheWay(t *testing.T) {
 }
 
 // awaitArmed aims until the kernel tells.
-func (w *watched) awaitArmed(t *testing.T, a Aims) {
+func (w *watched) awaitArmed(t *testing.T, a MemoryLevels) {
 	t.Helper()
-	awaitThat(t, "usage thresholds", func() bool { return w.Aim(a) })
+	awaitThat(t, "usage thresholds", func() bool { return w.SetLevels(a) })
 }
 
 func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 	w := newWatched(t, true)
-	w.awaitArmed(t, Aims{1: at(40 << 20)})
+	w.awaitArmed(t, MemoryLevels{1: at(40 << 20)})
 	w.drain()
 	if err := w.cgroups.Delete(w.pods); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitSource(t, MemcgThreshold, MemoryStall) // whichever the kernel takes down first
 	w.createPods(t)
-	w.awaitArmed(t, Aims{1: at(44 << 20)})
+	w.awaitArmed(t, MemoryLevels{1: at(44 << 20)})
 	w.drain()
 	defer w.fill(t, 64)()
 	w.awaitSource(t, MemcgThreshold)
@@ -158,7 +160,7 @@ func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 
 func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 	w := newWatched(t, false)
-	if w.Aim(Aims{at(40 << 20), at(40 << 20)}) {
+	if w.SetLevels(MemoryLevels{at(40 << 20), at(40 << 20)}) {
 		t.Error("armed")
 	}
 	pods, err := w.cgroups.Open(w.pods)
@@ -184,13 +186,13 @@ func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 func TestANoticeThatCannotBeHadIsLoggedOnce(t *testing.T) {
 	s, host := fixture(t) // its files are no kernel's
 	var logged wait.Log
-	w, err := NewWatch(NodeConfig{Host: host, Cgroups: s, Root: podGroup}, true, slog.New(slog.NewTextHandler(&logged, nil)))
+	w, err := NewMemoryNotifier(NodeConfig{Host: host, Cgroups: s, Root: podGroup}, true, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	for range 3 {
-		w.keep()
+		w.reopen()
 	}
 	if n := strings.Count(logged.String(), `notification="node memory events"`); n != 1 {
 		t.Errorf("told %d times: %s", n, &logged)

@@ -14,9 +14,9 @@ import (
 
 // surveying runs a survey and returns a function that asks for a round and waits
 // until it is complete.
-func surveying(t *testing.T, log *bytes.Buffer, pods ...*PodDisk) (s *Survey, round func()) {
+func surveying(t *testing.T, log *bytes.Buffer, pods ...*PodDisk) (s *DiskScanner, round func()) {
 	t.Helper()
-	s = NewSurvey(slog.New(slog.NewTextHandler(log, nil)))
+	s = NewDiskScanner(slog.New(slog.NewTextHandler(log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
@@ -26,7 +26,7 @@ func surveying(t *testing.T, log *bytes.Buffer, pods ...*PodDisk) (s *Survey, ro
 			t.Error(err)
 		}
 	})
-	s.Watch(pods)
+	s.SetPods(pods)
 	<-s.Done()
 	return s, func() {
 		s.Request()
@@ -50,7 +50,7 @@ func TestWhatAPodWritesIsSurveyedWhereTheKubeletKeepsIt(t *testing.T) {
 	put(t, root+"/pods/u-1/etc-hosts", "127.0.0.1 localhost\n")
 	containers := []string{"app", "quiet"}
 	p := NewPod(PodConfig{Containers: containers, Disk: NewPodDisk(PodFiles{
-		Root: root, Volumes: []Place{volume, {}, {root, "missing"}}, Logs: logDir, EtcHosts: EtcHosts(root, "u-1"), Containers: containers,
+		Root: root, Volumes: []PodPath{volume, {}, {root, "missing"}}, Logs: logDir, EtcHosts: EtcHosts(root, "u-1"), Containers: containers,
 	})})
 	t.Cleanup(p.Close)
 	var got stats.Pod
@@ -71,10 +71,10 @@ func TestWhatAPodWritesIsSurveyedWhereTheKubeletKeepsIt(t *testing.T) {
 	if got.Files.Inodes != stats.Known(2) || got.Files.Used.Or(0) == 0 {
 		t.Errorf("the pod's own files: got %v", got.Files)
 	}
-	first := s.Since()
+	first := s.LastScan()
 	put(t, volume.String()+"/b", "data")
 	round()
-	if p.Read(&got); got.Volumes[0].Inodes != stats.Known(3) || !s.Since().After(first) {
+	if p.Read(&got); got.Volumes[0].Inodes != stats.Known(3) || !s.LastScan().After(first) {
 		t.Errorf("after another round: got %v", got.Volumes[0])
 	}
 	if err := os.RemoveAll(volume.String()); err != nil {
@@ -87,7 +87,7 @@ func TestWhatAPodWritesIsSurveyedWhereTheKubeletKeepsIt(t *testing.T) {
 }
 
 // volumeOf is a pod with one volume.
-func volumeOf(dir string) *PodDisk { return NewPodDisk(PodFiles{Volumes: []Place{placed(dir)}}) }
+func volumeOf(dir string) *PodDisk { return NewPodDisk(PodFiles{Volumes: []PodPath{placed(dir)}}) }
 
 func TestALongWalkIsToldWhole(t *testing.T) {
 	dir := mounted(t, "size=64m,nr_inodes=0")
@@ -119,11 +119,11 @@ func TestAPodThatComesIsMeasuredAndTheOthersAreNotMeasuredAgain(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	a, b := volumeOf(first), volumeOf(second)
 	s, _ := surveying(t, &bytes.Buffer{}, a)
-	found, since := a.found.Load(), s.Since()
-	s.Watch([]*PodDisk{a, b})
+	found, since := a.found.Load(), s.LastScan()
+	s.SetPods([]*PodDisk{a, b})
 	<-s.Done()
-	if a.found.Load() != found || b.found.Load() == nil || s.Since() != since {
-		t.Errorf("the first again: %t, the second: %v, since %v", a.found.Load() != found, b.found.Load(), s.Since().Sub(since))
+	if a.found.Load() != found || b.found.Load() == nil || s.LastScan() != since {
+		t.Errorf("the first again: %t, the second: %v, since %v", a.found.Load() != found, b.found.Load(), s.LastScan().Sub(since))
 	}
 }
 
@@ -133,21 +133,21 @@ func TestADiskThatFillsUpMoreThanItsTreesIsSurveyedWhole(t *testing.T) {
 		put(t, fmt.Sprintf("%s/d%d/%d", dir, i%100, i), "x")
 	}
 	disk := volumeOf(dir)
-	s := NewSurvey(slog.New(slog.DiscardHandler))
-	s.Watch([]*PodDisk{disk})
-	whole := func() { s.round(t.Context(), true, 0, everyPod) }
+	s := NewDiskScanner(slog.New(slog.DiscardHandler))
+	s.SetPods([]*PodDisk{disk})
+	whole := func() { s.scan(t.Context(), true, 0, everyPod) }
 	if whole(); s.unexplained() {
 		t.Error("at once")
 	}
 	old := time.Now().Add(-time.Hour)
-	room := memory
+	room := maxRemembered
 	if _, err := disk.volumes[0].look(time.Now().Add(time.Hour), true, &room, onward); err != nil || disk.volumes[0].root == nil {
 		t.Fatal("nothing is remembered", err)
 	}
-	s.whole = usageOf(*s.pods.Load())
+	s.fullUsage = usageOf(*s.pods.Load())
 	put(t, dir+"/d5/5", string(make([]byte, unexplainedBytes+1<<20)))
 	_ = os.Chtimes(dir+"/d5/5", old, old)
-	s.round(t.Context(), false, 0, everyPod)
+	s.scan(t.Context(), false, 0, everyPod)
 	if !s.unexplained() {
 		t.Error("a quiet file has grown and nobody wonders")
 	}
@@ -158,11 +158,11 @@ func TestADiskThatFillsUpMoreThanItsTreesIsSurveyedWhole(t *testing.T) {
 
 func TestARoundThatIsCutShortTellsNothing(t *testing.T) {
 	disk := volumeOf(t.TempDir())
-	s := NewSurvey(slog.New(slog.DiscardHandler))
-	s.Watch([]*PodDisk{disk})
+	s := NewDiskScanner(slog.New(slog.DiscardHandler))
+	s.SetPods([]*PodDisk{disk})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s.round(ctx, true, 0, everyPod); disk.found.Load() != nil || !s.Since().IsZero() {
+	if s.scan(ctx, true, 0, everyPod); disk.found.Load() != nil || !s.LastScan().IsZero() {
 		t.Error("it tells")
 	}
 }
@@ -170,8 +170,8 @@ func TestARoundThatIsCutShortTellsNothing(t *testing.T) {
 func TestWhatTheRuntimeTellsGoesBeforeTheSurvey(t *testing.T) {
 	logs := t.TempDir()
 	put(t, logs+"/a/0.log", "line\n")
-	d := NewPodDisk(PodFiles{Logs: Place{"/nowhere", "p"}, Containers: []string{"a", "b"}})
-	d.Tell(Told{Layers: []stats.Volume{{}, {Used: stats.Known(4096), Inodes: stats.Known(7)}}, Logs: []Place{{logs, "a"}}})
+	d := NewPodDisk(PodFiles{Logs: PodPath{"/nowhere", "p"}, Containers: []string{"a", "b"}})
+	d.SetRuntimeFigures(RuntimeFigures{Layers: []stats.Volume{{}, {Used: stats.Known(4096), Inodes: stats.Known(7)}}, Logs: []PodPath{{logs, "a"}}})
 	got := stats.Pod{Containers: make([]stats.Container, 2)}
 	check := func(when string) {
 		if d.read(&got); got.Containers[0].Rootfs.IsKnown() || got.Containers[1].Rootfs != stats.Known(4096) || got.Containers[1].RootfsInodes != stats.Known(7) {
@@ -188,20 +188,20 @@ func TestWhatTheRuntimeTellsGoesBeforeTheSurvey(t *testing.T) {
 
 func TestWhatIsKnownOfAPodsFilesHoldsWhileTheyAreWhereTheyWere(t *testing.T) {
 	files := func() PodFiles {
-		return PodFiles{Root: "/r", Volumes: []Place{{"/r", "v"}}, Logs: Place{"/l", "p"}, EtcHosts: Place{"/r", "e"}, Containers: []string{"c"}}
+		return PodFiles{Root: "/r", Volumes: []PodPath{{"/r", "v"}}, Logs: PodPath{"/l", "p"}, EtcHosts: PodPath{"/r", "e"}, Containers: []string{"c"}}
 	}
 	same := files()
 	d := NewPodDisk(files())
-	if !d.Of(&same) {
+	if !d.Matches(&same) {
 		t.Error("the same files")
 	}
 	for name, change := range map[string]func(*PodFiles){
 		"root": func(f *PodFiles) { f.Root = "/" }, "volumes": func(f *PodFiles) { f.Volumes = nil },
-		"logs": func(f *PodFiles) { f.Logs = Place{} }, "etc-hosts": func(f *PodFiles) { f.EtcHosts.Below = "x" },
+		"logs": func(f *PodFiles) { f.Logs = PodPath{} }, "etc-hosts": func(f *PodFiles) { f.EtcHosts.Below = "x" },
 		"containers": func(f *PodFiles) { f.Containers[0] = "d" },
 	} {
 		other := files()
-		if change(&other); d.Of(&other) {
+		if change(&other); d.Matches(&other) {
 			t.Errorf("other %s", name)
 		}
 	}

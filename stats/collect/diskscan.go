@@ -12,39 +12,39 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// SurveyInterval is how often a Survey measures what nobody asked for: the
+// ScanInterval is how often a Survey measures what nobody asked for: the
 // kubelet's volumeStatsAggPeriod.
-const SurveyInterval = time.Minute
+const ScanInterval = time.Minute
 
 const (
-	// wholeInterval is how often everything is looked at though nobody asks and
+	// fullScanInterval is how often everything is looked at though nobody asks and
 	// no disk fills up more than its pods are seen to.
-	wholeInterval = 10 * time.Minute
+	fullScanInterval = 10 * time.Minute
 	// walkPause follows every walkPerStep entries of a round that nobody waits
 	// for, so that it takes a fifth of one processor at most.
 	walkPause = 80 * time.Millisecond
-	// memory is how many directories and files a survey remembers, some 200 bytes
+	// maxRemembered is how many directories and files a survey remembers, some 200 bytes
 	// each. Trees beyond are read whole every time.
-	memory = 16_384
+	maxRemembered = 16_384
 	// unexplainedBytes and unexplainedInodes by which a disk may fill up more than
 	// the trees on it.
 	unexplainedBytes, unexplainedInodes = 64 << 20, 10_000
 )
 
-// Survey measures what all pods hold on disks, round by round, so that nobody who
+// DiskScanner measures what all pods hold on disks, round by round, so that nobody who
 // decides ever waits for a disk. A regular round is quick where it can be (see
 // tree); one that is asked for looks at everything.
-type Survey struct {
+type DiskScanner struct {
 	log       *slog.Logger
 	pods      atomic.Pointer[[]*PodDisk]
 	since     atomic.Pointer[time.Time]
 	requests  chan struct{}
-	newcomers chan struct{}
+	unscanned chan struct{}
 	done      chan struct{}
 
 	// Owned by Run.
-	failed map[Place]bool   // whose fault was told
-	whole  map[uint64]usage // of the last whole round, by device
+	failed    map[PodPath]bool // whose fault was told
+	fullUsage map[uint64]usage // of the last whole round, by device
 }
 
 // usage is what a disk holds, and the trees on it.
@@ -54,50 +54,50 @@ type usage struct {
 	path                    string // on it
 }
 
-// NewSurvey makes a survey of nothing.
-func NewSurvey(log *slog.Logger) *Survey {
-	s := &Survey{
-		log: log, requests: make(chan struct{}, 1), newcomers: make(chan struct{}, 1), done: make(chan struct{}, 1),
-		failed: map[Place]bool{},
+// NewDiskScanner makes a survey of nothing.
+func NewDiskScanner(log *slog.Logger) *DiskScanner {
+	s := &DiskScanner{
+		log: log, requests: make(chan struct{}, 1), unscanned: make(chan struct{}, 1), done: make(chan struct{}, 1),
+		failed: map[PodPath]bool{},
 	}
 	s.pods.Store(new([]*PodDisk))
 	s.since.Store(new(time.Time))
 	return s
 }
 
-// Watch replaces the pods. Those that were never measured are measured next, and
+// SetPods replaces the pods. Those that were never measured are measured next, and
 // those that the runtime has told of since.
-func (s *Survey) Watch(pods []*PodDisk) {
+func (s *DiskScanner) SetPods(pods []*PodDisk) {
 	s.pods.Store(&pods)
-	poke(s.newcomers)
+	poke(s.unscanned)
 }
 
 // Request asks for a whole round, at full speed, and returns at once.
-func (s *Survey) Request() { poke(s.requests) }
+func (s *DiskScanner) Request() { poke(s.requests) }
 
-// Since is when the last whole round began; zero before the first.
-func (s *Survey) Since() time.Time { return *s.since.Load() }
+// LastScan is when the last whole round began; zero before the first.
+func (s *DiskScanner) LastScan() time.Time { return *s.since.Load() }
 
 // Done receives when a round is complete.
-func (s *Survey) Done() <-chan struct{} { return s.done }
+func (s *DiskScanner) Done() <-chan struct{} { return s.done }
 
 // Run surveys until ctx ends, and returns nil.
-func (s *Survey) Run(ctx context.Context) error {
-	regular := time.NewTicker(SurveyInterval)
+func (s *DiskScanner) Run(ctx context.Context) error {
+	regular := time.NewTicker(ScanInterval)
 	defer regular.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.requests:
-			s.round(ctx, true, 0, everyPod)
-		case <-s.newcomers:
-			s.round(ctx, true, 0, (*PodDisk).unseen)
+			s.scan(ctx, true, 0, everyPod)
+		case <-s.unscanned:
+			s.scan(ctx, true, 0, (*PodDisk).unscanned)
 		case <-regular.C:
-			whole := time.Since(s.Since()) > wholeInterval
-			s.round(ctx, whole, walkPause, everyPod)
+			whole := time.Since(s.LastScan()) > fullScanInterval
+			s.scan(ctx, whole, walkPause, everyPod)
 			if !whole && s.unexplained() {
-				s.round(ctx, true, walkPause, everyPod)
+				s.scan(ctx, true, walkPause, everyPod)
 			}
 		}
 	}
@@ -105,21 +105,21 @@ func (s *Survey) Run(ctx context.Context) error {
 
 func everyPod(*PodDisk) bool { return true }
 
-// round is one look at many pods.
-type round struct {
-	survey   *Survey
+// diskScan is one look at many pods.
+type diskScan struct {
+	scanner  *DiskScanner
 	ctx      context.Context
 	whole    bool
 	pause    time.Duration
 	room     int
 	looked   int // entries since the last pause
-	overlays map[uint64]Place
+	overlays map[uint64]PodPath
 }
 
-// round looks at the pods that are chosen.
-func (s *Survey) round(ctx context.Context, whole bool, pause time.Duration, chosen func(*PodDisk) bool) {
+// scan looks at the pods that are chosen.
+func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration, chosen func(*PodDisk) bool) {
 	begun := time.Now()
-	r := &round{survey: s, ctx: ctx, whole: whole, pause: pause, room: memory}
+	r := &diskScan{scanner: s, ctx: ctx, whole: whole, pause: pause, room: maxRemembered}
 	if whole {
 		r.overlays = s.overlays()
 	}
@@ -134,19 +134,19 @@ func (s *Survey) round(ctx context.Context, whole bool, pause time.Duration, cho
 			complete = false
 			continue
 		}
-		if !pod.look(r) {
+		if !pod.scan(r) {
 			return
 		}
 	}
 	if whole && complete {
-		s.whole = usageOf(pods)
+		s.fullUsage = usageOf(pods)
 		s.since.Store(&begun)
 	}
 	poke(s.done)
 }
 
 // overlays finds the writable layers; none where the mounts cannot be read.
-func (s *Survey) overlays() map[uint64]Place {
+func (s *DiskScanner) overlays() map[uint64]PodPath {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil
@@ -160,11 +160,11 @@ func (s *Survey) overlays() map[uint64]Place {
 	return layers
 }
 
-func (r *round) ended() bool { return r.ctx.Err() != nil }
+func (r *diskScan) ended() bool { return r.ctx.Err() != nil }
 
 // pace rests between two steps, unless somebody waits for a round.
-func (r *round) pace() bool {
-	if len(r.survey.requests) > 0 {
+func (r *diskScan) pace() bool {
+	if len(r.scanner.requests) > 0 {
 		r.pause = 0
 	}
 	if r.pause == 0 {
@@ -180,8 +180,8 @@ func (r *round) pace() bool {
 
 // measure looks at one tree. One that is nowhere, or not there, holds nothing
 // known.
-func (r *round) measure(t *tree) stats.Volume {
-	if t.place == (Place{}) {
+func (r *diskScan) measure(t *tree) stats.Volume {
+	if t.place == (PodPath{}) {
 		return stats.Volume{}
 	}
 	room := r.room
@@ -191,10 +191,10 @@ func (r *round) measure(t *tree) stats.Volume {
 		r.looked = 0
 		r.pace()
 	}
-	failed := r.survey.failed
+	failed := r.scanner.failed
 	switch {
 	case err != nil && !failed[t.place]:
-		r.survey.log.Warn("a pod's directory cannot be measured", "path", t.place.String(), "error", err)
+		r.scanner.log.Warn("a pod's directory cannot be measured", "path", t.place.String(), "error", err)
 		failed[t.place] = true
 	case err == nil:
 		delete(failed, t.place)
@@ -249,9 +249,9 @@ func usageOf(pods []*PodDisk) map[uint64]usage {
 
 // unexplained says whether a disk has filled up since the last whole round by more
 // than quick looks have found.
-func (s *Survey) unexplained() bool {
+func (s *DiskScanner) unexplained() bool {
 	for device, now := range usageOf(*s.pods.Load()) {
-		then, known := s.whole[device]
+		then, known := s.fullUsage[device]
 		bytes := now.bytes - then.bytes - (now.treesBytes - then.treesBytes)
 		inodes := now.inodes - then.inodes - (now.treesInodes - then.treesInodes)
 		if known && (bytes > unexplainedBytes || inodes > unexplainedInodes) {

@@ -391,10 +391,10 @@ func TestReleaseIsTriedAgainWhileTheKernelIsBusyAndGivenUpWhereItMayNot(t *testi
 				if p.calls != test.calls || k.cannotRelease.Load() != test.off {
 					t.Errorf("%d calls, given up: %v; want %d, %v", p.calls, k.cannotRelease.Load(), test.calls, test.off)
 				}
-				var of underway
+				var of pendingReleases
 				k.release(map[int]process{1: p}, &of)
-				if queued := len(k.releases) == 1; queued == test.off || queued != (of.left.Load() == 1) {
-					t.Errorf("the next process was queued: %v, counted %d times", queued, of.left.Load())
+				if queued := len(k.releases) == 1; queued == test.off || queued != (of.count.Load() == 1) {
+					t.Errorf("the next process was queued: %v, counted %d times", queued, of.count.Load())
 				}
 			})
 		})

@@ -12,9 +12,9 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-func newBell(t testing.TB) *Bell {
+func newBell(t testing.TB) *Poller {
 	t.Helper()
-	b, err := NewBell()
+	b, err := NewPoller()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func newBell(t testing.TB) *Bell {
 }
 
 // awaitRing waits for a notice, and returns the set of those that rang.
-func awaitRing(t *testing.T, b *Bell) uint64 {
+func awaitRing(t *testing.T, b *Poller) uint64 {
 	t.Helper()
 	var rang uint64
 	eventually(t, "a notice", func() bool {
@@ -35,7 +35,7 @@ func awaitRing(t *testing.T, b *Bell) uint64 {
 
 func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
 	b := newBell(t)
-	b.Ring()
+	b.Wake()
 	for _, c := range []struct {
 		name     string
 		d, least time.Duration
@@ -53,7 +53,7 @@ func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
 			t.Errorf("%s: waited %v", c.name, waited)
 		}
 	}
-	go b.Ring()
+	go b.Wake()
 	if rang := b.Wait(time.Hour); rang != 0 {
 		t.Errorf("a ring from another goroutine: notices %b", rang)
 	}
@@ -64,7 +64,7 @@ func TestWaitingAllocatesNothing(t *testing.T) {
 		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	b := newBell(t)
-	if n := testing.AllocsPerRun(100, func() { b.Ring(); b.Wait(time.Second) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { b.Wake(); b.Wait(time.Second) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -128,12 +128,12 @@ func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.
 	m := join(t, s, group)
 	for _, notice := range []struct {
 		name, needs string
-		open        func() (*Notice, error)
+		open        func() (*Event, error)
 		times       int // nothing is read between
 	}{
 		{"memory.events", "cgroup v2", g.NotifyEvents, 2},
-		{"memory.pressure", psi, func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }, 1},
-		{"memory.pressure, at once", psi + " and CAP_SYS_RESOURCE", func() (*Notice, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }, 2},
+		{"memory.pressure", psi, func() (*Event, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }, 1},
+		{"memory.pressure, at once", psi + " and CAP_SYS_RESOURCE", func() (*Event, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }, 2},
 	} {
 		t.Run(notice.name, func(t *testing.T) {
 			n, err := notice.open()
@@ -197,11 +197,11 @@ func TestAStallIsToldInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 func TestNoticesThatAVersionDoesNotHaveAreUnsupported(t *testing.T) {
 	v1 := &Group{version: V1}
 	v1.dirs[unified] = -1
-	for name, open := range map[string]func() (*Notice, error){
-		"usage on v2":                   func() (*Notice, error) { return (&Group{version: V2}).NotifyUsage(1) },
+	for name, open := range map[string]func() (*Event, error){
+		"usage on v2":                   func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
 		"events on v1":                  v1.NotifyEvents,
 		"events at the top":             (&Group{version: V2, top: true}).NotifyEvents,
-		"stalls without a unified twin": func() (*Notice, error) { return v1.NotifyStall(time.Second, 2*time.Second) },
+		"stalls without a unified twin": func() (*Event, error) { return v1.NotifyStall(time.Second, 2*time.Second) },
 	} {
 		if _, err := open(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

@@ -29,28 +29,28 @@ const (
 	overduePause  = time.Second
 )
 
-// pursuit is the kill of one pod. Its goroutine owns everything but the time of
+// termination is the kill of one pod. Its goroutine owns everything but the time of
 // SIGKILL.
-type pursuit struct {
+type termination struct {
 	Victim
-	*grip
+	*pidfdSet
 	k                 *Killer
 	signalled, killed time.Time // first signal, first SIGKILL
 	fault             error     // the last one
-	calm              func()    // undoes what hurry did; nil before
-	releasing         underway
+	restoreCPU        func()    // undoes what hurry did; nil before
+	releasing         pendingReleases
 
-	mu     sync.Mutex
-	ends   time.Time // of the grace period
-	sooner chan struct{}
+	mu        sync.Mutex
+	ends      time.Time // of the grace period
+	shortened chan struct{}
 }
 
-func newPursuit(k *Killer, v Victim, ends time.Time) *pursuit {
-	return &pursuit{Victim: v, grip: k.gripLocked(v.UID, v.Target), k: k, ends: ends, sooner: make(chan struct{}, 1), releasing: underway{none: make(chan struct{}, 1)}}
+func newTermination(k *Killer, v Victim, ends time.Time) *termination {
+	return &termination{Victim: v, pidfdSet: k.takeReadyLocked(v.UID, v.Target), k: k, ends: ends, shortened: make(chan struct{}, 1), releasing: pendingReleases{none: make(chan struct{}, 1)}}
 }
 
 // shorten brings the end of the grace period forward, never back.
-func (p *pursuit) shorten(ends time.Time) {
+func (p *termination) shorten(ends time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !ends.Before(p.ends) {
@@ -58,44 +58,44 @@ func (p *pursuit) shorten(ends time.Time) {
 	}
 	p.ends = ends
 	select {
-	case p.sooner <- struct{}{}:
+	case p.shortened <- struct{}{}:
 	default:
 	}
 }
 
-func (p *pursuit) graceEnds() time.Time {
+func (p *termination) graceEnds() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ends
 }
 
-func (p *pursuit) run(ctx context.Context) {
+func (p *termination) run(ctx context.Context) {
 	if !p.Held.IsKnown() {
 		p.Held = p.usage()
 	}
 	p.terminate(ctx)
-	p.restage()
-	defer p.letGo()
-	defer p.relax()
+	p.signalAgain()
+	defer p.closeAll()
+	defer p.endBoost()
 	told, rounds := false, 0
 	for pause := shortestPause; ctx.Err() == nil; {
-		if len(p.ready) == 0 && p.over() {
-			p.released(ctx)
-			p.k.settle(p)
+		if len(p.ready) == 0 && p.ended() {
+			p.awaitReleases(ctx)
+			p.k.removeInFlight(p)
 			if p.Ended != nil {
 				p.Ended()
 			}
-			p.tell(ctx, Result{Gone: time.Now(), Freed: p.Held.Minus(p.usage())})
+			p.report(ctx, Result{Gone: time.Now(), Freed: p.Held.Minus(p.usage())})
 			return
 		}
 		if rounds == killRounds {
 			p.freeze()
 		}
-		struck := p.strike(unix.SIGKILL)
-		p.hurry()
+		struck := p.signalRemaining(unix.SIGKILL)
+		p.boost()
 		if err := p.failure(); err != nil && !told {
-			p.relax()
-			p.tell(ctx, Result{Err: err})
+			p.endBoost()
+			p.report(ctx, Result{Err: err})
 			told = true
 		}
 		if struck > 0 { // who was forked meanwhile?
@@ -112,11 +112,11 @@ func (p *pursuit) run(ctx context.Context) {
 	}
 }
 
-// released waits until nobody takes back memory of the pod any more.
-func (p *pursuit) released(ctx context.Context) {
-	enough := time.NewTimer(releasePatience)
+// awaitReleases waits until nobody takes back memory of the pod any more.
+func (p *termination) awaitReleases(ctx context.Context) {
+	enough := time.NewTimer(releaseTimeout)
 	defer enough.Stop()
-	for p.releasing.left.Load() > 0 {
+	for p.releasing.count.Load() > 0 {
 		select {
 		case <-p.releasing.none:
 		case <-enough.C:
@@ -127,9 +127,9 @@ func (p *pursuit) released(ctx context.Context) {
 	}
 }
 
-// begin sends the first signal to the processes that were prepared, unless they
+// signalReady sends the first signal to the processes that were prepared, unless they
 // are told elsewhere. It opens nothing.
-func (p *pursuit) begin() {
+func (p *termination) signalReady() {
 	if p.Elsewhere != nil {
 		return
 	}
@@ -148,15 +148,15 @@ func (p *pursuit) begin() {
 // grace period has, or when there is nobody to wait for. Children of a process
 // that lives on are left to it, for they may be how it shuts down; those that
 // outlive all their elders are told themselves.
-func (p *pursuit) terminate(ctx context.Context) {
-	p.attend(ctx)
+func (p *termination) terminate(ctx context.Context) {
+	p.awaitElsewhere(ctx)
 	for ctx.Err() == nil {
 		ends := p.graceEnds()
 		if time.Until(ends) <= 0 {
 			return
 		}
 		for range termRounds {
-			if p.strike(unix.SIGTERM) == 0 {
+			if p.signalRemaining(unix.SIGTERM) == 0 {
 				break
 			}
 		}
@@ -169,9 +169,9 @@ func (p *pursuit) terminate(ctx context.Context) {
 	}
 }
 
-// attend waits while somebody else tells the processes to end. Those that are
+// awaitElsewhere waits while somebody else tells the processes to end. Those that are
 // left when that is over are told again.
-func (p *pursuit) attend(ctx context.Context) {
+func (p *termination) awaitElsewhere(ctx context.Context) {
 	if p.Elsewhere == nil {
 		return
 	}
@@ -179,8 +179,8 @@ func (p *pursuit) attend(ctx context.Context) {
 	maps.Copy(p.held, p.ready)
 	clear(p.ready)
 	for over := false; !over && ctx.Err() == nil && time.Until(p.graceEnds()) > 0; {
-		pinned, err := p.pin(maxHeld)
-		p.note(err)
+		pinned, err := p.openMembers(maxHeld)
+		p.noteFault(err)
 		maps.Copy(p.held, pinned)
 		if len(p.held) == 0 {
 			break
@@ -192,18 +192,18 @@ func (p *pursuit) attend(ctx context.Context) {
 		default:
 		}
 	}
-	p.letGo()
+	p.closeAll()
 	p.Elsewhere = nil
 }
 
-// strike signals every process that was not signalled in this stage, holds it,
+// signalRemaining signals every process that was not signalled in this stage, holds it,
 // and counts how many that were. Those that are ready come first: nothing is
 // opened before. Then SIGKILL goes to all at once where the kernel can.
-func (p *pursuit) strike(sig unix.Signal) int {
+func (p *termination) signalRemaining(sig unix.Signal) int {
 	struck := p.signalAll(p.ready, sig)
 	clear(p.ready)
-	pinned, err := p.pin(maxHeld)
-	p.note(err)
+	pinned, err := p.openMembers(maxHeld)
+	p.noteFault(err)
 	if errors.Is(err, errOwnProcess) {
 		return struck
 	}
@@ -212,62 +212,62 @@ func (p *pursuit) strike(sig unix.Signal) int {
 	}
 	struck += p.signalAll(pinned, sig)
 	if t, ok := p.Target.(thawer); ok {
-		p.note(t.Thaw())
+		p.noteFault(t.Thaw())
 	}
 	return struck
 }
 
-func (p *pursuit) signalAll(processes map[int]process, sig unix.Signal) int {
-	p.grip.signal(processes, sig, func(err error) { p.noteSignal(sig, err) })
+func (p *termination) signalAll(processes map[int]process, sig unix.Signal) int {
+	p.pidfdSet.signal(processes, sig, func(err error) { p.noteSignal(sig, err) })
 	if sig == unix.SIGKILL {
 		p.k.release(processes, &p.releasing)
 	}
 	return len(processes)
 }
 
-// hurry lets the killed processes have the processor until they are gone: dying
+// boost lets the killed processes have the processor until they are gone: dying
 // takes some, and a throttled pod has none. It does not matter to them that the
 // signal came first.
-func (p *pursuit) hurry() {
-	h, ok := p.Target.(hurrier)
-	if !ok || p.calm != nil {
+func (p *termination) boost() {
+	h, ok := p.Target.(CPUBooster)
+	if !ok || p.restoreCPU != nil {
 		return
 	}
-	undo, err := h.Hurry()
+	undo, err := h.BoostCPU()
 	if err != nil {
 		p.k.log.Warn("a victim may be slow to die: it could not be given the processor", "pod", p.Name, "error", err)
 	}
-	p.calm = sync.OnceFunc(undo)
+	p.restoreCPU = sync.OnceFunc(undo)
 }
 
-func (p *pursuit) relax() {
-	if p.calm != nil {
-		p.calm()
+func (p *termination) endBoost() {
+	if p.restoreCPU != nil {
+		p.restoreCPU()
 	}
 }
 
 // freeze stops the pod's processes until the next strike: those that fork faster
 // than they can be listed.
-func (p *pursuit) freeze() {
+func (p *termination) freeze() {
 	if f, ok := p.Target.(freezer); ok {
-		p.note(f.Freeze())
+		p.noteFault(f.Freeze())
 	}
 }
 
-// over says whether no process is left. cgroup.procs may not list a process any more
+// ended says whether no process is left. cgroup.procs may not list a process any more
 // while its last thread gives its memory back, so those that are held must have exited.
-func (p *pursuit) over() bool {
+func (p *termination) ended() bool {
 	if p.dropExited(); len(p.held) > 0 {
 		return false
 	}
 	populated, err := p.Target.Populated()
-	p.note(err)
+	p.noteFault(err)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !populated
 }
 
 // wait returns when every held process has ended, at the latest after d; after d
 // where none is held.
-func (p *pursuit) wait(ctx context.Context, d time.Duration) {
+func (p *termination) wait(ctx context.Context, d time.Duration) {
 	enough := make(chan struct{})
 	timer := time.AfterFunc(d, func() { close(enough) })
 	defer timer.Stop()
@@ -275,13 +275,13 @@ func (p *pursuit) wait(ctx context.Context, d time.Duration) {
 }
 
 // await returns when every held process has ended, or it was enough.
-func (p *pursuit) await(ctx context.Context, enough <-chan struct{}) {
+func (p *termination) await(ctx context.Context, enough <-chan struct{}) {
 	ended := func(end <-chan struct{}) bool {
 		select {
 		case <-end:
 			return true
 		case <-enough:
-		case <-p.sooner:
+		case <-p.shortened:
 		case <-p.Elsewhere:
 		case <-ctx.Done():
 		}
@@ -300,7 +300,7 @@ func (p *pursuit) await(ctx context.Context, enough <-chan struct{}) {
 }
 
 // failure is why the kill counts as failed, nil while it does not.
-func (p *pursuit) failure() error {
+func (p *termination) failure() error {
 	hopeless := p.signalled.IsZero() && p.fault != nil
 	if !hopeless && time.Since(p.graceEnds()) < Overdue {
 		return nil
@@ -315,8 +315,8 @@ func (p *pursuit) failure() error {
 	return fmt.Errorf("kill pod %s: %w", p.Name, reason)
 }
 
-// note keeps a fault. What cannot be done here and who is gone are none.
-func (p *pursuit) note(err error) {
+// noteFault keeps a fault. What cannot be done here and who is gone are none.
+func (p *termination) noteFault(err error) {
 	for _, none := range []error{errors.ErrUnsupported, fs.ErrNotExist, os.ErrProcessDone} {
 		if errors.Is(err, none) {
 			return
@@ -327,8 +327,8 @@ func (p *pursuit) note(err error) {
 	}
 }
 
-func (p *pursuit) noteSignal(sig unix.Signal, err error) {
-	p.note(err)
+func (p *termination) noteSignal(sig unix.Signal, err error) {
+	p.noteFault(err)
 	if err != nil {
 		return
 	}
@@ -340,7 +340,7 @@ func (p *pursuit) noteSignal(sig unix.Signal, err error) {
 	}
 }
 
-func (p *pursuit) tell(ctx context.Context, r Result) {
+func (p *termination) report(ctx context.Context, r Result) {
 	r.UID, r.Signalled, r.Killed = p.UID, p.signalled, p.killed
 	select {
 	case p.k.results <- r:
@@ -348,7 +348,7 @@ func (p *pursuit) tell(ctx context.Context, r Result) {
 	}
 }
 
-func (p *pursuit) usage() stats.Amount {
+func (p *termination) usage() stats.Amount {
 	if p.Usage == nil {
 		return stats.Amount{}
 	}
