@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -218,11 +219,11 @@ func (h *heard) last(holds func(*wire.Up) bool) *wire.Up {
 }
 
 // stands is how the runtime stood last.
-func (h *heard) stands() wire.Runtime {
+func (h *heard) stands() inventory.Runtime {
 	if m := h.last(func(m *wire.Up) bool { return m.Runtime != nil }); m != nil {
 		return *m.Runtime
 	}
-	return wire.Runtime{}
+	return inventory.Runtime{}
 }
 
 func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wire.Up {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -18,10 +19,10 @@ const lookers = 4
 
 // stock is what the runtime has, as it was said last.
 type stock struct {
-	sandboxes  map[string]wire.Sandbox
-	containers map[string]wire.Container
-	images     map[string]wire.Image
-	layers     map[string]wire.Layer
+	sandboxes  map[string]inventory.Sandbox
+	containers map[string]inventory.Container
+	images     map[string]inventory.Image
+	layers     map[string]inventory.Layer
 	details    map[string]detail // by the id of the sandbox or container
 	// sandboxImage is by what name the runtime knows the image of sandboxes.
 	sandboxImage string
@@ -29,8 +30,8 @@ type stock struct {
 
 func newStock() stock {
 	return stock{
-		sandboxes: map[string]wire.Sandbox{}, containers: map[string]wire.Container{}, images: map[string]wire.Image{},
-		layers: map[string]wire.Layer{}, details: map[string]detail{},
+		sandboxes: map[string]inventory.Sandbox{}, containers: map[string]inventory.Container{}, images: map[string]inventory.Image{},
+		layers: map[string]inventory.Layer{}, details: map[string]detail{},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -54,8 +55,8 @@ type Runtime struct {
 	orders        chan wire.Order
 	underWay      atomic.Int64 // orders taken and not answered
 
-	stands wire.Runtime // of the goroutine of Run
-	stock  stock        // likewise
+	stands inventory.Runtime // of the goroutine of Run
+	stock  stock             // likewise
 
 	mu     sync.Mutex
 	client *client // nil while the runtime does not answer

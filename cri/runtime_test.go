@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -34,7 +35,7 @@ func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
 		h.await(t, "all to be listed", func(m *wire.Up) bool { return m.Listed })
 		h.await(t, "a sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "s" && m.Sandbox.UID == "" })
 		h.await(t, "a container", func(m *wire.Up) bool {
-			return m.Container != nil && m.Container.ID == "c" && m.Container.State == wire.ContainerCreated
+			return m.Container != nil && m.Container.ID == "c" && m.Container.State == inventory.ContainerCreated
 		})
 		h.await(t, "an image", func(m *wire.Up) bool { return m.Image != nil && m.Image.ID == "i" })
 		layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]

@@ -8,6 +8,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -23,7 +24,7 @@ func (r *Runtime) survey(ctx context.Context, c *client) error {
 		return c.explain("measure containers", err)
 	}
 	complete := err == nil
-	var changed []wire.Layer
+	var changed []inventory.Layer
 	for _, s := range all {
 		layer, known := layerOf(s)
 		if !known || r.stock.containers[layer.Container].ID == "" || reflect.DeepEqual(r.stock.layers[layer.Container], layer) {
@@ -84,18 +85,18 @@ func (r *Runtime) stats(ctx context.Context, c *client) (all []*cri.ContainerSta
 	return all, nil
 }
 
-func layerOf(s *cri.ContainerStats) (layer wire.Layer, known bool) {
+func layerOf(s *cri.ContainerStats) (layer inventory.Layer, known bool) {
 	w := s.GetWritableLayer()
 	if w == nil || s.GetAttributes().GetId() == "" {
 		return layer, false
 	}
-	return wire.Layer{Container: s.Attributes.Id, Bytes: amount(w.UsedBytes), Inodes: amount(w.InodesUsed), At: instant(w.Timestamp)}, true
+	return inventory.Layer{Container: s.Attributes.Id, Bytes: amount(w.UsedBytes), Inodes: amount(w.InodesUsed), At: instant(w.Timestamp)}, true
 }
 
-func filesystems(all []*cri.FilesystemUsage) (known []wire.Filesystem) {
+func filesystems(all []*cri.FilesystemUsage) (known []inventory.Filesystem) {
 	for _, f := range all {
 		if at := f.GetFsId().GetMountpoint(); at != "" {
-			known = append(known, wire.Filesystem{Mountpoint: at, Bytes: amount(f.UsedBytes), Inodes: amount(f.InodesUsed), At: instant(f.Timestamp)})
+			known = append(known, inventory.Filesystem{Mountpoint: at, Bytes: amount(f.UsedBytes), Inodes: amount(f.InodesUsed), At: instant(f.Timestamp)})
 		}
 	}
 	return known

@@ -3,16 +3,16 @@ package daemon
 import (
 	"path/filepath"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods"
-	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
 
 // located is where the runtime keeps images and writable layers: the first
 // filesystem that it names for each, as in the kubelet.
-func located(runtime *wire.Runtime) collect.Paths {
+func located(runtime *inventory.Runtime) collect.Paths {
 	var paths collect.Paths
 	if len(runtime.ImageFs) > 0 {
 		paths.ImageFs = runtime.ImageFs[0].Mountpoint
@@ -24,7 +24,7 @@ func located(runtime *wire.Runtime) collect.Paths {
 }
 
 // told is what the runtime says of the newest container of each name.
-func told(containers []eviction.Container, runtime *pods.Runtime) collect.RuntimeFigures {
+func told(containers []eviction.Container, runtime *pods.RuntimePod) collect.RuntimeFigures {
 	t := collect.RuntimeFigures{Layers: make([]stats.Volume, len(containers)), Logs: make([]collect.PodPath, len(containers))}
 	for i := range containers {
 		c := runtime.Current(containers[i].Name)

@@ -9,10 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/stats"
 )
@@ -59,15 +59,15 @@ func (d *Daemon) follow(ctx context.Context) {
 // changed.
 func (d *Daemon) take() (changed bool) {
 	var fromFiles, fromCluster []*v1.Pod
-	var runtime *wire.Inventory
-	var bare []wire.Bare
+	var runtime *inventory.Snapshot
+	var bare []inventory.RuncContainer
 	if d.manifests != nil {
 		fromFiles = d.manifests.Pods()
 	}
 	if d.cluster != nil {
 		fromCluster = d.cluster.agent.Pods()
 		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
-			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.Bare()
+			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.RuncContainers()
 		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {

@@ -17,9 +17,9 @@ type members struct {
 	target     kill.Target // nil where nothing was found
 	containers int         // how many the pod has
 	// runtime is the pod as the container runtime has it now; nil without one.
-	runtime atomic.Pointer[pods.Runtime]
+	runtime atomic.Pointer[pods.RuntimePod]
 	// bare is the pod as runc has it; nil where somebody else knows it.
-	bare atomic.Pointer[pods.Bare]
+	bare atomic.Pointer[pods.RuncPod]
 }
 
 // child names a container's group below the pod's: as the runtime told it, or

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/oom/watch"
 )
@@ -28,10 +29,10 @@ func (d *Daemon) groups() []watch.Pod {
 	if d.cluster == nil {
 		return d.tracker.groups(nil)
 	}
-	return d.tracker.groups(d.cluster.agent.Bare())
+	return d.tracker.groups(d.cluster.agent.RuncContainers())
 }
 
-func (t *podTracker) groups(bare []wire.Bare) []watch.Pod {
+func (t *podTracker) groups(bare []inventory.RuncContainer) []watch.Pod {
 	var ofPods, outside []watch.Pod
 	for _, p := range t.pods() {
 		if p.group != nil {

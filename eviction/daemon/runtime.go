@@ -13,10 +13,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/agent"
 	"github.com/evictd/evictd/eviction/pods"
-	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -122,13 +122,13 @@ func (t *podTracker) running(uid types.UID) (found agent.Running) {
 		for i := range p.manifest.Spec.InitContainers {
 			if c := &p.manifest.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 				sidecars[c.Name] = true
-				if current := r.Current(c.Name); current != nil && current.State == wire.ContainerRunning {
+				if current := r.Current(c.Name); current != nil && current.State == inventory.ContainerRunning {
 					found.Sidecars = append(found.Sidecars, current.ID)
 				}
 			}
 		}
 		for _, c := range r.Containers {
-			if c.State == wire.ContainerRunning && !sidecars[c.Name] {
+			if c.State == inventory.ContainerRunning && !sidecars[c.Name] {
 				found.Containers = append(found.Containers, c.ID)
 			}
 		}
@@ -163,14 +163,14 @@ func (d *Daemon) runtimeStatus() nodestatus.Runtime {
 	return s
 }
 
-func filesystemsOf(all []wire.Filesystem) (shown []nodestatus.RuntimeFilesystem) {
+func filesystemsOf(all []inventory.Filesystem) (shown []nodestatus.RuntimeFilesystem) {
 	for _, f := range all {
 		shown = append(shown, nodestatus.RuntimeFilesystem{Mountpoint: f.Mountpoint, Used: bytesOf(f.Bytes), InodesUsed: countOf(f.Inodes), Time: nodestatus.Time{Time: f.At}})
 	}
 	return shown
 }
 
-func containersOf(r *pods.Runtime) (shown []nodestatus.RuntimeContainer) {
+func containersOf(r *pods.RuntimePod) (shown []nodestatus.RuntimeContainer) {
 	for _, c := range r.Containers {
 		shown = append(shown, nodestatus.RuntimeContainer{
 			Name: c.Name, ID: c.ID, State: c.State, Image: c.ImageName, Log: c.LogPath,

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/undo"
-	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -41,7 +41,7 @@ type podTracker struct {
 	// node is what the API server calls this host.
 	node string
 	// estimates are the pods that only the container runtime knows.
-	estimates pods.Estimates
+	estimates pods.Estimator
 
 	known map[types.UID]*trackedPod
 	// removed are pods that are no longer known, or known by another trackedPod, and
@@ -69,11 +69,11 @@ type trackedPod struct {
 // update makes the loop's pods of those of the manifests, of the API server and of
 // the container runtime, keeps what it had of those that have not changed, and
 // says whether any has.
-func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *wire.Inventory, bare []wire.Bare) (handled []control.Pod, changed bool) {
-	manifests, joined := t.estimates.Join(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
+func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory.Snapshot, bare []inventory.RuncContainer) (handled []control.Pod, changed bool) {
+	manifests, joined := t.estimates.Match(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
 	layout := t.layout(fromFiles, joined)
 	located := layout.Locate(manifests)
-	bares := t.unknown(t.estimates.Bare(bare), manifests, located)
+	bares := t.unknown(t.estimates.RuncPods(bare), manifests, located)
 	if len(bares) > 0 {
 		manifests, located = t.join(bares, manifests, layout)
 	}
@@ -136,14 +136,14 @@ func (t *podTracker) close() {
 
 // unknown are the pods that nobody but runc knows: they have the uid of no other,
 // and their cgroup is below the pods' and apart from every other.
-func (t *podTracker) unknown(bares []pods.Bare, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.Bare {
+func (t *podTracker) unknown(bares []pods.RuncPod, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.RuncPod {
 	taken := func(cgroup string) bool {
 		return slices.ContainsFunc(known, func(pod *v1.Pod) bool {
 			other := located[pod.UID].Cgroup
 			return other != "" && (strings.HasPrefix(cgroup+"/", other+"/") || strings.HasPrefix(other+"/", cgroup+"/"))
 		})
 	}
-	alone := map[*v1.Pod]*pods.Bare{}
+	alone := map[*v1.Pod]*pods.RuncPod{}
 	for i := range bares {
 		b := &bares[i]
 		_, sameUID := located[b.UID]
@@ -155,7 +155,7 @@ func (t *podTracker) unknown(bares []pods.Bare, known []*v1.Pod, located map[typ
 }
 
 // join adds the pods that nobody but runc knows.
-func (t *podTracker) join(bares map[*v1.Pod]*pods.Bare, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
+func (t *podTracker) join(bares map[*v1.Pod]*pods.RuncPod, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
 	all := slices.AppendSeq(slices.Clone(known), maps.Keys(bares))
 	slices.SortFunc(all, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -238,7 +238,7 @@ func (t *podTracker) leaders() []int {
 // layout says where pods may be. The annotations of a manifest count, for it
 // comes from the directory that the operator named; anybody may have written
 // those of other pods.
-func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtime) pods.Layout {
+func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.RuntimePod) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
@@ -60,7 +61,7 @@ type Periodic struct{ Containers, Images bool }
 // Runtime is the container runtime as the agent knows it.
 type Runtime interface {
 	// Runtime is what there is; nil where there is no runtime to hear of.
-	Runtime() *wire.Inventory
+	Runtime() *inventory.Snapshot
 	// Order lets the runtime do something; without an error done is called once.
 	Order(o wire.Order, done func(error)) error
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
@@ -114,10 +115,10 @@ func (c *Collector) evictedIn(inv *reclaim.Inventory) map[types.UID]bool {
 
 // containerOf is a container of the runtime's. One in a state that is not known
 // counts as running.
-func containerOf(d *wire.ContainerLayer, pod types.UID, logs *logs) reclaim.Container {
+func containerOf(d *inventory.Container, pod types.UID, logs *logs) reclaim.Container {
 	c := reclaim.Container{
 		ID: d.ID, Pod: pod, Name: d.Name, Sandbox: d.Sandbox, Image: d.Image, Attempt: d.Attempt,
-		Created: d.Created, Finished: d.Finished, Running: d.State != wire.ContainerExited,
+		Created: d.Created, Finished: d.Finished, Running: d.State != inventory.ContainerExited,
 		Layer: measured(d.Layer.Bytes), LayerInodes: measured(d.Layer.Inodes), Log: d.LogPath,
 	}
 	if !c.Running {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
-	"github.com/evictd/evictd/internal/wire"
 )
 
 // tree makes files, and directories where a name ends in a slash, all of them
@@ -112,7 +112,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 				}
 				w.incomplete = c.incomplete
 				w.pods["here"] = reclaim.Pod{}
-				w.inventory.Sandboxes = []wire.Sandbox{{ID: "s", UID: "running", Ready: true}}
+				w.inventory.Sandboxes = []inventory.Sandbox{{ID: "s", UID: "running", Ready: true}}
 			}}, func(w *world) {
 				w.at(time.Minute + time.Second)
 				w.wants(c.told...)

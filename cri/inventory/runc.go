@@ -1,15 +1,10 @@
-package wire
+package inventory
 
 import "time"
 
-// BareSet is all the containers that runc runs on this host, whoever had it run
-// them. It replaces the one before.
-type BareSet struct {
-	Containers []Bare `json:"containers,omitempty"`
-}
-
-// Bare is a container as runc keeps it. What it does not say is empty or zero.
-type Bare struct {
+// RuncContainer is a container as runc's state file has it. What that does not say is empty
+// or zero.
+type RuncContainer struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 	// Cgroup is the directory of the container's group: of the unified hierarchy, or
@@ -20,7 +15,7 @@ type Bare struct {
 	CPUQuota          int64  `json:"cpuQuota,omitempty"`          // microseconds a period
 	CPUPeriod         uint64 `json:"cpuPeriod,omitempty"`
 	OOMScoreAdj       *int   `json:"oomScoreAdj,omitempty"`
-	// What the runtime of a pod says that the container is part of.
+	// The pod that the container is part of, by the labels of its runtime.
 	Sandbox   string `json:"sandbox,omitempty"`
 	UID       string `json:"uid,omitempty"`
 	Namespace string `json:"namespace,omitempty"`

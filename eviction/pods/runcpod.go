@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/cri/inventory"
 )
 
-// BareNamespace is that of pods made of containers that nobody but runc knows.
-const BareNamespace = "runc"
+// RuncNamespace is that of pods made of containers that nobody but runc knows.
+const RuncNamespace = "runc"
 
-// Bare is a pod made of containers that runc runs: of one that is nobody's, which
+// RuncPod is a pod made of containers that runc runs: of one that is nobody's, which
 // is a pod of its own, or of all those of a sandbox.
-type Bare struct {
+type RuncPod struct {
 	*v1.Pod
 	// Cgroup is the directory of the pod's group, and Children the names of the
 	// containers' below it, "." for a container that has the pod's.
@@ -27,18 +27,18 @@ type Bare struct {
 	Children map[string]string
 }
 
-// Bare makes pods of the containers that runc runs, in the order of their uids. A
+// RuncPods makes pods of the containers that runc runs, in the order of their uids. A
 // pod that stays the same stays the same value. Limits are those of the containers,
 // and so, as an API server would have it, are requests that are not stated by a
 // memory reservation.
-func (e *Estimates) Bare(containers []wire.Bare) []Bare {
-	grouped := map[types.UID]*Bare{}
+func (e *Estimator) RuncPods(containers []inventory.RuncContainer) []RuncPod {
+	grouped := map[types.UID]*RuncPod{}
 	for i := range containers {
 		c := &containers[i]
 		if c.Cgroup == "" || c.Sandbox != "" && c.Container == "" { // the sandbox's own
 			continue
 		}
-		b := bareOf(c)
+		b := runcPodOf(c)
 		if grouped[b.UID] == nil {
 			grouped[b.UID] = b
 			continue
@@ -48,23 +48,23 @@ func (e *Estimates) Bare(containers []wire.Bare) []Bare {
 		maps.Copy(first.Children, b.Children)
 	}
 	made := map[types.UID]*v1.Pod{}
-	var all []Bare
+	var all []RuncPod
 	for _, uid := range slices.Sorted(maps.Keys(grouped)) {
 		b := grouped[uid]
-		if before := e.bare[uid]; before != nil && equality.Semantic.DeepEqual(before, b.Pod) {
+		if before := e.runc[uid]; before != nil && equality.Semantic.DeepEqual(before, b.Pod) {
 			b.Pod = before
 		}
 		made[uid] = b.Pod
 		all = append(all, *b)
 	}
-	e.bare = made
+	e.runc = made
 	return all
 }
 
-// bareOf makes a pod of one container.
-func bareOf(c *wire.Bare) *Bare {
-	b := &Bare{Cgroup: c.Cgroup, Pod: &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: BareNamespace, Name: c.ID, UID: types.UID("runc-" + c.ID)},
+// runcPodOf makes a pod of one container.
+func runcPodOf(c *inventory.RuncContainer) *RuncPod {
+	b := &RuncPod{Cgroup: c.Cgroup, Pod: &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: RuncNamespace, Name: c.ID, UID: types.UID("runc-" + c.ID)},
 		Status:     v1.PodStatus{Phase: v1.PodRunning},
 	}}
 	name, child := c.ID, "."

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/cri/inventory"
 )
 
 // Scores by which the kubelet tells the kernel a container's class
@@ -26,24 +26,24 @@ const (
 // nodeCriticalPriority is that of system-node-critical.
 const nodeCriticalPriority = 2_000_001_000
 
-// Runtime is a pod as the container runtime has it.
-type Runtime struct {
-	Sandboxes  []*wire.Sandbox        // the newest first
-	Containers []*wire.ContainerLayer // of all of them; of one name the newest first
+// RuntimePod is a pod as the container runtime has it.
+type RuntimePod struct {
+	Sandboxes  []*inventory.Sandbox   // the newest first
+	Containers []*inventory.Container // of all of them; of one name the newest first
 }
 
 // Alive says whether anything of the pod runs, or is about to.
-func (r *Runtime) Alive() bool {
-	return slices.ContainsFunc(r.Sandboxes, func(s *wire.Sandbox) bool { return s.Ready }) ||
+func (r *RuntimePod) Alive() bool {
+	return slices.ContainsFunc(r.Sandboxes, func(s *inventory.Sandbox) bool { return s.Ready }) ||
 		slices.ContainsFunc(r.Containers, alive)
 }
 
-func alive(c *wire.ContainerLayer) bool {
-	return c.State == wire.ContainerRunning || c.State == wire.ContainerCreated
+func alive(c *inventory.Container) bool {
+	return c.State == inventory.ContainerRunning || c.State == inventory.ContainerCreated
 }
 
 // Current is the newest container of a name; nil without one.
-func (r *Runtime) Current(name string) *wire.ContainerLayer {
+func (r *RuntimePod) Current(name string) *inventory.Container {
 	for _, c := range r.Containers {
 		if c.Name == name {
 			return c
@@ -54,7 +54,7 @@ func (r *Runtime) Current(name string) *wire.ContainerLayer {
 
 // Cgroup is the pod's as the runtime was told: a path from the root of the
 // hierarchy, or "".
-func (r *Runtime) Cgroup() string {
+func (r *RuntimePod) Cgroup() string {
 	cgroup := r.Sandboxes[0].Cgroup
 	if !strings.HasSuffix(cgroup, ".slice") || strings.Contains(cgroup, "/") {
 		return cgroup
@@ -70,15 +70,15 @@ func (r *Runtime) Cgroup() string {
 }
 
 // group gathers what the runtime has by the uid of the pod.
-func group(i *wire.Inventory) map[types.UID]*Runtime {
-	pods, bySandbox := map[types.UID]*Runtime{}, map[string]*Runtime{}
+func group(i *inventory.Snapshot) map[types.UID]*RuntimePod {
+	pods, bySandbox := map[types.UID]*RuntimePod{}, map[string]*RuntimePod{}
 	for s := range i.Sandboxes {
 		sandbox := &i.Sandboxes[s]
 		if sandbox.UID == "" || sandbox.Name == "" {
 			continue
 		}
 		if pods[sandbox.UID] == nil {
-			pods[sandbox.UID] = &Runtime{}
+			pods[sandbox.UID] = &RuntimePod{}
 		}
 		pod := pods[sandbox.UID]
 		pod.Sandboxes = append(pod.Sandboxes, sandbox)
@@ -90,34 +90,34 @@ func group(i *wire.Inventory) map[types.UID]*Runtime {
 		}
 	}
 	for _, pod := range pods {
-		slices.SortStableFunc(pod.Sandboxes, func(a, b *wire.Sandbox) int {
+		slices.SortStableFunc(pod.Sandboxes, func(a, b *inventory.Sandbox) int {
 			return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.Created.Compare(a.Created))
 		})
-		slices.SortStableFunc(pod.Containers, func(a, b *wire.ContainerLayer) int {
+		slices.SortStableFunc(pod.Containers, func(a, b *inventory.Container) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), b.Created.Compare(a.Created))
 		})
 	}
 	return pods
 }
 
-// Estimates makes pods of what the runtime has where nobody else knows them. It
+// Estimator makes pods of what the runtime has where nobody else knows them. It
 // keeps what it made, so that a pod that stays the same stays the same value.
-type Estimates struct {
+type Estimator struct {
 	// Capacity is the node's memory, bytes, of which scores tell shares.
 	Capacity int64
 
-	made, bare map[types.UID]*v1.Pod
+	made, runc map[types.UID]*v1.Pod
 }
 
-// Join finds the pods in what the runtime has, and adds those it has alone:
+// Match finds the pods in what the runtime has, and adds those it has alone:
 // what they request is estimated. Joined is by pod; all is in the order of
 // namespace and name.
-func (e *Estimates) Join(known []*v1.Pod, inventory *wire.Inventory, node string) (all []*v1.Pod, joined map[*v1.Pod]*Runtime) {
-	joined = map[*v1.Pod]*Runtime{}
-	if inventory == nil {
+func (e *Estimator) Match(known []*v1.Pod, has *inventory.Snapshot, node string) (all []*v1.Pod, joined map[*v1.Pod]*RuntimePod) {
+	joined = map[*v1.Pod]*RuntimePod{}
+	if has == nil {
 		return known, joined
 	}
-	left := group(inventory)
+	left := group(has)
 	byName := map[string]types.UID{}
 	for uid, r := range left {
 		if s := r.Sandboxes[0]; r.Alive() {
@@ -156,9 +156,9 @@ func (e *Estimates) Join(known []*v1.Pod, inventory *wire.Inventory, node string
 	return all, joined
 }
 
-// Estimated says whether the pod was made here by the last Join, or the last Bare.
-func (e *Estimates) Estimated(pod *v1.Pod) bool {
-	return pod != nil && (e.made[pod.UID] == pod || e.bare[pod.UID] == pod)
+// Estimated says whether the pod was made here by the last Match or RuncPods.
+func (e *Estimator) Estimated(pod *v1.Pod) bool {
+	return pod != nil && (e.made[pod.UID] == pod || e.runc[pod.UID] == pod)
 }
 
 // aliases are the uids beside its own that a pod may have in the runtime. By its
@@ -172,7 +172,7 @@ func aliases(pod *v1.Pod, byName map[string]types.UID, node string) []types.UID 
 }
 
 // estimate makes a pod of what runs of it.
-func (e *Estimates) estimate(r *Runtime) *v1.Pod {
+func (e *Estimator) estimate(r *RuntimePod) *v1.Pod {
 	sandbox := r.Sandboxes[0]
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, Annotations: maps.Clone(sandbox.Annotations)},
@@ -194,7 +194,7 @@ func (e *Estimates) estimate(r *Runtime) *v1.Pod {
 }
 
 // class is the one that the pod's cgroup lies in, or else that of its scores.
-func class(r *Runtime) v1.PodQOSClass {
+func class(r *RuntimePod) v1.PodQOSClass {
 	parent, name := path.Split(r.Cgroup())
 	ofKubelet := strings.Contains(strings.ReplaceAll(name, "_", "-"), "pod"+string(r.Sandboxes[0].UID))
 	switch {
@@ -206,7 +206,7 @@ func class(r *Runtime) v1.PodQOSClass {
 		return v1.PodQOSGuaranteed
 	}
 	all := func(score int64) bool {
-		return !slices.ContainsFunc(r.Containers, func(c *wire.ContainerLayer) bool { return c.OOMScoreAdj == nil || *c.OOMScoreAdj != score })
+		return !slices.ContainsFunc(r.Containers, func(c *inventory.Container) bool { return c.OOMScoreAdj == nil || *c.OOMScoreAdj != score })
 	}
 	switch {
 	case all(bestEffortScore): // as is a pod of which nothing is known
@@ -219,7 +219,7 @@ func class(r *Runtime) v1.PodQOSClass {
 
 // resources turns the kubelet's score of a burstable container back into the
 // request that gives it (oom.Scores: 1000 - 1000*request/capacity, from 3 to 999).
-func (e *Estimates) resources(c *wire.ContainerLayer, class v1.PodQOSClass) v1.ResourceRequirements {
+func (e *Estimator) resources(c *inventory.Container, class v1.PodQOSClass) v1.ResourceRequirements {
 	r := v1.ResourceRequirements{}
 	if c.MemoryLimit > 0 {
 		r.Limits = v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(c.MemoryLimit, resource.BinarySI)}

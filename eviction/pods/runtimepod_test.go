@@ -10,58 +10,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods"
-	"github.com/evictd/evictd/internal/wire"
 )
 
 const capacity = 16<<30 + 12345
 
 // sandbox of a pod whose uid is u-NAME, in a cgroup.
-func sandbox(name, cgroup string, annotations ...string) wire.Sandbox {
-	s := wire.Sandbox{ID: "s-" + name, UID: types.UID("u-" + name), Namespace: "default", Name: name, Ready: true, Cgroup: cgroup, Annotations: map[string]string{}}
+func sandbox(name, cgroup string, annotations ...string) inventory.Sandbox {
+	s := inventory.Sandbox{ID: "s-" + name, UID: types.UID("u-" + name), Namespace: "default", Name: name, Ready: true, Cgroup: cgroup, Annotations: map[string]string{}}
 	for i := 0; i < len(annotations); i += 2 {
 		s.Annotations[annotations[i]] = annotations[i+1]
 	}
 	return s
 }
 
-func inventory(containers []wire.Container, sandboxes ...wire.Sandbox) *wire.Inventory {
-	i := &wire.Inventory{Sandboxes: sandboxes}
+func snapshotOf(containers []inventory.Container, sandboxes ...inventory.Sandbox) *inventory.Snapshot {
+	i := &inventory.Snapshot{Sandboxes: sandboxes}
 	for _, c := range containers {
-		i.Containers = append(i.Containers, wire.ContainerLayer{Container: c})
+		i.Containers = append(i.Containers, c)
 	}
 	return i
 }
 
-func running(name, in string, score int64) wire.Container {
-	return wire.Container{ID: "c-" + name, Sandbox: "s-" + in, Name: name, State: wire.ContainerRunning, OOMScoreAdj: &score}
+func running(name, in string, score int64) inventory.Container {
+	return inventory.Container{ID: "c-" + name, Sandbox: "s-" + in, Name: name, State: inventory.ContainerRunning, OOMScoreAdj: &score}
 }
 
 func TestClassAndRequestsOfAPodThatOnlyTheRuntimeKnowsAreEstimated(t *testing.T) {
 	limited := running("c", "p", -997)
 	limited.MemoryLimit = 64 << 20
 	dead := running("dead", "p", 500)
-	dead.State = wire.ContainerExited
+	dead.State = inventory.ContainerExited
 	for _, c := range []struct {
 		name       string
 		cgroup     string
-		containers []wire.Container
+		containers []inventory.Container
 		want       string // class, request, protection
 	}{
-		{"best effort by its cgroup", "/kubepods/besteffort/podu-p", []wire.Container{running("c", "p", 1000)}, "BestEffort 0 "},
-		{"burstable by its cgroup", "/kubepods/burstable/podu-p", []wire.Container{running("c", "p", 500)}, fmt.Sprint("Burstable ", (capacity+1)/2, " ")},
-		{"of two containers, one dead", "/kubepods/burstable/podu-p", []wire.Container{running("a", "p", 999), dead, running("b", "p", 999)}, fmt.Sprint("Burstable ", 2*(capacity/1000+1), " ")},
-		{"burstable by its slice", "kubepods-burstable-podu_p.slice", []wire.Container{running("c", "p", 1000)}, "Burstable 0 "},
-		{"guaranteed by its cgroup", "/kubepods/podu-p", []wire.Container{limited}, fmt.Sprint("Guaranteed ", 64<<20, " ")},
-		{"guaranteed by its score", "/elsewhere/x", []wire.Container{limited}, fmt.Sprint("Guaranteed ", 64<<20, " ")},
-		{"burstable by its score", "", []wire.Container{running("c", "p", 999)}, fmt.Sprint("Burstable ", capacity/1000+1, " ")},
+		{"best effort by its cgroup", "/kubepods/besteffort/podu-p", []inventory.Container{running("c", "p", 1000)}, "BestEffort 0 "},
+		{"burstable by its cgroup", "/kubepods/burstable/podu-p", []inventory.Container{running("c", "p", 500)}, fmt.Sprint("Burstable ", (capacity+1)/2, " ")},
+		{"of two containers, one dead", "/kubepods/burstable/podu-p", []inventory.Container{running("a", "p", 999), dead, running("b", "p", 999)}, fmt.Sprint("Burstable ", 2*(capacity/1000+1), " ")},
+		{"burstable by its slice", "kubepods-burstable-podu_p.slice", []inventory.Container{running("c", "p", 1000)}, "Burstable 0 "},
+		{"guaranteed by its cgroup", "/kubepods/podu-p", []inventory.Container{limited}, fmt.Sprint("Guaranteed ", 64<<20, " ")},
+		{"guaranteed by its score", "/elsewhere/x", []inventory.Container{limited}, fmt.Sprint("Guaranteed ", 64<<20, " ")},
+		{"burstable by its score", "", []inventory.Container{running("c", "p", 999)}, fmt.Sprint("Burstable ", capacity/1000+1, " ")},
 		{"nothing known", "", nil, "BestEffort 0 "},
-		{"node-critical by its score", "/kubepods/burstable/podu-p", []wire.Container{running("c", "p", -997)}, "Burstable 0 system-critical priority"},
+		{"node-critical by its score", "/kubepods/burstable/podu-p", []inventory.Container{running("c", "p", -997)}, "Burstable 0 system-critical priority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := pods.Estimates{Capacity: capacity}
-			all, joined := e.Join(nil, inventory(c.containers, sandbox("p", c.cgroup)), "n")
+			e := pods.Estimator{Capacity: capacity}
+			all, joined := e.Match(nil, snapshotOf(c.containers, sandbox("p", c.cgroup)), "n")
 			if len(all) != 1 || joined[all[0]] == nil || !e.Estimated(all[0]) {
 				t.Fatalf("pods %v, want one that is estimated", all)
 			}
@@ -75,8 +75,8 @@ func TestClassAndRequestsOfAPodThatOnlyTheRuntimeKnowsAreEstimated(t *testing.T)
 
 func TestScoreOfAnEstimatedRequestIsTheScoreItWasEstimatedFrom(t *testing.T) {
 	for score := int64(3); score < 1000; score++ {
-		e := pods.Estimates{Capacity: capacity}
-		all, _ := e.Join(nil, inventory([]wire.Container{running("c", "p", score)}, sandbox("p", "/kubepods/burstable/podu-p")), "n")
+		e := pods.Estimator{Capacity: capacity}
+		all, _ := e.Match(nil, snapshotOf([]inventory.Container{running("c", "p", score)}, sandbox("p", "/kubepods/burstable/podu-p")), "n")
 		request := all[0].Spec.Containers[0].Resources.Requests.Memory().Value()
 		if got := 1000 - 1000*request/capacity; got != score {
 			t.Errorf("request %d gives %d, not %d", request, got, score)
@@ -93,7 +93,7 @@ func TestPodThatOthersKnowIsFoundInTheRuntime(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		known []*v1.Pod
-		in    wire.Sandbox
+		in    inventory.Sandbox
 		want  string // pods; a star for those in the runtime, a tilde for estimated ones
 	}{
 		{"by uid", []*v1.Pod{pod("a", "u-a")}, sandbox("a", ""), "a*"},
@@ -106,8 +106,8 @@ func TestPodThatOthersKnowIsFoundInTheRuntime(t *testing.T) {
 		{"and is left out once it has ended", nil, ended, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := pods.Estimates{Capacity: capacity}
-			all, joined := e.Join(c.known, inventory(nil, c.in), "n")
+			e := pods.Estimator{Capacity: capacity}
+			all, joined := e.Match(c.known, snapshotOf(nil, c.in), "n")
 			var got []string
 			for _, p := range all {
 				got = append(got, p.Name+map[bool]string{true: "~"}[e.Estimated(p)]+map[bool]string{true: "*"}[joined[p] != nil])
@@ -120,9 +120,9 @@ func TestPodThatOthersKnowIsFoundInTheRuntime(t *testing.T) {
 }
 
 func TestEstimatedPodStaysTheSameValueWhileItStaysTheSame(t *testing.T) {
-	e := pods.Estimates{Capacity: capacity}
+	e := pods.Estimator{Capacity: capacity}
 	list := func(score int64) *v1.Pod {
-		all, _ := e.Join(nil, inventory([]wire.Container{running("c", "p", score)}, sandbox("p", "/kubepods/burstable/podu-p", "kubernetes.io/config.source", "file")), "n")
+		all, _ := e.Match(nil, snapshotOf([]inventory.Container{running("c", "p", score)}, sandbox("p", "/kubepods/burstable/podu-p", "kubernetes.io/config.source", "file")), "n")
 		return all[0]
 	}
 	first := list(500)
@@ -141,11 +141,11 @@ func TestNewestSandboxAndContainerCount(t *testing.T) {
 	old, current := sandbox("p", "/old"), sandbox("p", "kubepods-burstable-podu_p.slice")
 	old.ID, old.Ready, current.Attempt = "s-old", false, 1
 	dead, again := running("c", "old", 500), running("c", "p", 500)
-	dead.ID, dead.State = "c-old", wire.ContainerExited
+	dead.ID, dead.State = "c-old", inventory.ContainerExited
 	dead.MemoryLimit = 1
 	again.Created = time.Unix(1, 0)
-	e := pods.Estimates{Capacity: capacity}
-	all, joined := e.Join(nil, inventory([]wire.Container{dead, again}, old, current), "n")
+	e := pods.Estimator{Capacity: capacity}
+	all, joined := e.Match(nil, snapshotOf([]inventory.Container{dead, again}, old, current), "n")
 	if len(all) != 1 || len(all[0].Spec.Containers) != 1 {
 		t.Fatalf("pods %+v, want one of one container", all)
 	}

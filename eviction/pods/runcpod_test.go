@@ -5,14 +5,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods"
-	"github.com/evictd/evictd/internal/wire"
 )
 
 func TestContainersThatOnlyRuncKnowsBecomePods(t *testing.T) {
 	const gi = 1 << 30
-	containers := []wire.Bare{
+	containers := []inventory.RuncContainer{
 		{ID: "alone", Cgroup: "/sys/fs/cgroup/pods/alone"},
 		{ID: "limited", Cgroup: "/sys/fs/cgroup/pods/limited", MemoryLimit: gi},
 		{ID: "reserved", Cgroup: "/sys/fs/cgroup/pods/reserved", MemoryLimit: gi, MemoryReservation: gi / 2},
@@ -23,9 +23,9 @@ func TestContainersThatOnlyRuncKnowsBecomePods(t *testing.T) {
 		{ID: "1c", Cgroup: "/sys/fs/cgroup/pods/podu/1c", Sandbox: "s", UID: "u", Namespace: "shop", Name: "cart"},
 		{ID: "2a", Cgroup: "/sys/fs/cgroup/pods/two/2a", Sandbox: "t", Namespace: "shop", Name: "old", Container: "app"},
 	}
-	var e pods.Estimates
-	made := map[string]pods.Bare{}
-	for _, b := range e.Bare(containers) {
+	var e pods.Estimator
+	made := map[string]pods.RuncPod{}
+	for _, b := range e.RuncPods(containers) {
 		made[b.Namespace+"/"+b.Name] = b
 		if !e.Estimated(b.Pod) {
 			t.Errorf("%s is not known to be estimated", b.Name)
@@ -63,9 +63,9 @@ func TestContainersThatOnlyRuncKnowsBecomePods(t *testing.T) {
 	for name := range made {
 		t.Errorf("pod %s too many", name)
 	}
-	first := e.Bare(containers)
+	first := e.RuncPods(containers)
 	containers[0].MemoryLimit = gi
-	for i, b := range e.Bare(containers) {
+	for i, b := range e.RuncPods(containers) {
 		if same := b.Pod == first[i].Pod; same != (b.Name != "alone") {
 			t.Errorf("pod %s is the same value: %t", b.Name, same)
 		}
