@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Fixed scores. The daemons' score is for the node's own agents, which set it on
@@ -28,9 +28,6 @@ const (
 	burstableMax = BestEffortScoreAdj - 1
 )
 
-// nodeCritical is the priority class whose pods outlive all others.
-const nodeCritical = "system-node-critical"
-
 // ContainerScore is the verdict on one container.
 type ContainerScore struct {
 	Name     string
@@ -42,8 +39,8 @@ type ContainerScore struct {
 // and ephemeral ones last. The capacity is the node's memory in bytes and must be
 // positive. Requests that an API server would have defaulted count.
 func Scores(pod *v1.Pod, memoryCapacity int64) []ContainerScore {
-	pod = eviction.WithDefaultRequests(pod)
-	p := policy{pod: pod, class: eviction.QOSClass(pod), capacity: memoryCapacity}
+	pod = podspec.WithDefaultRequests(pod)
+	p := policy{pod: pod, class: podspec.QOSClass(pod), capacity: memoryCapacity}
 	if resource.IsPodLevelRequestsSet(pod) {
 		p.share = unclaimedShare(pod)
 	}
@@ -128,5 +125,5 @@ func isSidecar(c *v1.Container) bool {
 // isNodeCritical holds for static, mirror and system-critical pods, the ones
 // that are never evicted, of the node-critical class.
 func isNodeCritical(pod *v1.Pod) bool {
-	return pod.Spec.PriorityClassName == nodeCritical && eviction.Digest(pod).Protection != ""
+	return pod.Spec.PriorityClassName == podspec.SystemNodeCritical && podspec.IsCritical(pod)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -243,7 +244,7 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 		PodsCgroup: t.podsGroup.Path(),
 		OwnSession: t.ownSession,
 		Named:      func(types.UID, v1.PodQOSClass) string { return "" },
-		QOSClass:   eviction.QOSClass,
+		QOSClass:   podspec.QOSClass,
 		Trusted:    func(pod *v1.Pod) bool { return slices.Contains(fromFiles, pod) },
 	}
 	if t.cgroups != nil {

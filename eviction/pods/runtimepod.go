@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Scores by which the kubelet tells the kernel a container's class
@@ -22,9 +23,6 @@ const (
 	guaranteedScore = -997 // of node-critical pods too, whatever their class
 	bestEffortScore = 1000
 )
-
-// nodeCriticalPriority is that of system-node-critical.
-const nodeCriticalPriority = 2_000_001_000
 
 // RuntimePod is a pod as the container runtime has it.
 type RuntimePod struct {
@@ -187,7 +185,7 @@ func (e *Estimator) estimate(r *RuntimePod) *v1.Pod {
 			pod.Spec.TerminationGracePeriodSeconds = c.GraceSeconds
 		}
 		if pod.Status.QOSClass != v1.PodQOSGuaranteed && c.OOMScoreAdj != nil && *c.OOMScoreAdj == guaranteedScore {
-			pod.Spec.Priority = new(int32(nodeCriticalPriority))
+			pod.Spec.Priority = new(int32(podspec.SystemNodeCriticalPriority))
 		}
 	}
 	return pod

@@ -8,7 +8,7 @@ package deps
 // alone, which is why every decision replays from text.
 var pure = []string{
 	"cri/inventory", "eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
-	"internal/manifest", "internal/proc", "stats", "oom", "nodestatus",
+	"internal/manifest", "internal/podspec", "internal/proc", "stats", "oom", "nodestatus",
 	"scheduleradapter/admission", "scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
 	"scheduleradapter/framework", "scheduleradapter/lifecycle", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
@@ -25,7 +25,7 @@ type arrow struct {
 var arrows = []arrow{
 	{"cmd/evictd-playground/console", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
-	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/console", "eviction", "stats"}, "the playground's kubelet is no part of evictd"},
+	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/console", "eviction", "internal/podspec", "stats"}, "the playground's kubelet is no part of evictd"},
 	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus", "stats"}, "the playground drives the built programs"},
 	{"cmd/...", []string{"cgroup", "cri", "eviction/...", "internal/...", "nodestatus/...", "oom/...", "scheduleradapter/...", "stats/..."},
 		"programs assemble everything and nothing imports a program"},
@@ -36,6 +36,7 @@ var arrows = []arrow{
 	{"cri", []string{"cri/inventory", "internal/wire"}, "the runtime's answers in, messages out"},
 	{"internal/reference", nil, "command lines in, tables out"},
 	{"internal/osprocess", nil, "thread and memory settings know nothing of eviction"},
+	{"internal/podspec", nil, "what Kubernetes derives from a pod is below everything that asks for it"},
 	{"internal/proc", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/metric", nil, "metrics are made here, and measured elsewhere"},
@@ -54,7 +55,7 @@ var arrows = []arrow{
 	{"internal/wait", nil, "tests of every package wait with it"},
 	{"internal/process", []string{"internal/wait"}, "a child is started, whatever its program is"},
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
-	{"internal/sandbox", []string{"cgroup", "eviction", "internal/process", "internal/wait", "internal/workload"}, "a sandbox runs the built programs and knows only their command lines"},
+	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload"}, "a sandbox runs the built programs and knows only their command lines"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
@@ -67,12 +68,12 @@ var arrows = []arrow{
 	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
 	{"internal/benchtable", nil, "a build tool imports nothing of the programs"},
 
-	{"eviction", []string{"stats"}, "the core decides over values only"},
+	{"eviction", []string{"internal/podspec", "stats"}, "the core decides over values only"},
 	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
-	{"eviction/pods", []string{"cri/inventory", "eviction", "internal/manifest", "internal/wire", "stats"}, "pods are found here, judged in the core"},
+	{"eviction/pods", []string{"cri/inventory", "eviction", "internal/manifest", "internal/podspec", "internal/wire", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/runc", []string{"cri/inventory", "internal/wire"}, "runc's states in, messages out"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/recorder", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "nodestatus", "stats"},
@@ -90,7 +91,7 @@ var arrows = []arrow{
 	{"eviction/publish", []string{"cri/inventory", "eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "telling decides nothing and holds up nobody"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
-	{"oom", []string{"eviction"}, "a policy over manifests"},
+	{"oom", []string{"internal/podspec"}, "a policy over manifests"},
 	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},
 	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},

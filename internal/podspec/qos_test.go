@@ -1,4 +1,4 @@
-package eviction_test
+package podspec_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // rule: 8.13
@@ -51,7 +51,7 @@ func TestQOSClassFollowsTheAPIRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podOf(t, test.pod)
 			before := pod.DeepCopy()
-			if got := eviction.QOSClass(pod); got != test.want {
+			if got := podspec.QOSClass(pod); got != test.want {
 				t.Errorf("class %s, want %s", got, test.want)
 			}
 			if !equality.Semantic.DeepEqual(pod, before) {
@@ -69,7 +69,7 @@ spec:
   containers:
   - {name: c, resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi, ephemeral-storage: 1Gi}}}
   - {name: d}`)
-	got := eviction.WithDefaultRequests(pod)
+	got := podspec.WithDefaultRequests(pod)
 	for _, want := range []struct {
 		where string
 		list  v1.ResourceList
@@ -93,7 +93,7 @@ spec:
 	if pod.Spec.Resources.Requests != nil {
 		t.Error("the pod was modified")
 	}
-	if eviction.WithDefaultRequests(got) != got {
+	if podspec.WithDefaultRequests(got) != got {
 		t.Error("a pod that misses nothing was copied")
 	}
 }
