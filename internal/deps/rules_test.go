@@ -8,8 +8,8 @@ package deps
 // alone, which is why every decision replays from text.
 var pure = []string{
 	"cri/inventory", "eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
-	"internal/manifest", "internal/podspec", "internal/proc", "stats", "oom", "nodestatus",
-	"scheduleradapter/admission", "scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
+	"internal/admission", "internal/manifest", "internal/podspec", "internal/proc", "stats", "oom", "nodestatus",
+	"scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
 	"scheduleradapter/framework", "scheduleradapter/lifecycle", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
 
@@ -46,7 +46,8 @@ var arrows = []arrow{
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"cri/inventory", "nodestatus"}, "messages carry values"},
-	{"internal/embeddedapi", []string{"internal/embeddedapi/openapi", "internal/embeddedapi/store", "internal/manifest", "scheduleradapter/admission"},
+	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
+	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/openapi", "internal/embeddedapi/store", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/embeddedapi/apitest", []string{"internal/embeddedapi"}, "tests of what speaks to an API have one"},
 	{"internal/embeddedapi/openapi", nil, "types in, documents out"},
@@ -99,7 +100,6 @@ var arrows = []arrow{
 
 	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},
 	{"scheduleradapter/config", []string{"internal/manifest", "scheduleradapter/framework"}, "profiles name plugins and know none"},
-	{"scheduleradapter/admission", nil, "defaults follow from the object alone"},
 	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
 	{"scheduleradapter/queue", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "hints are the framework's"},
 	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
@@ -116,9 +116,9 @@ var arrows = []arrow{
 	{"scheduleradapter/outoftree", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/queue"}, "it implements ports of framework, and hands to the owner of cycle and queue what plugins ask"},
 	{"scheduleradapter/extender", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
 	{"scheduleradapter/kube", []string{"scheduleradapter/framework", "scheduleradapter/loop", "scheduleradapter/nodetable", "scheduleradapter/plugins/volumes"}, "it implements ports of framework, loop and volumes"},
-	{"scheduleradapter/lifecycle", []string{"scheduleradapter/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
+	{"scheduleradapter/lifecycle", []string{"internal/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
 	{"scheduleradapter/lifecycle/kube", []string{"internal/metric", "scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
-	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
+	{"scheduleradapter/simulate", []string{"internal/admission", "internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
 
 // fence keeps foreign code in the places listed. An import path stands for

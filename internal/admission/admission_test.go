@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/manifest"
-	"github.com/evictd/evictd/scheduleradapter/admission"
 )
 
 func read[T any](t *testing.T, text string) *T {

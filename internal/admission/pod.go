@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // CompletePod completes a pod and returns everything that an API server would
@@ -27,10 +27,10 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
 	faults = append(faults, checkRequests(spec, path)...)
-	setRequests(pod)
+	podspec.SetDefaultRequests(pod)
 	faults = append(faults, c.setPriority(pod, path)...)
 	faults = append(faults, c.setRuntime(pod, path)...)
-	pod.Status.QOSClass = qosClass(pod)
+	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	setTolerations(pod)
 	setSpread(spec)
 	setAffinity(pod)
@@ -52,20 +52,6 @@ func containers(spec *v1.PodSpec) iter.Seq2[string, *v1.Container] {
 	}
 }
 
-// requirements yields the resources of each container, and the pod's own.
-func requirements(spec *v1.PodSpec) iter.Seq[*v1.ResourceRequirements] {
-	return func(yield func(*v1.ResourceRequirements) bool) {
-		for _, container := range containers(spec) {
-			if !yield(&container.Resources) {
-				return
-			}
-		}
-		if spec.Resources != nil {
-			yield(spec.Resources)
-		}
-	}
-}
-
 // setPorts makes ports TCP and, in the host's network, ports of the host.
 func setPorts(spec *v1.PodSpec) {
 	for _, container := range containers(spec) {
@@ -78,36 +64,6 @@ func setPorts(spec *v1.PodSpec) {
 				port.HostPort = port.ContainerPort
 			}
 		}
-	}
-}
-
-// setRequests makes the limit of a container the request that is missing. What a
-// pod as a whole requests, where it has limits of its own, is what its containers
-// request together, else its limit.
-func setRequests(pod *v1.Pod) {
-	for _, container := range containers(&pod.Spec) {
-		complete(&container.Resources.Requests, container.Resources.Limits)
-	}
-	if own := pod.Spec.Resources; own != nil && len(own.Limits) > 0 {
-		together := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
-		maps.DeleteFunc(together, func(name v1.ResourceName, _ resource.Quantity) bool {
-			return name != v1.ResourceCPU && name != v1.ResourceMemory
-		})
-		complete(&own.Requests, together)
-		complete(&own.Requests, own.Limits)
-	}
-}
-
-// complete adds the amounts that are missing.
-func complete(amounts *v1.ResourceList, from v1.ResourceList) {
-	for name, q := range from {
-		if _, given := (*amounts)[name]; given {
-			continue
-		}
-		if *amounts == nil {
-			*amounts = v1.ResourceList{}
-		}
-		(*amounts)[name] = q.DeepCopy()
 	}
 }
 

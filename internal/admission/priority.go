@@ -10,18 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 const (
 	maxUserPriority = 1_000_000_000
-	clusterCritical = 2_000_000_000
-	nodeCritical    = 2_000_001_000
 	systemPrefix    = "system-"
 )
 
 func systemPriorities() map[string]*schedulingv1.PriorityClass {
 	classes := map[string]*schedulingv1.PriorityClass{}
-	for name, value := range map[string]int32{"system-cluster-critical": clusterCritical, "system-node-critical": nodeCritical} {
+	for name, value := range map[string]int32{
+		podspec.SystemClusterCritical: podspec.SystemCriticalPriority, podspec.SystemNodeCritical: podspec.SystemNodeCriticalPriority,
+	} {
 		classes[name] = &schedulingv1.PriorityClass{
 			ObjectMeta:       metav1.ObjectMeta{Name: name},
 			Value:            value,
