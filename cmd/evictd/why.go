@@ -18,8 +18,8 @@ import (
 	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 func whyCommand() *cobra.Command {
@@ -140,12 +140,12 @@ func tellStory(out io.Writer, s *recorder.Story) error {
 	case s.Gone.IsZero():
 		fmt.Fprintf(w, "  end\tnot seen\n")
 	default:
-		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), cmp.Or(render.Short(memory, s.Freed), "an unknown amount"))
+		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), cmp.Or(render.Short("memory.available", s.Freed), "an unknown amount"))
 	}
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {
 		fmt.Fprintln(w)
-		rankingTable(w, s.Signal, s.Ranking)
+		render.Ranking(w, s.Signal, s.Ranking)
 	}
 	fmt.Fprintln(w)
 	return w.Flush()

@@ -26,7 +26,7 @@ var arrows = []arrow{
 	{"cmd/evictd-playground/console", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
 	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/console", "eviction", "internal/podspec", "stats"}, "the playground's kubelet is no part of evictd"},
-	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus", "stats"}, "the playground drives the built programs"},
+	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus/...", "stats"}, "the playground drives the built programs"},
 	{"cmd/...", []string{"cgroup", "cri", "eviction/...", "internal/...", "nodestatus/...", "oom/...", "scheduleradapter/...", "stats/..."},
 		"programs assemble everything and nothing imports a program"},
 
@@ -42,7 +42,6 @@ var arrows = []arrow{
 	{"internal/metric", nil, "metrics are made here, and measured elsewhere"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/page", nil, "serving a page knows nothing of what it shows"},
-	{"internal/render", []string{"eviction", "nodestatus"}, "text for people is made from the status documents"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"cri/inventory", "nodestatus"}, "messages carry values"},
@@ -96,6 +95,7 @@ var arrows = []arrow{
 	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},
 	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
+	{"nodestatus/render", []string{"eviction", "nodestatus"}, "text for people is made from the status documents"},
 	{"nodestatus/kube", []string{"eviction", "internal/wire", "nodestatus", "stats"}, "publishing decides nothing"},
 
 	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},

@@ -3,7 +3,7 @@ package render_test
 import (
 	"testing"
 
-	"github.com/evictd/evictd/internal/render"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 func TestAQuantityIsRoundedToWhatAPersonReads(t *testing.T) {
