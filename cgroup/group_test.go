@@ -250,7 +250,7 @@ func TestAGroupAtFullSpeedIsWeightedWithThoseAboveItAndHasNoQuota(t *testing.T) 
 		}},
 	} {
 		s, host := fixture(t, c.fixture)
-		got, err := s.FullSpeed(c.group, c.top)
+		got, err := s.CPUBoost(c.group, c.top)
 		if err != nil {
 			t.Error(err)
 		}
@@ -270,7 +270,7 @@ func TestFreezingIsASettingOfTheHierarchyThatHasTheFreezer(t *testing.T) {
 	} {
 		s, host := fixture(t, fixtureOf)
 		want.File = host + "/sys/fs/cgroup" + want.File
-		if got, ok := s.Frozen(v1Pod); !ok || got != want {
+		if got, ok := s.FreezeSetting(v1Pod); !ok || got != want {
 			t.Errorf("%s: got %v, want %v", fixtureOf, got, want)
 		}
 	}

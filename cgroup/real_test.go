@@ -204,7 +204,7 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	g := open(t, s, group)
 	m := join(t, s, group)
-	frozen, ok := s.Frozen(group)
+	frozen, ok := s.FreezeSetting(group)
 	if !ok {
 		t.Skip("skipped: needs the freezer")
 	}
@@ -239,7 +239,7 @@ func TestARealGroupTakesTheSettingsOfFullSpeed(t *testing.T) {
 	if err := s.Create(group+"/pod/c1", Limits{CPUShares: stats.Known(2), CPUQuota: stats.Known(5000)}); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := s.FullSpeed(group+"/pod", group)
+	settings, err := s.CPUBoost(group+"/pod", group)
 	if err != nil {
 		t.Fatal(err)
 	}

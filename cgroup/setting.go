@@ -12,11 +12,11 @@ var (
 	noQuota    = [...]Setting{V1: {"cpu.cfs_quota_us", "-1"}, V2: {"cpu.max", "max"}}
 )
 
-// FullSpeed lists the settings by which the processes of a group get as much of
+// CPUBoost lists the settings by which the processes of a group get as much of
 // the processor as they can use: the highest weight for the group and for those
 // between it and one above, top; no quota for it and the groups directly below
 // it. There are none where no cpu controller is mounted.
-func (s *System) FullSpeed(group, top string) ([]Setting, error) {
+func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	if s.of[cpu] == nil {
 		return nil, nil
 	}
@@ -34,10 +34,10 @@ func (s *System) FullSpeed(group, top string) ([]Setting, error) {
 	return all, err
 }
 
-// Frozen is the setting by which the processes of a group run no further; under
+// FreezeSetting is the setting by which the processes of a group run no further; under
 // the v1 freezer they do not even die before Group.Thaw. It says whether there is
 // a freezer.
-func (s *System) Frozen(group string) (Setting, bool) {
+func (s *System) FreezeSetting(group string) (Setting, bool) {
 	switch {
 	case s.version == V1 && s.of[freezer] != nil:
 		return Setting{path.Join(s.dir(freezer, group), "freezer.state"), "FROZEN"}, true
@@ -47,9 +47,9 @@ func (s *System) Frozen(group string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// HighFile is the file of a group's memory.high: at that usage the kernel slows
+// MemoryHighFile is the file of a group's memory.high: at that usage the kernel slows
 // down who takes memory, and tells. It says whether there is one, as on v2.
-func (s *System) HighFile(group string) (string, bool) {
+func (s *System) MemoryHighFile(group string) (string, bool) {
 	if s.version != V2 {
 		return "", false
 	}

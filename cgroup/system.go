@@ -200,9 +200,11 @@ func (s *System) dir(h hierarchy, group string) string {
 	return s.host + path.Join(s.of[h].point, path.Join("/", group))
 }
 
-// Seen is the path of a group that the kernel's log names from the root of the
+// VisiblePath is the path of a group that the kernel's log names from the root of the
 // hierarchy. It is false of one that the mount does not show.
-func (s *System) Seen(group string) (path string, ok bool) { return below(s.of[memory].root, group) }
+func (s *System) VisiblePath(group string) (path string, ok bool) {
+	return below(s.of[memory].root, group)
+}
 
 // Children returns the names of the groups directly below a group, sorted; none
 // where the group does not exist.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/cri/inventory"
 )
 
 // patience is how long a call may take that has no deadline of its own.
@@ -22,12 +22,12 @@ const patience = 10 * time.Second
 // remembers what the runtime does not implement.
 type calls struct {
 	mu      sync.Mutex
-	counts  map[string]wire.Call
+	counts  map[string]inventory.Call
 	missing map[string]bool
 }
 
 func newCalls() *calls {
-	return &calls{counts: map[string]wire.Call{}, missing: map[string]bool{}}
+	return &calls{counts: map[string]inventory.Call{}, missing: map[string]bool{}}
 }
 
 // intercept is a grpc.UnaryClientInterceptor.
@@ -77,7 +77,7 @@ func (c *calls) forget() {
 }
 
 // fill writes the counts, and what is missing, into how the runtime stands.
-func (c *calls) fill(r *wire.Runtime) {
+func (c *calls) fill(r *inventory.Runtime) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.Calls = maps.Clone(c.counts)

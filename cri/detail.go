@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/cri/inventory"
 )
 
 // Annotations of pods that are passed on: those by which the kubelet tells pods
@@ -137,9 +137,9 @@ func splitCgroup(cgroup string) (parent, child string) {
 	return path.Split(path.Clean(cgroup))
 }
 
-func sandboxOf(s *cri.PodSandbox, d detail, images map[string]string) wire.Sandbox {
+func sandboxOf(s *cri.PodSandbox, d detail, images map[string]string) inventory.Sandbox {
 	meta := s.GetMetadata()
-	sandbox := wire.Sandbox{
+	sandbox := inventory.Sandbox{
 		ID: s.Id, UID: types.UID(meta.GetUid()), Namespace: meta.GetNamespace(), Name: meta.GetName(), Attempt: meta.GetAttempt(),
 		Ready: s.State == cri.PodSandboxState_SANDBOX_READY, Created: instant(s.CreatedAt),
 		Cgroup: strings.TrimSuffix(d.cgroup, "/"), Image: images[d.image],
@@ -156,15 +156,15 @@ func sandboxOf(s *cri.PodSandbox, d detail, images map[string]string) wire.Sandb
 }
 
 var containerStates = map[cri.ContainerState]string{
-	cri.ContainerState_CONTAINER_CREATED: wire.ContainerCreated,
-	cri.ContainerState_CONTAINER_RUNNING: wire.ContainerRunning,
-	cri.ContainerState_CONTAINER_EXITED:  wire.ContainerExited,
+	cri.ContainerState_CONTAINER_CREATED: inventory.ContainerCreated,
+	cri.ContainerState_CONTAINER_RUNNING: inventory.ContainerRunning,
+	cri.ContainerState_CONTAINER_EXITED:  inventory.ContainerExited,
 }
 
-func containerOf(p *cri.Container, d detail, images map[string]string) wire.Container {
-	container := wire.Container{
+func containerOf(p *cri.Container, d detail, images map[string]string) inventory.Container {
+	container := inventory.Container{
 		ID: p.Id, Sandbox: p.PodSandboxId, Name: p.GetMetadata().GetName(), Attempt: p.GetMetadata().GetAttempt(),
-		State: wire.ContainerUnknown, Created: instant(p.CreatedAt),
+		State: inventory.ContainerUnknown, Created: instant(p.CreatedAt),
 		Started: instant(d.status.GetStartedAt()), Finished: instant(d.status.GetFinishedAt()),
 		ExitCode: d.status.GetExitCode(), Reason: d.status.GetReason(),
 		LogPath: d.status.GetLogPath(), Cgroup: d.cgroup,
@@ -219,6 +219,6 @@ func imageNames(images []*cri.Image) map[string]string {
 	return names
 }
 
-func imageOf(i *cri.Image, ofSandboxes bool) wire.Image {
-	return wire.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Bytes: int64(i.Size), Pinned: i.Pinned || ofSandboxes}
+func imageOf(i *cri.Image, ofSandboxes bool) inventory.Image {
+	return inventory.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Bytes: int64(i.Size), Pinned: i.Pinned || ofSandboxes}
 }

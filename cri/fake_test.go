@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -218,11 +219,11 @@ func (h *heard) last(holds func(*wire.Up) bool) *wire.Up {
 }
 
 // stands is how the runtime stood last.
-func (h *heard) stands() wire.Runtime {
+func (h *heard) stands() inventory.Runtime {
 	if m := h.last(func(m *wire.Up) bool { return m.Runtime != nil }); m != nil {
 		return *m.Runtime
 	}
-	return wire.Runtime{}
+	return inventory.Runtime{}
 }
 
 func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wire.Up {
@@ -238,7 +239,7 @@ var await = wait.Until
 func listen(t *testing.T, s socket) (*Runtime, *heard) {
 	t.Helper()
 	h := &heard{}
-	r := New(Config{Survey: 50 * time.Millisecond, Dial: s.dial}, h.say, slog.New(slog.DiscardHandler))
+	r := New(Config{StatsInterval: 50 * time.Millisecond, Dial: s.dial}, h.say, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

@@ -20,9 +20,9 @@ var (
 	errRuns    = errors.New("it runs")
 )
 
-// Take begins to carry out an order; what became of it is said. It returns at
+// Execute begins to carry out an order; what became of it is said. It returns at
 // once.
-func (r *Runtime) Take(o wire.Order) {
+func (r *Runtime) Execute(o wire.Order) {
 	r.underWay.Add(1)
 	select {
 	case r.orders <- o:

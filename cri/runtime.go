@@ -15,6 +15,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -39,8 +40,8 @@ type Dial func(context.Context) (conn net.Conn, endpoint string, err error)
 // Config of a Runtime.
 type Config struct {
 	Dial Dial
-	// Survey is how often writable layers and filesystems are asked for.
-	Survey time.Duration
+	// StatsInterval is how often writable layers and filesystems are asked for.
+	StatsInterval time.Duration
 }
 
 // Runtime is the container runtime as a source of messages.
@@ -54,8 +55,8 @@ type Runtime struct {
 	orders        chan wire.Order
 	underWay      atomic.Int64 // orders taken and not answered
 
-	stands wire.Runtime // of the goroutine of Run
-	stock  stock        // likewise
+	stands inventory.Runtime // of the goroutine of Run
+	stock  stock             // likewise
 
 	mu     sync.Mutex
 	client *client // nil while the runtime does not answer
@@ -70,8 +71,8 @@ func New(cfg Config, say func(wire.Up), log *slog.Logger) *Runtime {
 	}
 }
 
-// Look asks for figures that are younger than now.
-func (r *Runtime) Look() { nudge(r.look) }
+// Refresh asks for figures that are younger than now.
+func (r *Runtime) Refresh() { nudge(r.look) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -129,7 +130,7 @@ func (r *Runtime) session(ctx context.Context) (listed bool, err error) {
 	}
 	next := time.NewTimer(pollPeriod)
 	defer next.Stop()
-	survey := time.NewTicker(r.cfg.Survey)
+	survey := time.NewTicker(r.cfg.StatsInterval)
 	defer survey.Stop()
 	for surveying := true; ; {
 		if err := r.list(ctx, c); err != nil {

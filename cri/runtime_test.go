@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -34,7 +35,7 @@ func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
 		h.await(t, "all to be listed", func(m *wire.Up) bool { return m.Listed })
 		h.await(t, "a sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "s" && m.Sandbox.UID == "" })
 		h.await(t, "a container", func(m *wire.Up) bool {
-			return m.Container != nil && m.Container.ID == "c" && m.Container.State == wire.ContainerCreated
+			return m.Container != nil && m.Container.ID == "c" && m.Container.State == inventory.ContainerCreated
 		})
 		h.await(t, "an image", func(m *wire.Up) bool { return m.Image != nil && m.Image.ID == "i" })
 		layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]
@@ -99,7 +100,7 @@ func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
 		hung := make(chan struct{})
 		f.change(func(f *fake) { f.hung = hung })
 		began := time.Now()
-		r.Take(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: began.Add(200 * time.Millisecond)})
+		r.Execute(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: began.Add(200 * time.Millisecond)})
 		done := h.await(t, "the order to fail", func(m *wire.Up) bool { return m.Done != nil }).Done
 		if !strings.Contains(done.Error, codes.DeadlineExceeded.String()) {
 			t.Errorf("done %+v, want its deadline to have passed", done)
@@ -120,7 +121,7 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 		await(t, "the runtime", func() bool { return h.stands().Connected })
 		stop()
 		await(t, "its end", func() bool { return !h.stands().Connected })
-		r.Take(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: time.Now().Add(time.Hour)})
+		r.Execute(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: time.Now().Add(time.Hour)})
 		if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
 			t.Errorf("done %+v, want %v", done, wire.ErrAway)
 		}
@@ -185,7 +186,7 @@ func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 			{"dance", "s", `"dance" is no order`},
 		} {
 			id := uint64(i + 1)
-			r.Take(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: time.Now().Add(time.Minute)})
+			r.Execute(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: time.Now().Add(time.Minute)})
 			done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil && m.Done.ID == id }).Done
 			if c.want == "" && done.Error != "" || !strings.Contains(done.Error, c.want) {
 				t.Errorf("%s %s: %q, want %q", c.kind, c.target, done.Error, c.want)

@@ -17,7 +17,7 @@ type Observer struct {
 // Observe evaluates one reading. The memory signals have the kubelet's
 // capacity: what is available and the working set together.
 func (o *Observer) Observe(n *stats.Node) Observations {
-	cold := o.cold.Judge(n)
+	cold := o.cold.Observe(n)
 	memory := func(m stats.Memory) (available, capacity stats.Amount) {
 		return m.Available(o.Model, cold), m.Available(stats.WorkingSetModel, false).Plus(m.WorkingSet())
 	}

@@ -7,16 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
-)
 
-// SystemCriticalPriority is the lowest priority of a pod that is never evicted
-// (system-cluster-critical).
-const SystemCriticalPriority = 2_000_000_000
-
-// Annotations by which the kubelet tells pods that the API server did not send.
-const (
-	configSourceAnnotation = "kubernetes.io/config.source"
-	configMirrorAnnotation = v1.MirrorPodAnnotationKey
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Protection says why a pod is never evicted. The empty one protects nothing.
@@ -107,14 +99,14 @@ func (p *Pod) HasStorageLimits() bool {
 // Digest reads a pod manifest, with the requests that an API server would have
 // defaulted. The uid and the namespace are taken as given.
 func Digest(pod *v1.Pod) *Pod {
-	pod = WithDefaultRequests(pod)
+	pod = podspec.WithDefaultRequests(pod)
 	p := &Pod{
 		UID:                    pod.UID,
 		Owner:                  pod.UID,
 		Namespace:              pod.Namespace,
 		Name:                   pod.Name,
 		Generation:             pod.Generation,
-		QOS:                    QOSClass(pod),
+		QOS:                    podspec.QOSClass(pod),
 		Terminal:               pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed,
 		TerminationGracePeriod: pod.Spec.TerminationGracePeriodSeconds,
 		MemoryRequest:          requestWithOverhead(pod, v1.ResourceMemory),
@@ -156,14 +148,12 @@ func Digest(pod *v1.Pod) *Pod {
 }
 
 func protection(pod *v1.Pod) Protection {
-	_, mirror := pod.Annotations[configMirrorAnnotation]
-	source := pod.Annotations[configSourceAnnotation]
 	switch {
-	case mirror:
+	case podspec.IsMirror(pod):
 		return MirrorPod
-	case source == "file" || source == "http":
+	case podspec.IsStatic(pod):
 		return StaticPod
-	case pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority:
+	case podspec.HasCriticalPriority(pod):
 		return CriticalPriority
 	}
 	return ""

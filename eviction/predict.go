@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -137,7 +138,7 @@ var (
 	requestLever = lever{"request", -1, 0, math.MaxInt64 / 4, func(r *Ranked) int64 { return r.Request }, func(r *Ranked, n int64) {
 		r.Request, r.Exceeds = n, r.Usage > n
 	}}
-	priorityLever = lever{"priority", -1, math.MinInt32, SystemCriticalPriority - 1, func(r *Ranked) int64 { return int64(r.Pod.Priority) }, func(r *Ranked, n int64) {
+	priorityLever = lever{"priority", -1, math.MinInt32, podspec.SystemCriticalPriority - 1, func(r *Ranked) int64 { return int64(r.Pod.Priority) }, func(r *Ranked, n int64) {
 		p := *r.Pod
 		p.Priority, r.Pod = int32(n), &p
 	}}

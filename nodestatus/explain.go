@@ -40,12 +40,12 @@ type SignalForecast struct {
 	// Awaited are pods being ended for the same shortage.
 	Awaited []string `json:"awaited,omitempty"`
 	// OneByOne says that a pass takes one victim and looks again.
-	OneByOne bool    `json:"oneByOne"`
-	Order    []Place `json:"order"`
+	OneByOne bool           `json:"oneByOne"`
+	Order    []ExplainedPod `json:"order"`
 }
 
-// Place is a pod's in the order of eviction.
-type Place struct {
+// ExplainedPod is a pod's in the order of eviction.
+type ExplainedPod struct {
 	Ranked
 	Place int `json:"place"` // from 1
 	// Goes says whether it is among the victims.
@@ -86,13 +86,13 @@ type PodLimit struct {
 	Over   bool   `json:"over"`
 }
 
-// Foretell writes a forecast for people and programs. Name is of a pod by its
+// NewSignalForecast writes a forecast for people and programs. Name is of a pod by its
 // uid.
-func Foretell(f *eviction.Prediction, name func(types.UID) string) SignalForecast {
+func NewSignalForecast(f *eviction.Prediction, name func(types.UID) string) SignalForecast {
 	quantity := f.Signal.Quantity
 	s := SignalForecast{
 		Signal: f.Signal.String(), Kind: f.Kind(), Required: quantity(f.Required), Available: quantity(f.Available),
-		Assumed: f.Assumed, Lacking: quantity(max(0, f.Lacking)), Suffices: f.Suffices(), Victims: []string{}, Order: []Place{},
+		Assumed: f.Assumed, Lacking: quantity(max(0, f.Lacking)), Suffices: f.Suffices(), Victims: []string{}, Order: []ExplainedPod{},
 	}
 	for _, step := range f.Reclaim {
 		s.Reclaim = append(s.Reclaim, step.String())
@@ -106,15 +106,15 @@ func Foretell(f *eviction.Prediction, name func(types.UID) string) SignalForecas
 	if freed, known := f.Freed.Get(); known {
 		s.Freed = quantity(freed)
 	}
-	for i, row := range Rows(f.Signal, f.Ranking) {
+	for i, row := range RankedPods(f.Signal, f.Ranking) {
 		s.Order = append(s.Order, place(f, i, row))
 	}
 	return s
 }
 
-func place(f *eviction.Prediction, i int, row Ranked) Place {
+func place(f *eviction.Prediction, i int, row Ranked) ExplainedPod {
 	r := &f.Ranking[i]
-	p := Place{Ranked: row, Place: i + 1, Goes: slices.Contains(f.Victims, r.Pod.UID)}
+	p := ExplainedPod{Ranked: row, Place: i + 1, Goes: slices.Contains(f.Victims, r.Pod.UID)}
 	if i+1 < len(f.Ranking) {
 		next := &f.Ranking[i+1]
 		p.Against = next.Pod.String()

@@ -142,8 +142,8 @@ type Ranked struct {
 	Estimated bool `json:"estimated,omitempty"`
 }
 
-// Rows are a signal's ranking for people and programs.
-func Rows(signal eviction.Signal, order []eviction.Ranked) []Ranked {
+// RankedPods are a signal's ranking for people and programs.
+func RankedPods(signal eviction.Signal, order []eviction.Ranked) []Ranked {
 	rows := make([]Ranked, 0, len(order))
 	for i := range order {
 		r := &order[i]

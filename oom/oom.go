@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Fixed scores. The daemons' score is for the node's own agents, which set it on
@@ -28,11 +28,8 @@ const (
 	burstableMax = BestEffortScoreAdj - 1
 )
 
-// nodeCritical is the priority class whose pods outlive all others.
-const nodeCritical = "system-node-critical"
-
-// Container is the verdict on one container.
-type Container struct {
+// ContainerScore is the verdict on one container.
+type ContainerScore struct {
 	Name     string
 	QOS      v1.PodQOSClass // the pod's
 	ScoreAdj int            // for oom_score_adj, see proc_pid_oom_score_adj(5)
@@ -41,14 +38,14 @@ type Container struct {
 // Scores lists the containers of a pod in manifest order, init containers first
 // and ephemeral ones last. The capacity is the node's memory in bytes and must be
 // positive. Requests that an API server would have defaulted count.
-func Scores(pod *v1.Pod, memoryCapacity int64) []Container {
-	pod = eviction.WithDefaultRequests(pod)
-	p := policy{pod: pod, class: eviction.QOSClass(pod), capacity: memoryCapacity}
+func Scores(pod *v1.Pod, memoryCapacity int64) []ContainerScore {
+	pod = podspec.WithDefaultRequests(pod)
+	p := policy{pod: pod, class: podspec.QOSClass(pod), capacity: memoryCapacity}
 	if resource.IsPodLevelRequestsSet(pod) {
 		p.share = unclaimedShare(pod)
 	}
 	spec := &pod.Spec
-	scores := make([]Container, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
+	scores := make([]ContainerScore, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
 	for i := range spec.InitContainers {
 		scores = append(scores, p.score(&spec.InitContainers[i]))
 	}
@@ -68,8 +65,8 @@ type policy struct {
 	share    int64 // of each container in what only the pod as a whole requests, bytes
 }
 
-func (p *policy) score(c *v1.Container) Container {
-	return Container{Name: c.Name, QOS: p.class, ScoreAdj: p.scoreAdj(c)}
+func (p *policy) score(c *v1.Container) ContainerScore {
+	return ContainerScore{Name: c.Name, QOS: p.class, ScoreAdj: p.scoreAdj(c)}
 }
 
 func (p *policy) scoreAdj(c *v1.Container) int {
@@ -128,5 +125,5 @@ func isSidecar(c *v1.Container) bool {
 // isNodeCritical holds for static, mirror and system-critical pods, the ones
 // that are never evicted, of the node-critical class.
 func isNodeCritical(pod *v1.Pod) bool {
-	return pod.Spec.PriorityClassName == nodeCritical && eviction.Digest(pod).Protection != ""
+	return pod.Spec.PriorityClassName == podspec.SystemNodeCritical && podspec.IsCritical(pod)
 }

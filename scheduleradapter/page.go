@@ -90,7 +90,7 @@ type overview struct {
 // newPage makes the status page.
 func (d *daemon) newPage() *page.Page {
 	past := func(since time.Time) page.Event { return page.Event{Name: "figures", Data: d.figures.since(since)} }
-	return page.New(web, page.Feed{Past: past, Now: func(ctx context.Context) ([]page.Event, error) {
+	return page.New(web, page.Feed{History: past, Current: func(ctx context.Context) ([]page.Event, error) {
 		now := time.Now()
 		var o overview
 		var pending []loop.PendingPod

@@ -24,7 +24,7 @@ func (d *daemon) attend(ctx context.Context) {
 		if standing := d.standing(); standing != last && d.inform("STATUS="+standing) {
 			last = standing
 		}
-		d.loop.Do(func() { d.service.Beat(time.Now()) })
+		d.loop.Do(func() { d.service.Heartbeat(time.Now()) })
 		d.figures.take(time.Now())
 		select {
 		case <-ctx.Done():
@@ -70,7 +70,7 @@ func (d *daemon) complain(ctx context.Context) {
 
 // inform tells the service manager, which may not read just now.
 func (d *daemon) inform(assignment string) bool {
-	err := d.service.Tell(assignment)
+	err := d.service.Notify(assignment)
 	if err != nil {
 		d.log.Debug("the service manager is not told", "error", err)
 	}

@@ -23,9 +23,9 @@ type Coldness struct {
 	cold     bool
 }
 
-// Judge takes up a reading. Without refault counts nothing is ever cold;
+// Observe takes up a reading. Without refault counts nothing is ever cold;
 // without pressure files the refaults decide alone.
-func (c *Coldness) Judge(n *Node) bool {
+func (c *Coldness) Observe(n *Node) bool {
 	elapsed := n.Time.Sub(c.at)
 	if !c.at.IsZero() && elapsed < coldWindow {
 		return c.cold

@@ -142,7 +142,7 @@ func TestMemoryIsColdWhileNobodyReadsItBack(t *testing.T) {
 		for i, r := range readings {
 			now = now.Add(r.after)
 			n := stats.Node{Time: now, Memory: stats.Memory{ActiveFile: stats.Known(reclaimable), Refaults: r.refaults}, MemoryStall: r.stall}
-			if got := c.Judge(&n); got != r.want {
+			if got := c.Observe(&n); got != r.want {
 				t.Errorf("%s: reading %d is cold: %t, want %t", name, i, got, r.want)
 			}
 		}

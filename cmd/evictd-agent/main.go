@@ -106,7 +106,7 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
 	}
-	for _, settle := range []func() error{func() error { return osprocess.SetName(name) }, func() error { return osprocess.Prioritize(0) }, osprocess.Expendable} {
+	for _, settle := range []func() error{func() error { return osprocess.SetName(name) }, func() error { return osprocess.Prioritize(0) }, osprocess.ResetOOMScore} {
 		if err := settle(); err != nil {
 			log.Warn("the agent runs on evictd's terms", "error", err)
 		}
@@ -154,11 +154,11 @@ func listen(conn *wire.Agent, server *kube.Publisher, runtime *cri.Runtime) erro
 		}
 		switch {
 		case m.Order != nil && runtime != nil:
-			runtime.Take(*m.Order)
+			runtime.Execute(*m.Order)
 		case m.Look && runtime != nil:
-			runtime.Look()
+			runtime.Refresh()
 		case server != nil:
-			server.Take(m)
+			server.Handle(m)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func serveRuntime(ctx context.Context, dialer *wire.Dialer, out *mouth, running 
 	if dialer == nil {
 		return nil
 	}
-	runtime := cri.New(cri.Config{Dial: dialer.Dial, Survey: surveyPeriod}, out.say, log)
+	runtime := cri.New(cri.Config{Dial: dialer.Dial, StatsInterval: surveyPeriod}, out.say, log)
 	running.Go(func() { runtime.Run(ctx) })
 	return runtime
 }

@@ -64,7 +64,7 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string) error 
 		})
 		cfg.Log.Info("serving", "address", l.Addr().String(), "data", cfg.Data)
 	}
-	if err := service.Tell("READY=1"); err != nil {
+	if err := service.Notify("READY=1"); err != nil {
 		cfg.Log.Warn("the service manager does not know that the API is served", "error", err)
 	}
 	err = api.Run(ctx) // watches end with it, so that the server can stop
@@ -79,7 +79,7 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string) error 
 }
 
 // listenAll takes all addresses or none.
-func listenAll(addresses []string, held serve.Held) (listeners []net.Listener, err error) {
+func listenAll(addresses []string, held serve.HeldSockets) (listeners []net.Listener, err error) {
 	var faults []error
 	for _, address := range addresses {
 		l, err := listen(address, held)
@@ -98,7 +98,7 @@ func listenAll(addresses []string, held serve.Held) (listeners []net.Listener, e
 	return nil, errors.Join(faults...)
 }
 
-func listen(address string, held serve.Held) (net.Listener, error) {
+func listen(address string, held serve.HeldSockets) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if !filepath.IsAbs(path) {
 			return nil, errors.New("expected unix: and an absolute path")

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 var (

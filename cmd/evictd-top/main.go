@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 // version is stamped by the linker.

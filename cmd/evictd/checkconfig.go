@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/cli"
 )
 
@@ -46,7 +47,7 @@ func checkConfigCommand() *cobra.Command {
 		file, err := config.Load(data)
 		flags.apply(&file)
 		compiled, more := config.Compile(&file, nil)
-		if err := errors.Join(err, more, checkRun(&file)); err != nil {
+		if err := errors.Join(err, more, daemon.Validate(&file)); err != nil {
 			return cli.InFile(args[0], err)
 		}
 		e := describe(&compiled)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
@@ -91,7 +93,7 @@ func examine() []finding {
 	findings = append(findings, tried("kernel log", err, "kernel OOM kills are told by the pods' counters: without the process, up to 10 s late, and none outside pods"))
 	findings = append(findings, capabilityFindings()...)
 	findings = append(findings, tried("realtime priority", realtime(), "the sensing thread waits for its turn like others: milliseconds on a busy machine"))
-	is, pid := "none", findKubelet()
+	is, pid := "none", daemon.FindKubelet()
 	if pid != 0 {
 		is = fmt.Sprintf("a kubelet runs here, pid %d", pid)
 	}
@@ -130,19 +132,19 @@ func stallFindings() []finding {
 }
 
 func capabilityFindings() (findings []finding) {
-	set := capabilities()
+	set := daemon.Capabilities()
 	for _, c := range []struct {
 		name string
 		bit  int
 		lost string
 	}{
-		{"CAP_KILL", capKill, "processes of other users cannot be ended"},
-		{"CAP_DAC_OVERRIDE", capDACOverride, "cgroup files of other users cannot be written"},
-		{"CAP_SYS_RESOURCE", capSysResource, "oom_score_adj cannot be lowered; scores stay as the runtime set them where they would have to fall"},
-		{"CAP_SYS_NICE", capSysNice, "evictd competes for the processor like everybody else"},
-		{"CAP_IPC_LOCK", capIPCLock, "evictd's memory may be swapped and its program be read from disk again, unless RLIMIT_MEMLOCK allows it"},
+		{"CAP_KILL", daemon.CapKill, "processes of other users cannot be ended"},
+		{"CAP_DAC_OVERRIDE", daemon.CapDACOverride, "cgroup files of other users cannot be written"},
+		{"CAP_SYS_RESOURCE", daemon.CapSysResource, "oom_score_adj cannot be lowered; scores stay as the runtime set them where they would have to fall"},
+		{"CAP_SYS_NICE", daemon.CapSysNice, "evictd competes for the processor like everybody else"},
+		{"CAP_IPC_LOCK", daemon.CapIPCLock, "evictd's memory may be swapped and its program be read from disk again, unless RLIMIT_MEMLOCK allows it"},
 	} {
-		held := capable(set, c.bit)
+		held := set.Has(c.bit)
 		findings = append(findings, about(c.name, map[bool]string{true: "held", false: "not held"}[held], held, c.lost))
 	}
 	return findings
@@ -164,7 +166,7 @@ func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	lost := "pods come from manifests and the API server alone, soft victims are not stopped by their images' signals, writable layers are not measured and images not collected"
 	status, err := standing(ctx, client)
 	if err != nil {
-		conn, at, err := endpoint("").connect()
+		conn, at, err := daemon.RuntimeEndpoint("").Connect()
 		if err != nil {
 			return finding{Name: name, Is: err.Error(), Lost: lost}
 		}
@@ -201,7 +203,7 @@ func apiFindings(ctx context.Context, client *serve.Client) []finding {
 	}
 	findings := []finding{{Name: name, OK: true, Is: "answers since " + status.API.Since.Format(time.RFC3339)}}
 	for _, what := range slices.Sorted(maps.Keys(status.API.Refused)) {
-		findings = append(findings, finding{Name: "may write " + what, Is: status.API.Refused[what], Lost: orElse(withoutRight[what], "it is left out")})
+		findings = append(findings, finding{Name: "may write " + what, Is: status.API.Refused[what], Lost: cmp.Or(withoutRight[what], "it is left out")})
 	}
 	if status.API.Conflict != "" {
 		findings = append(findings, finding{Name: "no other writer of the conditions", Is: status.API.Conflict, Lost: "conditions and taints are left to the other writer until evictd starts anew"})
@@ -289,7 +291,7 @@ func tripwireFinding() finding {
 	if err != nil {
 		return finding{name, false, err.Error(), lost}
 	}
-	file, ok := s.HighFile(s.Self())
+	file, ok := s.MemoryHighFile(s.Self())
 	if !ok {
 		return finding{name, false, "cgroup v1 has none", lost}
 	}

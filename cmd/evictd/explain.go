@@ -1,42 +1,17 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/nodestatus/render"
 )
-
-// explain serves /v1/explain?pod=NAME.
-func (d *daemon) explain(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
-	defer cancel()
-	pod := r.URL.Query().Get("pod")
-	e, found, err := d.publisher.Explain(ctx, pod)
-	switch {
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	case !found:
-		http.Error(w, fmt.Sprintf("no pod %s runs on node %s", pod, e.Node), http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(e); err != nil {
-		d.log.Debug("explanation not delivered", "error", err)
-	}
-}
 
 func explainCommand() *cobra.Command {
 	c := &cobra.Command{

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/daemon"
 )
 
 // fieldNames are the fields of the configuration file, by their names there.
@@ -45,7 +46,7 @@ func TestTheManualHasEveryFieldAndMarksThoseThatAReloadTakesUp(t *testing.T) {
 		if !there {
 			t.Errorf("%s is not in the manual", name)
 		}
-		if reloads != slices.Contains(reloadable, name) {
+		if reloads != slices.Contains(daemon.Reloadable(), name) {
 			t.Errorf("%s: the manual says that a reload takes it up: %t", name, reloads)
 		}
 	}
@@ -54,7 +55,7 @@ func TestTheManualHasEveryFieldAndMarksThoseThatAReloadTakesUp(t *testing.T) {
 			t.Errorf("the manual has %s, which is no field", name)
 		}
 	}
-	for _, name := range reloadable {
+	for _, name := range daemon.Reloadable() {
 		if !slices.Contains(known, name) {
 			t.Errorf("%s is reloadable and no field", name)
 		}
@@ -72,8 +73,8 @@ func TestTheInstalledConfigurationTouchesNothingYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiled, err := config.Compile(&file, nil)
-	if err != nil || len(compiled.Warnings) > 0 || checkRun(&file) != nil {
-		t.Error(err, compiled.Warnings, checkRun(&file))
+	if err != nil || len(compiled.Warnings) > 0 || daemon.Validate(&file) != nil {
+		t.Error(err, compiled.Warnings, daemon.Validate(&file))
 	}
 	if !file.DryRun || file.Mode != "backstop" {
 		t.Errorf("dryRun %t, mode %s", file.DryRun, file.Mode)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/reference"
 )
@@ -52,7 +53,7 @@ func take(data []byte) (config.EvictdConfiguration, config.Config, error) {
 	}
 	compiled, err := config.Compile(&file, nil)
 	if err == nil {
-		err = checkRun(&file)
+		err = daemon.Validate(&file)
 	}
 	return file, compiled, err
 }
@@ -206,7 +207,7 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 			return word
 		})
 		mark := ""
-		if slices.Contains(reloadable, name) {
+		if slices.Contains(daemon.Reloadable(), name) {
 			mark = " *"
 		}
 		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s | %s | %s | %s |\n", name, mark, typeName(f.Type), reference.Cell(about.Values),

@@ -1,29 +1,20 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
-)
-
-const (
-	defaultHousekeeping = 10 * time.Second
-	longestHardGrace    = time.Second
 )
 
 // runFlags adds the flags of `evictd run`; see contract of the same names.
@@ -44,13 +35,13 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
-	o.text("status-address", "unix:PATH, IP:PORT, several separated by commas, or none (default "+defaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
+	o.text("status-address", "unix:PATH, IP:PORT, several separated by commas, or none (default "+daemon.DefaultStatusAddress+")", func(c *file) *string { return &c.StatusAddress })
 	o.text(serve.CertFlag, serve.CertUsage, func(c *file) *string { return &c.StatusTLSCertFile })
 	o.text(serve.KeyFlag, serve.KeyUsage, func(c *file) *string { return &c.StatusTLSPrivateKeyFile })
 	o.text(serve.ClientCAFlag, serve.ClientCAUsage, func(c *file) *string { return &c.StatusClientCAFile })
-	o.text("state-dir", "directory for what survives a restart (default "+defaultStateDir+")", func(c *file) *string { return &c.StateDir })
+	o.text("state-dir", "directory for what survives a restart (default "+daemon.DefaultStateDir+")", func(c *file) *string { return &c.StateDir })
 	o.text("agent-address", "unix:PATH where the service manager starts evictd-agent (default none: evictd starts it)", func(c *file) *string { return &c.AgentAddress })
-	o.text("runtime-dir", "directory for what must be undone if evictd is killed, best in memory (default "+defaultRuntimeDir+")", func(c *file) *string { return &c.RuntimeDir })
+	o.text("runtime-dir", "directory for what must be undone if evictd is killed, best in memory (default "+daemon.DefaultRuntimeDir+")", func(c *file) *string { return &c.RuntimeDir })
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
@@ -58,7 +49,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.truth("memory-high-tripwire", "on cgroup v2, have the kernel slow down pods just before a hard threshold of memory is crossed, 2s at most", func(c *file) *bool { return &c.MemoryHighTripwire })
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
-	grace := flags.Duration("hard-eviction-grace-period", longestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
+	grace := flags.Duration("hard-eviction-grace-period", daemon.LongestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
 	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }
 	return o
 }
@@ -73,7 +64,7 @@ func runCommand() *cobra.Command {
 	force := c.Flags().Bool("force", false, "run in native mode although a kubelet runs here")
 	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		osprocess.Spare()
+		osprocess.LimitHeap()
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)
@@ -94,46 +85,13 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		log := newBacklog(c.ErrOrStderr())
-		defer log.close()
-		d, err := newDaemon(&file, *force, slog.New(slog.NewTextHandler(log, nil)))
+		log := daemon.NewLogWriter(c.ErrOrStderr())
+		defer log.Close()
+		d, err := daemon.New(daemon.Config{File: file, Load: load, Reload: hup, Force: *force, Version: version}, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			return err
 		}
-		return d.run(c.Context(), hup, load)
+		return d.Run(c.Context())
 	}
 	return c
-}
-
-// checkRun refuses settings that cannot be meant, all of them together.
-func checkRun(file *config.EvictdConfiguration) error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if s := file.SoftEviction; s != "" && s != softAPI && s != softDirect {
-		fault("--soft-eviction %q: expected api or direct", s)
-	}
-	if file.SoftEviction == softAPI && !hasAPI(&file.Run) {
-		fault("--soft-eviction api: needs an API server; expected --kubeconfig or --server beside it")
-	}
-	if a := file.AgentAddress; a != "" && !strings.HasPrefix(a, "unix:/") {
-		fault("--agent-address %q: expected unix: and an absolute path", a)
-	}
-	if file.SoftEvictionDeadline.Duration < 0 {
-		fault("--soft-eviction-deadline %v: must not be negative", file.SoftEvictionDeadline.Duration)
-	}
-	if err := endpoint(file.CRIEndpoint).check(); err != nil {
-		faults = append(faults, err)
-	}
-	for _, dir := range runcState(&file.Run) {
-		if _, err := filepath.Match(dir, ""); err != nil || !filepath.IsAbs(dir) {
-			fault("--runc-state %q: expected absolute paths separated by commas, or none", file.RuncState)
-		}
-	}
-	if file.HousekeepingInterval.Duration < 0 {
-		fault("--housekeeping-interval %v: must not be negative", file.HousekeepingInterval.Duration)
-	}
-	if g := file.HardEvictionGracePeriod; g != nil && (g.Duration < 0 || g.Duration > longestHardGrace) {
-		fault("--hard-eviction-grace-period %v: expected 0s to %v", g.Duration, longestHardGrace)
-	}
-	return errors.Join(faults...)
 }

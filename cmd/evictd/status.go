@@ -1,24 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
-
-	"maps"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 func statusCommand() *cobra.Command {
@@ -52,184 +44,12 @@ func statusCommand() *cobra.Command {
 		if err := serve.Decode(body, &status); err != nil {
 			return fmt.Errorf("read status: %w", err)
 		}
-		return show(c.OutOrStdout(), &status)
+		return render.Status(c.OutOrStdout(), &status)
 	}
 	return c
 }
 
 // clientFlags say where the running daemon answers.
 func clientFlags(c *cobra.Command) *serve.Client {
-	return serve.ClientFlags(c.Flags(), "evictd", defaultStatusAddress)
-}
-
-// memory is how amounts of it are written: as those of this signal.
-const memory = "memory.available"
-
-// show writes the status for people.
-func show(out io.Writer, s *nodestatus.Status) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "node %s, mode %s, %s\n\n", s.Node, s.Mode, s.Time.Format(time.RFC3339))
-	fmt.Fprintln(w, "SIGNAL\tAVAILABLE\tCAPACITY\tTHRESHOLDS\tTIME LEFT")
-	for _, signal := range s.Signals {
-		var thresholds []string
-		for _, t := range signal.Thresholds {
-			text := t.Kind + " " + render.Short(signal.Name, t.Quantity)
-			if t.Met {
-				text += " MET"
-			}
-			thresholds = append(thresholds, text)
-		}
-		left := ""
-		if signal.SecondsToThreshold != nil {
-			left = (time.Duration(*signal.SecondsToThreshold * float64(time.Second)).Round(100 * time.Millisecond)).String()
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, orElse(render.Short(signal.Name, signal.Available), "not measured"), render.Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
-	}
-	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
-		fmt.Fprintf(w, "memory by model %s\t%s\n", model, render.Short(memory, s.MemoryAvailable[model]))
-	}
-	if s.Growing != nil {
-		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, render.Short(memory, s.Growing.PerSecond))
-	}
-	fmt.Fprintln(w)
-	for _, c := range s.Conditions {
-		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
-	}
-	for _, taint := range s.Taints {
-		fmt.Fprintf(w, "taint\t%s\n", taint)
-	}
-	if s.API != nil {
-		showAPI(w, s.API)
-	}
-	if s.Runtime != nil {
-		showRuntime(w, s.Runtime)
-	}
-	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
-		if len(s.Ranking[signal]) == 0 {
-			continue
-		}
-		fmt.Fprintf(w, "\neviction order for %s\n", signal)
-		rankingTable(w, signal, s.Ranking[signal])
-	}
-	showReclaimable(w, s)
-	for _, k := range slices.Backward(s.KernelKills) {
-		showKernelKill(w, &k)
-	}
-	for _, e := range slices.Backward(s.Evictions) {
-		end := "still being killed"
-		if !e.Gone.IsZero() {
-			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), orElse(render.Short(memory, e.Freed), "unknown"))
-		}
-		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
-	}
-	return w.Flush()
-}
-
-// showKernelKill writes what the kernel killed, and whose limit made it.
-func showKernelKill(w io.Writer, k *nodestatus.KernelKill) {
-	fmt.Fprintf(w, "\nkilled by the kernel in %s at %s, limit of %s", cmp.Or(k.Pod, k.Cgroup, "an unknown cgroup"), k.Time.Format(time.RFC3339), k.Limit)
-	if k.PID != 0 {
-		fmt.Fprintf(w, ": process %s, pid %d, %s resident", k.Process, k.PID, k.Memory)
-	}
-	if k.Processes > 1 {
-		fmt.Fprintf(w, ", %d processes within a minute", k.Processes)
-	}
-	fmt.Fprintln(w)
-}
-
-// rankingTable writes pods in eviction order for a signal.
-func rankingTable(w io.Writer, signal string, ranking []nodestatus.Ranked) {
-	fmt.Fprintln(w, "#\tPOD\tCLASS\tPRIORITY\tUSAGE\tREQUEST\tWHY HERE")
-	for i, r := range ranking {
-		why := r.Because
-		if r.Protected != "" {
-			why = "never: " + r.Protected
-		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, orElse(render.Short(signal, r.Usage), "unknown"), render.Short(signal, r.Request), why)
-	}
-}
-
-// showReclaimable writes what a disk under pressure would lose before a pod went.
-func showReclaimable(w io.Writer, s *nodestatus.Status) {
-	for _, r := range s.Reclaiming {
-		fmt.Fprintf(w, "\nfreeing the disk of %s by what is unused since %s\n", r.Signal, r.Since.Format(time.RFC3339))
-	}
-	if len(s.Reclaimable) > 0 {
-		fmt.Fprintln(w, "\nunused, in the order in which a disk under pressure loses it")
-		fmt.Fprintln(w, "#\tKIND\tNAME\tID\tWOULD FREE\tINODES\tWHY")
-	}
-	pods := podNames(s.Runtime)
-	for i, r := range s.Reclaimable {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, r.Kind, nameOf(&r, pods), shortID(r.ID), orElse(r.WouldFree, "unknown"), orElse(r.WouldFreeInodes, "unknown"), r.Why)
-	}
-	if len(s.Unreclaimable) > 0 {
-		fmt.Fprintln(w, "\nKEPT\tNAME\tID\tWHY")
-	}
-	for _, r := range s.Unreclaimable {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Kind, nameOf(&r, pods), shortID(r.ID), r.Why)
-	}
-}
-
-func podNames(r *nodestatus.Runtime) map[types.UID]string {
-	names := map[types.UID]string{}
-	if r != nil {
-		for i := range r.Pods {
-			names[r.Pods[i].UID] = r.Pods[i].Pod
-		}
-	}
-	return names
-}
-
-// nameOf names a container or sandbox with its pod, by the uid where the name is
-// not known.
-func nameOf(r *nodestatus.Reclaimable, pods map[types.UID]string) string {
-	if r.Pod == "" {
-		return r.Name
-	}
-	return strings.TrimSpace(orElse(pods[r.Pod], string(r.Pod)) + " " + r.Name)
-}
-
-// shortID is the beginning of an id, as crictl shows it.
-func shortID(id string) string {
-	id = id[strings.IndexByte(id, ':')+1:]
-	return id[:min(13, len(id))]
-}
-
-func showRuntime(w io.Writer, r *nodestatus.Runtime) {
-	state := r.Error
-	if r.Connected {
-		state = fmt.Sprintf("%s %s answers, %d sandboxes, %d containers, %d images", r.Name, r.Version, r.Sandboxes, r.Containers, r.Images)
-	}
-	fmt.Fprintf(w, "container runtime\t%s\n", state)
-	if len(r.Missing) > 0 {
-		fmt.Fprintf(w, "\tdoes not implement %s\n", strings.Join(r.Missing, ", "))
-	}
-	if len(r.Pods) == 0 {
-		return
-	}
-	fmt.Fprintln(w, "\nPOD\tCONTAINER\tSTATE\tMEMORY\tWRITABLE LAYER")
-	for i := range r.Pods {
-		name := r.Pods[i].Pod
-		for _, c := range r.Pods[i].Containers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, c.Name, c.State, c.Memory, c.Layer)
-			name = ""
-		}
-	}
-}
-
-func showAPI(w io.Writer, api *nodestatus.API) {
-	state := "answers"
-	if !api.Connected {
-		state = api.Error
-	}
-	fmt.Fprintf(w, "API server\t%s\n", state)
-	if api.Untold > 0 {
-		fmt.Fprintf(w, "\t%d evictions are not told yet\n", api.Untold)
-	}
-	for _, what := range slices.Sorted(maps.Keys(api.Refused)) {
-		fmt.Fprintf(w, "\tdoes not let evictd write %s\n", what)
-	}
-	if api.Conflict != "" {
-		fmt.Fprintf(w, "\t%s\n", api.Conflict)
-	}
+	return serve.ClientFlags(c.Flags(), "evictd", daemon.DefaultStatusAddress)
 }

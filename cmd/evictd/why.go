@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,59 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/eviction/recorder"
-	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/nodestatus/render"
 )
-
-// flightDir is where the flight recorder of a state directory is.
-func flightDir(stateDir string) string {
-	return filepath.Join(orElse(stateDir, defaultStateDir), "flight")
-}
-
-// answer is what the flight recorder knows of evictions: the document at /v1/why.
-type answer struct {
-	Stories []recorder.Story `json:"stories"` // oldest first
-	// Scenario is the recording around the last of them.
-	Scenario *simulate.File `json:"scenario,omitempty"`
-}
-
-// lookUp answers from a recording on disk. An empty pod asks for all of them;
-// last keeps only the last story.
-func lookUp(dir, pod string, last bool) (answer, error) {
-	recording, err := recorder.Read(dir)
-	if err != nil {
-		return answer{}, err
-	}
-	stories := recording.Stories()
-	if pod != "" {
-		stories = recorder.About(stories, pod)
-	}
-	if n := len(stories); n > 1 && last {
-		stories = stories[n-1:]
-	}
-	a := answer{Stories: stories}
-	if n := len(stories); n > 0 {
-		a.Scenario = recording.Scenario(&stories[n-1])
-	}
-	return a, nil
-}
-
-// why serves /v1/why?pod=NAME&last=true.
-func (d *daemon) why(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	a, err := lookUp(d.flightDir, query.Get("pod"), query.Get("last") == "true")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(a); err != nil {
-		d.log.Debug("stories not delivered", "error", err)
-	}
-}
 
 func whyCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -110,13 +62,13 @@ no more than which pod would have gone, and when.`,
 		if len(a.Stories) == 0 {
 			return fmt.Errorf("the flight recorder knows of no eviction%s", map[bool]string{true: "", false: " of " + pod}[*last])
 		}
-		return a.write(c.OutOrStdout(), output.String())
+		return writeStories(c.OutOrStdout(), &a, output.String())
 	}
 	return c
 }
 
-// write writes what is known in a format, as text by default.
-func (a *answer) write(out io.Writer, format string) error {
+// writeStories writes stories in a format, as text by default.
+func writeStories(out io.Writer, a *daemon.Stories, format string) error {
 	switch format {
 	case "json":
 		encoder := json.NewEncoder(out)
@@ -141,20 +93,20 @@ func (a *answer) write(out io.Writer, format string) error {
 
 // ask asks the running daemon, and the disk where there is none or a directory is
 // named.
-func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last bool) (answer, error) {
+func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last bool) (daemon.Stories, error) {
 	if stateDir != "" {
-		return lookUp(flightDir(stateDir), pod, last)
+		return daemon.ReadStories(daemon.FlightDir(stateDir), pod, last)
 	}
 	query := url.Values{"pod": {pod}, "last": {fmt.Sprint(last)}}
 	body, err := client.Fetch(ctx, "/v1/why?"+query.Encode())
 	if err != nil {
-		a, onDisk := lookUp(flightDir(""), pod, last)
+		a, onDisk := daemon.ReadStories(daemon.FlightDir(""), pod, last)
 		if onDisk == nil && len(a.Stories) > 0 {
 			return a, nil
 		}
 		return a, err
 	}
-	var a answer
+	var a daemon.Stories
 	if err := json.Unmarshal(body, &a); err != nil {
 		return a, fmt.Errorf("read stories: %w", err)
 	}
@@ -173,7 +125,7 @@ func tellStory(out io.Writer, s *recorder.Story) error {
 		fmt.Fprintf(w, ": %s available, %s required", render.Short(s.Signal, s.Available), render.Short(s.Signal, s.Required))
 	}
 	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
-	fmt.Fprintf(w, "  next would have been\t%s\n", orElse(s.Next, "nobody"))
+	fmt.Fprintf(w, "  next would have been\t%s\n", cmp.Or(s.Next, "nobody"))
 	fmt.Fprintf(w, "  seen by\t%s, decided %v after the crossing\n", s.Source, s.Decided.Sub(s.Crossed.Time).Round(time.Microsecond))
 	if !s.Signalled.IsZero() {
 		fmt.Fprintf(w, "  first signal\t%v after the decision, grace %s\n", s.Signalled.Sub(s.Decided.Time).Round(time.Microsecond), s.Grace)
@@ -188,12 +140,12 @@ func tellStory(out io.Writer, s *recorder.Story) error {
 	case s.Gone.IsZero():
 		fmt.Fprintf(w, "  end\tnot seen\n")
 	default:
-		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), orElse(render.Short(memory, s.Freed), "an unknown amount"))
+		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), cmp.Or(render.Short("memory.available", s.Freed), "an unknown amount"))
 	}
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {
 		fmt.Fprintln(w)
-		rankingTable(w, s.Signal, s.Ranking)
+		render.Ranking(w, s.Signal, s.Ranking)
 	}
 	fmt.Fprintln(w)
 	return w.Flush()

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
@@ -75,12 +76,12 @@ type Agent struct {
 	api      nodestatus.API
 	restarts uint64
 
-	running   bool          // there is an agent to be told
-	runtime   *wire.Runtime // nil before any was heard of
-	stock     *stock
-	arriving  *stock          // of an agent that has not sent all of it
-	inventory *wire.Inventory // of runtime and stock; nil when they have changed
-	bare      []wire.Bare
+	running   bool               // there is an agent to be told
+	runtime   *inventory.Runtime // nil before any was heard of
+	cache     *inventoryCache
+	arriving  *inventoryCache     // of an agent that has not sent all of it
+	snapshot  *inventory.Snapshot // of runtime and cache; nil when they have changed
+	runc      []inventory.RuncContainer
 	orders    map[uint64]func(error)
 	lastOrder uint64
 }
@@ -92,7 +93,7 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 		cfg: cfg, journal: journal, log: log,
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.Answer, 64),
 		api:   nodestatus.API{Error: "the agent has not started yet"},
-		stock: newStock(), arriving: newStock(), orders: map[uint64]func(error){},
+		cache: newInventoryCache(), arriving: newInventoryCache(), orders: map[uint64]func(error){},
 	}
 	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
 	if journal == nil {
@@ -261,11 +262,11 @@ func (a *Agent) lost(err error) (useful bool) {
 	useful, a.incoming = a.incoming == nil, map[types.UID]*v1.Pod{}
 	ended, now := "the agent has ended: "+err.Error(), time.Now()
 	a.api = nodestatus.API{Error: ended, Since: nodestatus.Time{Time: now}}
-	a.arriving = newStock()
+	a.arriving = newInventoryCache()
 	if a.runtime != nil {
 		runtime := *a.runtime
 		runtime.Connected, runtime.Error, runtime.Since = false, ended, now
-		a.runtime, a.inventory = &runtime, nil
+		a.runtime, a.snapshot = &runtime, nil
 	}
 	return useful
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -16,39 +17,38 @@ const maxOrders = 256
 // ErrManyOrders is why an order is not given. Callers do without the runtime then.
 var ErrManyOrders = errors.New("the container runtime has not answered too many orders")
 
-// stock is what an agent has said of the runtime.
-type stock struct {
-	sandboxes  map[string]wire.Sandbox
-	containers map[string]wire.Container
-	layers     map[string]wire.Layer
-	images     map[string]wire.Image
+// inventoryCache is what an agent has reported of the runtime, by id.
+type inventoryCache struct {
+	sandboxes  map[string]inventory.Sandbox
+	containers map[string]inventory.Container
+	images     map[string]inventory.Image
 }
 
-func newStock() *stock {
-	return &stock{
-		map[string]wire.Sandbox{}, map[string]wire.Container{}, map[string]wire.Layer{}, map[string]wire.Image{},
-	}
+func newInventoryCache() *inventoryCache {
+	return &inventoryCache{map[string]inventory.Sandbox{}, map[string]inventory.Container{}, map[string]inventory.Image{}}
 }
 
-// hear takes up a message, and says whether it was about the stock.
-func (s *stock) hear(m *wire.Up) bool {
+// apply takes up a message, and says whether it was about the inventory.
+func (s *inventoryCache) apply(m *wire.Up) bool {
 	switch {
 	case m.Sandbox != nil:
 		s.sandboxes[m.Sandbox.ID] = *m.Sandbox
 	case m.Container != nil:
-		s.containers[m.Container.ID] = *m.Container
+		container := *m.Container
+		container.Layer = s.containers[container.ID].Layer
+		s.containers[container.ID] = container
 	case m.Image != nil:
 		s.images[m.Image.ID] = *m.Image
 	case m.Layers != nil:
 		for _, layer := range m.Layers {
-			if _, known := s.containers[layer.Container]; known {
-				s.layers[layer.Container] = layer
+			if container, known := s.containers[layer.Container]; known {
+				container.Layer = layer
+				s.containers[container.ID] = container
 			}
 		}
 	case m.Dropped != "":
 		delete(s.sandboxes, m.Dropped)
 		delete(s.containers, m.Dropped)
-		delete(s.layers, m.Dropped)
 		delete(s.images, m.Dropped)
 	default:
 		return false
@@ -56,19 +56,19 @@ func (s *stock) hear(m *wire.Up) bool {
 	return true
 }
 
-// inventory lists the stock.
-func (s *stock) inventory(runtime *wire.Runtime) *wire.Inventory {
-	i := &wire.Inventory{Runtime: *runtime}
+// snapshot lists the cache.
+func (s *inventoryCache) snapshot(runtime *inventory.Runtime) *inventory.Snapshot {
+	i := &inventory.Snapshot{Runtime: *runtime}
 	for _, sandbox := range s.sandboxes {
 		i.Sandboxes = append(i.Sandboxes, sandbox)
 	}
-	slices.SortFunc(i.Sandboxes, func(a, b wire.Sandbox) int {
+	slices.SortFunc(i.Sandboxes, func(a, b inventory.Sandbox) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 	})
-	for id, container := range s.containers {
-		i.Containers = append(i.Containers, wire.ContainerLayer{Container: container, Layer: s.layers[id]})
+	for _, container := range s.containers {
+		i.Containers = append(i.Containers, container)
 	}
-	slices.SortFunc(i.Containers, func(a, b wire.ContainerLayer) int {
+	slices.SortFunc(i.Containers, func(a, b inventory.Container) int {
 		return cmp.Or(cmp.Compare(a.Sandbox, b.Sandbox), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 	})
 	for _, id := range slices.Sorted(maps.Keys(s.images)) {
@@ -85,27 +85,35 @@ func (a *Agent) hearRuntime(m *wire.Up) {
 		a.runtime = m.Runtime
 	case m.Listed:
 		if a.arriving != nil {
-			a.stock, a.arriving = a.arriving, nil
+			a.cache, a.arriving = a.arriving, nil
 		}
 	case a.arriving != nil:
-		a.arriving.hear(m)
+		a.arriving.apply(m)
 		return
-	case !a.stock.hear(m):
+	case !a.cache.apply(m):
 		return
 	}
-	a.inventory = nil
+	a.snapshot = nil
 	a.signal()
 }
 
 // Runtime is the container runtime as last heard of; nil before that, and where
 // there is none to hear of. What it has stays known while it does not answer.
-func (a *Agent) Runtime() *wire.Inventory {
+func (a *Agent) Runtime() *inventory.Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.inventory == nil && a.runtime != nil {
-		a.inventory = a.stock.inventory(a.runtime)
+	if a.snapshot == nil && a.runtime != nil {
+		a.snapshot = a.cache.snapshot(a.runtime)
 	}
-	return a.inventory
+	return a.snapshot
+}
+
+// RuncContainers are the containers that runc runs, as last reported. The slice does not
+// change later.
+func (a *Agent) RuncContainers() []inventory.RuncContainer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runc
 }
 
 // Answers says whether there is a container runtime that answers.

@@ -106,8 +106,8 @@ func (a *Agent) hear(m *wire.Up) {
 		a.done(m.Told)
 	case m.API != nil:
 		a.api = *m.API
-	case m.Bare != nil:
-		a.bare = m.Bare.Containers
+	case m.Runc != nil:
+		a.runc = m.Runc.Containers
 		a.signal()
 	default:
 		a.hearRuntime(m)

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -44,7 +45,7 @@ func (k *taken) untold() bool {
 // withRuntime is an Agent whose runtime answers when the test says so.
 func withRuntime() *Agent {
 	a := New(Config{}, nil, slog.New(slog.DiscardHandler))
-	a.running, a.runtime = true, &wire.Runtime{Connected: true}
+	a.running, a.runtime = true, &inventory.Runtime{Connected: true}
 	return a
 }
 
@@ -98,7 +99,7 @@ func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 		"an order fails":    func(a *Agent, o wire.Order) { a.ordered(&wire.Done{ID: o.ID, Error: "no"}) },
 		"the agent is lost": func(a *Agent, _ wire.Order) { a.abandon(io.EOF) },
 		"a later order is not taken": func(a *Agent, o wire.Order) {
-			a.runtime = &wire.Runtime{}
+			a.runtime = &inventory.Runtime{}
 			a.ordered(&wire.Done{ID: o.ID})
 		},
 	} {
@@ -182,12 +183,12 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 	}
 	size := int64(7)
 	for _, m := range []wire.Up{
-		{Runtime: &wire.Runtime{Connected: true, Name: "r"}},
-		{Layers: []wire.Layer{{Container: "unknown"}}},
-		{Sandbox: &wire.Sandbox{ID: "s2", Name: "b"}}, {Sandbox: &wire.Sandbox{ID: "s1", Name: "a", Image: "i1"}},
-		{Container: &wire.Container{ID: "c", Sandbox: "s1", Image: "i1", ImageVolumes: []string{"i2"}}}, {Container: &wire.Container{ID: "d", Sandbox: "s2"}},
-		{Layers: []wire.Layer{{Container: "c", Bytes: &size}}},
-		{Image: &wire.Image{ID: "i2"}}, {Image: &wire.Image{ID: "i1"}},
+		{Runtime: &inventory.Runtime{Connected: true, Name: "r"}},
+		{Layers: []inventory.Layer{{Container: "unknown"}}},
+		{Sandbox: &inventory.Sandbox{ID: "s2", Name: "b"}}, {Sandbox: &inventory.Sandbox{ID: "s1", Name: "a", Image: "i1"}},
+		{Container: &inventory.Container{ID: "c", Sandbox: "s1", Image: "i1", ImageVolumes: []string{"i2"}}}, {Container: &inventory.Container{ID: "d", Sandbox: "s2"}},
+		{Layers: []inventory.Layer{{Container: "c", Bytes: &size}}},
+		{Image: &inventory.Image{ID: "i2"}}, {Image: &inventory.Image{ID: "i1"}},
 		{Dropped: "d"}, {Listed: true},
 	} {
 		a.hear(&m)
@@ -211,7 +212,7 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 	if i := a.Runtime(); i.Connected || i.Error == "" {
 		t.Errorf("stands %+v, want it away", i.Runtime)
 	}
-	a.hear(&wire.Up{Image: &wire.Image{ID: "i3"}})
+	a.hear(&wire.Up{Image: &inventory.Image{ID: "i3"}})
 	check()
 	a.hear(&wire.Up{Listed: true})
 	if i := a.Runtime(); len(i.Images) != 1 || len(i.Sandboxes) != 0 {

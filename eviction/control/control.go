@@ -203,7 +203,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		}
 		if passed || received {
-			l.armed = l.waiter.Aim(l.aims())
+			l.armed = l.waiter.SetLevels(l.aims())
 			poll = l.nextPoll()
 		}
 	}

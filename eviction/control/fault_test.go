@@ -238,8 +238,8 @@ func (w *troubled) Wait(d time.Duration) string {
 	return w.bell.Wait(d)
 }
 
-func (w *troubled) Wake()                 { w.bell.Wake() }
-func (w *troubled) Aim(collect.Aims) bool { return false }
+func (w *troubled) Wake()                         { w.bell.Wake() }
+func (w *troubled) SetLevels(collect.MemoryLevels) bool { return false }
 
 // UnknownPods implements control.UnknownPods.
 func (w *troubled) UnknownPods([]control.Pod) bool {
@@ -253,7 +253,7 @@ func (w *troubled) Request() {
 	}
 }
 
-func (w *troubled) Since() time.Time {
+func (w *troubled) LastScan() time.Time {
 	if w.has("disk: a survey is never complete") || w.has("disk: a survey is always complete and of long ago") {
 		return w.begun
 	}

@@ -22,7 +22,7 @@ const stateKind = "state"
 
 // entry is the state in the journal, and when that was so.
 type entry struct {
-	At osprocess.Moment `json:"at"`
+	At osprocess.Instant `json:"at"`
 	eviction.Kept
 }
 
@@ -30,7 +30,7 @@ type entry struct {
 // beside the loop, fed with reports by one goroutine.
 type Keeper struct {
 	journal Journal
-	clock   func() (osprocess.Moment, error)
+	clock   func() (osprocess.Instant, error)
 	log     *slog.Logger
 	// last is what was written, under what configuration.
 	last   eviction.State
@@ -39,7 +39,7 @@ type Keeper struct {
 }
 
 // NewKeeper makes a Keeper that asks a clock for the time.
-func NewKeeper(journal Journal, clock func() (osprocess.Moment, error), log *slog.Logger) *Keeper {
+func NewKeeper(journal Journal, clock func() (osprocess.Instant, error), log *slog.Logger) *Keeper {
 	return &Keeper{journal: journal, clock: clock, log: log}
 }
 

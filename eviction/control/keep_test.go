@@ -46,8 +46,8 @@ func (p *paper) Put(_, _ string, value any) (err error) {
 	return err
 }
 
-func (p *paper) clock() (osprocess.Moment, error) {
-	return osprocess.Moment{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
+func (p *paper) clock() (osprocess.Instant, error) {
+	return osprocess.Instant{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
 }
 
 func (p *paper) keeper() *control.Keeper {

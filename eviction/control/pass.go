@@ -19,7 +19,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), Reclaims: l.reclaimed, Buffers: &l.buffers,
 	}
 	if l.scanner != nil {
-		in.DiskScans, in.ScannedSince = true, l.scanner.Since()
+		in.DiskScans, in.ScannedSince = true, l.scanner.LastScan()
 	}
 	if l.unknown != nil {
 		in.UnknownPods = eviction.Unasked
@@ -44,7 +44,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.follow(kind)
 	l.refill()
 	if l.pulse != nil {
-		l.pulse.Beat(in.Now)
+		l.pulse.Heartbeat(in.Now)
 	}
 }
 

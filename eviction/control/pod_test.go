@@ -227,7 +227,7 @@ func (s *survey) Request() {
 	})
 }
 
-func (s *survey) Since() time.Time {
+func (s *survey) LastScan() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.since

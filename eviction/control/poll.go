@@ -134,8 +134,8 @@ func (l *Loop) inUse(s eviction.Signal, available int64) (bytes int64, known boo
 
 // aims are where the nearest hard thresholds of memory are crossed, as usage of
 // the groups whose memory the signals tell.
-func (l *Loop) aims() collect.Aims {
-	aims := collect.Aims{{Usage: l.node.Memory.Usage}, {Usage: l.node.PodsMemory.Usage}}
+func (l *Loop) aims() collect.MemoryLevels {
+	aims := collect.MemoryLevels{{Usage: l.node.Memory.Usage}, {Usage: l.node.PodsMemory.Usage}}
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
 		required, known := t.Value.Of(l.observed[t.Signal])
@@ -150,8 +150,8 @@ func (l *Loop) aims() collect.Aims {
 		}
 		usage, used := m.Usage.Get()
 		mark := usage + available - required
-		if nearest, aimed := aim.Mark.Get(); used && mark > 0 && (!aimed || mark < nearest) {
-			aim.Mark = stats.Known(mark)
+		if nearest, aimed := aim.Threshold.Get(); used && mark > 0 && (!aimed || mark < nearest) {
+			aim.Threshold = stats.Known(mark)
 		}
 	}
 	return aims

@@ -134,9 +134,9 @@ func TestTheLoopAimsAtTheUseThatCrossesTheNearestHardThreshold(t *testing.T) {
 	}
 	within(t, setting{thresholds: thresholds, node: node}, func(w *world) {
 		w.at(time.Second)
-		want := collect.Aims{
-			{Usage: stats.Known(54 * gibi), Mark: stats.Known(64 * gibi)}, // 63 GiB, and a GiB of file pages
-			{Usage: stats.Known(20 * gibi), Mark: stats.Known(31 * gibi)},
+		want := collect.MemoryLevels{
+			{Usage: stats.Known(54 * gibi), Threshold: stats.Known(64 * gibi)}, // 63 GiB, and a GiB of file pages
+			{Usage: stats.Known(20 * gibi), Threshold: stats.Known(31 * gibi)},
 		}
 		if got := w.bell.aimed(); got != want {
 			t.Errorf("aims at %v, want %v", got, want)

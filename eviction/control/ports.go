@@ -34,9 +34,9 @@ type Waiter interface {
 	Wait(d time.Duration) (source string)
 	// Wake ends the present Wait, or the next, from any goroutine.
 	Wake()
-	// Aim says where the nearest hard thresholds of memory are. It never blocks,
+	// SetLevels says where the nearest hard thresholds of memory are. It never blocks,
 	// and returns whether the kernel tells when they are crossed.
-	Aim(collect.Aims) bool
+	SetLevels(collect.MemoryLevels) bool
 }
 
 // Killer ends pods in goroutines of its own.
@@ -71,8 +71,8 @@ type Reclaimer interface {
 type DiskScanner interface {
 	// Request asks for a new scan and returns at once.
 	Request()
-	// Since is when the last complete scan began; zero before the first.
-	Since() time.Time
+	// LastScan is when the last complete scan began; zero before the first.
+	LastScan() time.Time
 	// Done receives when a scan is complete.
 	Done() <-chan struct{}
 }
@@ -86,8 +86,8 @@ type UnknownPods interface {
 
 // Pulse is felt by whoever watches over the loop. It must not wait.
 type Pulse interface {
-	// Beat tells that a pass is complete that began at that time.
-	Beat(time.Time)
+	// Heartbeat tells that a pass is complete that began at that time.
+	Heartbeat(time.Time)
 }
 
 // Config of the loop.

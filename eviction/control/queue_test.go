@@ -197,7 +197,7 @@ func TestAVictimIsGivenNoMoreThanTheSignalLeaves(t *testing.T) {
 // pulse counts beats.
 type pulse struct{ beats atomic.Int32 }
 
-func (p *pulse) Beat(time.Time) { p.beats.Add(1) }
+func (p *pulse) Heartbeat(time.Time) { p.beats.Add(1) }
 
 func TestEveryPassIsABeatAndOfALoopThatIsStuckThereIsNone(t *testing.T) {
 	felt := &pulse{}

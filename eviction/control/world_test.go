@@ -232,7 +232,7 @@ type bell struct {
 	rung chan string
 
 	mu    sync.Mutex
-	aims  collect.Aims
+	aims  collect.MemoryLevels
 	armed bool
 }
 
@@ -261,14 +261,14 @@ func (b *bell) ring(source string) {
 	b.rung <- source
 }
 
-func (b *bell) Aim(a collect.Aims) bool {
+func (b *bell) SetLevels(a collect.MemoryLevels) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.aims = a
 	return b.armed
 }
 
-func (b *bell) aimed() collect.Aims {
+func (b *bell) aimed() collect.MemoryLevels {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.aims

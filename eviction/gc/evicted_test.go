@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 )
 
 // turn changes what the runtime has.
-func (w *world) turn(change func(*wire.Inventory)) {
+func (w *world) turn(change func(*inventory.Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := *w.inventory
@@ -24,27 +25,27 @@ func (w *world) turn(change func(*wire.Inventory)) {
 
 // state makes the first container, and its sandbox, run or not.
 func (w *world) state(state string) {
-	w.turn(func(i *wire.Inventory) {
-		i.Containers[0].State, i.Sandboxes[0].Ready = state, state == wire.ContainerRunning
+	w.turn(func(i *inventory.Snapshot) {
+		i.Containers[0].State, i.Sandboxes[0].Ready = state, state == inventory.ContainerRunning
 	})
 }
 
 // rule: M.37
 func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *testing.T) {
-	alone := gc.Config{Regular: gc.Regular{Containers: true}}
+	alone := gc.Config{Periodic: gc.Periodic{Containers: true}}
 	furnish := func(w *world) {
 		w.incomplete = true
 		w.container("body", "evicted", 0, gibi)
 		w.container("other", "ended", time.Hour, gibi)
 		w.inventory.Sandboxes[1].Ready = false
 		w.image("a", 1, 1)
-		w.state(wire.ContainerRunning)
+		w.state(inventory.ContainerRunning)
 	}
 	t.Run("once it has come to rest, and nothing of others", func(t *testing.T) {
 		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
 			w.Evicted("evicted")
 			w.at(400 * time.Millisecond)
-			w.state(wire.ContainerExited)
+			w.state(inventory.ContainerExited)
 			w.at(30 * time.Second)
 			w.wants("600ms removeContainer body", "700ms removeSandbox of-body", "700ms evicted: expected 1, freed 1 GiB ")
 		})
@@ -53,7 +54,7 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *t
 		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
 			w.Evicted("evicted")
 			w.at(90 * time.Second)
-			w.state(wire.ContainerExited)
+			w.state(inventory.ContainerExited)
 			w.at(3 * time.Minute)
 			w.wants("2m0.1s removeContainer body", "2m0.2s removeSandbox of-body", "2m0.2s containers: expected 1, freed 1 GiB ")
 		})
@@ -61,7 +62,7 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *t
 	t.Run("and is tried again at the set time where it is refused", func(t *testing.T) {
 		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
 			w.fails["body"] = errors.New("it is busy")
-			w.state(wire.ContainerExited)
+			w.state(inventory.ContainerExited)
 			w.Evicted("evicted")
 			w.at(90 * time.Second)
 			w.wants("100ms evicted: expected 0, freed 0 GiB failed body", "1m0.1s containers: expected 0, freed 0 GiB failed body, ContainerGCFailed")
@@ -71,7 +72,7 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *t
 		within(t, setting{cfg: alone, minimum: 1, prepare: furnish}, func(w *world) {
 			w.Evicted("evicted")
 			w.at(70 * time.Second)
-			w.state(wire.ContainerExited)
+			w.state(inventory.ContainerExited)
 			w.starve()
 			w.wants("1m10.1s removeContainer body", "1m10.1s pressure: expected 1, freed 1 GiB ")
 		})
@@ -80,16 +81,16 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *t
 		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
 			w.Evicted("evicted")
 			w.at(time.Second)
-			w.turn(func(i *wire.Inventory) { i.Containers[0].Created = time.Now() })
+			w.turn(func(i *inventory.Snapshot) { i.Containers[0].Created = time.Now() })
 			w.at(2 * time.Second)
-			w.state(wire.ContainerExited)
+			w.state(inventory.ContainerExited)
 			w.at(3 * time.Minute)
 			w.wants()
 		})
 	})
 	t.Run("not where the kubelet does", func(t *testing.T) {
 		within(t, setting{prepare: furnish}, func(w *world) {
-			w.state(wire.ContainerExited)
+			w.state(inventory.ContainerExited)
 			w.Evicted("evicted")
 			w.at(3 * time.Minute)
 			w.wants()
@@ -117,7 +118,7 @@ func TestACollectionIsGoneOnWithWhenTheRuntimeComesBack(t *testing.T) {
 				w.fails["b"] = lost
 				connect := func(connected bool) func() {
 					return func() {
-						w.turn(func(i *wire.Inventory) { i.Connected, i.Since = connected, time.Now() })
+						w.turn(func(i *inventory.Snapshot) { i.Connected, i.Since = connected, time.Now() })
 						w.mu.Lock()
 						defer w.mu.Unlock()
 						delete(w.fails, "b")

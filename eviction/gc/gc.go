@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
@@ -43,30 +44,30 @@ const (
 // Config of a Collector.
 type Config struct {
 	Policy reclaim.Policy
-	// Regular is what nobody else collects at set times.
-	Regular Regular
+	// Periodic is what nobody else collects at set times.
+	Periodic Periodic
 	// DryRun chooses and tells, and removes nothing.
 	DryRun bool
 	// LogDir holds a directory for each pod's logs, and LinkDir links into it;
 	// "" leaves either alone.
 	LogDir, LinkDir string
-	// Tell is told of every collection that came to something. It must not wait.
-	Tell func(Report)
+	// OnReport is told of every collection that came to something. It must not wait.
+	OnReport func(Report)
 }
 
-// Regular says what is collected at set times, and not under pressure alone.
-type Regular struct{ Containers, Images bool }
+// Periodic says what is collected at set times, and not under pressure alone.
+type Periodic struct{ Containers, Images bool }
 
 // Runtime is the container runtime as the agent knows it.
 type Runtime interface {
 	// Runtime is what there is; nil where there is no runtime to hear of.
-	Runtime() *wire.Inventory
+	Runtime() *inventory.Snapshot
 	// Order lets the runtime do something; without an error done is called once.
 	Order(o wire.Order, done func(error)) error
 }
 
-// Memory is what survives a restart.
-type Memory interface {
+// Journal is what survives a restart.
+type Journal interface {
 	Entries(kind string) []journal.Entry
 	Put(kind, id string, value any) error
 }
@@ -74,9 +75,9 @@ type Memory interface {
 // Ports of a Collector. Memory may be nil: then every start is the first.
 type Ports struct {
 	Runtime Runtime
-	Memory  Memory
-	// Glance looks at the disks.
-	Glance func(context.Context) (control.Snapshot, error)
+	Journal Journal
+	// ReadDisks looks at the disks.
+	ReadDisks func(context.Context) (control.Snapshot, error)
 	// Pods are those of the node; complete says that no source is missing.
 	Pods func() (pods map[types.UID]reclaim.Pod, complete bool)
 }
@@ -91,8 +92,8 @@ type Collector struct {
 	reclaimed chan eviction.Signal
 	bodies    chan struct{} // holds one after an eviction
 
-	failedBefore bool                  // the last regular collection of images
-	wouldGo      map[Occasion][]string // of the last dry run
+	failedBefore bool                 // the last regular collection of images
+	wouldGo      map[Trigger][]string // of the last dry run
 
 	mu      sync.Mutex
 	policy  reclaim.Policy
@@ -114,10 +115,10 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Collector {
 	c := &Collector{
 		cfg: cfg, ports: ports, log: log, policy: cfg.Policy,
 		asks: make(chan ask, maxAsked), reclaimed: make(chan eviction.Signal, maxAsked), bodies: make(chan struct{}, 1),
-		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, wouldGo: map[Occasion][]string{},
+		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, wouldGo: map[Trigger][]string{},
 	}
-	if ports.Memory != nil {
-		for _, e := range ports.Memory.Entries(recordKind) {
+	if ports.Journal != nil {
+		for _, e := range ports.Journal.Entries(recordKind) {
 			if err := json.Unmarshal(e.Data, &c.records); err != nil {
 				log.Warn("what was remembered of images makes no sense and is dropped", "error", err)
 				c.records = records{}
@@ -166,7 +167,7 @@ func (c *Collector) Reclaimed() <-chan eviction.Signal { return c.reclaimed }
 // Evicted takes up that a pod was ended for what it holds on a disk. Its containers
 // would go on holding that: where nobody else collects them they go at once.
 func (c *Collector) Evicted(pod types.UID) {
-	if !c.cfg.Regular.Containers {
+	if !c.cfg.Periodic.Containers {
 		return
 	}
 	c.mu.Lock()
@@ -206,11 +207,11 @@ func (c *Collector) Run(ctx context.Context) error {
 			}
 		case <-containers.C:
 			c.look()
-			if c.cfg.Regular.Containers {
+			if c.cfg.Periodic.Containers {
 				c.tidyContainers(ctx)
 			}
 		case <-images.C:
-			if p := c.rules(); c.cfg.Regular.Images && (p.HighPercent < 100 || p.ImageMaxAge > 0) {
+			if p := c.rules(); c.cfg.Periodic.Images && (p.HighPercent < 100 || p.ImageMaxAge > 0) {
 				c.tidyImages(ctx)
 			}
 		}
@@ -226,7 +227,7 @@ func (c *Collector) relieve(ctx context.Context, a ask) {
 		w.step(reclaim.Goal{Containers: step == eviction.DeadContainers, Images: step == eviction.UnusedImages, Pressure: true, Need: a.need}, lacks)
 	}
 	w.end(lacks)
-	if w.Short && slices.Contains(a.steps, eviction.UnusedImages) {
+	if w.Insufficient && slices.Contains(a.steps, eviction.UnusedImages) {
 		w.fault(FreeDiskSpaceFailed, w.shortfall())
 	}
 	c.tell(&w.Report)
@@ -283,7 +284,7 @@ func (c *Collector) tidyImages(ctx context.Context) {
 		w.fault(InvalidDiskCapacity, "the capacity of the filesystem of images is 0 bytes")
 	}
 	failed := w.failures()
-	if w.Short {
+	if w.Insufficient {
 		w.fault(FreeDiskSpaceFailed, w.shortfall())
 		failed = errors.Join(failed, errors.New(w.shortfall()))
 	}
@@ -301,7 +302,7 @@ func (c *Collector) tell(r *Report) {
 		return
 	}
 	if len(r.Removed)+len(r.Failed)+r.Logs+len(r.Faults) > 0 || r.Error != nil {
-		c.cfg.Tell(*r)
+		c.cfg.OnReport(*r)
 	}
 }
 
@@ -311,8 +312,8 @@ func (c *Collector) news(r *Report) bool {
 	for _, removal := range r.Removed {
 		ids = append(ids, removal.ID)
 	}
-	same := slices.Equal(ids, c.wouldGo[r.Occasion])
-	c.wouldGo[r.Occasion] = ids
+	same := slices.Equal(ids, c.wouldGo[r.Trigger])
+	c.wouldGo[r.Trigger] = ids
 	return !same
 }
 
@@ -326,7 +327,7 @@ func (c *Collector) Preview() reclaim.Plan {
 	p := c.rules()
 	p.Everything = true
 	c.mu.Lock()
-	reclaim.Detect(c.records.load(inv), inv, time.Now())
+	reclaim.UpdateRecords(c.records.load(inv), inv, time.Now())
 	c.mu.Unlock()
 	return reclaim.Choose(inv, p, reclaim.Goal{Containers: true, Images: true, Pressure: true, Need: eviction.Need{Layers: true, Logs: true}}, time.Now())
 }

@@ -198,16 +198,16 @@ func TestCollectionsComeAtSetTimesWhereNobodyElseCollects(t *testing.T) {
 	}{
 		{
 			"both",
-			setting{cfg: gc.Config{Regular: gc.Regular{Containers: true, Images: true}}},
+			setting{cfg: gc.Config{Periodic: gc.Periodic{Containers: true, Images: true}}},
 			[]string{"1m0.1s removeContainer older", "1m0.1s containers: expected 0, freed 0 GiB ",
 				"5m0.1s removeImage a", "5m0.2s removeImage b", "5m0.2s images: expected 6, freed 6 GiB "},
 		},
 		{
 			"images alone",
-			setting{cfg: gc.Config{Regular: gc.Regular{Images: true}}},
+			setting{cfg: gc.Config{Periodic: gc.Periodic{Images: true}}},
 			[]string{"5m0.1s removeImage a", "5m0.2s removeImage b", "5m0.2s images: expected 6, freed 6 GiB "},
 		},
-		{"no images at a hundred percent", setting{cfg: gc.Config{Policy: off, Regular: gc.Regular{Images: true}}}, nil},
+		{"no images at a hundred percent", setting{cfg: gc.Config{Policy: off, Periodic: gc.Periodic{Images: true}}}, nil},
 		{"neither where somebody else does", setting{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -225,25 +225,25 @@ func TestCollectionsComeAtSetTimesWhereNobodyElseCollects(t *testing.T) {
 func TestFaultsAreToldByTheKubeletsReasons(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		regular gc.Regular
+		regular gc.Periodic
 		prepare func(*world)
 		want    []string
 	}{
 		{
 			"a disk without capacity",
-			gc.Regular{Images: true},
+			gc.Periodic{Images: true},
 			func(w *world) { w.capacity = 0 },
 			[]string{"5m0s images: expected 0, freed 0 GiB InvalidDiskCapacity", "10m0s images: expected 0, freed 0 GiB InvalidDiskCapacity"},
 		},
 		{
 			"images that free too little, and a second time",
-			gc.Regular{Images: true},
+			gc.Periodic{Images: true},
 			func(w *world) { w.image("a", 1, 1) },
 			[]string{"5m0.1s removeImage a", "5m0.1s images: expected 1, freed 1 GiB short, FreeDiskSpaceFailed", "10m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed"},
 		},
 		{
 			"a container that cannot be removed, and its sandbox stays",
-			gc.Regular{Containers: true},
+			gc.Periodic{Containers: true},
 			func(w *world) {
 				w.container("gone", "gone", time.Hour, 0)
 				w.inventory.Sandboxes[0].Ready = false
@@ -253,7 +253,7 @@ func TestFaultsAreToldByTheKubeletsReasons(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, setting{cfg: gc.Config{Regular: c.regular}, prepare: c.prepare}, func(w *world) {
+			within(t, setting{cfg: gc.Config{Periodic: c.regular}, prepare: c.prepare}, func(w *world) {
 				w.at(time.Minute + time.Second)
 				if c.regular.Images {
 					w.at(10*time.Minute + time.Second)
@@ -284,7 +284,7 @@ func TestWhatGoesCanBeLookedAtBefore(t *testing.T) {
 // rule: 9.8
 func TestTheAgesOfImagesSurviveARestart(t *testing.T) {
 	policy := reclaim.Policy{HighPercent: 100, LowPercent: 80, ImageMinAge: 2 * time.Minute, ImageMaxAge: time.Hour, MaxPerPodContainer: 1, MaxContainers: -1}
-	cfg := gc.Config{Policy: policy, Regular: gc.Regular{Images: true}}
+	cfg := gc.Config{Policy: policy, Periodic: gc.Periodic{Images: true}}
 	var before map[string][]byte
 	remember := func(w *world) {
 		before = map[string][]byte{}

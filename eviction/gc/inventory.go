@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/stats"
@@ -114,10 +115,10 @@ func (c *Collector) evictedIn(inv *reclaim.Inventory) map[types.UID]bool {
 
 // containerOf is a container of the runtime's. One in a state that is not known
 // counts as running.
-func containerOf(d *wire.ContainerLayer, pod types.UID, logs *logs) reclaim.Container {
+func containerOf(d *inventory.Container, pod types.UID, logs *logs) reclaim.Container {
 	c := reclaim.Container{
 		ID: d.ID, Pod: pod, Name: d.Name, Sandbox: d.Sandbox, Image: d.Image, Attempt: d.Attempt,
-		Created: d.Created, Finished: d.Finished, Running: d.State != wire.ContainerExited,
+		Created: d.Created, Finished: d.Finished, Running: d.State != inventory.ContainerExited,
 		Layer: measured(d.Layer.Bytes), LayerInodes: measured(d.Layer.Inodes), Log: d.LogPath,
 	}
 	if !c.Running {
@@ -142,16 +143,16 @@ func (c *Collector) detect(inv *reclaim.Inventory) {
 		c.records.Watched = now
 	}
 	inv.Watched = c.records.Watched
-	after := reclaim.Detect(c.records.load(inv), inv, now)
+	after := reclaim.UpdateRecords(c.records.load(inv), inv, now)
 	c.records.Detected, c.records.Images = now, make(map[string][2]int64, len(after))
 	for id, r := range after {
 		c.records.Images[short(id)] = [2]int64{seconds(r.FirstDetected), seconds(r.LastUsed)}
 	}
-	if c.ports.Memory == nil || now.Sub(c.saved) < imagesEvery {
+	if c.ports.Journal == nil || now.Sub(c.saved) < imagesEvery {
 		return
 	}
 	c.saved = now
-	if err := c.ports.Memory.Put(recordKind, recordID, c.records); err != nil {
+	if err := c.ports.Journal.Put(recordKind, recordID, c.records); err != nil {
 		c.log.Warn("the ages of images would not survive a restart", "error", err)
 	}
 }

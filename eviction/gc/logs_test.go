@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
-	"github.com/evictd/evictd/internal/wire"
 )
 
 // tree makes files, and directories where a name ends in a slash, all of them
@@ -103,7 +103,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 			link(t, filepath.Join(logs, "../missing"), filepath.Join(links, "outside.log"))
 			link(t, filepath.Join(dir, "missing"), filepath.Join(links, "elsewhere.log"))
 			before := files(t, dir)
-			cfg := gc.Config{Regular: gc.Regular{Containers: true}, LogDir: logs, LinkDir: links, DryRun: c.dryRun}
+			cfg := gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs, LinkDir: links, DryRun: c.dryRun}
 			within(t, setting{cfg: cfg, prepare: func(w *world) {
 				age(t, dir, w.begun)
 				young := filepath.Join(logs, "default_young_young")
@@ -112,7 +112,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 				}
 				w.incomplete = c.incomplete
 				w.pods["here"] = reclaim.Pod{}
-				w.inventory.Sandboxes = []wire.Sandbox{{ID: "s", UID: "running", Ready: true}}
+				w.inventory.Sandboxes = []inventory.Sandbox{{ID: "s", UID: "running", Ready: true}}
 			}}, func(w *world) {
 				w.at(time.Minute + time.Second)
 				w.wants(c.told...)
@@ -138,7 +138,7 @@ func TestAContainersLogsGoWithItAndNoLinkLeadsAstray(t *testing.T) {
 	tree(t, dir, "precious/0.log", "logs/ns_p_p/c/0.log", "logs/ns_p_p/c/0.log.1.gz", "logs/ns_p_p/c/1.log", "logs/ns_p_p/other/0.log")
 	link(t, filepath.Join(dir, "precious"), filepath.Join(logs, "ns_p_p", "linked"))
 	link(t, "other", filepath.Join(logs, "ns_p_p", "linked-inside"))
-	within(t, setting{cfg: gc.Config{Regular: gc.Regular{Containers: true}, LogDir: logs}, prepare: func(w *world) {
+	within(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs}, prepare: func(w *world) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Minute, 0).LogPath = filepath.Join(logs, "ns_p_p/c/1.log")
 		w.container("plain", "p", time.Hour, 0).LogPath = filepath.Join(logs, "ns_p_p/c/0.log")

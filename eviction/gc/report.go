@@ -8,15 +8,15 @@ import (
 	"github.com/evictd/evictd/eviction/reclaim"
 )
 
-// Occasion is what a collection was for.
-type Occasion string
+// Trigger is what a collection was for.
+type Trigger string
 
 // The occasions: a threshold acts, a pod was evicted, or it is time.
 const (
-	Pressure   Occasion = "pressure"
-	Evicted    Occasion = "evicted"
-	Containers Occasion = "containers"
-	Images     Occasion = "images"
+	Pressure   Trigger = "pressure"
+	Evicted    Trigger = "evicted"
+	Containers Trigger = "containers"
+	Images     Trigger = "images"
 )
 
 // Reason of a fault, by the kubelet's name for its event.
@@ -37,7 +37,7 @@ func Reasons() []Reason {
 
 // Report is what one collection came to.
 type Report struct {
-	Occasion Occasion
+	Trigger Trigger
 	// Signal that it was for, or of the disk that it was on.
 	Signal       eviction.Signal
 	Begun, Ended time.Time
@@ -51,9 +51,9 @@ type Report struct {
 	// Expected is what the removals were to free, bytes, as far as known; Freed
 	// and FreedInodes what the disk has gained meanwhile.
 	Expected, Freed, FreedInodes int64
-	// Short: it was not enough.
-	Short  bool
-	DryRun bool
+	// Insufficient: it was not enough.
+	Insufficient bool
+	DryRun       bool
 	// Error ended the collection.
 	Error  error
 	Faults []Fault

@@ -74,12 +74,12 @@ type round struct {
 }
 
 // begin looks at the disks before anything is removed.
-func (c *Collector) begin(ctx context.Context, o Occasion, s eviction.Signal, need eviction.Need) *round {
+func (c *Collector) begin(ctx context.Context, o Trigger, s eviction.Signal, need eviction.Need) *round {
 	w := &round{
-		Report:    Report{Occasion: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
+		Report:    Report{Trigger: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
 		Collector: c, ctx: ctx, policy: c.rules(), tried: map[string]bool{},
 	}
-	w.first, w.Error = c.ports.Glance(ctx)
+	w.first, w.Error = c.ports.ReadDisks(ctx)
 	return w
 }
 
@@ -87,7 +87,7 @@ func (c *Collector) begin(ctx context.Context, o Occasion, s eviction.Signal, ne
 // before, and so may be from before the last removal.
 func (w *round) glance() (control.Snapshot, error) {
 	for asked := time.Now(); ; {
-		s, err := w.ports.Glance(w.ctx)
+		s, err := w.ports.ReadDisks(w.ctx)
 		at := disk(w.Signal, &s.Node).Time
 		if err != nil || at.IsZero() || at.After(asked) || time.Since(asked) > fresh {
 			return s, err
@@ -114,7 +114,7 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 			return
 		}
 		w.detect(inv)
-		if w.Occasion == Evicted {
+		if w.Trigger == Evicted {
 			inv.Containers = slices.DeleteFunc(inv.Containers, func(c reclaim.Container) bool { return !inv.Evicted[c.Pod] })
 			inv.Sandboxes = slices.DeleteFunc(inv.Sandboxes, func(s reclaim.Sandbox) bool { return !inv.Evicted[s.Pod] })
 		}
@@ -128,7 +128,7 @@ func (w *round) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction.Need
 		}
 		w.show(w.Removed[before:], need, lacks)
 	}
-	if g.Containers && w.Error == nil && w.Occasion != Evicted {
+	if g.Containers && w.Error == nil && w.Trigger != Evicted {
 		w.Logs += w.removeLogs()
 	}
 }
@@ -268,7 +268,7 @@ func (w *round) batch(removals []reclaim.Removal) int {
 
 // insatiable says that nothing is enough.
 func (w *round) insatiable(lacks func(*control.Snapshot) eviction.Need) bool {
-	return lacks == nil || w.policy.Everything && w.Occasion == Pressure
+	return lacks == nil || w.policy.Everything && w.Trigger == Pressure
 }
 
 // show waits, not for long, until what was removed for a need suffices, if it may:
@@ -346,7 +346,7 @@ func (w *round) end(lacks func(*control.Snapshot) eviction.Need) {
 	}
 	before, after := disk(w.Signal, &w.first.Node), disk(w.Signal, &s.Node)
 	w.Freed, w.FreedInodes = gain(before.Available, after.Available), gain(before.InodesFree, after.InodesFree)
-	w.Short = lacks != nil && !met(lacks(&s))
+	w.Insufficient = lacks != nil && !met(lacks(&s))
 }
 
 // disk is the filesystem that a signal is of.

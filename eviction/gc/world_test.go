@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/gc"
@@ -40,7 +41,7 @@ type world struct {
 	signal     eviction.Signal // nodefs.available, or nodefs.inodesFree: then inodes stand for bytes
 
 	mu        sync.Mutex
-	inventory *wire.Inventory
+	inventory *inventory.Snapshot
 	frees     map[string]int64 // what removing it really frees, bytes
 	late      time.Duration    // what was removed shows so much later
 	fails     map[string]error // orders; hang for none that is answered
@@ -66,17 +67,17 @@ func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			T: t, begun: time.Now(), signal: cmp.Or(s.signal, eviction.NodeFsAvailable), capacity: 100 * gibi, pods: map[types.UID]reclaim.Pod{}, frees: map[string]int64{}, fails: map[string]error{}, entries: map[string]json.RawMessage{},
-			inventory: &wire.Inventory{Runtime: wire.Runtime{Endpoint: "unix:/run/x.sock", Connected: true}},
+			inventory: &inventory.Snapshot{Runtime: inventory.Runtime{Endpoint: "unix:/run/x.sock", Connected: true}},
 		}
 		w.cfg = eviction.New(eviction.Config{Thresholds: []eviction.Threshold{{Signal: w.signal, Value: eviction.Value{Amount: s.minimum * gibi}}}}, eviction.SharedFs)
 		if s.prepare != nil {
 			s.prepare(w)
 		}
-		s.cfg.Tell = w.tell
+		s.cfg.OnReport = w.tell
 		if s.cfg.Policy.HighPercent == 0 {
 			s.cfg.Policy.HighPercent, s.cfg.Policy.LowPercent, s.cfg.Policy.MaxPerPodContainer, s.cfg.Policy.MaxContainers = 85, 80, 1, -1
 		}
-		ports := gc.Ports{Runtime: w, Glance: w.Glance, Memory: w, Pods: func() (map[types.UID]reclaim.Pod, bool) { return w.pods, !w.incomplete }}
+		ports := gc.Ports{Runtime: w, ReadDisks: w.Glance, Journal: w, Pods: func() (map[types.UID]reclaim.Pod, bool) { return w.pods, !w.incomplete }}
 		w.Collector = gc.New(s.cfg, ports, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -115,20 +116,20 @@ func (w *world) starve(steps ...eviction.ReclaimStep) {
 
 // container makes one that died so long before the beginning, alone in its
 // sandbox; what it frees is what it says.
-func (w *world) container(id string, pod types.UID, died time.Duration, layer int64) *wire.Container {
-	w.inventory.Sandboxes = append(w.inventory.Sandboxes, wire.Sandbox{ID: "of-" + id, UID: pod, Ready: true})
-	c := wire.ContainerLayer{
-		Container: wire.Container{ID: id, Sandbox: "of-" + id, Name: "c", State: wire.ContainerExited, Created: w.begun.Add(-died), Finished: w.begun.Add(-died)},
-		Layer:     wire.Layer{Container: id, Bytes: &layer},
+func (w *world) container(id string, pod types.UID, died time.Duration, layer int64) *inventory.Container {
+	w.inventory.Sandboxes = append(w.inventory.Sandboxes, inventory.Sandbox{ID: "of-" + id, UID: pod, Ready: true})
+	c := inventory.Container{
+		ID: id, Sandbox: "of-" + id, Name: "c", State: inventory.ContainerExited, Created: w.begun.Add(-died), Finished: w.begun.Add(-died),
+		Layer: inventory.Layer{Container: id, Bytes: &layer},
 	}
 	w.inventory.Containers = append(w.inventory.Containers, c)
 	w.frees[id] = layer
-	return &w.inventory.Containers[len(w.inventory.Containers)-1].Container
+	return &w.inventory.Containers[len(w.inventory.Containers)-1]
 }
 
 // image makes one that says that it has so many GiB and frees other many.
 func (w *world) image(id string, says, frees int64) {
-	w.inventory.Images = append(w.inventory.Images, wire.Image{ID: id, Tags: []string{"example.org/" + id + ":1"}, Bytes: says * gibi})
+	w.inventory.Images = append(w.inventory.Images, inventory.Image{ID: id, Tags: []string{"example.org/" + id + ":1"}, Bytes: says * gibi})
 	w.frees[id] = frees * gibi
 }
 
@@ -150,7 +151,7 @@ func (w *world) wants(lines ...string) {
 }
 
 // Runtime and Order make the world a gc.Runtime. A removal takes 100 ms.
-func (w *world) Runtime() *wire.Inventory {
+func (w *world) Runtime() *inventory.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.inventory
@@ -175,9 +176,9 @@ func (w *world) Order(o wire.Order, done func(error)) error {
 		w.write("%s %s", o.Kind, o.Target)
 		w.mu.Lock()
 		now := *w.inventory
-		now.Containers = slices.DeleteFunc(slices.Clone(now.Containers), func(c wire.ContainerLayer) bool { return c.ID == o.Target })
-		now.Sandboxes = slices.DeleteFunc(slices.Clone(now.Sandboxes), func(s wire.Sandbox) bool { return s.ID == o.Target })
-		now.Images = slices.DeleteFunc(slices.Clone(now.Images), func(i wire.Image) bool { return i.ID == o.Target })
+		now.Containers = slices.DeleteFunc(slices.Clone(now.Containers), func(c inventory.Container) bool { return c.ID == o.Target })
+		now.Sandboxes = slices.DeleteFunc(slices.Clone(now.Sandboxes), func(s inventory.Sandbox) bool { return s.ID == o.Target })
+		now.Images = slices.DeleteFunc(slices.Clone(now.Images), func(i inventory.Image) bool { return i.ID == o.Target })
 		w.inventory = &now
 		if w.late == 0 {
 			w.available += w.frees[o.Target]
@@ -236,7 +237,7 @@ func (w *world) tell(r gc.Report) {
 	if r.Logs > 0 {
 		words = append(words, fmt.Sprintf("logs %d", r.Logs))
 	}
-	if r.Short {
+	if r.Insufficient {
 		words = append(words, "short")
 	}
 	if r.Error != nil {
@@ -245,5 +246,5 @@ func (w *world) tell(r gc.Report) {
 	for _, f := range r.Faults {
 		words = append(words, string(f.Reason))
 	}
-	w.write("%s: expected %d, freed %d GiB %s", r.Occasion, r.Expected/gibi, r.Freed/gibi, strings.Join(words, ", "))
+	w.write("%s: expected %d, freed %d GiB %s", r.Trigger, r.Expected/gibi, r.Freed/gibi, strings.Join(words, ", "))
 }

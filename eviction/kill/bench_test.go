@@ -135,7 +135,7 @@ type boosted struct {
 	groups []string
 }
 
-func (p *boosted) Hurry() (undo func(), err error) {
+func (p *boosted) BoostCPU() (undo func(), err error) {
 	set := func(shares string) (faults error) {
 		for _, dir := range p.groups {
 			faults = errors.Join(faults, os.WriteFile(dir+"/cpu.shares", []byte(shares), 0))

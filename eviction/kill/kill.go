@@ -53,10 +53,10 @@ type freezer interface {
 	Freeze() error
 }
 
-// hurrier is a Target whose processes can be given the processor first. What
+// CPUBooster is a Target whose processes can be given the processor first. What
 // could not be done is an error, what was done is undone by undo.
-type hurrier interface {
-	Hurry() (undo func(), err error)
+type CPUBooster interface {
+	BoostCPU() (undo func(), err error)
 }
 
 // Victim is a pod to kill.
@@ -100,7 +100,7 @@ type Config struct {
 
 // Killer kills pods in goroutines of its own.
 type Killer struct {
-	victims  chan *pursuit // never full: has room for limit
+	victims  chan *termination // never full: has room for limit
 	results  chan Result
 	releases chan release
 	workers  int // releasers
@@ -111,8 +111,8 @@ type Killer struct {
 	cannotRelease atomic.Bool
 
 	mu       sync.Mutex
-	inFlight map[types.UID]*pursuit
-	ready    map[types.UID]*grip
+	inFlight map[types.UID]*termination
+	ready    map[types.UID]*pidfdSet
 	limit    int
 	begun    int // pursuits that have not delivered their last result
 	stopped  bool
@@ -127,15 +127,15 @@ func New(cfg Config, log *slog.Logger) *Killer {
 		cfg.Releasers = 2
 	}
 	return &Killer{
-		victims:  make(chan *pursuit, cfg.Victims),
+		victims:  make(chan *termination, cfg.Victims),
 		results:  make(chan Result, cfg.Victims),
 		releases: make(chan release, 128),
 		workers:  cfg.Releasers,
 		open:     openPidfd,
 		alarm:    alarm,
 		log:      log,
-		inFlight: map[types.UID]*pursuit{},
-		ready:    map[types.UID]*grip{},
+		inFlight: map[types.UID]*termination{},
+		ready:    map[types.UID]*pidfdSet{},
 		limit:    cfg.Victims,
 	}
 }
@@ -162,10 +162,10 @@ func (k *Killer) Kill(v Victim) error {
 	case k.begun == k.limit:
 		return fmt.Errorf("kill pod %s: %w", v.Name, ErrFull)
 	}
-	p := newPursuit(k, v, ends)
+	p := newTermination(k, v, ends)
 	k.inFlight[v.UID] = p
 	k.begun++
-	p.begin()
+	p.signalReady()
 	k.victims <- p
 	return nil
 }
@@ -178,6 +178,13 @@ func (k *Killer) Hasten(uid types.UID, grace time.Duration) {
 	if p := k.inFlight[uid]; p != nil {
 		p.shorten(time.Now().Add(grace))
 	}
+}
+
+// Kills says whether a pod is being killed: its Target and Usage are in use.
+func (k *Killer) Kills(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.inFlight[uid] != nil
 }
 
 // Run kills until ctx ends and returns its error. Pods that are still in flight
@@ -208,14 +215,14 @@ func (k *Killer) stop() {
 	defer k.mu.Unlock()
 	k.stopped = true
 	for uid, g := range k.ready {
-		g.letGo()
+		g.closeAll()
 		delete(k.ready, uid)
 	}
 }
 
-// settle takes a pod out of flight, before its last result: a Kill after that
+// removeInFlight takes a pod out of flight, before its last result: a Kill after that
 // result is a new one.
-func (k *Killer) settle(p *pursuit) {
+func (k *Killer) removeInFlight(p *termination) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.inFlight, p.UID)

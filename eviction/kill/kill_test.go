@@ -202,7 +202,7 @@ func startKiller(t testing.TB) *Killer {
 		if err := <-ended; err != context.Canceled {
 			t.Errorf("Run returned %v, want the context's error", err)
 		}
-		if n := goroutinesOf("(*pursuit)", "(*pidfd)", "(*Killer).releaseAll", "(*Killer).Run"); n > 0 {
+		if n := goroutinesOf("(*termination)", "(*pidfd)", "(*Killer).releaseAll", "(*Killer).Run"); n > 0 {
 			t.Errorf("%d goroutines outlived Run", n)
 		}
 	})

@@ -20,7 +20,7 @@ const (
 func (k *Killer) Prepare(pods []Victim) {
 	pods = pods[:min(len(pods), maxReady)]
 	for _, v := range pods {
-		g := k.grip(v.UID, v.Target)
+		g := k.takeReady(v.UID, v.Target)
 		if !v.Tasks.IsKnown() || v.Tasks != g.tasks {
 			g.refresh(maxReadyOfEach)
 			g.tasks = v.Tasks
@@ -28,44 +28,44 @@ func (k *Killer) Prepare(pods []Victim) {
 				v.Usage()
 			}
 		}
-		k.keep(v.UID, g)
+		k.storeReady(v.UID, g)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for uid, g := range k.ready {
 		if !slices.ContainsFunc(pods, func(v Victim) bool { return v.UID == uid }) {
-			g.letGo()
+			g.closeAll()
 			delete(k.ready, uid)
 		}
 	}
 }
 
-// grip takes what is ready of a pod, nothing where the pod has another target.
-func (k *Killer) grip(uid types.UID, target Target) *grip {
+// takeReady takes what is ready of a pod, nothing where the pod has another target.
+func (k *Killer) takeReady(uid types.UID, target Target) *pidfdSet {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.gripLocked(uid, target)
+	return k.takeReadyLocked(uid, target)
 }
 
-func (k *Killer) gripLocked(uid types.UID, target Target) *grip {
+func (k *Killer) takeReadyLocked(uid types.UID, target Target) *pidfdSet {
 	g := k.ready[uid]
 	delete(k.ready, uid)
 	if g != nil && g.target != target {
-		g.letGo()
+		g.closeAll()
 		g = nil
 	}
 	if g == nil {
-		g = newGrip(target, k.open)
+		g = newPidfdSet(target, k.open)
 	}
 	return g
 }
 
-// keep makes ready what was prepared, unless the pod is being killed meanwhile.
-func (k *Killer) keep(uid types.UID, g *grip) {
+// storeReady makes ready what was prepared, unless the pod is being killed meanwhile.
+func (k *Killer) storeReady(uid types.UID, g *pidfdSet) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped || k.inFlight[uid] != nil {
-		g.letGo()
+		g.closeAll()
 		return
 	}
 	k.ready[uid] = g

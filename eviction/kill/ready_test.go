@@ -144,7 +144,7 @@ type hurried struct {
 	states []string
 }
 
-func (h *hurried) Hurry() (func(), error) {
+func (h *hurried) BoostCPU() (func(), error) {
 	h.asked.Add(1)
 	return func() { h.undone.Add(1) }, h.err
 }

@@ -13,19 +13,19 @@ import (
 const (
 	releaseTries = 20
 	releasePause = 2 * time.Millisecond
-	// releasePatience is how long the end of a pod is not told while memory of its
+	// releaseTimeout is how long the end of a pod is not told while memory of its
 	// processes is being taken back: who takes it holds it, though they have ended.
-	releasePatience = time.Second
+	releaseTimeout = time.Second
 )
 
-// underway are the releases of one pod that are not over.
-type underway struct {
-	left atomic.Int32
-	none chan struct{} // receives when left may have come to zero
+// pendingReleases are the releases of one pod that are not over.
+type pendingReleases struct {
+	count atomic.Int32
+	none  chan struct{} // receives when left may have come to zero
 }
 
-func (r *underway) done() {
-	if r.left.Add(-1) == 0 {
+func (r *pendingReleases) done() {
+	if r.count.Add(-1) == 0 {
 		select {
 		case r.none <- struct{}{}:
 		default:
@@ -36,17 +36,17 @@ func (r *underway) done() {
 // release is the memory of one process that is to be taken back.
 type release struct {
 	process process
-	of      *underway
+	of      *pendingReleases
 }
 
 // release has the memory of killed processes taken back, and counts them down as
 // it is. Those for whom there is no room in the queue give theirs back themselves.
-func (k *Killer) release(killed map[int]process, of *underway) {
+func (k *Killer) release(killed map[int]process, of *pendingReleases) {
 	if k.cannotRelease.Load() {
 		return
 	}
 	for _, process := range killed {
-		of.left.Add(1)
+		of.count.Add(1)
 		select {
 		case k.releases <- release{process, of}:
 		default:

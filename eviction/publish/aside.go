@@ -11,8 +11,8 @@ import (
 // shownVictims bounds the series that name victims.
 const shownVictims = 10
 
-// Asides are what others count, from any goroutine; what is nil does not exist here.
-type Asides struct {
+// Counters are what others count, from any goroutine; what is nil does not exist here.
+type Counters struct {
 	// RecordsLost counts what the flight recorder could not take in time.
 	RecordsLost func() uint64
 	// ConfigurationRefused says whether the last configuration was.
@@ -25,11 +25,11 @@ func addAsides(set *metric.Set, cfg *Config) {
 	own.Gauge("evictd_info", "1, with what runs.", "version", "mode", "dry_run").
 		WithLabelValues(cfg.Version, cfg.Mode.String(), strconv.FormatBool(cfg.DryRun)).Set(1)
 	set.Of(metric.Kubelet, metric.Alpha).Gauge("kubelet_node_name", "1, with the Node that evictd speaks for.", "node").WithLabelValues(cfg.Node).Set(1)
-	if count := cfg.Asides.RecordsLost; count != nil {
+	if count := cfg.Counters.RecordsLost; count != nil {
 		lost := own.AskedCounter("evictd_flight_records_lost_total", "Passes that the flight recorder could not take in time, for its disk was slow.")
 		set.Ask(func(into chan<- prometheus.Metric) { into <- lost.Is(float64(count())) }, lost)
 	}
-	if is := cfg.Asides.ConfigurationRefused; is != nil {
+	if is := cfg.Counters.ConfigurationRefused; is != nil {
 		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and an older one holds.")
 		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(truth(is())) }, refused)
 	}

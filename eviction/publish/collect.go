@@ -44,14 +44,14 @@ func newCollections(set *metric.Set) *collections {
 // Collected tells what a collection came to. It may be called from any goroutine.
 func (p *Publisher) Collected(r gc.Report) {
 	words := []any{
-		"for", string(r.Occasion), "signal", r.Signal.String(), "need", bytesOf(r.Need.Bytes), "needInodes", r.Need.Inodes, "removed", names(r.Removed), "logs", r.Logs,
-		"expected", bytesOf(r.Expected), "freed", bytesOf(r.Freed), "freedInodes", r.FreedInodes, "suffices", !r.Short, "took", r.Ended.Sub(r.Begun).String(),
+		"for", string(r.Trigger), "signal", r.Signal.String(), "need", bytesOf(r.Need.Bytes), "needInodes", r.Need.Inodes, "removed", names(r.Removed), "logs", r.Logs,
+		"expected", bytesOf(r.Expected), "freed", bytesOf(r.Freed), "freedInodes", r.FreedInodes, "suffices", !r.Insufficient, "took", r.Ended.Sub(r.Begun).String(),
 	}
 	if r.DryRun {
 		p.log.Info("would reclaim", words...)
 		return
 	}
-	c, occasion := p.collections, string(r.Occasion)
+	c, occasion := p.collections, string(r.Trigger)
 	c.duration.WithLabelValues(occasion).Observe(r.Ended.Sub(r.Begun).Seconds())
 	c.expected.WithLabelValues(occasion).Add(float64(r.Expected))
 	c.freed.WithLabelValues(occasion).Add(float64(max(0, r.Freed)))

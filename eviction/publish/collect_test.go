@@ -21,14 +21,14 @@ func TestACollectionIsToldByLogMetricsAndEvents(t *testing.T) {
 	told := &told{}
 	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
 	r := gc.Report{
-		Occasion: gc.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
+		Trigger: gc.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
 		Need: eviction.Need{Bytes: gibi},
 		Removed: []reclaim.Removal{
 			{Kind: reclaim.KindContainer, ID: "c1", Name: "main", Why: reclaim.PodGone},
 			{Kind: reclaim.KindImage, ID: "i1", Name: "example.org/app:1", Why: reclaim.Space, Bytes: stats.Known(gibi)},
 		},
 		Failed:   []gc.Failure{{Removal: reclaim.Removal{Kind: reclaim.KindImage, ID: "i2", Name: "example.org/other:1"}, Err: errors.New("it is used")}},
-		Expected: gibi, Freed: 512 * mebi, Short: true,
+		Expected: gibi, Freed: 512 * mebi, Insufficient: true,
 		Faults: []gc.Fault{{Reason: gc.FreeDiskSpaceFailed, Note: "the disk lacks 512Mi"}},
 	}
 	rehearsed := r

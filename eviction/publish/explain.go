@@ -41,9 +41,9 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 		if !ok {
 			continue
 		}
-		row := nodestatus.Foretell(&f, name)
+		row := nodestatus.NewSignalForecast(&f, name)
 		row.OneByOne = !s.Eviction.EnoughVictims
-		row.Order = slices.DeleteFunc(row.Order, func(p nodestatus.Place) bool { return !uids[p.UID] })
+		row.Order = slices.DeleteFunc(row.Order, func(p nodestatus.ExplainedPod) bool { return !uids[p.UID] })
 		e.Signals = append(e.Signals, row)
 	}
 	if s.Eviction.LocalStorageCapacityIsolation {

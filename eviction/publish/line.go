@@ -7,9 +7,9 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// Line says in one line what was nearest to a threshold at the last pass, and who
+// Summary says in one line what was nearest to a threshold at the last pass, and who
 // would go for it. It is empty where no threshold was measured.
-func (p *Publisher) Line(ctx context.Context) (string, error) {
+func (p *Publisher) Summary(ctx context.Context) (string, error) {
 	s, err := p.look.Recent(ctx)
 	if err != nil {
 		return "", err

@@ -57,8 +57,8 @@ type Config struct {
 	// Evicted is told when a pod is gone that was ended for what it held on a
 	// disk. It must not wait; nil where nothing is collected.
 	Evicted func(types.UID)
-	// Asides are counted beside the loop.
-	Asides Asides
+	// Counters are counted beside the loop.
+	Counters Counters
 }
 
 // Recorder keeps reports. It never waits.

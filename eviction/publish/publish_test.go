@@ -366,7 +366,7 @@ func TestTheLineNamesTheNearestThresholdAndWhoWouldGo(t *testing.T) {
 	line := func(node stats.Node) string {
 		t.Helper()
 		now.at(s, s.pass(s.at+time.Second, control.Housekeeping, node))
-		line, err := p.Line(t.Context())
+		line, err := p.Summary(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +385,7 @@ func TestTheLineNamesTheNearestThresholdAndWhoWouldGo(t *testing.T) {
 		t.Errorf("of a node that was not measured: %s", got)
 	}
 	now.err = context.DeadlineExceeded
-	if _, err := p.Line(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Summary(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -422,7 +422,7 @@ func TestTheListOfMetricsHasEvictds(t *testing.T) {
 	p := newPress(t, publish.Config{
 		API: func() nodestatus.API { return nodestatus.API{} }, Runtime: func() nodestatus.Runtime { return nodestatus.Runtime{} },
 		Preview: func() reclaim.Plan { return reclaim.Plan{} },
-		Asides: publish.Asides{
+		Counters: publish.Counters{
 			RecordsLost: func() uint64 { return 0 }, ConfigurationRefused: func() bool { return false },
 		},
 	}, nil)

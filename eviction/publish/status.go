@@ -8,10 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/reclaim"
-	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -79,7 +79,7 @@ func measured(r *nodestatus.Runtime, candidates []eviction.Candidate) {
 	for i := range r.Pods {
 		for j := range r.Pods[i].Containers {
 			c := &r.Pods[i].Containers[j]
-			if memory, known := usage[string(r.Pods[i].UID)+"/"+c.Name].Get(); known && c.State == wire.ContainerRunning {
+			if memory, known := usage[string(r.Pods[i].UID)+"/"+c.Name].Get(); known && c.State == inventory.ContainerRunning {
 				c.Memory = eviction.MemoryAvailable.Quantity(memory)
 			}
 		}
@@ -168,5 +168,5 @@ func ranked(s *control.Snapshot) []eviction.Signal {
 }
 
 func ranking(s *control.Snapshot, signal eviction.Signal) []nodestatus.Ranked {
-	return nodestatus.Rows(signal, eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil))
+	return nodestatus.RankedPods(signal, eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil))
 }

@@ -25,7 +25,7 @@ func (c *chooser) images() {
 }
 
 // excuse says why an image stays whatever is needed.
-func (c *chooser) excuse(i *Image) (Excuse, bool) {
+func (c *chooser) excuse(i *Image) (KeepReason, bool) {
 	switch {
 	case i.Pinned:
 		return Pinned, true

@@ -188,10 +188,10 @@ func cutTag(name string) (repository, tag string, tagged bool) {
 	return name[:slash+1] + repository, tag, tagged
 }
 
-// Detect brings what is remembered up to date with the images there are, and
+// UpdateRecords brings what is remembered up to date with the images there are, and
 // fills it in there. An image of the first look ever has been there for as long
 // as anybody knows.
-func Detect(before map[string]Record, inv *Inventory, now time.Time) map[string]Record {
+func UpdateRecords(before map[string]Record, inv *Inventory, now time.Time) map[string]Record {
 	after := make(map[string]Record, len(inv.Images))
 	for i := range inv.Images {
 		image := &inv.Images[i]

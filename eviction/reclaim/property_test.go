@@ -265,7 +265,7 @@ func TestUsedPercentAndNeedHoldForDisksOfAnySize(t *testing.T) {
 // rule: 9.5
 func TestAnImageIsKnownFromItsFirstLookOnAndUsedWhileSomebodyUsesIt(t *testing.T) {
 	look := func(before map[string]reclaim.Record, at time.Time, images ...reclaim.Image) map[string]reclaim.Record {
-		return reclaim.Detect(before, &reclaim.Inventory{Images: images}, at)
+		return reclaim.UpdateRecords(before, &reclaim.Inventory{Images: images}, at)
 	}
 	used := reclaim.Image{ID: "a", UsedBy: []string{"c"}}
 	unused := reclaim.Image{ID: "a"}

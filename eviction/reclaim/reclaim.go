@@ -139,12 +139,12 @@ type Removal struct {
 	Log string
 }
 
-// Excuse says why something stays.
-type Excuse uint8
+// KeepReason says why something stays.
+type KeepReason uint8
 
 // The excuses.
 const (
-	Running Excuse = iota
+	Running KeepReason = iota
 	WithinLimit
 	TooYoung
 	InUse
@@ -154,7 +154,7 @@ const (
 	Refused
 )
 
-func (e Excuse) String() string {
+func (e KeepReason) String() string {
 	return [...]string{"running", "within-limit", "too-young", "in-use", "pinned", "protected", "enough", "refused"}[e]
 }
 
@@ -164,7 +164,7 @@ type Kept struct {
 	ID   string
 	Pod  types.UID
 	Name string
-	Why  Excuse
+	Why  KeepReason
 }
 
 // Plan is what goes, in order, and what stays.

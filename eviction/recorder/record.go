@@ -88,7 +88,7 @@ func decisions(r *control.Report) []decided {
 		d := decided{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(), Hard: e.Hard, Crossed: e.Since,
 			GracePeriodSeconds: e.GracePeriodSeconds, Grace: e.Grace, Message: e.Message, Because: e.Because, Failed: failed,
-			Ranking: nodestatus.Rows(e.Signal, ranking[:min(len(ranking), keptRanking)]),
+			Ranking: nodestatus.RankedPods(e.Signal, ranking[:min(len(ranking), keptRanking)]),
 		}
 		for i := range met {
 			if met[i].Signal == e.Signal && met[i].Hard() == e.Hard {

@@ -164,7 +164,7 @@ func (i *incident) Wake() {
 	}
 }
 
-func (i *incident) Aim(collect.Aims) bool { return false }
+func (i *incident) SetLevels(collect.MemoryLevels) bool { return false }
 
 // killer implements control.Killer.
 type killer struct{ *incident }

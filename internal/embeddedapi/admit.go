@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	"github.com/evictd/evictd/scheduleradapter/admission"
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // admitter completes an object and finds what is wrong with it. Old is nil for one that is
@@ -226,7 +226,6 @@ func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 	pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	faults := checkContainers(&pod.Spec)
 	faults = append(faults, a.currentClasses().CompletePod(pod)...)
-	pod.Status.QOSClass = qosClass(&pod.Spec)
 	if len(pod.Spec.SchedulingGates) > 0 {
 		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
 			Message: "Scheduling is blocked due to non-empty scheduling gates"}}

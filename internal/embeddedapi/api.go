@@ -21,6 +21,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/openapi"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Config says where the objects live.
@@ -81,8 +82,8 @@ func (a *API) resources(onDisk bool) (names []string) {
 // makeSystem makes the namespaces and priorities that every cluster has.
 func (a *API) makeSystem() error {
 	objects := []store.Object{
-		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-cluster-critical"}, Value: 2_000_000_000},
-		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "system-node-critical"}, Value: 2_000_001_000},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: podspec.SystemClusterCritical}, Value: podspec.SystemCriticalPriority},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: podspec.SystemNodeCritical}, Value: podspec.SystemNodeCriticalPriority},
 	}
 	for _, name := range systemNamespaces {
 		objects = append(objects, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -47,40 +46,6 @@ func checkContainers(spec *v1.PodSpec) (faults utilvalidation.ErrorList) {
 	check(path.Child("containers"), spec.Containers)
 	return faults
 }
-
-// qosClass follows ComputePodQOS of Kubernetes' QoS helpers: by cpu and memory,
-// of the pod where it says so itself, else of all its containers.
-func qosClass(spec *v1.PodSpec) v1.PodQOSClass {
-	var all []v1.ResourceRequirements
-	if spec.Resources != nil {
-		all = []v1.ResourceRequirements{*spec.Resources}
-	} else {
-		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
-			all = append(all, c.Resources)
-		}
-	}
-	guaranteed, bestEffort := true, true
-	for _, resources := range all {
-		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			request, limit := resources.Requests[name], resources.Limits[name]
-			if positive(request) || positive(limit) {
-				bestEffort = false
-			}
-			if !positive(limit) || positive(request) && request.Cmp(limit) != 0 {
-				guaranteed = false
-			}
-		}
-	}
-	switch {
-	case bestEffort:
-		return v1.PodQOSBestEffort
-	case guaranteed:
-		return v1.PodQOSGuaranteed
-	}
-	return v1.PodQOSBurstable
-}
-
-func positive(q resource.Quantity) bool { return q.Sign() > 0 }
 
 // bind gives a pod its node, once.
 func (r *request) bind() (int, runtime.Object, error) {

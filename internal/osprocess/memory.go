@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spare has the heap take up less room: it is collected when it has grown by half, and
+// LimitHeap has the heap take up less room: it is collected when it has grown by half, and
 // nobody keeps samples of what was allocated.
-func Spare() {
+func LimitHeap() {
 	debug.SetGCPercent(50)
 	runtime.MemProfileRate = 0
 }

@@ -49,13 +49,13 @@ func NewService() (*Service, error) {
 	return &Service{socket: socket, to: &unix.SockaddrUnix{Name: path}, every: interval / beatsPerInterval}, nil
 }
 
-// Listens says whether there is somebody to tell.
-func (s *Service) Listens() bool { return s.to != nil }
+// Exists says whether there is somebody to tell.
+func (s *Service) Exists() bool { return s.to != nil }
 
-// Tell sends assignments such as READY=1, together; what does not print becomes a
+// Notify sends assignments such as READY=1, together; what does not print becomes a
 // question mark, for a line's end in a name would begin another assignment. The error
 // is ErrServiceBusy where the manager does not read now.
-func (s *Service) Tell(assignments ...string) error {
+func (s *Service) Notify(assignments ...string) error {
 	if s.to == nil {
 		return nil
 	}
@@ -85,10 +85,10 @@ func (s *Service) send(message []byte) error {
 	return nil
 }
 
-// Beat tells the watchdog that the loop which calls it is alive, four times
+// Heartbeat tells the watchdog that the loop which calls it is alive, four times
 // within the watchdog's interval at most. What could not be told is told by the
 // next call. One goroutine may call it.
-func (s *Service) Beat(now time.Time) {
+func (s *Service) Heartbeat(now time.Time) {
 	if s.every == 0 || now.Sub(s.last) < s.every {
 		return
 	}
@@ -97,8 +97,8 @@ func (s *Service) Beat(now time.Time) {
 	}
 }
 
-// Watched is how often the watchdog waits for a beat; zero where none does.
-func (s *Service) Watched() time.Duration { return s.every }
+// WatchdogInterval is how often the watchdog waits for a beat; zero where none does.
+func (s *Service) WatchdogInterval() time.Duration { return s.every }
 
 // Reloading are the assignments that announce a reload, which READY=1 ends
 // (systemd.service(5), Type=notify-reload).

@@ -56,7 +56,7 @@ func TestTheWatchdogIsToldFourTimesWithinItsInterval(t *testing.T) {
 	s, conn := manager(t, "10000000")
 	begin := time.Unix(1, 0)
 	for after := time.Duration(0); after < 10*time.Second; after += 100 * time.Millisecond {
-		s.Beat(begin.Add(after))
+		s.Heartbeat(begin.Add(after))
 	}
 	if got := strings.Count(heard(t, conn), "WATCHDOG=1"); got != 4 {
 		t.Errorf("%d beats in 10 s", got)
@@ -65,11 +65,11 @@ func TestTheWatchdogIsToldFourTimesWithinItsInterval(t *testing.T) {
 
 func TestNobodyBeatsWithoutAWatchdog(t *testing.T) {
 	s, conn := manager(t, "")
-	s.Beat(time.Unix(1, 0))
-	if err := s.Tell("READY=1", "STATUS=good\nMAINPID=1\x1b"); err != nil {
+	s.Heartbeat(time.Unix(1, 0))
+	if err := s.Notify("READY=1", "STATUS=good\nMAINPID=1\x1b"); err != nil {
 		t.Fatal(err)
 	}
-	if got := heard(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.Watched() != 0 {
+	if got := heard(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.WatchdogInterval() != 0 {
 		t.Errorf("heard %q", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestAManagerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	s, conn := manager(t, "1000000")
 	var err error
 	for range 10_000 { // the queue of datagrams is net.unix.max_dgram_qlen long
-		if err = s.Tell("STATUS=again"); err != nil {
+		if err = s.Notify("STATUS=again"); err != nil {
 			break
 		}
 	}
@@ -86,9 +86,9 @@ func TestAManagerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 		t.Fatalf("a full queue: %v", err)
 	}
 	now := time.Unix(1, 0)
-	s.Beat(now)
+	s.Heartbeat(now)
 	heard(t, conn)
-	s.Beat(now.Add(time.Millisecond))
+	s.Heartbeat(now.Add(time.Millisecond))
 	if got := heard(t, conn); got != "WATCHDOG=1" {
 		t.Errorf("the beat that was lost is followed by %q", got)
 	}
@@ -106,7 +106,7 @@ func TestABeatAllocatesNothing(t *testing.T) {
 	now := time.Unix(1, 0)
 	if n := testing.AllocsPerRun(100, func() {
 		now = now.Add(time.Second)
-		s.Beat(now)
+		s.Heartbeat(now)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -118,8 +118,8 @@ func TestWithoutAServiceManagerNothingIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Beat(time.Now())
-	if err := s.Tell("READY=1"); err != nil {
+	s.Heartbeat(time.Now())
+	if err := s.Notify("READY=1"); err != nil {
 		t.Error(err)
 	}
 }

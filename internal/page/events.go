@@ -26,11 +26,11 @@ const (
 
 // Feed is what a page shows.
 type Feed struct {
-	// Past is what a page is told first: what was after an instant, or all that is
+	// History is what a page is told first: what was after an instant, or all that is
 	// kept for the zero one.
-	Past func(since time.Time) Event
-	// Now looks at how things stand. An event that is as it was is not told again.
-	Now func(context.Context) ([]Event, error)
+	History func(since time.Time) Event
+	// Current looks at how things stand. An event that is as it was is not told again.
+	Current func(context.Context) ([]Event, error)
 }
 
 // Event is something that a page is told, as JSON.
@@ -140,7 +140,7 @@ func (p *Page) give(l *listener, text []byte) {
 func (p *Page) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
-	events, err := p.feed.Now(ctx)
+	events, err := p.feed.Current(ctx)
 	p.looked = time.Now()
 	if err != nil {
 		events = []Event{{"fault", err.Error()}}
@@ -198,7 +198,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(text)
 		return err == nil && line.Flush() == nil
 	}
-	for text, open := encode(p.feed.Past(since), time.Now()).text, true; open && write(text); {
+	for text, open := encode(p.feed.History(since), time.Now()).text, true; open && write(text); {
 		select {
 		case text, open = <-l.frames:
 		case <-r.Context().Done():

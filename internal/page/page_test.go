@@ -69,8 +69,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t}
 	w.now.Store(&[]Event{{"a", 1}, {"b", "x\ny"}})
 	w.page = New(own, Feed{
-		Past: func(since time.Time) Event { return Event{"past", since.UnixMilli()} },
-		Now: func(context.Context) ([]Event, error) {
+		History: func(since time.Time) Event { return Event{"past", since.UnixMilli()} },
+		Current: func(context.Context) ([]Event, error) {
 			w.looks.Add(1)
 			if now := w.now.Load(); now != nil {
 				return *now, nil

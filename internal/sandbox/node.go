@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -52,7 +52,7 @@ func (n *Node) Socket() string     { return Socket(n.Dir) }
 func (n *Node) Pods() cgroup.Pods { return cgroup.PodsAt(filepath.Join(n.Group, PodsGroup)) }
 
 // PodGroup is the cgroup that the kubelet gives a pod.
-func (n *Node) PodGroup(m *v1.Pod) string { return n.Pods().Pod(string(m.UID), eviction.QOSClass(m)) }
+func (n *Node) PodGroup(m *v1.Pod) string { return n.Pods().Pod(string(m.UID), podspec.QOSClass(m)) }
 
 // Evictd are the arguments of an evictd that reads the node's manifests and writes its
 // status file. Those that follow win.

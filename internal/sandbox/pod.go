@@ -107,8 +107,8 @@ func (p *Pod) Close() {
 	_, _ = p.orders.Close(), p.answers.Close() // again they fail
 }
 
-// Tell gives an order and does not wait for the answer.
-func (p *Pod) Tell(order string) error {
+// Send gives an order and does not wait for the answer.
+func (p *Pod) Send(order string) error {
 	p.unanswered++
 	_, err := fmt.Fprintln(p.orders, order)
 	return err
@@ -116,7 +116,7 @@ func (p *Pod) Tell(order string) error {
 
 // Do gives an order and waits until it and those before were carried out.
 func (p *Pod) Do(order string) error {
-	if err := p.Tell(order); err != nil {
+	if err := p.Send(order); err != nil {
 		return err
 	}
 	for ; p.unanswered > 0; p.unanswered-- {

@@ -10,16 +10,16 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// Held are the sockets that the service manager listens on for this process
+// HeldSockets are the sockets that the service manager listens on for this process
 // (sd_listen_fds(3)), by their address: unix:PATH or IP:PORT. Whoever listens
 // takes its own out of them.
-type Held map[string]net.Listener
+type HeldSockets map[string]net.Listener
 
 // TakeHeld takes over the sockets that the environment speaks of: LISTEN_FDS and
 // LISTEN_PID. Files that were opened for this process are by their names
 // (LISTEN_FDNAMES). It is called once, and no child comes to hold them.
-func TakeHeld() (held Held, files map[string]*os.File, err error) {
-	held, files = Held{}, map[string]*os.File{}
+func TakeHeld() (held HeldSockets, files map[string]*os.File, err error) {
+	held, files = HeldSockets{}, map[string]*os.File{}
 	var faults []error
 	for _, f := range activation.Files(true) {
 		if info, err := f.Stat(); err == nil && info.Mode().Type() != os.ModeSocket {
@@ -45,7 +45,7 @@ func addressOf(l net.Listener) string {
 }
 
 // take removes the socket of an address, nil if it is not held.
-func (h Held) take(address string) net.Listener {
+func (h HeldSockets) take(address string) net.Listener {
 	l := h[address]
 	delete(h, address)
 	return l
@@ -53,7 +53,7 @@ func (h Held) take(address string) net.Listener {
 
 // Release closes what nobody took, and says so: whoever connects there would
 // wait in vain.
-func (h Held) Release(log *slog.Logger) {
+func (h HeldSockets) Release(log *slog.Logger) {
 	for address, l := range h {
 		log.Warn("the service manager holds a socket that is not used here", "address", address)
 		l.Close()

@@ -53,7 +53,7 @@ func split(flag, address string) (network, at string, err error) {
 // known at the start; none is taken for "none". An address that is held is taken
 // from there. A port that others can reach needs the files of a TLS, unless that is
 // nil. Errors name the flag.
-func Listen(flag, addresses string, held Held, files *TLS) (*Server, error) {
+func Listen(flag, addresses string, held HeldSockets, files *TLS) (*Server, error) {
 	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute}}
 	if addresses == "none" {
 		return s, nil
@@ -71,7 +71,7 @@ func Listen(flag, addresses string, held Held, files *TLS) (*Server, error) {
 	return s, nil
 }
 
-func listen(flag, address string, held Held, files *TLS) (p port, err error) {
+func listen(flag, address string, held HeldSockets, files *TLS) (p port, err error) {
 	network, at, err := split(flag, address)
 	if err != nil {
 		return p, cli.BadInput(err)
@@ -97,7 +97,7 @@ func listen(flag, address string, held Held, files *TLS) (p port, err error) {
 
 // Socket listens on a unix socket for its owner and group, in the place of one
 // that nobody listens on any more; or it takes the one that is held.
-func Socket(path string, held Held) (net.Listener, error) {
+func Socket(path string, held HeldSockets) (net.Listener, error) {
 	if l := held.take("unix:" + path); l != nil {
 		return l, nil
 	}

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -135,18 +136,24 @@ type Up struct {
 	Answer *Answer         `json:"answer,omitempty"`
 	API    *nodestatus.API `json:"api,omitempty"`
 
-	Runtime   *Runtime   `json:"runtime,omitempty"`
-	Sandbox   *Sandbox   `json:"sandbox,omitempty"`   // is new or has changed
-	Container *Container `json:"container,omitempty"` // likewise
-	Image     *Image     `json:"image,omitempty"`     // likewise
-	Layers    []Layer    `json:"layers,omitempty"`    // that have changed, of containers that were sent
+	Runtime   *inventory.Runtime   `json:"runtime,omitempty"`
+	Sandbox   *inventory.Sandbox   `json:"sandbox,omitempty"`   // is new or has changed
+	Container *inventory.Container `json:"container,omitempty"` // likewise
+	Image     *inventory.Image     `json:"image,omitempty"`     // likewise
+	Layers    []inventory.Layer    `json:"layers,omitempty"`    // that have changed, of containers that were sent
 	// Dropped is the id of a sandbox, container or image that is no longer there.
 	Dropped string `json:"dropped,omitempty"`
 	// Listed: all that the runtime has has been sent at least once.
 	Listed bool  `json:"listed,omitempty"`
 	Done   *Done `json:"done,omitempty"`
 
-	Bare *BareSet `json:"bare,omitempty"`
+	Runc *RuncContainers `json:"bare,omitempty"`
+}
+
+// RuncContainers are all the containers that runc runs on this host. They replace those of
+// the message before.
+type RuncContainers struct {
+	Containers []inventory.RuncContainer `json:"containers,omitempty"`
 }
 
 // Answer is what became of an Ask.

@@ -65,8 +65,8 @@ func New(client kubernetes.Interface, node wire.Node, requests *Requests, say fu
 	return p
 }
 
-// Take takes up a message of evictd and never waits.
-func (p *Publisher) Take(m wire.Down) {
+// Handle takes up a message of evictd and never waits.
+func (p *Publisher) Handle(m wire.Down) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

@@ -164,7 +164,7 @@ func (w *world) stand(mode nodestatus.Mode, memory bool) {
 	raised := nodestatus.Raised{eviction.MemoryPressure: memory}
 	now := time.Now()
 	var messages [eviction.NumConditions]string
-	w.publisher.Take(wire.Down{Standing: &wire.Standing{At: now, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
+	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: now, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
 }
 
 func (w *world) seen() *v1.Node {
@@ -373,7 +373,7 @@ func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
 		s := w.pod(pod.Name).Status
 		return s.Phase == v1.PodFailed && s.Reason == "Evicted" && s.Message == intent.Message
 	}
-	w.publisher.Take(wire.Down{Intent: intent})
+	w.publisher.Handle(wire.Down{Intent: intent})
 	await(t, "the status", told)
 	blank := []byte(`{"status":{"reason":"","message":""}}`)
 	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
@@ -381,11 +381,11 @@ func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
 	}
 	gone := *intent
 	gone.Over = time.Now()
-	w.publisher.Take(wire.Down{Intent: &gone})
+	w.publisher.Handle(wire.Down{Intent: &gone})
 	await(t, "the status again", told)
 	longGone := gone
 	longGone.Over = gone.Over.Add(-time.Minute)
-	w.publisher.Take(wire.Down{Intent: &longGone})
+	w.publisher.Handle(wire.Down{Intent: &longGone})
 	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
 	if !told() {
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
@@ -413,7 +413,7 @@ func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {
 	w := newWorld(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
 	intent.UID = "11111111-2222-3333-4444-555555555555"
-	w.publisher.Take(wire.Down{Intent: intent})
+	w.publisher.Handle(wire.Down{Intent: intent})
 	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
 	if s := w.pod(pod.Name).Status; s.Phase == v1.PodFailed {
 		t.Errorf("status %+v", s)
@@ -424,13 +424,13 @@ func TestLeaseOfANodeWhoseLoopStandsStillRunsOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	old := time.Now().Add(-time.Minute)
-	w.publisher.Take(wire.Down{Standing: &wire.Standing{At: old, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
+	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: old, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
 	leases := w.api.CoordinationV1().Leases("evictd-system")
 	if lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{}); err == nil {
 		t.Errorf("lease %+v", lease.Spec)
 	}
-	w.publisher.Take(wire.Down{Headroom: &wire.Headroom{Annotation: "{}"}})
+	w.publisher.Handle(wire.Down{Headroom: &wire.Headroom{Annotation: "{}"}})
 	w.stand(nodestatus.Backstop, true)
 	await(t, "the lease with its headroom", func() bool {
 		lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{})

@@ -58,7 +58,7 @@ func (a *Applier) Close() error { return a.proc.Close() }
 // a score that the kernel refuses (lowering needs CAP_SYS_RESOURCE, see
 // proc_pid_oom_score_adj(5)) is logged the first time, counted, and no error.
 // One container's failure does not keep the others from their scores.
-func (a *Applier) Apply(scores []oom.Container, of Containers) (Counts, error) {
+func (a *Applier) Apply(scores []oom.ContainerScore, of Containers) (Counts, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var counts Counts
@@ -74,7 +74,7 @@ func (a *Applier) Apply(scores []oom.Container, of Containers) (Counts, error) {
 // held bounds the processes of a container that are held open at a time.
 const held = 256
 
-func (a *Applier) applyTo(c oom.Container, of Containers, counts *Counts) error {
+func (a *Applier) applyTo(c oom.ContainerScore, of Containers, counts *Counts) error {
 	pids, err := of.Processes(c.Name, nil)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (a *Applier) applyTo(c oom.Container, of Containers, counts *Counts) error 
 	return errors.Join(faults...)
 }
 
-func (a *Applier) applyToSome(pids []int, c oom.Container, of Containers, counts *Counts) error {
+func (a *Applier) applyToSome(pids []int, c oom.ContainerScore, of Containers, counts *Counts) error {
 	var faults []error
 	drifted := map[int]*os.Root{}
 	for _, pid := range pids {
@@ -137,7 +137,7 @@ func (a *Applier) openDrifted(pid, want int) (*os.Root, error) {
 	return nil, unlessGone(err)
 }
 
-func (a *Applier) write(process *os.Root, pid int, c oom.Container, counts *Counts) error {
+func (a *Applier) write(process *os.Root, pid int, c oom.ContainerScore, counts *Counts) error {
 	file, err := process.OpenFile(scoreFile, os.O_WRONLY, 0)
 	if err == nil {
 		_, err = file.WriteString(strconv.Itoa(c.ScoreAdj))

@@ -42,7 +42,7 @@ func (failing) Processes(string, []int) ([]int, error) { return nil, errors.New(
 func TestScoresReachAProcessAndItsLateChild(t *testing.T) {
 	shell := startShell(t)
 	a := newApplier(t, "/proc", nil)
-	scores := []oom.Container{{Name: "c", ScoreAdj: 700}, {Name: "not-started", ScoreAdj: 1000}}
+	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: 700}, {Name: "not-started", ScoreAdj: 1000}}
 	inContainer := listing{"c": {{shell.pid}}}
 
 	wantCounts(t, a, scores, inContainer, apply.Counts{Rewritten: 1})
@@ -67,7 +67,7 @@ func TestARefusedScoreIsToldOnceCountedAndStopsNothing(t *testing.T) {
 	other := startShell(t)
 	var log bytes.Buffer
 	a := newApplier(t, "/proc", &log)
-	scores := []oom.Container{{Name: "safe", ScoreAdj: -997}, {Name: "exposed", ScoreAdj: 1000}}
+	scores := []oom.ContainerScore{{Name: "safe", ScoreAdj: -997}, {Name: "exposed", ScoreAdj: 1000}}
 	of := listing{"safe": {{shell.pid}}, "exposed": {{other.pid}}}
 	wantCounts(t, a, scores, of, apply.Counts{Rewritten: 1, Refused: 1})
 	wantCounts(t, a, scores, of, apply.Counts{Refused: 1})
@@ -82,7 +82,7 @@ func TestAProcessThatLeftTheContainerIsNotTouched(t *testing.T) {
 	before := score(t, shell.pid)
 	a := newApplier(t, "/proc", nil)
 	of := listing{"c": {{shell.pid}, {}}}
-	wantCounts(t, a, []oom.Container{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
+	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
 	wantScore(t, shell.pid, before)
 }
 
@@ -91,12 +91,12 @@ func TestAVanishedProcessIsNormal(t *testing.T) {
 	shell.stop()
 	a := newApplier(t, "/proc", nil)
 	of := listing{"c": {{shell.pid}}}
-	wantCounts(t, a, []oom.Container{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
+	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
 }
 
 func TestAnUnreadableContainerIsAnErrorThatNamesIt(t *testing.T) {
 	a := newApplier(t, "/proc", nil)
-	_, err := a.Apply([]oom.Container{{Name: "web"}}, failing{})
+	_, err := a.Apply([]oom.ContainerScore{{Name: "web"}}, failing{})
 	if err == nil || !strings.Contains(err.Error(), "container web") {
 		t.Errorf("error %v, want one that names container web", err)
 	}
@@ -113,7 +113,7 @@ func TestTheProcfsMountIsTheGivenOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newApplier(t, proc, nil)
-	wantCounts(t, a, []oom.Container{{Name: "c", ScoreAdj: 975}}, listing{"c": {{42, 43}}}, apply.Counts{Rewritten: 1})
+	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 975}}, listing{"c": {{42, 43}}}, apply.Counts{Rewritten: 1})
 	if text, _ := os.ReadFile(file); !strings.HasPrefix(string(text), "975") {
 		t.Errorf("score file holds %q", text)
 	}
@@ -137,7 +137,7 @@ func BenchmarkApplyToProcessesThatHoldTheirScore(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	scores := []oom.Container{{Name: "c", ScoreAdj: held}}
+	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: held}}
 	for b.Loop() {
 		if _, err := a.Apply(scores, listing{"c": {pids}}); err != nil {
 			b.Fatal(err)
@@ -158,7 +158,7 @@ func newApplier(t *testing.T, proc string, log io.Writer) *apply.Applier {
 	return a
 }
 
-func wantCounts(t *testing.T, a *apply.Applier, scores []oom.Container, of apply.Containers, want apply.Counts) {
+func wantCounts(t *testing.T, a *apply.Applier, scores []oom.ContainerScore, of apply.Containers, want apply.Counts) {
 	t.Helper()
 	got, err := a.Apply(scores, of)
 	if err != nil || got != want {

@@ -238,11 +238,11 @@ func (w *Watcher) hear(line string) {
 // place finds the pod and whose limit it was. It is false of a kill that is none of
 // this node's.
 func (w *Watcher) place(k *Kill, s *summary) (of Pod, ours bool) {
-	victim, seen := w.cfg.Cgroups.Seen(s.cgroup)
+	victim, seen := w.cfg.Cgroups.VisiblePath(s.cgroup)
 	if !seen || !holds(w.cfg.Root, victim) {
 		return of, false
 	}
-	above, seen := w.cfg.Cgroups.Seen(s.limit)
+	above, seen := w.cfg.Cgroups.VisiblePath(s.limit)
 	k.Cgroup, k.Limit = victim, OfOther
 	if s.limit == "" || !seen || holds(above, w.cfg.Root) {
 		k.Limit = OfNode

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/admission"
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // kubeletConditions turn Unknown when a node falls silent.

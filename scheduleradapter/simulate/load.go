@@ -23,8 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/manifest"
-	"github.com/evictd/evictd/scheduleradapter/admission"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 

@@ -87,18 +87,18 @@ func NewDisks(given Paths, log *slog.Logger) *Disks {
 	return d
 }
 
-// Await leaves imagefs and containerfs unknown, where the operator names neither,
+// AwaitRuntime leaves imagefs and containerfs unknown, where the operator names neither,
 // until the runtime has said where they are, but no longer than until an instant:
 // the figures of nodefs could end pods for a disk that lacks nothing.
-func (d *Disks) Await(until time.Time) {
+func (d *Disks) AwaitRuntime(until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.awaits = until
 }
 
-// Locate takes up where the runtime keeps images and writable layers.
-func (d *Disks) Locate(runtime Paths) {
-	d.Await(time.Time{})
+// SetRuntimePaths takes up where the runtime keeps images and writable layers.
+func (d *Disks) SetRuntimePaths(runtime Paths) {
+	d.AwaitRuntime(time.Time{})
 	if d.place(d.given.over(runtime)) {
 		poke(d.moved)
 	}

@@ -143,18 +143,18 @@ func TestTheLayoutFollowsTheDevices(t *testing.T) {
 func TestTheRuntimesPathsCountWhereTheOperatorGaveNone(t *testing.T) {
 	node, image := mounted(t, "size=1m"), mounted(t, "size=2m")
 	d := runDisks(t, Paths{NodeFs: node}, slog.DiscardHandler)
-	d.Locate(Paths{ImageFs: image, ContainerFs: image})
+	d.SetRuntimePaths(Paths{ImageFs: image, ContainerFs: image})
 	<-d.Changed()
 	if got, _ := d.figures(t, 1); d.Layout() != ImageFs || got.Capacity != stats.Known(2<<20) {
 		t.Errorf("got %v, %v", d.Layout(), got)
 	}
-	d.Locate(Paths{ImageFs: image, ContainerFs: node})
+	d.SetRuntimePaths(Paths{ImageFs: image, ContainerFs: node})
 	<-d.Changed()
 	if got, _ := d.figures(t, 2); d.Layout() != SplitFs || got.Capacity != stats.Known(1<<20) {
 		t.Errorf("it moves: got %v, %v", d.Layout(), got)
 	}
 	given := runDisks(t, Paths{NodeFs: node, ImageFs: node}, slog.DiscardHandler)
-	given.Locate(Paths{ImageFs: image})
+	given.SetRuntimePaths(Paths{ImageFs: image})
 	if got, _ := given.figures(t, 1); given.Layout() != SharedFs || got.Capacity != stats.Known(1<<20) {
 		t.Errorf("given by the operator: got %v, %v", given.Layout(), got)
 	}
@@ -168,23 +168,23 @@ func TestFiguresOfNodefsAreNotTakenForThoseOfImagesBeforeTheRuntimeHasSpoken(t *
 	}
 	asked := runDisks(t, Paths{NodeFs: dir}, slog.DiscardHandler)
 	awaitThat(t, "the figures of images to be known", func() bool { return known(asked) })
-	asked.Await(time.Now().Add(time.Hour))
+	asked.AwaitRuntime(time.Now().Add(time.Hour))
 	if known(asked) {
 		t.Error("imagefs is known before the runtime has spoken")
 	}
 	if s, err := asked.figures(t, 0); err != nil || !s.Available.IsKnown() {
 		t.Errorf("nodefs: %+v, %v", s, err)
 	}
-	asked.Locate(Paths{ImageFs: dir})
+	asked.SetRuntimePaths(Paths{ImageFs: dir})
 	if !known(asked) {
 		t.Error("imagefs is unknown after the runtime has spoken")
 	}
-	asked.Await(time.Now().Add(-time.Second))
+	asked.AwaitRuntime(time.Now().Add(-time.Second))
 	if !known(asked) {
 		t.Error("imagefs is unknown though the runtime has taken too long")
 	}
 	given := runDisks(t, Paths{NodeFs: dir, ImageFs: dir}, slog.DiscardHandler)
-	given.Await(time.Now().Add(time.Hour))
+	given.AwaitRuntime(time.Now().Add(time.Hour))
 	awaitThat(t, "the operator's path to count", func() bool { return known(given) })
 }
 

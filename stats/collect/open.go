@@ -19,13 +19,13 @@ const maxDescriptors = 20_000
 // overlays maps the device of every overlay filesystem that is mounted on this
 // host to the directory of its writable layer. A pod may mount one of its own that
 // names any directory; that is not among them.
-func overlays(mountinfo io.Reader) (map[uint64]Place, error) {
-	layers := map[uint64]Place{}
+func overlays(mountinfo io.Reader) (map[uint64]PodPath, error) {
+	layers := map[uint64]PodPath{}
 	lines := bufio.NewReader(mountinfo)
 	for {
 		line, err := lines.ReadString('\n')
 		if device, upper, ok := parseOverlay(line); ok {
-			layers[device] = Place{filepath.Dir(upper), filepath.Base(upper)}
+			layers[device] = PodPath{filepath.Dir(upper), filepath.Base(upper)}
 		}
 		if errors.Is(err, io.EOF) {
 			return layers, nil
@@ -111,7 +111,7 @@ func unlinked(pids []int) map[uint64]stats.Volume {
 }
 
 // direct sums the files that are directly in a directory.
-func direct(p Place) (sum stats.Volume) {
+func direct(p PodPath) (sum stats.Volume) {
 	fd, err := p.open(unix.O_RDONLY | unix.O_DIRECTORY)
 	if err != nil {
 		return sum

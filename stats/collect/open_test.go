@@ -28,7 +28,7 @@ func TestWritableLayersAreFoundByTheDeviceOfTheMount(t *testing.T) {
 46 35
 `
 	got, err := overlays(strings.NewReader(mounts))
-	want := map[uint64]Place{unix.Mkdev(0, 52): {"/var/lib/containerd/snapshots/12", "fs"}, unix.Mkdev(0, 54): {"/with blank,comma", "fs"}}
+	want := map[uint64]PodPath{unix.Mkdev(0, 52): {"/var/lib/containerd/snapshots/12", "fs"}, unix.Mkdev(0, 54): {"/with blank,comma", "fs"}}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -84,10 +84,10 @@ func TestWhatIsDeletedAndStillOpenCountsForItsPod(t *testing.T) {
 	elsewhere := mounted(t, "size=16m")
 	pids := []int{holding(t, root), holding(t, elsewhere), 1 << 30}
 	d := NewPodDisk(PodFiles{Root: root, Containers: []string{"c"}})
-	d.Ask(func(_ string, into []int) ([]int, error) { return append(into, pids...), nil })
+	d.SetProcesses(func(_ string, into []int) ([]int, error) { return append(into, pids...), nil })
 	s, round := surveying(t, &bytes.Buffer{}, d)
 	got := stats.Pod{Containers: make([]stats.Container, 1)}
-	if d.read(&got); got.Unlinked.Used != stats.Known(3<<20) || got.Unlinked.Inodes != stats.Known(1) || got.Unlinked.Time.Before(s.Since()) {
+	if d.read(&got); got.Unlinked.Used != stats.Known(3<<20) || got.Unlinked.Inodes != stats.Known(1) || got.Unlinked.Time.Before(s.LastScan()) {
 		t.Errorf("got %v", got.Unlinked)
 	}
 	pids = nil
@@ -126,7 +126,7 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 		return os.Remove("/gone")
 	})
 	d := NewPodDisk(PodFiles{Root: base, Containers: []string{"none", "c"}})
-	d.Ask(func(container string, into []int) ([]int, error) {
+	d.SetProcesses(func(container string, into []int) ([]int, error) {
 		if container == "none" {
 			return into, nil
 		}
@@ -143,7 +143,7 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 		age  time.Duration
 		want int64
 	}{{-time.Hour, 1 + 3<<20}, {time.Hour, 5 << 20}} {
-		d.Tell(Told{Layers: []stats.Volume{{}, {Time: time.Now().Add(-at.age), Used: stats.Known(1), Inodes: stats.Known(1)}}})
+		d.SetRuntimeFigures(RuntimeFigures{Layers: []stats.Volume{{}, {Time: time.Now().Add(-at.age), Used: stats.Known(1), Inodes: stats.Known(1)}}})
 		round()
 		if d.read(&got); got.Containers[1].Rootfs != stats.Known(at.want) {
 			t.Errorf("told %v ago by the runtime: got %v, want %d", at.age, got.Containers[1].Rootfs, at.want)

@@ -13,8 +13,8 @@ import (
 // Volume is the directory of a pod's volume below the kubelet's root directory. id
 // is the pod's uid, or the config hash of a static pod; plugin is the kubelet's for
 // the volume's kind, such as EmptyDir.
-func Volume(root, id, plugin, volume string) Place {
-	return Place{root, "pods/" + id + "/volumes/" + plugin + "/" + volume}
+func Volume(root, id, plugin, volume string) PodPath {
+	return PodPath{root, "pods/" + id + "/volumes/" + plugin + "/" + volume}
 }
 
 // The plugins of volumes that hold bytes of the node's filesystem, or of memory.
@@ -25,41 +25,41 @@ const (
 )
 
 // EtcHosts is the file that the kubelet mounts over the /etc/hosts of a pod.
-func EtcHosts(root, id string) Place { return Place{root, "pods/" + id + "/etc-hosts"} }
+func EtcHosts(root, id string) PodPath { return PodPath{root, "pods/" + id + "/etc-hosts"} }
 
 // LogDir is the directory of a pod's logs below the kubelet's, /var/log/pods.
-func LogDir(root, namespace, name, id string) Place {
-	return Place{root, namespace + "_" + name + "_" + id}
+func LogDir(root, namespace, name, id string) PodPath {
+	return PodPath{root, namespace + "_" + name + "_" + id}
 }
 
 // PodFiles says where a pod keeps what it writes. What is nowhere is not measured.
 type PodFiles struct {
 	// Root is a path on the node's filesystem, the kubelet's root directory.
 	Root    string
-	Volumes []Place // in the order of the manifest
+	Volumes []PodPath // in the order of the manifest
 	// Logs is the pod's log directory, with one below for each of Containers.
-	Logs       Place
-	EtcHosts   Place
+	Logs       PodPath
+	EtcHosts   PodPath
 	Containers []string // in the order of PodConfig's
 }
 
-// Lister appends the processes of a container of a pod, or with "" all of the pod's.
-type Lister func(container string, into []int) ([]int, error)
+// ProcessLister appends the processes of a container of a pod, or with "" all of the pod's.
+type ProcessLister func(container string, into []int) ([]int, error)
 
-// Told is what the runtime says of a pod's containers, in their order; what it
+// RuntimeFigures is what the runtime says of a pod's containers, in their order; what it
 // does not say is unknown or nowhere.
-type Told struct {
+type RuntimeFigures struct {
 	Layers []stats.Volume // the writable ones
-	Logs   []Place
+	Logs   []PodPath
 }
 
 // PodDisk is what a pod holds on disks, as the last survey found it. Any goroutine
 // may read it.
 type PodDisk struct {
 	files     PodFiles
-	processes atomic.Pointer[Lister] // nil leaves layers, and what is deleted and open, to others
+	processes atomic.Pointer[ProcessLister] // nil leaves layers, and what is deleted and open, to others
 	found     atomic.Pointer[holdings]
-	told      atomic.Pointer[Told]
+	runtime   atomic.Pointer[RuntimeFigures]
 	moved     atomic.Bool // since the last survey it was told of other places
 
 	// What the survey remembers; nobody else touches it.
@@ -84,20 +84,20 @@ func NewPodDisk(files PodFiles) *PodDisk {
 	return d
 }
 
-// Of says whether the pod keeps its files there, so that what is known of them
+// Matches says whether the pod keeps its files there, so that what is known of them
 // still holds.
-func (d *PodDisk) Of(files *PodFiles) bool {
+func (d *PodDisk) Matches(files *PodFiles) bool {
 	return d.files.Root == files.Root && d.files.Logs == files.Logs && d.files.EtcHosts == files.EtcHosts &&
 		slices.Equal(d.files.Volumes, files.Volumes) && slices.Equal(d.files.Containers, files.Containers)
 }
 
-// Ask says who knows the pod's processes.
-func (d *PodDisk) Ask(processes Lister) { d.processes.Store(&processes) }
+// SetProcesses says who knows the pod's processes.
+func (d *PodDisk) SetProcesses(processes ProcessLister) { d.processes.Store(&processes) }
 
-// Tell takes up what the runtime says: places go before those where the kubelet
+// SetRuntimeFigures takes up what the runtime says: places go before those where the kubelet
 // would keep it, and figures before those of the survey that are older.
-func (d *PodDisk) Tell(told Told) {
-	if before := d.told.Swap(&told); before == nil || !slices.Equal(before.Logs, told.Logs) {
+func (d *PodDisk) SetRuntimeFigures(told RuntimeFigures) {
+	if before := d.runtime.Swap(&told); before == nil || !slices.Equal(before.Logs, told.Logs) {
 		d.moved.Store(true)
 	}
 }
@@ -114,7 +114,7 @@ func (d *PodDisk) read(s *stats.Pod) {
 	}
 	s.Files, s.Unlinked = found.files, found.unlinked
 	for i := range s.Containers {
-		c, layer := &s.Containers[i], d.layerTold(i)
+		c, layer := &s.Containers[i], d.runtimeLayer(i)
 		if i < len(found.logs) {
 			c.Logs, c.LogsInodes = found.logs[i].Used, found.logs[i].Inodes
 			if at := found.layers[i]; !layer.Used.IsKnown() || at.Used.IsKnown() && at.Time.After(layer.Time) {
@@ -126,35 +126,35 @@ func (d *PodDisk) read(s *stats.Pod) {
 	}
 }
 
-// layerTold is the runtime's figure of a writable layer; unknown without one.
-func (d *PodDisk) layerTold(i int) stats.Volume {
-	if told := d.told.Load(); told != nil && i < len(told.Layers) {
+// runtimeLayer is the runtime's figure of a writable layer; unknown without one.
+func (d *PodDisk) runtimeLayer(i int) stats.Volume {
+	if told := d.runtime.Load(); told != nil && i < len(told.Layers) {
 		return told.Layers[i]
 	}
 	return stats.Volume{}
 }
 
 // logDir is where a container logs to.
-func (d *PodDisk) logDir(i int) Place {
-	if told := d.told.Load(); told != nil && i < len(told.Logs) && told.Logs[i] != (Place{}) {
+func (d *PodDisk) logDir(i int) PodPath {
+	if told := d.runtime.Load(); told != nil && i < len(told.Logs) && told.Logs[i] != (PodPath{}) {
 		return told.Logs[i]
 	}
-	if d.files.Logs == (Place{}) {
-		return Place{}
+	if d.files.Logs == (PodPath{}) {
+		return PodPath{}
 	}
-	return Place{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
+	return PodPath{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
 }
 
-// unseen says whether the pod, or a place of it, was never measured.
-func (d *PodDisk) unseen() bool { return d.found.Load() == nil || d.moved.Load() }
+// unscanned says whether the pod, or a place of it, was never measured.
+func (d *PodDisk) unscanned() bool { return d.found.Load() == nil || d.moved.Load() }
 
-// look measures the pod, and says whether it came to the end.
-func (d *PodDisk) look(r *round) bool {
+// scan measures the pod, and says whether it came to the end.
+func (d *PodDisk) scan(r *diskScan) bool {
 	d.moved.Store(false)
 	found := &holdings{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
 	var projects []uint32
 	for i := range d.volumes {
-		if d.volumes[i].place == (Place{}) {
+		if d.volumes[i].place == (PodPath{}) {
 			continue
 		}
 		project, used := quotaOf(d.volumes[i].place, projects)
@@ -165,13 +165,13 @@ func (d *PodDisk) look(r *round) bool {
 		found.volumes[i] = r.measure(&d.volumes[i])
 	}
 	if r.whole {
-		d.lookAtProcesses(r, len(projects) > 0)
+		d.scanProcesses(r, len(projects) > 0)
 	}
 	for i := range d.logs {
 		d.logs[i].moveTo(d.logDir(i))
 		found.logs[i] = r.measure(&d.logs[i])
 		// The runtime's figures may be from before what a whole round is asked for.
-		if r.whole || !d.layerTold(i).Used.IsKnown() {
+		if r.whole || !d.runtimeLayer(i).Used.IsKnown() {
 			found.layers[i] = r.measure(&d.layers[i])
 		} else {
 			found.layers[i] = d.layers[i].volume()
@@ -179,7 +179,7 @@ func (d *PodDisk) look(r *round) bool {
 	}
 	found.open = slices.Clone(d.open)
 	found.unlinked = d.unlinked
-	if d.files.Logs != (Place{}) {
+	if d.files.Logs != (PodPath{}) {
 		found.files = direct(d.files.Logs)
 	}
 	if size, is := d.files.EtcHosts.fileSize(); is {
@@ -193,10 +193,10 @@ func (d *PodDisk) look(r *round) bool {
 	return true
 }
 
-// lookAtProcesses finds the writable layer that each container's processes have as
+// scanProcesses finds the writable layer that each container's processes have as
 // their root, and what they hold open though it was deleted. A volume that a quota
 // counts has the deleted in it already.
-func (d *PodDisk) lookAtProcesses(r *round, quota bool) {
+func (d *PodDisk) scanProcesses(r *diskScan, quota bool) {
 	ask := d.processes.Load()
 	if ask == nil {
 		return

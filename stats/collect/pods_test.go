@@ -20,7 +20,7 @@ func TestAPodAndItsContainersAreReadFromTheirGroups(t *testing.T) {
 		Cgroups: s, Cgroup: podGroup,
 		Containers: []string{"init", "gone", "app", "side"},
 		Child:      func(name string) string { return ids[name] },
-		Disk:       NewPodDisk(PodFiles{Volumes: []Place{{}}, Containers: []string{"init", "gone", "app", "side"}}),
+		Disk:       NewPodDisk(PodFiles{Volumes: []PodPath{{}}, Containers: []string{"init", "gone", "app", "side"}}),
 	})
 	t.Cleanup(p.Close)
 	var got stats.Pod

@@ -52,7 +52,7 @@ func (q *projectQuota) used(now time.Time) (v stats.Volume) {
 //
 // The kubelet gives emptyDirs projects where its feature
 // LocalStorageCapacityIsolationFSQuotaMonitoring is on; evictd gives none.
-func quotaOf(p Place, taken []uint32) (project uint32, used stats.Volume) {
+func quotaOf(p PodPath, taken []uint32) (project uint32, used stats.Volume) {
 	fd, err := p.open(unix.O_RDONLY | unix.O_DIRECTORY)
 	if err != nil {
 		return 0, used

@@ -46,7 +46,7 @@ func TestAQuotaTellsWhatItsProjectUses(t *testing.T) {
 }
 
 func TestADirectoryWithoutAProjectIsCountedByNoQuota(t *testing.T) {
-	for _, place := range []Place{placed(t.TempDir()), {t.TempDir(), "missing"}} {
+	for _, place := range []PodPath{placed(t.TempDir()), {t.TempDir(), "missing"}} {
 		if project, used := quotaOf(place, nil); project != 0 || used != (stats.Volume{}) {
 			t.Errorf("%v: got project %d, %v", place, project, used)
 		}

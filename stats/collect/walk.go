@@ -36,17 +36,17 @@ const (
 	smallTree = 2000
 )
 
-// Place is a directory or a file of a pod's: Below, a relative path, is looked up
+// PodPath is a directory or a file of a pod's: Below, a relative path, is looked up
 // below Root without following any symbolic link. The zero Place is nowhere.
-type Place struct{ Root, Below string }
+type PodPath struct{ Root, Below string }
 
-func (p Place) String() string { return filepath.Join(p.Root, p.Below) }
+func (p PodPath) String() string { return filepath.Join(p.Root, p.Below) }
 
 var errName = errors.New("is no path that stays below its root")
 
 // open returns a descriptor, or ENOTDIR and the like where a link is in the way.
 // Root itself is the operator's and may be a link.
-func (p Place) open(flags int) (int, error) {
+func (p PodPath) open(flags int) (int, error) {
 	fd, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
@@ -81,7 +81,7 @@ func (p Place) open(flags int) (int, error) {
 // file that was left alone for ten minutes and then grows shows in the next whole
 // look.
 type tree struct {
-	place         Place
+	place         PodPath
 	bytes, inodes int64
 	device        uint64
 	whole         time.Time // when the last whole look began
@@ -92,7 +92,7 @@ type tree struct {
 
 // moveTo makes it the tree at a place, of which nothing is known where it is
 // another one.
-func (t *tree) moveTo(place Place) {
+func (t *tree) moveTo(place PodPath) {
 	if t.place != place {
 		*t = tree{place: place}
 	}
@@ -365,7 +365,7 @@ func nameZ(name string) *byte { return &append([]byte(name), 0)[0] }
 func device(st *unix.Statx_t) uint64 { return unix.Mkdev(st.Dev_major, st.Dev_minor) }
 
 // fileSize is what a regular file occupies; nothing where it is not there.
-func (p Place) fileSize() (bytes int64, found bool) {
+func (p PodPath) fileSize() (bytes int64, found bool) {
 	fd, err := p.open(unix.O_PATH)
 	if err != nil {
 		return 0, false

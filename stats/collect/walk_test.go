@@ -14,14 +14,14 @@ import (
 )
 
 // placed is a directory that is looked at by its path.
-func placed(path string) Place { return Place{filepath.Dir(path), filepath.Base(path)} }
+func placed(path string) PodPath { return PodPath{filepath.Dir(path), filepath.Base(path)} }
 
 func onward() bool { return true }
 
 // whole looks at a directory whole.
 func whole(t *testing.T, path string) *tree {
 	t.Helper()
-	room := memory
+	room := maxRemembered
 	w := &tree{place: placed(path)}
 	if _, err := w.look(time.Now(), true, &room, onward); err != nil || w.whole.IsZero() {
 		t.Fatalf("got %v, %v", w, err)
@@ -75,7 +75,7 @@ func TestFilesThatVanishDuringTheWalkArePassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	room := memory
+	room := maxRemembered
 	w := tree{place: placed(dir)}
 	_, err := w.look(time.Now(), true, &room, func() bool {
 		for i := range files / 100 {
@@ -100,7 +100,7 @@ func TestADirectoryDeeperThanTheLimitIsCountedToTheLimit(t *testing.T) {
 	if err := os.MkdirAll(deep.String(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	room := memory
+	room := maxRemembered
 	w := tree{place: placed(dir)}
 	if _, err := w.look(time.Now(), true, &room, onward); w.inodes != walkDepth+1 || !errors.Is(err, errPartly) {
 		t.Errorf("got %d inodes, %v", w.inodes, err)
@@ -168,7 +168,7 @@ func TestADirectoryOfManyEntriesIsWalkedInSteps(t *testing.T) {
 		}
 	}
 	steps := 0
-	room := memory
+	room := maxRemembered
 	w := tree{place: placed(dir)}
 	entries, err := w.look(time.Now(), true, &room, func() bool { steps++; return true })
 	if err != nil || entries != many+1 || steps != 2 || w.inodes != 2 {
@@ -202,7 +202,7 @@ type revisited struct {
 }
 
 func revisit(t *testing.T, dir string) *revisited {
-	w := &revisited{&tree{place: placed(dir)}, t, memory, time.Now().Add(time.Hour)}
+	w := &revisited{&tree{place: placed(dir)}, t, maxRemembered, time.Now().Add(time.Hour)}
 	w.again(true)
 	return w
 }
@@ -237,16 +237,16 @@ func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 	if n := w.again(false); n > 300 || w.inodes != files+files/100+1+3-101 || w.bytes >= before {
 		t.Errorf("changed: %d entries looked at, %d inodes, %d bytes after %d", n, w.inodes, w.bytes, before)
 	}
-	if w.room >= memory || w.room < memory-100 {
-		t.Errorf("%d of %d left", w.room, memory)
+	if w.room >= maxRemembered || w.room < maxRemembered-100 {
+		t.Errorf("%d of %d left", w.room, maxRemembered)
 	}
 	quick, bytes := w.inodes, w.bytes
 	if w.again(true); w.inodes != quick || w.bytes != bytes {
 		t.Errorf("a whole look finds %d inodes and %d bytes, the quick one %d and %d", w.inodes, w.bytes, quick, bytes)
 	}
 	w.root.forget(&w.room)
-	if w.room != memory {
-		t.Errorf("%d of %d come back", w.room, memory)
+	if w.room != maxRemembered {
+		t.Errorf("%d of %d come back", w.room, maxRemembered)
 	}
 }
 
@@ -320,8 +320,8 @@ func TestNoLinkLeadsOutOfAPlace(t *testing.T) {
 		"":                            errName,
 		"pods/u/volumes/a/file":       unix.ENOTDIR,
 	} {
-		room := memory
-		w := tree{place: Place{root, below}}
+		room := maxRemembered
+		w := tree{place: PodPath{root, below}}
 		_, err := w.look(time.Now(), true, &room, onward)
 		if !errors.Is(err, want) || (err == nil) != (w.inodes == 2) {
 			t.Errorf("%q: got %v, %d inodes", below, err, w.inodes)
@@ -342,7 +342,7 @@ func TestADirectoryThatIsSwappedForALinkIsNotFollowed(t *testing.T) {
 	for i := range 500 {
 		put(t, fmt.Sprintf("%s/%d", secret, i), "x")
 	}
-	room := memory
+	room := maxRemembered
 	w := tree{place: placed(dir)}
 	w.look(time.Now(), true, &room, func() bool {
 		for i := range 102 {
@@ -370,7 +370,7 @@ func BenchmarkWalk(b *testing.B) {
 		whole bool
 	}{{"whole", true}, {"quick", false}} {
 		b.Run(kind.name, func(b *testing.B) {
-			room := memory
+			room := maxRemembered
 			w := tree{place: placed(dir)}
 			if _, err := w.look(now, true, &room, onward); err != nil {
 				b.Fatal(err)

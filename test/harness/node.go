@@ -184,7 +184,7 @@ type Pod struct {
 // Tell gives an order, see package workload, and does not wait until it was carried out.
 func (p *Pod) Tell(order string, args ...any) {
 	p.Node.T.Helper()
-	if err := p.workload.Tell(fmt.Sprintf(order, args...)); err != nil {
+	if err := p.workload.Send(fmt.Sprintf(order, args...)); err != nil {
 		p.Node.T.Fatalf("pod %s, %s: %v", p.Name, order, err)
 	}
 }

@@ -27,7 +27,7 @@ func starve(n *harness.Node) string {
 // weightFile is the file of a group's share of the processor.
 func weightFile(n *harness.Node, group string) string {
 	n.T.Helper()
-	settings, err := n.Cgroups.FullSpeed(group, filepath.Dir(group))
+	settings, err := n.Cgroups.CPUBoost(group, filepath.Dir(group))
 	if err != nil {
 		n.T.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -285,7 +285,7 @@ func (c *crowd) leak(m *member, uid types.UID) {
 
 // start runs a pod where it was bound; every other leaker ignores SIGTERM.
 func (c *crowd) start(m *member, object *v1.Pod) *harness.Pod {
-	p := m.StartIn(object, cgroup.PodsAt(filepath.Join(m.Group, sandbox.PodsGroup)).Pod(string(object.UID), eviction.QOSClass(object)), nil)
+	p := m.StartIn(object, cgroup.PodsAt(filepath.Join(m.Group, sandbox.PodsGroup)).Pod(string(object.UID), podspec.QOSClass(object)), nil)
 	if object.Labels[kindOfCrowd] == steady {
 		p.Do("hold 2Mi")
 		return p

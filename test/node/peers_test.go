@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/test/harness"
@@ -153,7 +153,7 @@ func measure(n *harness.Node, g guard, specs []holder, rate int) run {
 	var pods []*harness.Pod
 	for _, h := range specs {
 		m := n.Manifest(h.name, h.Spec)
-		p := n.StartIn(m, parent.Pod(string(m.UID), eviction.QOSClass(m)), nil)
+		p := n.StartIn(m, parent.Pod(string(m.UID), podspec.QOSClass(m)), nil)
 		n.Write(m)
 		score := oom.Scores(m, int64(meminfo(n.T, "MemTotal")*harness.MiB))[0].ScoreAdj
 		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.PID()), []byte(strconv.Itoa(score)), 0o644); err != nil {

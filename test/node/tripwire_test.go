@@ -21,7 +21,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 	for signal, source := range map[string]string{"CONT": collect.MemoryEvents, "KILL": ""} {
 		t.Run(signal, func(t *testing.T) {
 			n := newMachine(t)
-			high, ok := n.Cgroups.HighFile("/" + sandbox.PodsGroup)
+			high, ok := n.Cgroups.MemoryHighFile("/" + sandbox.PodsGroup)
 			if !ok {
 				t.Skip("skipped: only cgroup v2 has memory.high")
 			}

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
-	"github.com/evictd/evictd/internal/render"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 // sumUp writes the figures and judges what must hold. It is console.ErrNotHeld where

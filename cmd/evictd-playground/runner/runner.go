@@ -23,7 +23,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -142,13 +142,13 @@ func (r *Runner) class(qos v1.PodQOSClass) string { return path.Dir(r.cfg.Pods.P
 // group is the pod's own. On systemd's layout as on the other a class's group is
 // the one above it.
 func (r *Runner) group(pod *v1.Pod) string {
-	return r.cfg.Pods.Pod(string(pod.UID), eviction.QOSClass(pod))
+	return r.cfg.Pods.Pod(string(pod.UID), podspec.QOSClass(pod))
 }
 
 // weigh gives the group of the burstable pods the CPU that they request together
 // (kubelet, qosContainerManagerImpl).
 func (r *Runner) weigh(pod *v1.Pod, runs bool) error {
-	if eviction.QOSClass(pod) != v1.PodQOSBurstable {
+	if podspec.QOSClass(pod) != v1.PodQOSBurstable {
 		return nil
 	}
 	r.mu.Lock()

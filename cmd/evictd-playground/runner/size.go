@@ -8,7 +8,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -35,7 +35,7 @@ func quota(milliCPU int64) stats.Amount {
 // podLimits bounds a pod's group as the kubelet does (ResourceConfigForPod): the
 // pod's requests, limits and overhead together.
 func podLimits(pod *v1.Pod) cgroup.Limits {
-	if eviction.QOSClass(pod) == v1.PodQOSBestEffort {
+	if podspec.QOSClass(pod) == v1.PodQOSBestEffort {
 		return cgroup.Limits{CPUShares: stats.Known(minShares)}
 	}
 	limits := resource.PodLimits(pod, resource.PodResourcesOptions{})

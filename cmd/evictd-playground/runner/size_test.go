@@ -7,8 +7,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/manifest"
-	"github.com/evictd/evictd/scheduleradapter/admission"
 	"github.com/evictd/evictd/stats"
 )
 

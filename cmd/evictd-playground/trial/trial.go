@@ -21,10 +21,10 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -173,7 +173,7 @@ func (n *node) describe(dir string, all []*pod) {
 	rows := [][]string{{"POD", "CLASS", "REQUEST", "HOLDS"}}
 	for _, p := range all {
 		request := p.Spec.Containers[0].Resources.Requests.Memory()
-		rows = append(rows, []string{p.Namespace + "/" + p.Name, string(eviction.QOSClass(p.Pod)), request.String(), p.Spec.Containers[0].Args[1]})
+		rows = append(rows, []string{p.Namespace + "/" + p.Name, string(podspec.QOSClass(p.Pod)), request.String(), p.Spec.Containers[0].Args[1]})
 	}
 	n.Table(rows)
 	n.More("protect it:     evictd run --config %s", filepath.Join(dir, "evictd.yaml"))

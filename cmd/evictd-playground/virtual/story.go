@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
-	"github.com/evictd/evictd/internal/render"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/nodestatus/render"
 )
 
 // Programs are paths.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/opencontainers/runc/libcontainer"
 
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -39,7 +40,7 @@ type Containers struct {
 	log   *slog.Logger
 
 	known  map[string]*container // by the directory of the state
-	told   []wire.Bare
+	told   []inventory.RuncContainer
 	faults map[string]string // that were logged, by directory
 }
 
@@ -47,7 +48,7 @@ type Containers struct {
 type container struct {
 	stamp  os.FileInfo // of the state
 	loaded *libcontainer.Container
-	bare   wire.Bare
+	bare   inventory.RuncContainer
 }
 
 // New looks below the roots, patterns of directories; none are the usual ones. What
@@ -68,7 +69,7 @@ func (c *Containers) Run(ctx context.Context) {
 		// Who says nothing for long counts as stuck.
 		if time.Since(told) > wire.Silence/3 || !reflect.DeepEqual(found, c.told) {
 			c.told, told = found, time.Now()
-			c.say(wire.Up{Bare: &wire.BareSet{Containers: found}})
+			c.say(wire.Up{Runc: &wire.RuncContainers{Containers: found}})
 		}
 		select {
 		case <-ctx.Done():
@@ -80,7 +81,7 @@ func (c *Containers) Run(ctx context.Context) {
 
 // look reads the states that are new or have changed, and lists the containers that
 // run.
-func (c *Containers) look() (running []wire.Bare) {
+func (c *Containers) look() (running []inventory.RuncContainer) {
 	known := map[string]*container{}
 	for _, root := range c.roots {
 		states, err := filepath.Glob(filepath.Join(root, "*", "state.json"))
@@ -107,7 +108,9 @@ func (c *Containers) look() (running []wire.Bare) {
 		}
 	}
 	c.known = known
-	slices.SortFunc(running, func(a, b wire.Bare) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Cgroup, b.Cgroup)) })
+	slices.SortFunc(running, func(a, b inventory.RuncContainer) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Cgroup, b.Cgroup))
+	})
 	return running
 }
 
@@ -142,8 +145,8 @@ func (c *Containers) load(file string, before *container) (*container, error) {
 }
 
 // bare is what there is to say of a container.
-func bare(s *libcontainer.State) wire.Bare {
-	b := wire.Bare{ID: s.ID, Created: s.Created, Cgroup: s.CgroupPaths["memory"], OOMScoreAdj: s.Config.OomScoreAdj}
+func bare(s *libcontainer.State) inventory.RuncContainer {
+	b := inventory.RuncContainer{ID: s.ID, Created: s.Created, Cgroup: s.CgroupPaths["memory"], OOMScoreAdj: s.Config.OomScoreAdj}
 	if b.Cgroup == "" { // cgroup v2; where both are mounted v1 has the memory
 		b.Cgroup = s.CgroupPaths[""]
 	}

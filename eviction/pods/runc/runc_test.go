@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -110,11 +111,11 @@ func (h *host) run(id string, annotations map[string]string) (tell func(string))
 }
 
 // find looks until the containers of the host are those, in their order.
-func (h *host) find(c *Containers, ids ...string) (found []wire.Bare) {
+func (h *host) find(c *Containers, ids ...string) (found []inventory.RuncContainer) {
 	h.t.Helper()
 	wait.Until(h.t, fmt.Sprintf("the containers %v", ids), func() bool {
 		found = c.look()
-		return slices.EqualFunc(found, ids, func(c wire.Bare, id string) bool { return c.ID == id })
+		return slices.EqualFunc(found, ids, func(c inventory.RuncContainer, id string) bool { return c.ID == id })
 	})
 	return found
 }

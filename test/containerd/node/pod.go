@@ -14,7 +14,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -58,7 +58,7 @@ func (n *Node) Run(m *v1.Pod) *Pod {
 		m.Namespace = v1.NamespaceDefault
 	}
 	p := &Pod{Pod: m, n: n}
-	p.Group = cgroup.PodsAt(filepath.Join(n.Group, "kubepods")).Pod(string(m.UID), eviction.QOSClass(m))
+	p.Group = cgroup.PodsAt(filepath.Join(n.Group, "kubepods")).Pod(string(m.UID), podspec.QOSClass(m))
 	if err := n.cgroups.Create(p.Group, podLimits(m)); err != nil {
 		n.t.Fatal(err)
 	}

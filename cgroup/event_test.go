@@ -1,0 +1,210 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
+)
+
+func newBell(t testing.TB) *Poller {
+	t.Helper()
+	b, err := NewPoller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// awaitRing waits for a notice, and returns the set of those that rang.
+func awaitRing(t *testing.T, b *Poller) uint64 {
+	t.Helper()
+	var rang uint64
+	eventually(t, "a notice", func() bool {
+		rang = b.Wait(time.Second)
+		return rang != 0
+	})
+	return rang
+}
+
+func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
+	b := newBell(t)
+	b.Wake()
+	for _, c := range []struct {
+		name     string
+		d, least time.Duration
+	}{
+		{"a ring before the wait", time.Hour, 0},
+		{"no ring", 20 * time.Millisecond, 20 * time.Millisecond},
+		{"no ring for long", longWait + time.Millisecond, longWait},
+		{"no ring, and no time to wait", -time.Second, 0},
+	} {
+		began := time.Now()
+		if rang := b.Wait(c.d); rang != 0 {
+			t.Errorf("%s: notices %b", c.name, rang)
+		}
+		if waited := time.Since(began); waited < c.least {
+			t.Errorf("%s: waited %v", c.name, waited)
+		}
+	}
+	go b.Wake()
+	if rang := b.Wait(time.Hour); rang != 0 {
+		t.Errorf("a ring from another goroutine: notices %b", rang)
+	}
+}
+
+func TestWaitingAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("skipped: needs a build without the race detector, which allocates")
+	}
+	b := newBell(t)
+	if n := testing.AllocsPerRun(100, func() { b.Wake(); b.Wait(time.Second) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) {
+	t.Parallel()
+	s, group := realGroup(t, bounded())
+	if s.Version() != V1 {
+		t.Skip("skipped: needs cgroup v1, which has usage thresholds")
+	}
+	sub := group + "/sub"
+	if err := s.Create(sub, bounded()); err != nil {
+		t.Fatal(err)
+	}
+	g, err := s.Open(sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	n, err := g.NotifyUsage(32 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	b := newBell(t)
+	if err := b.Add(n, 5); err != nil {
+		t.Fatal(err)
+	}
+	if rang := b.Wait(0); rang != 0 {
+		t.Fatalf("notices %b before anything happened", rang)
+	}
+	m := join(t, s, sub)
+	m.do(t, "x=$(head -c 48000000 /dev/zero | tr '\\0' x)")
+	if rang := awaitRing(t, b); rang != 1<<5 {
+		t.Errorf("notices %b", rang)
+	}
+	if usage, err := g.Usage(); err != nil || usage.Or(0) < 32<<20 {
+		t.Errorf("the group uses %v, %v", usage, err)
+	}
+	m.end()
+	for b.Wait(0) != 0 { // it fell below the mark
+	}
+	if err := s.Delete(sub); err != nil {
+		t.Fatal(err)
+	}
+	if rang := awaitRing(t, b); rang != 1<<5 {
+		t.Errorf("notices %b", rang)
+	}
+	if _, err := g.Usage(); err != ErrGone {
+		t.Errorf("reading a group whose removal rang: %v", err)
+	}
+}
+
+// psi is what triggers on stalls need.
+const psi = "Linux 6.5 with pressure stall information (CONFIG_PSI=y, psi=1) and a cgroup v2 hierarchy"
+
+func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.T) {
+	t.Parallel()
+	s, group := realGroup(t, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)})
+	g := open(t, s, group)
+	m := join(t, s, group)
+	for _, notice := range []struct {
+		name, needs string
+		open        func() (*Event, error)
+		times       int // nothing is read between
+	}{
+		{"memory.events", "cgroup v2", g.NotifyEvents, 2},
+		{"memory.pressure", psi, func() (*Event, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }, 1},
+		{"memory.pressure, at once", psi + " and CAP_SYS_RESOURCE", func() (*Event, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }, 2},
+	} {
+		t.Run(notice.name, func(t *testing.T) {
+			n, err := notice.open()
+			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
+				t.Skip("skipped: needs "+notice.needs+":", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer n.Close()
+			b := newBell(t)
+			if err := b.Add(n, 7); err != nil {
+				t.Fatal(err)
+			}
+			if rang := b.Wait(0); rang != 0 {
+				t.Error("it rings before anything happened")
+			}
+			goes := t.TempDir() + "/goes"
+			for range notice.times {
+				if err := os.WriteFile(goes, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(m.tell, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
+				if rang := awaitRing(t, b); rang != 1<<7 {
+					t.Errorf("notices %b", rang)
+				}
+				_ = os.Remove(goes)
+				m.do(t, ":")
+			}
+		})
+	}
+}
+
+func TestAStallIsToldInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	g, err := s.Open(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	n, err := g.NotifyStall(100*time.Millisecond, 2*time.Second)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
+		t.Skip("skipped: needs "+psi+":", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	b := newBell(t)
+	if err := b.Add(n, 0); err != nil {
+		t.Fatal(err)
+	}
+	if rang := b.Wait(0); rang != 0 {
+		t.Errorf("notices %b of a group that is empty", rang)
+	}
+	if _, err := g.NotifyStall(100*time.Millisecond, 3500*time.Microsecond); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a window of 3.5 ms: %v", err)
+	}
+}
+
+func TestNoticesThatAVersionDoesNotHaveAreUnsupported(t *testing.T) {
+	v1 := &Group{version: V1}
+	v1.dirs[unified] = -1
+	for name, open := range map[string]func() (*Event, error){
+		"usage on v2":                   func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
+		"events on v1":                  v1.NotifyEvents,
+		"events at the top":             (&Group{version: V2, top: true}).NotifyEvents,
+		"stalls without a unified twin": func() (*Event, error) { return v1.NotifyStall(time.Second, 2*time.Second) },
+	} {
+		if _, err := open(); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,386 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/gc"
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/publish"
+	"github.com/evictd/evictd/eviction/recorder"
+	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/osprocess"
+	"github.com/evictd/evictd/internal/page"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/oom/apply"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+const (
+	// niceness lets a thread that has something to do go before the pods that
+	// make it necessary.
+	niceness = -15
+	// runtimePatience is how long the runtime may take at the start to say where it
+	// keeps images.
+	runtimePatience = 10 * time.Second
+	// enforceRetry is how often the limit of the pods' cgroup is tried again
+	// while the pods use more than that (kubelet: 60 s).
+	enforceRetry = time.Minute
+	// firstList is how long the API server may take at the start to tell of its
+	// pods, before those that the container runtime has are taken for what they
+	// look like there: without a priority.
+	firstList = 10 * time.Second
+	// prepared is how many pods are ready to be signalled.
+	prepared = 16
+)
+
+// Config is what a daemon is made from.
+type Config struct {
+	// File is the configuration, already merged with the flags of the command line. Its
+	// fields document their units and defaults; the zero value protects this host by the
+	// kubelet's default thresholds.
+	File config.EvictdConfiguration
+	// Reload receives when the configuration is to be loaded again. Nil means never.
+	Reload <-chan os.Signal
+	// Load returns the configuration anew. It is called in a goroutine of Run; Reload
+	// needs it.
+	Load func() (config.EvictdConfiguration, error)
+	// Force allows native mode on a host where a kubelet runs.
+	Force bool
+	// Version of the program, for logs, metrics, events and recordings.
+	Version string
+}
+
+// Defaults of the configuration.
+const (
+	DefaultStateDir      = "/var/lib/evictd"
+	DefaultRuntimeDir    = "/run/evictd"
+	DefaultStatusAddress = "unix:/run/evictd/status.sock"
+	defaultHousekeeping  = 10 * time.Second
+	// LongestHardGrace is the default, and the maximum, of the time from SIGTERM to
+	// SIGKILL of a pod that a hard threshold evicts.
+	LongestHardGrace = time.Second
+)
+
+// Daemon protects one node. New makes it, Run runs it once.
+type Daemon struct {
+	config     Config
+	log        *slog.Logger
+	node       *node
+	cfg        control.Config
+	manifests  *pods.Manifests // nil without a directory
+	tracker    *podTracker
+	survey     *collect.DiskScanner
+	watch      *collect.MemoryNotifier
+	tripwire   *tripwire // nil where none is wanted, or can be had
+	killer     *kill.Killer
+	changes    *undo.Log // nil in a dry run, and where it could not be made
+	runtimeDir string
+	loop       *control.Loop
+	publisher  *publish.Publisher
+	scores     *apply.Applier   // nil where nothing may be touched
+	journal    *journal.Journal // nil where none can be kept, and no API server needs one
+	cluster    *cluster         // nil where there is neither an API server nor a container runtime
+	collector  *gc.Collector    // nil where no container runtime is used
+	recorder   *recorder.Recorder
+	// alone: the API server has not told of its pods in time. It is of follow.
+	alone     bool
+	flightDir string
+	server    *serve.Server
+	page      *page.Page
+	service   *osprocess.Service
+	// refused is the fault of the configuration that was refused last; nil where
+	// the last one was taken.
+	refused atomic.Pointer[string]
+	dryRun  bool
+	// kernelLog is the kernel's log as the service manager has opened it; nil where
+	// it has not.
+	kernelLog *os.File
+}
+
+// New checks the configuration and the host, opens what the daemon needs, and changes
+// nothing on the node. An error of the configuration is a cli.BadInput.
+func New(cfg Config, log *slog.Logger) (*Daemon, error) {
+	file := &cfg.File
+	compiled, err := config.Compile(file, nil)
+	if err := errors.Join(err, Validate(file)); err != nil {
+		return nil, cli.InFile("configuration", err)
+	}
+	for _, warning := range compiled.Warnings {
+		log.Warn("configuration", "warning", warning)
+	}
+	d := &Daemon{config: cfg, log: log, runtimeDir: cmp.Or(file.RuntimeDir, DefaultRuntimeDir)}
+	if d.service, err = osprocess.NewService(); err != nil {
+		return nil, cli.BadInput(err)
+	}
+	held, files, err := serve.TakeHeld()
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
+	d.kernelLog = files[heldLog]
+	d.tracker = &podTracker{log: log, survey: collect.NewDiskScanner(log), ownSession: ownSession()}
+	d.survey = d.tracker.survey
+	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
+		return nil, err
+	}
+	d.dryRun = file.DryRun || !d.node.mode.Acts()
+	if kubelet := FindKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !cfg.Force {
+		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
+	}
+	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
+		return nil, cli.BadInput(err)
+	}
+	if file.PodManifests != "" {
+		if d.manifests, err = pods.New(pods.Config{Dir: file.PodManifests}, log); err != nil {
+			return nil, cli.BadInput(err)
+		}
+	}
+	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
+	if d.node.cgroups != nil {
+		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
+	}
+	d.tracker.node = d.node.name
+	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
+	if d.journal, err = openJournal(file, log); err != nil {
+		return nil, err
+	}
+	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
+		return nil, err
+	}
+	if d.cluster.speaksToRuntime() && d.cluster.runtime.find() != "" {
+		d.node.collect.Disks.AwaitRuntime(time.Now().Add(runtimePatience))
+	}
+	d.server, err = serve.Listen("status-address", cmp.Or(file.StatusAddress, DefaultStatusAddress), held,
+		&serve.TLS{CertFile: file.StatusTLSCertFile, KeyFile: file.StatusTLSPrivateKeyFile, ClientCAFile: file.StatusClientCAFile})
+	if err != nil {
+		return nil, err
+	}
+	if d.watch, err = collect.NewMemoryNotifier(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+		return nil, err
+	}
+	held.Release(log)
+	d.assemble(file, &compiled)
+	return d, nil
+}
+
+// podsGroup is the group that pods live in, or will: one that was named need
+// not exist yet.
+func podsGroup(n *node, name string) cgroup.Pods {
+	found, err := n.cgroups.FindPods(n.root, name)
+	if err == nil {
+		return found
+	}
+	return cgroup.PodsAt(n.root + "/" + cmp.Or(name, "kubepods"))
+}
+
+func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
+	d.cfg = d.control(file, compiled)
+	d.killer = kill.New(kill.Config{}, d.log)
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, DiskScanner: d.survey, Pulse: d.service}
+	if d.node.cgroups != nil {
+		ports.UnknownPods = d.tracker
+	}
+	if file.MemoryHighTripwire && !d.dryRun {
+		if d.tripwire = d.newTripwire(); d.tripwire != nil {
+			ports.Waiter = d.tripwire
+		}
+	}
+	if d.cluster != nil {
+		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
+	}
+	if d.cluster.speaksToRuntime() {
+		d.collector = d.newCollector(compiled)
+		ports.Reclaimer = d.collector
+	}
+	d.loop = control.New(d.cfg, ports, d.log)
+	metrics := metric.NewSet()
+	metrics.AddProcess()
+	cfg := publish.Config{
+		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
+		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
+	}
+	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
+	if d.cluster.speaksToAPI() {
+		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
+	}
+	if d.cluster.speaksToRuntime() {
+		cfg.Runtime, cfg.Preview, cfg.Evicted = d.runtimeStatus, d.collector.Preview, d.bury
+	}
+	d.flightDir = FlightDir(file.StateDir)
+	d.recorder = recorder.New(recorder.Config{
+		Dir: d.flightDir, Version: d.config.Version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+	}, d.loop, d.log)
+	past := newHistory(d.recorder)
+	cfg.Recorder, cfg.Counters.RecordsLost = past, d.recorder.Lost
+	if d.journal != nil {
+		cfg.Keeper = d.resume()
+	}
+	d.publisher = publish.New(cfg, d.loop, metrics, d.log)
+	d.page = d.newPage(past)
+	d.server.Handler = d.handler(metrics)
+}
+
+// scenarioNode is what a scenario says of the node.
+func (d *Daemon) scenarioNode() simulate.FileNode {
+	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
+}
+
+// control is what the loop needs to know of the settings.
+func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
+	c := control.Config{
+		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
+		MemoryModel:          compiled.MemoryModel,
+		HousekeepingInterval: defaultHousekeeping,
+	}
+	c.Eviction.HardGrace, c.Eviction.DryRun = LongestHardGrace, d.dryRun
+	if d.cluster != nil {
+		c.Eviction.SoftPatience = d.cluster.patience
+	}
+	if file.HousekeepingInterval.Duration > 0 {
+		c.HousekeepingInterval = file.HousekeepingInterval.Duration
+	}
+	if g := file.HardEvictionGracePeriod; g != nil {
+		c.Eviction.HardGrace = g.Duration
+	}
+	return c
+}
+
+// Run protects the node until ctx ends. It returns when all of its goroutines have ended.
+func (d *Daemon) Run(ctx context.Context) error {
+	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
+		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", d.config.Version)
+	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") && (d.cluster == nil || !d.cluster.runc) {
+		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then nobody can be evicted")
+	}
+	if !d.dryRun {
+		scores, err := apply.New("/proc", d.log)
+		if err != nil {
+			return err
+		}
+		defer scores.Close()
+		d.scores = scores
+		d.openChanges()
+	}
+	if err := osprocess.Prioritize(niceness); err != nil {
+		d.log.Info("evictd competes for the processor like everybody else", "error", err)
+	}
+	// What the loop decides must be carried out while it stops: the killer and
+	// the publisher end after it, and after them what they tell.
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	telling, hush := context.WithCancel(context.WithoutCancel(ctx))
+	defer hush()
+	stopRecording := d.record()
+	defer stopRecording()
+	var around, beside, last sync.WaitGroup
+	beside.Go(func() { d.killer.Run(after) })
+	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	last.Go(func() { d.recorder.Run(telling) })
+	if d.cluster != nil {
+		d.publisher.Resume(d.cluster.agent.Untold())
+		last.Go(func() { d.cluster.run(telling) })
+	}
+	defer d.watch.Close()
+	d.surround(ctx, &around)
+	d.settle(ctx, &around)
+	err := d.loop.Run(ctx)
+	end()
+	around.Wait()
+	beside.Wait()
+	d.tracker.close()
+	hush()
+	last.Wait()
+	if d.changes != nil {
+		err = errors.Join(err, d.changes.Close())
+	}
+	d.log.Info("stopped")
+	return err
+}
+
+// surround runs what is around the loop until ctx ends.
+func (d *Daemon) surround(ctx context.Context, around *sync.WaitGroup) {
+	if d.cluster.speaksToAPI() {
+		around.Go(func() { d.press(ctx) })
+	}
+	if d.collector != nil {
+		around.Go(func() { _ = d.collector.Run(ctx) })
+	}
+	around.Go(func() { d.node.collect.Disks.Run(ctx) })
+	around.Go(func() { d.watch.Run(ctx) })
+	if d.tripwire != nil && d.changes != nil {
+		around.Go(func() { d.tripwire.run(ctx, d.changes) })
+	}
+	around.Go(func() { d.survey.Run(ctx) })
+	around.Go(func() { d.follow(ctx) })
+	around.Go(func() { d.enforce(ctx) })
+	around.Go(func() { d.watchKernel(ctx) })
+	around.Go(func() { d.reload(ctx) })
+	around.Go(func() { d.server.Serve(ctx, d.log) })
+	around.Go(func() { d.page.Run(ctx) })
+	if d.service.Exists() {
+		around.Go(func() { d.attend(ctx) })
+	}
+}
+
+const (
+	// starting is how long the program's start takes, with the first look at all pods.
+	starting = 20 * time.Second
+	// relock is how often memory that a while of much work has left is given back.
+	relock = 10 * time.Minute
+)
+
+// urgent is what runs between a threshold's crossing and the end of a pod: its code is
+// in memory though it was never used.
+var urgent = []string{
+	"github.com/evictd/evictd/cgroup", "github.com/evictd/evictd/eviction", "github.com/evictd/evictd/eviction/control",
+	"github.com/evictd/evictd/eviction/daemon", "github.com/evictd/evictd/eviction/kill", "github.com/evictd/evictd/stats", "github.com/evictd/evictd/stats/collect",
+}
+
+// settle prepares this process and the calling thread for the sensing. Each thing
+// that the machine refuses is told, and done without.
+func (d *Daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+	if err := osprocess.Lock(); err != nil {
+		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
+	}
+	around.Go(func() { relocked(ctx) })
+	runtime.LockOSThread()
+	thread, err := osprocess.Elevate()
+	if err != nil {
+		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		return
+	}
+	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
+}
+
+// relocked locks less than before when the start is over, and from time to time.
+func relocked(ctx context.Context) {
+	again := time.NewTimer(starting)
+	defer again.Stop()
+	for keep := urgent; ; keep = nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			_ = osprocess.Lock(keep...)
+			again.Reset(relock)
+		}
+	}
+}

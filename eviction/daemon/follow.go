@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/oom"
+	"github.com/evictd/evictd/stats"
+)
+
+// follow hands the pods to the loop as they change, and keeps their scores.
+func (d *Daemon) follow(ctx context.Context) {
+	var filesChanged, clusterChanged <-chan struct{}
+	if d.manifests != nil {
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() { d.manifests.Run(ctx) })
+		filesChanged = d.manifests.Changed()
+		d.take()
+	}
+	if d.cluster != nil {
+		clusterChanged = d.cluster.agent.Changed()
+	}
+	again := time.NewTicker(d.cfg.HousekeepingInterval)
+	defer again.Stop()
+	waited := time.NewTimer(firstList)
+	defer waited.Stop()
+	for changed, ticks := true, 0; ; {
+		measured := d.recent(ctx)
+		all := changed || ticks%rescore == 0
+		d.score(measured, all)
+		d.prepare(measured, all)
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			changed, ticks = false, ticks+1
+		case <-filesChanged:
+			changed = d.take()
+		case <-clusterChanged:
+			changed = d.take()
+		case <-waited.C:
+			d.alone = true
+			changed = d.take()
+		}
+	}
+}
+
+// take hands the pods that there are now to the loop, and says whether any has
+// changed.
+func (d *Daemon) take() (changed bool) {
+	var fromFiles, fromCluster []*v1.Pod
+	var runtime *inventory.Snapshot
+	var bare []inventory.RuncContainer
+	if d.manifests != nil {
+		fromFiles = d.manifests.Pods()
+	}
+	if d.cluster != nil {
+		fromCluster = d.cluster.agent.Pods()
+		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
+			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.RuncContainers()
+		}
+	}
+	if runtime != nil && len(runtime.ImageFs) > 0 {
+		d.node.collect.Disks.SetRuntimePaths(located(&runtime.Runtime))
+	}
+	pods, changed := d.tracker.update(fromFiles, fromCluster, runtime, bare)
+	if changed {
+		d.loop.SetPods(pods)
+	}
+	if d.cluster != nil && !d.dryRun {
+		d.cluster.resume(d.tracker.pods(), d.killer)
+	}
+	return changed
+}
+
+// recent returns the pods as the loop measured them last, none if the loop has ended. The
+// answer shows that the loop has adopted the last pods, so what is open for others is
+// closed, except for pods that are being killed.
+func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
+	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
+	defer cancel()
+	last, err := d.loop.Recent(ctx)
+	if err != nil {
+		return nil
+	}
+	d.tracker.closeRemoved(func(uid types.UID) bool {
+		return d.killer.Kills(uid) || slices.ContainsFunc(last.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
+	})
+	return last.Candidates
+}
+
+// rescore is in how many ticks the processes of all pods are looked at again, for those
+// that came as others went.
+const rescore = 60
+
+// score writes the oom_score_adj of containers' processes: of all pods, or of those
+// that have got or lost tasks. A process gets that of its parent at its birth, so
+// that few need it.
+func (d *Daemon) score(measured []eviction.Candidate, all bool) {
+	capacity, known := d.node.first.Memory.Limit.Get()
+	if d.scores == nil || !known {
+		return
+	}
+	tasks := make(map[types.UID]stats.Amount, len(measured))
+	for _, c := range measured {
+		if c.Usage != nil {
+			tasks[c.Pod.UID] = c.Usage.Threads
+		}
+	}
+	for _, p := range d.tracker.pods() {
+		if p.bare.Load() != nil {
+			continue // who has runc run it chooses the score, too
+		}
+		if !all && tasks[p.UID] == p.scored {
+			continue
+		}
+		p.scored = tasks[p.UID]
+		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p); err != nil {
+			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
+		}
+	}
+}
+
+// prepare has the processes of those pods held that would be the first to go for
+// want of memory, so that none need be opened when there is none left: of all of these,
+// or of those that have got or lost tasks.
+func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
+	if d.dryRun || d.node.cgroups == nil {
+		return
+	}
+	by := map[types.UID]*trackedPod{}
+	for _, p := range d.tracker.pods() {
+		if p.group != nil && p.Protection == "" {
+			by[p.UID] = p
+		}
+	}
+	candidates := slices.DeleteFunc(measured, func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
+	var next []kill.Victim
+	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
+		p := by[r.Pod.UID]
+		v := kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}
+		if u := r.Candidate.Usage; u != nil && !all {
+			v.Tasks = u.Threads
+		}
+		if next = append(next, v); len(next) == prepared {
+			break
+		}
+	}
+	d.killer.Prepare(next)
+}
+
+// enforce holds the pods' cgroup to what is allocatable, trying until the
+// kernel lets it.
+func (d *Daemon) enforce(ctx context.Context) {
+	if d.dryRun || d.node.cgroups == nil || !d.node.podsLimit.IsKnown() {
+		return
+	}
+	for {
+		group, err := d.node.cgroups.Open(d.tracker.podsGroup.Path())
+		if err == nil {
+			err = group.SetMemoryLimit(d.node.podsLimit)
+			group.Close()
+		}
+		if err == nil {
+			d.log.Info("the pods' cgroup is held to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", d.node.podsLimit.Or(0))
+			return
+		}
+		d.log.Warn("the pods' cgroup cannot be held to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(enforceRetry):
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/gc"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+const (
+	// logLinks lead into podLogs (kubelet).
+	logLinks = "/var/log/containers"
+	// configHash and configMirror tell the uid that a static pod has at the runtime.
+	configHash   = "kubernetes.io/config.hash"
+	configMirror = "kubernetes.io/config.mirror"
+)
+
+// newCollector makes what frees disks through the container runtime. At set times
+// it collects what no kubelet does: a node in native mode may have none, and in
+// takeover mode it was told not to collect images.
+func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
+	alone := d.node.mode == nodestatus.Native && FindKubelet() == 0
+	cfg := gc.Config{
+		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
+		Periodic: gc.Periodic{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
+		OnReport: func(r gc.Report) { d.publisher.Collected(r) },
+	}
+	ports := gc.Ports{
+		Runtime:   d.cluster.agent,
+		ReadDisks: func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
+		Pods:      d.podsOfNode,
+	}
+	if d.journal != nil {
+		ports.Journal = d.journal
+	}
+	return gc.New(cfg, ports, d.log)
+}
+
+// bury has the collector remove what is left of an evicted pod, by the uid that it
+// has at the runtime.
+func (d *Daemon) bury(uid types.UID) {
+	d.collector.Evicted(uid)
+	for _, p := range d.tracker.pods() {
+		if r := p.runtime.Load(); r != nil && p.UID == uid {
+			for _, s := range r.Sandboxes {
+				d.collector.Evicted(s.UID)
+			}
+		}
+	}
+}
+
+// podsOfNode are those of manifests and of the API server, also by the uid that
+// they have at the runtime. Only an API server knows all.
+func (d *Daemon) podsOfNode() (known map[types.UID]reclaim.Pod, complete bool) {
+	known = map[types.UID]reclaim.Pod{}
+	add := func(pods []*v1.Pod) {
+		for _, p := range pods {
+			pod := reclaim.Pod{Ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed, Images: imagesOf(p)}
+			for _, uid := range []string{string(p.UID), p.Annotations[configHash], p.Annotations[configMirror]} {
+				if uid != "" {
+					known[types.UID(uid)] = pod
+				}
+			}
+		}
+	}
+	if d.manifests != nil {
+		add(d.manifests.Pods())
+	}
+	add(d.cluster.agent.Pods())
+	return known, d.cluster.speaksToAPI() && d.cluster.agent.Synced()
+}
+
+func imagesOf(p *v1.Pod) (images []string) {
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			images = append(images, containers[i].Image)
+		}
+	}
+	for i := range p.Spec.EphemeralContainers {
+		images = append(images, p.Spec.EphemeralContainers[i].Image)
+	}
+	for i := range p.Spec.Volumes {
+		if volume := p.Spec.Volumes[i].Image; volume != nil {
+			images = append(images, volume.Reference)
+		}
+	}
+	return images
+}

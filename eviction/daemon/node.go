@@ -1,0 +1,267 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+// maxPods is how many pods a node takes (kubelet, maxPods).
+const maxPods = 110
+
+// statfsPatience is how long the start waits for a filesystem that does not
+// answer.
+const statfsPatience = 3 * time.Second
+
+// node is the host as the settings describe it: where to measure, and what was
+// measured first.
+type node struct {
+	name      string
+	mode      nodestatus.Mode
+	cgroups   *cgroup.System // nil where the node is a virtual one
+	root      string
+	processes *collect.Processes
+	collect   collect.NodeConfig
+	nodeFs    string
+	first     stats.Node
+
+	capacity, allocatable v1.ResourceList
+	podsLimit             stats.Amount // memory of the pods' cgroup; unknown: not enforced
+}
+
+// openNode finds everything that the settings name, and refuses what is not
+// there. leaders are the session leaders of the pods, for a virtual node.
+func openNode(run *config.Run, compiled *config.Config, leaders func() []int, log *slog.Logger) (*node, error) {
+	n := &node{name: run.NodeName, processes: collect.NewProcesses("")}
+	if n.name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("find the node's name: %w", err)
+		}
+		n.name = strings.ToLower(host)
+	}
+	var err error
+	if n.mode, err = nodestatus.ParseMode(cmp.Or(run.Mode, defaultMode(run).String())); err != nil {
+		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
+	}
+	n.nodeFs = cmp.Or(run.NodeFs, defaultNodeFs())
+	n.collect = collect.NodeConfig{
+		Pods:  run.PodsCgroup,
+		Disks: collect.NewDisks(collect.Paths{NodeFs: n.nodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}, log),
+	}
+	if err := n.openMemory(run, leaders); err != nil {
+		return nil, err
+	}
+	if err := n.collect.Disks.Measure(statfsPatience); err != nil {
+		return nil, cli.BadInput(err)
+	}
+	return n, n.measure(run, compiled, log)
+}
+
+// layout is as the disks were when last measured.
+func (n *node) layout() eviction.Layout {
+	layout, _ := eviction.ParseLayout(n.collect.Disks.Layout().String())
+	return layout
+}
+
+// openMemory decides where memory is measured: in cgroups, or for a node that
+// was given its memory in the pods' processes.
+func (n *node) openMemory(run *config.Run, leaders func() []int) error {
+	if run.NodeMemory != "" {
+		q, err := resource.ParseQuantity(run.NodeMemory)
+		if err != nil || q.Sign() <= 0 {
+			return cli.BadInput(fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory))
+		}
+		if run.CgroupRoot != "" {
+			return cli.BadInput(errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured"))
+		}
+		n.collect.Virtual = &collect.VirtualMemory{Capacity: q.Value(), Processes: n.processes, Leaders: leaders}
+		return nil
+	}
+	var err error
+	if n.cgroups, err = cgroup.Discover(""); err != nil {
+		return cli.BadInput(fmt.Errorf("%w; give --node-memory to measure pods by their processes", err))
+	}
+	if n.root, err = n.cgroups.Resolve(run.CgroupRoot); err != nil {
+		return cli.BadInput(err)
+	}
+	n.collect.Cgroups, n.collect.Root = n.cgroups, n.root
+	return nil
+}
+
+// measure reads the node for the first time, and holds the configuration
+// against its capacity.
+func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logger) error {
+	reader := collect.NewNode(n.collect, slog.New(slog.DiscardHandler)) // the loop tells what is missing
+	defer reader.Close()
+	reader.Read(&n.first, false)
+	o := (&eviction.Observer{}).Observe(&n.first)
+	warnings, err := compiled.CheckCapacity(o)
+	if err != nil {
+		return cli.BadInput(err)
+	}
+	for _, warning := range warnings {
+		log.Warn("configuration", "warning", warning)
+	}
+	n.capacity = v1.ResourceList{
+		v1.ResourceCPU:  *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+		v1.ResourcePods: *resource.NewQuantity(maxPods, resource.DecimalSI),
+	}
+	for name, amount := range map[v1.ResourceName]stats.Amount{
+		v1.ResourceMemory: n.first.Memory.Limit, v1.ResourceEphemeralStorage: n.first.NodeFs.Capacity,
+	} {
+		if size, known := amount.Get(); known {
+			n.capacity[name] = *resource.NewQuantity(size, resource.BinarySI)
+		}
+	}
+	reserved := nodestatus.Reserved{System: compiled.SystemReserved, Kube: compiled.KubeReserved, Hard: hardThresholds(compiled, &o)}
+	for _, list := range []v1.ResourceList{compiled.SystemReserved, compiled.KubeReserved} {
+		for name := range list { // what is not measured here cannot be held against a capacity
+			if _, known := n.capacity[name]; !known {
+				delete(list, name)
+			}
+		}
+	}
+	if n.allocatable, err = reserved.Allocatable(n.capacity); err != nil {
+		return cli.InFile("systemReserved, kubeReserved and evictionHard", err)
+	}
+	if limit, known := reserved.PodsLimit(n.capacity, v1.ResourceMemory); known && compiled.EnforcePods && run.PodsCgroup != "" {
+		n.podsLimit = stats.Known(limit.Value())
+	}
+	return nil
+}
+
+// scenarioCapacity is what a scenario says of the node: its memory and process ids.
+func (n *node) scenarioCapacity() v1.ResourceList {
+	list := v1.ResourceList{}
+	if memory, known := n.capacity[v1.ResourceMemory]; known {
+		list[v1.ResourceMemory] = memory
+	}
+	if most, known := n.first.Tasks.Max.Get(); known {
+		list["pid"] = *resource.NewQuantity(most, resource.DecimalSI)
+	}
+	return list
+}
+
+// hardThresholds are the amounts that hard thresholds keep from scheduling.
+func hardThresholds(compiled *config.Config, o *eviction.Observations) v1.ResourceList {
+	hard := v1.ResourceList{}
+	for i := range compiled.Eviction.Thresholds {
+		t := &compiled.Eviction.Thresholds[i]
+		name, counts := map[eviction.Signal]v1.ResourceName{
+			eviction.MemoryAvailable: v1.ResourceMemory, eviction.NodeFsAvailable: v1.ResourceEphemeralStorage,
+		}[t.Signal]
+		if amount, known := t.Value.Of(o[t.Signal]); counts && known && t.Hard() {
+			hard[name] = *resource.NewQuantity(amount, resource.BinarySI)
+		}
+	}
+	return hard
+}
+
+// defaultMode uses the names of our own where a cluster around the node may have
+// an eviction manager of its own.
+func defaultMode(run *config.Run) nodestatus.Mode {
+	if hasAPI(run) && !strings.HasPrefix(run.Server, "unix:") {
+		return nodestatus.Backstop
+	}
+	return nodestatus.Native
+}
+
+// defaultNodeFs is the kubelet's directory, or the root where there is none.
+func defaultNodeFs() string {
+	const kubelet = "/var/lib/kubelet"
+	if info, err := os.Stat(kubelet); err == nil && info.IsDir() {
+		return kubelet
+	}
+	return "/"
+}
+
+// FindKubelet returns the process id of a kubelet on this host, or zero. A process with a
+// PID namespace of its own is a container, whatever its name is.
+func FindKubelet() int { return kubeletIn("/proc") }
+
+func kubeletIn(proc string) int {
+	statuses, _ := filepath.Glob(proc + "/[0-9]*/status")
+	for _, status := range statuses {
+		text, err := os.ReadFile(status)
+		if err == nil && statusField(text, "Name") == "kubelet" && len(strings.Fields(statusField(text, "NSpid"))) == 1 {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(status)))
+			return pid
+		}
+	}
+	return 0
+}
+
+// statusField is a line of /proc/PID/status (proc_pid_status(5)), which escapes the
+// ends of lines in the process's name.
+func statusField(text []byte, name string) string {
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// ownSession is the daemon's session, or zero.
+func ownSession() int {
+	line, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0
+	}
+	stat, _ := proc.ParseStat(line)
+	return stat.Session
+}
+
+// CapabilitySet has a bit for each capability of a process (capabilities(7)).
+type CapabilitySet uint64
+
+// Capabilities that the daemon uses (linux/capability.h).
+const (
+	CapDACOverride = 1
+	CapKill        = 5
+	CapIPCLock     = 14
+	CapSysNice     = 23
+	CapSysResource = 24
+)
+
+// Capabilities reads the effective set of this process; none if it cannot be read.
+func Capabilities() CapabilitySet {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	set, _ := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
+	return CapabilitySet(set)
+}
+
+// Has says whether a capability is in the set.
+func (s CapabilitySet) Has(capability int) bool { return s&(1<<capability) != 0 }
+
+// mayAct says why the daemon could not end pods whose processes belong to other
+// users, or nothing.
+func mayAct() error {
+	if set := Capabilities(); os.Geteuid() != 0 && !(set.Has(CapKill) && set.Has(CapDACOverride)) {
+		return fmt.Errorf("user %d may not end other users' processes: run evictd as root, or with CAP_KILL and CAP_DAC_OVERRIDE, or give --dry-run", os.Geteuid())
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/stats"
+)
+
+// podCgroup is a pod's cgroup as a kill.Target. It opens the group at the first use, since
+// a pod can be known before it runs. Its methods may be called from any goroutine, also
+// after close: then they open the group for the time of the call.
+type podCgroup struct {
+	cgroups *cgroup.System
+	path    string
+	above   string    // the group of all pods
+	changes *undo.Log // nil where nothing may be changed for a while
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	opened *openGroup // nil while it is not open
+	closed bool
+	frozen *undo.Change
+}
+
+var _ kill.CPUBooster = (*podCgroup)(nil)
+
+// openGroup is closed with its last user.
+type openGroup struct {
+	*cgroup.Group
+	users int // calls in progress, and the podCgroup that keeps it open
+}
+
+// use calls do with the open group. Where the group has been removed, it calls do again
+// with the group that has the same path now.
+func (g *podCgroup) use(do func(*cgroup.Group) error) error {
+	opened, fresh, err := g.acquire(nil)
+	if err != nil {
+		return err
+	}
+	err = do(opened.Group)
+	if !fresh && errors.Is(err, cgroup.ErrGone) {
+		var again *openGroup
+		if again, _, err = g.acquire(opened); err == nil {
+			err = do(again.Group)
+			g.release(again)
+		}
+	}
+	g.release(opened)
+	return err
+}
+
+// acquire returns the open group, unless that is the removed one; fresh says that this
+// call has opened it. The caller releases it.
+func (g *podCgroup) acquire(removed *openGroup) (opened *openGroup, fresh bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil && g.opened != removed {
+		g.opened.users++
+		return g.opened, false, nil
+	}
+	group, err := g.cgroups.Open(g.path)
+	if err != nil {
+		return nil, true, err
+	}
+	opened = &openGroup{group, 1}
+	if !g.closed {
+		g.drop(g.opened)
+		opened.users++
+		g.opened = opened
+	}
+	return opened, true, nil
+}
+
+func (g *podCgroup) release(opened *openGroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.drop(opened)
+}
+
+// drop takes away a user; g.mu is held. opened may be nil.
+func (g *podCgroup) drop(opened *openGroup) {
+	if opened == nil {
+		return
+	}
+	if opened.users--; opened.users == 0 {
+		opened.Close()
+	}
+}
+
+// close keeps the group open no longer than the calls in progress.
+func (g *podCgroup) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.drop(g.opened)
+	g.opened, g.closed = nil, true
+}
+
+// AppendProcesses lists the processes in the group and below it.
+func (g *podCgroup) AppendProcesses(pids []int) (all []int, err error) {
+	err = g.use(func(opened *cgroup.Group) error {
+		all, err = opened.AppendProcesses(pids)
+		return err
+	})
+	return all, err
+}
+
+// Kill kills them all at once where the kernel can.
+func (g *podCgroup) Kill() error { return g.use((*cgroup.Group).Kill) }
+
+// Populated says whether there are any.
+func (g *podCgroup) Populated() (populated bool, err error) {
+	err = g.use(func(opened *cgroup.Group) error {
+		populated, err = opened.Populated()
+		return err
+	})
+	return populated, err
+}
+
+// Freeze stops them until Thaw, or until evictd has ended.
+func (g *podCgroup) Freeze() error {
+	setting, ok := g.cgroups.FreezeSetting(g.path)
+	if !ok || g.changes == nil {
+		return errors.ErrUnsupported
+	}
+	change, err := g.changes.Set(setting.File, setting.Value)
+	g.frozen = change
+	return err
+}
+
+// Thaw lets frozen processes die, whoever froze them.
+func (g *podCgroup) Thaw() error {
+	err := g.use((*cgroup.Group).Thaw)
+	if g.frozen != nil {
+		err = errors.Join(err, g.frozen.Undo())
+		g.frozen = nil
+	}
+	return err
+}
+
+// BoostCPU gives the group, and those between it and the pods' group, all of the
+// processor that there is. The kubelet gives besteffort pods together the weight
+// of a shell's background job: one that is killed there can take seconds to die.
+func (g *podCgroup) BoostCPU() (undone func(), faults error) {
+	var changed []*undo.Change
+	undone = func() {
+		for _, change := range slices.Backward(changed) {
+			if err := change.Undo(); err != nil {
+				g.log.Warn("a setting could not be put back; evictd undo tries again", "error", err)
+			}
+		}
+	}
+	if g.changes == nil {
+		return undone, nil
+	}
+	settings, err := g.cgroups.CPUBoost(g.path, g.above)
+	if err != nil {
+		return undone, err
+	}
+	for _, s := range settings {
+		change, err := g.changes.Set(s.File, s.Value)
+		switch {
+		case err == nil:
+			changed = append(changed, change)
+		case !errors.Is(err, fs.ErrNotExist):
+			faults = errors.Join(faults, err)
+		}
+	}
+	return undone, faults
+}
+
+// usage is what the group holds in memory now.
+func (g *podCgroup) usage() stats.Amount {
+	var usage stats.Amount
+	err := g.use(func(opened *cgroup.Group) (err error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		usage, err = opened.Usage()
+		return err
+	})
+	if errors.Is(err, cgroup.ErrGone) {
+		return stats.Known(0)
+	}
+	return usage
+}

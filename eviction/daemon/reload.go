@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/osprocess"
+)
+
+// Reloadable are the fields of the configuration file that take effect at a reload. The
+// others take effect at the next start.
+func Reloadable() []string {
+	return []string{
+		"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
+		"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
+		"hardEvictionGracePeriod", "victimsPerPass",
+		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
+		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
+	}
+}
+
+// reload compiles the configuration anew at each signal of Config.Reload. A configuration
+// with a fault is refused as a whole. It also compiles the thresholds anew when the layout
+// of the disks changes.
+func (d *Daemon) reload(ctx context.Context) {
+	current := d.cfg
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.node.collect.Disks.Changed():
+			current.Eviction = eviction.New(current.Eviction, d.node.layout())
+			d.loop.Configure(current)
+			d.recorder.SetNode(d.scenarioNode())
+			continue
+		case <-d.config.Reload:
+		}
+		d.inform(osprocess.Reloading())
+		next, policy, file, err := d.reconfigure()
+		if err != nil {
+			d.refuse(err)
+			continue
+		}
+		d.refused.Store(nil)
+		for _, c := range changesBetween(d.config.File, file) {
+			d.log.Info("configuration field changed", "field", c.field, "from", c.from, "to", c.to, "takesEffect", c.when())
+		}
+		d.log.Info("configuration reloaded", "thresholds", len(next.Eviction.Thresholds))
+		current, d.config.File = next, file
+		d.loop.Configure(current)
+		if d.collector != nil {
+			d.collector.Configure(policy)
+		}
+		d.recorder.Configure(file)
+		d.inform("READY=1")
+	}
+}
+
+// refuse logs each fault; the old configuration stays in effect.
+func (d *Daemon) refuse(err error) {
+	var faults []string
+	for _, fault := range manifest.Faults(err) {
+		d.log.Error("the new configuration is refused, the old one stays", "fault", fault)
+		faults = append(faults, fault.Error())
+	}
+	text := strings.Join(strings.Fields(strings.Join(faults, "; ")), " ") // one line
+	d.refused.Store(&text)
+	d.inform("READY=1", "STATUS=the new configuration is refused: "+text)
+}
+
+// reconfigure loads and validates the configuration, and changes nothing.
+func (d *Daemon) reconfigure() (c control.Config, p reclaim.Policy, file config.EvictdConfiguration, err error) {
+	file, err = d.config.Load()
+	if err != nil {
+		return c, p, file, err
+	}
+	compiled, err := config.Compile(&file, nil)
+	if err := errors.Join(err, Validate(&file)); err != nil {
+		return c, p, file, err
+	}
+	o := (&eviction.Observer{}).Observe(&d.node.first)
+	warnings, err := compiled.CheckCapacity(o)
+	if err != nil {
+		return c, p, file, err
+	}
+	for _, warning := range slices.Concat(compiled.Warnings, warnings) {
+		d.log.Warn("configuration", "warning", warning)
+	}
+	return d.control(&file, &compiled), compiled.Reclaim, file, nil
+}
+
+// change is one field of the configuration file that differs; "" is what is not
+// set.
+type change struct{ field, from, to string }
+
+func (c change) when() string {
+	name, _, _ := strings.Cut(c.field, "[")
+	if slices.Contains(Reloadable(), name) {
+		return "now"
+	}
+	return "at the next start"
+}
+
+// changesBetween lists the fields that differ, by name; an entry of a map counts as
+// a field.
+func changesBetween(before, after config.EvictdConfiguration) []change {
+	from, to := fieldsOf(before), fieldsOf(after)
+	all := maps.Clone(from)
+	maps.Copy(all, to)
+	var changes []change
+	for field := range all {
+		if from[field] != to[field] {
+			changes = append(changes, change{field, from[field], to[field]})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.field, b.field) })
+	return changes
+}
+
+// fieldsOf maps every field that is set to its JSON, strings without quotes.
+func fieldsOf(c config.EvictdConfiguration) map[string]string {
+	text, _ := json.Marshal(c) // strings, numbers and maps of strings
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(text, &fields)
+	flat := map[string]string{}
+	for name, value := range fields {
+		var entries map[string]string
+		if json.Unmarshal(value, &entries) != nil {
+			flat[name] = strings.Trim(string(value), `"`)
+			continue
+		}
+		for key, value := range entries {
+			flat[name+"["+key+"]"] = value
+		}
+	}
+	return flat
+}

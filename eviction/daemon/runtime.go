@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/agent"
+	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// sockets are where container runtimes listen.
+var sockets = []string{
+	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock", "/var/run/cri-dockerd.sock",
+	"/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock",
+}
+
+const (
+	noRuntime = "none"
+	noSocket  = "no socket of a container runtime found"
+	// lookForRuntime is how often a socket is looked for while there is none.
+	lookForRuntime = 5 * time.Second
+	// connectPatience is how long a runtime may take to take a connection.
+	connectPatience = time.Second
+)
+
+// RuntimeEndpoint is where the container runtime listens, as the settings say: none,
+// unix:PATH, or "" for where one is found.
+type RuntimeEndpoint string
+
+// Check says what is wrong with the setting.
+func (e RuntimeEndpoint) Check() error {
+	if e == "" || e == noRuntime || filepath.IsAbs(e.path()) {
+		return nil
+	}
+	return fmt.Errorf("--cri-endpoint %q: expected unix:PATH with an absolute path, or none", string(e))
+}
+
+// path is that of the socket; "" where it is to be found, or none is to be used.
+// The kubelet writes unix://PATH.
+func (e RuntimeEndpoint) path() string {
+	rest, is := strings.CutPrefix(string(e), "unix:")
+	if !is {
+		return ""
+	}
+	if path, is := strings.CutPrefix(rest, "//"); is {
+		return path
+	}
+	return rest
+}
+
+// find returns the path of the socket there is now; "" where there is none.
+func (e RuntimeEndpoint) find() string {
+	if e == noRuntime {
+		return ""
+	}
+	if path := e.path(); path != "" {
+		return path
+	}
+	for _, path := range sockets {
+		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+			return path
+		}
+	}
+	return ""
+}
+
+// unheard is why there is nothing to tell of a runtime yet.
+func (e RuntimeEndpoint) unheard() string {
+	if path := e.find(); path != "" {
+		return "unix:" + path + " has not answered yet"
+	}
+	return noSocket
+}
+
+// Connect is for the agent, which has no right to the socket itself.
+func (e RuntimeEndpoint) Connect() (file *os.File, at string, err error) {
+	path := e.find()
+	if path == "" {
+		return nil, "", errors.New(noSocket)
+	}
+	conn, err := net.DialTimeout("unix", path, connectPatience)
+	if err != nil {
+		return nil, "", err
+	}
+	defer conn.Close()
+	file, err = conn.(*net.UnixConn).File()
+	return file, "unix:" + path, err
+}
+
+// await returns true when there is a socket, and false when ctx ends before.
+func (e RuntimeEndpoint) await(ctx context.Context) bool {
+	for e.find() == "" {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(lookForRuntime):
+		}
+	}
+	return true
+}
+
+// running is what the container runtime runs of a pod now.
+func (t *podTracker) running(uid types.UID) (found agent.Running) {
+	for _, p := range t.pods() {
+		r := p.runtime.Load()
+		if p.UID != uid || r == nil {
+			continue
+		}
+		sidecars := map[string]bool{}
+		for i := range p.manifest.Spec.InitContainers {
+			if c := &p.manifest.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+				sidecars[c.Name] = true
+				if current := r.Current(c.Name); current != nil && current.State == inventory.ContainerRunning {
+					found.Sidecars = append(found.Sidecars, current.ID)
+				}
+			}
+		}
+		for _, c := range r.Containers {
+			if c.State == inventory.ContainerRunning && !sidecars[c.Name] {
+				found.Containers = append(found.Containers, c.ID)
+			}
+		}
+		for _, s := range r.Sandboxes {
+			if s.Ready {
+				found.Sandboxes = append(found.Sandboxes, s.ID)
+			}
+		}
+	}
+	return found
+}
+
+// runtimeStatus is what the status document says of the container runtime.
+func (d *Daemon) runtimeStatus() nodestatus.Runtime {
+	i := d.cluster.agent.Runtime()
+	if i == nil {
+		return nodestatus.Runtime{Error: d.cluster.runtime.unheard()}
+	}
+	s := nodestatus.Runtime{
+		Endpoint: i.Endpoint, Name: i.Name, Version: i.Version, Connected: i.Connected, Since: nodestatus.Time{Time: i.Since}, Error: i.Error,
+		Missing: i.Missing, ImageFs: filesystemsOf(i.ImageFs), ContainerFs: filesystemsOf(i.ContainerFs), Surveyed: nodestatus.Time{Time: i.Surveyed},
+		Sandboxes: len(i.Sandboxes), Containers: len(i.Containers), Images: len(i.Images), Calls: map[string]nodestatus.RuntimeCalls{},
+	}
+	for method, call := range i.Calls {
+		s.Calls[method] = nodestatus.RuntimeCalls(call)
+	}
+	for _, p := range d.tracker.pods() {
+		if r := p.runtime.Load(); r != nil {
+			s.Pods = append(s.Pods, nodestatus.RuntimePod{Pod: p.String(), UID: p.UID, Estimated: p.Estimated, Containers: containersOf(r)})
+		}
+	}
+	return s
+}
+
+func filesystemsOf(all []inventory.Filesystem) (shown []nodestatus.RuntimeFilesystem) {
+	for _, f := range all {
+		shown = append(shown, nodestatus.RuntimeFilesystem{Mountpoint: f.Mountpoint, Used: bytesOf(f.Bytes), InodesUsed: countOf(f.Inodes), Time: nodestatus.Time{Time: f.At}})
+	}
+	return shown
+}
+
+func containersOf(r *pods.RuntimePod) (shown []nodestatus.RuntimeContainer) {
+	for _, c := range r.Containers {
+		shown = append(shown, nodestatus.RuntimeContainer{
+			Name: c.Name, ID: c.ID, State: c.State, Image: c.ImageName, Log: c.LogPath,
+			Layer: bytesOf(c.Layer.Bytes), LayerInodes: countOf(c.Layer.Inodes), LayerTime: nodestatus.Time{Time: c.Layer.At},
+		})
+	}
+	return shown
+}
+
+func bytesOf(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return eviction.NodeFsAvailable.Quantity(*n)
+}
+
+func countOf(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return eviction.NodeFsInodesFree.Quantity(*n)
+}

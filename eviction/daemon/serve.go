@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/serve"
+)
+
+// handler sets the routes of the status address.
+func (d *Daemon) handler(metrics *metric.Set) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", serve.Probe(func() bool {
+		last := d.publisher.LastPass()
+		return last.IsZero() || time.Since(last) < 3*d.cfg.HousekeepingInterval+serve.Timeout
+	}))
+	mux.HandleFunc("GET /readyz", serve.Probe(d.publisher.Ready))
+	mux.Handle("GET /metrics", metrics.Handler())
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
+		defer cancel()
+		status, err := d.publisher.Status(ctx)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(status); err != nil {
+			d.log.Debug("status not delivered", "error", err)
+		}
+	})
+	mux.HandleFunc("GET /v1/why", d.why)
+	mux.HandleFunc("GET /v1/explain", d.explain)
+	d.page.Handle(mux)
+	return mux
+}
+
+// explain serves /v1/explain?pod=NAME.
+func (d *Daemon) explain(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
+	defer cancel()
+	pod := r.URL.Query().Get("pod")
+	e, found, err := d.publisher.Explain(ctx, pod)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	case !found:
+		http.Error(w, fmt.Sprintf("no pod %s runs on node %s", pod, e.Node), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(e); err != nil {
+		d.log.Debug("explanation not delivered", "error", err)
+	}
+}

@@ -1,0 +1,396 @@
+package daemon
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/pods"
+	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
+)
+
+// podLogs is where the kubelet keeps the logs of pods.
+const podLogs = "/var/log/pods"
+
+// podTracker turns manifests into pods that the loop can measure and end. One
+// goroutine calls update; what it made is used by others.
+type podTracker struct {
+	log       *slog.Logger
+	cgroups   *cgroup.System // nil where there are none to use
+	podsGroup cgroup.Pods
+	processes *collect.Processes
+	changes   *undo.Log // nil where nothing may be changed for a while
+	nodeFs    string
+	survey    *collect.DiskScanner
+	// ownSession of the daemon, which no pod can have.
+	ownSession int
+	// node is what the API server calls this host.
+	node string
+	// estimates are the pods that only the container runtime knows.
+	estimates pods.Estimator
+
+	known map[types.UID]*trackedPod
+	// removed are pods that are no longer known, or known by another trackedPod, and
+	// not closed yet.
+	removed []*trackedPod
+
+	mu      sync.Mutex
+	current []*trackedPod
+}
+
+// trackedPod is one pod and the means to deal with it.
+type trackedPod struct {
+	control.Pod
+	manifest *v1.Pod
+	location pods.Location
+	disk     *collect.PodDisk
+	meter    *meter        // nil where the pod cannot be measured
+	session  *kill.Session // nil for a pod in a cgroup
+	*members
+	// scored is how many tasks it had when its scores were last looked at. It is of
+	// follow.
+	scored stats.Amount
+}
+
+// update makes the loop's pods of those of the manifests, of the API server and of
+// the container runtime, keeps what it had of those that have not changed, and
+// says whether any has.
+func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory.Snapshot, bare []inventory.RuncContainer) (handled []control.Pod, changed bool) {
+	manifests, joined := t.estimates.Match(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
+	layout := t.layout(fromFiles, joined)
+	located := layout.Locate(manifests)
+	bares := t.unknown(t.estimates.RuncPods(bare), manifests, located)
+	if len(bares) > 0 {
+		manifests, located = t.join(bares, manifests, layout)
+	}
+	known := make(map[types.UID]*trackedPod, len(manifests))
+	current := make([]*trackedPod, 0, len(manifests))
+	handled = make([]control.Pod, 0, len(manifests))
+	disks := make([]*collect.PodDisk, 0, len(manifests))
+	for _, m := range manifests {
+		at := located[m.UID]
+		refused := at.Refused
+		at.Refused = nil
+		p := t.known[m.UID]
+		if p == nil || p.manifest != m || p.location != at {
+			p = t.open(m, at, p)
+			if refused != nil {
+				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
+			}
+		}
+		p.runtime.Store(joined[m])
+		p.bare.Store(bares[m])
+		if joined[m] != nil {
+			p.disk.SetRuntimeFigures(told(p.Containers, joined[m]))
+		}
+		known[m.UID] = p
+		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
+	}
+	for uid, p := range t.known {
+		if known[uid] != p {
+			t.removed = append(t.removed, p)
+		}
+	}
+	t.known = known
+	t.survey.SetPods(disks)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed = t.current == nil || !slices.Equal(t.current, current)
+	t.current = current
+	return handled, changed
+}
+
+// closeRemoved closes what is open for the pods that have left, except for those in use.
+// The caller makes sure that the loop has adopted the pods of the last update.
+func (t *podTracker) closeRemoved(inUse func(types.UID) bool) {
+	t.removed = slices.DeleteFunc(t.removed, func(p *trackedPod) bool {
+		if inUse(p.UID) {
+			return false
+		}
+		p.close()
+		return true
+	})
+}
+
+// close closes what is open for all pods. Neither the loop nor the killer runs any more.
+func (t *podTracker) close() {
+	t.closeRemoved(func(types.UID) bool { return false })
+	for _, p := range t.known {
+		p.close()
+	}
+}
+
+// unknown are the pods that nobody but runc knows: they have the uid of no other,
+// and their cgroup is below the pods' and apart from every other.
+func (t *podTracker) unknown(bares []pods.RuncPod, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.RuncPod {
+	taken := func(cgroup string) bool {
+		return slices.ContainsFunc(known, func(pod *v1.Pod) bool {
+			other := located[pod.UID].Cgroup
+			return other != "" && (strings.HasPrefix(cgroup+"/", other+"/") || strings.HasPrefix(other+"/", cgroup+"/"))
+		})
+	}
+	alone := map[*v1.Pod]*pods.RuncPod{}
+	for i := range bares {
+		b := &bares[i]
+		_, sameUID := located[b.UID]
+		if cgroup := t.below(b.Cgroup); cgroup != "" && !sameUID && !taken(cgroup) {
+			alone[b.Pod] = b
+		}
+	}
+	return alone
+}
+
+// join adds the pods that nobody but runc knows.
+func (t *podTracker) join(bares map[*v1.Pod]*pods.RuncPod, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
+	all := slices.AppendSeq(slices.Clone(known), maps.Keys(bares))
+	slices.SortFunc(all, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	byRuntime := layout.Told
+	layout.Told = func(pod *v1.Pod) string {
+		if b := bares[pod]; b != nil {
+			return t.below(b.Cgroup)
+		}
+		return byRuntime(pod)
+	}
+	return all, layout.Locate(all)
+}
+
+// below is the path of a group below the pods', by its directory; "" where it is
+// not one of these.
+func (t *podTracker) below(dir string) string {
+	if t.cgroups == nil {
+		return ""
+	}
+	group, is := strings.CutPrefix(dir, t.cgroups.Mount("memory"))
+	below, isPods := strings.CutPrefix(group, t.podsGroup.Path()+"/")
+	if !is || !isPods {
+		return ""
+	}
+	return below
+}
+
+// pods are those of the last update.
+func (t *podTracker) pods() []*trackedPod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current
+}
+
+// manifests are the pods of the last update.
+func (t *podTracker) manifests() []*v1.Pod {
+	var all []*v1.Pod
+	for _, p := range t.pods() {
+		all = append(all, p.manifest)
+	}
+	return all
+}
+
+// UnknownPods says whether processes run in a group of the kubelet's naming that is
+// that of none of the pods.
+func (t *podTracker) UnknownPods(known []control.Pod) bool {
+	theirs := make(map[string]bool, len(known))
+	for i := range known {
+		if g, ok := known[i].Target.(*podCgroup); ok {
+			theirs[g.path] = true
+		}
+	}
+	groups, _ := t.cgroups.PodGroups(t.podsGroup) // of those that cannot be listed nothing can be said
+	return slices.ContainsFunc(groups, func(g cgroup.PodGroup) bool {
+		if theirs[g.Path] {
+			return false
+		}
+		opened, err := t.cgroups.Open(g.Path)
+		if err != nil {
+			return false
+		}
+		defer opened.Close()
+		populated, _ := opened.Populated()
+		return populated
+	})
+}
+
+// leaders are the session leaders of the pods that live in sessions.
+func (t *podTracker) leaders() []int {
+	var leaders []int
+	for _, p := range t.pods() {
+		if p.location.Session != 0 {
+			leaders = append(leaders, p.location.Session)
+		}
+	}
+	return leaders
+}
+
+// layout says where pods may be. The annotations of a manifest count, for it
+// comes from the directory that the operator named; anybody may have written
+// those of other pods.
+func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.RuntimePod) pods.Layout {
+	l := pods.Layout{
+		PodsCgroup: t.podsGroup.Path(),
+		OwnSession: t.ownSession,
+		Named:      func(types.UID, v1.PodQOSClass) string { return "" },
+		QOSClass:   podspec.QOSClass,
+		Trusted:    func(pod *v1.Pod) bool { return slices.Contains(fromFiles, pod) },
+	}
+	if t.cgroups != nil {
+		l.OwnCgroups = []string{t.cgroups.Self()}
+		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
+			return strings.TrimPrefix(t.podsGroup.Pod(string(id), qos), t.podsGroup.Path()+"/")
+		}
+		l.Told = func(pod *v1.Pod) string {
+			if joined[pod] == nil {
+				return ""
+			}
+			below, is := strings.CutPrefix(joined[pod].Cgroup(), t.podsGroup.Path()+"/")
+			if !is { // the runtime sees other cgroups, or the pod is none of these
+				return ""
+			}
+			return below
+		}
+	}
+	return l
+}
+
+// open finds the means to measure and to end a pod. before is what there was for
+// it, nil without; what is known of its disks stays.
+func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
+	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, members: &members{}}
+	p.Estimated = t.estimates.Estimated(m)
+	var containers []string
+	for i := range p.Containers {
+		containers = append(containers, p.Containers[i].Name)
+	}
+	p.containers = len(containers)
+	files := collect.PodFiles{
+		Root:       t.nodeFs,
+		Volumes:    t.volumes(m),
+		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
+		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
+		Containers: containers,
+	}
+	if before != nil && before.location == at && before.disk.Matches(&files) {
+		p.disk = before.disk
+	} else {
+		p.disk = collect.NewPodDisk(files)
+	}
+	p.disk.SetProcesses(p.members.processes)
+	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
+	switch {
+	case t.cgroups != nil && at.Cgroup != "":
+		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
+		cfg.Child = p.members.child
+		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
+		p.Target, p.Usage = p.group, p.group.usage
+	case at.Session != 0:
+		cfg.Processes, cfg.Leader = t.processes, at.Session
+		opened, err := kill.NewSession("/proc", at.Session)
+		if err != nil {
+			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
+			break
+		}
+		p.Target, p.session = opened, opened
+	}
+	p.target = p.Target
+	if cfg.Cgroups == nil && cfg.Processes == nil {
+		return p
+	}
+	p.meter = &meter{Pod: collect.NewPod(cfg)}
+	p.Meter = p.meter
+	return p
+}
+
+// close closes the descriptors of a pod, twenty for one that runs in a cgroup. Its cgroup
+// stays usable, see podCgroup; its meter reads cgroup.ErrGone.
+func (p *trackedPod) close() {
+	if p.group != nil {
+		p.group.close()
+	}
+	if p.session != nil {
+		p.session.Close()
+	}
+	if p.meter != nil {
+		p.meter.close()
+	}
+}
+
+// meter reads a pod's statistics, from any goroutine until it is closed.
+type meter struct {
+	*collect.Pod
+	mu     sync.Mutex
+	closed bool
+}
+
+func (m *meter) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.Pod.Close()
+}
+
+// Read reads everything. A pod without processes is cgroup.ErrGone.
+func (m *meter) Read(s *stats.Pod) error { return m.read(s, m.Pod.Read) }
+
+// ReadMemory is Read as far as collect.Pod's reads.
+func (m *meter) ReadMemory(s *stats.Pod, containers bool) error {
+	return m.read(s, func(s *stats.Pod) error { return m.Pod.ReadMemory(s, containers) })
+}
+
+// read gives the only container of a pod what the pod uses, where the container has no
+// group of its own.
+func (m *meter) read(s *stats.Pod, from func(*stats.Pod) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return cgroup.ErrGone
+	}
+	err := from(s)
+	if err == nil && !s.Processes.IsKnown() && !s.Threads.IsKnown() {
+		return cgroup.ErrGone
+	}
+	if len(s.Containers) == 1 && !s.Containers[0].Memory.IsKnown() {
+		s.Containers[0].Memory = s.Memory
+	}
+	return err
+}
+
+// id is what the kubelet names a pod's directories and cgroup by.
+func id(m *v1.Pod) string {
+	if hash := m.Annotations["kubernetes.io/config.hash"]; hash != "" {
+		return hash
+	}
+	return string(m.UID)
+}
+
+// volumes are the host directories of a pod's volumes; nowhere for those that are
+// not measured. A hostPath is not, as in the kubelet: what lies there was there
+// before the pod, or is other pods' too, and does not go with it.
+func (t *podTracker) volumes(m *v1.Pod) []collect.PodPath {
+	dirs := make([]collect.PodPath, len(m.Spec.Volumes))
+	for i := range m.Spec.Volumes {
+		v := &m.Spec.Volumes[i]
+		switch {
+		case v.EmptyDir != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.EmptyDir, v.Name)
+		case v.ConfigMap != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.ConfigMap, v.Name)
+		case v.GitRepo != nil:
+			dirs[i] = collect.Volume(t.nodeFs, id(m), collect.GitRepo, v.Name)
+		}
+	}
+	return dirs
+}

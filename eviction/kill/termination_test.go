@@ -1,0 +1,452 @@
+package kill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
+)
+
+// scripted is a Target that answers each listing with the next of its lists, and
+// with the last one from then on.
+type scripted struct {
+	mu        sync.Mutex
+	lists     [][]int
+	populated bool
+	killError error
+	listError error
+	kills     int
+}
+
+func (s *scripted) AppendProcesses(pids []int) ([]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lists) == 0 || s.listError != nil {
+		return pids, s.listError
+	}
+	pids = append(pids, s.lists[0]...)
+	if len(s.lists) > 1 {
+		s.lists = s.lists[1:]
+	}
+	return pids, nil
+}
+
+func (s *scripted) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kills++
+	return s.killError
+}
+
+func (s *scripted) Populated() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.populated, nil
+}
+
+func (s *scripted) empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.populated, s.lists = false, nil
+}
+
+func (s *scripted) killed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kills
+}
+
+func sorted(pids []int) []int {
+	slices.Sort(pids)
+	return pids
+}
+
+// fakePod is a Target of fake processes, each with the signals it dies of.
+type fakePod struct {
+	mu        sync.Mutex
+	processes map[int]*fakeProcess
+	listed    int
+}
+
+type fakeProcess struct {
+	pod    *fakePod
+	pid    int
+	diesOf []unix.Signal
+	refuse error
+	got    []unix.Signal
+	ended  chan struct{}
+	closed atomic.Int32
+	// signalled is called at each signal, under the pod's lock.
+	signalled func()
+}
+
+func newFakePod(k *Killer, processes ...*fakeProcess) *fakePod {
+	pod := &fakePod{processes: map[int]*fakeProcess{}}
+	for i, p := range processes {
+		p.pod, p.pid, p.ended = pod, 1<<30+i, make(chan struct{})
+		pod.processes[p.pid] = p
+	}
+	k.open = pod.open
+	return pod
+}
+
+func (f *fakePod) AppendProcesses(pids []int) ([]int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listed++
+	for pid := range f.processes {
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}
+
+func (f *fakePod) Kill() error { return errors.ErrUnsupported }
+
+func (f *fakePod) Populated() (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.processes) > 0, nil
+}
+
+func (f *fakePod) open(pid int) (process, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.processes[pid]; p != nil {
+		return p, nil
+	}
+	return nil, os.ErrProcessDone
+}
+
+func (p *fakeProcess) signal(sig unix.Signal) error {
+	p.pod.mu.Lock()
+	defer p.pod.mu.Unlock()
+	if p.refuse != nil {
+		return p.refuse
+	}
+	p.got = append(p.got, sig)
+	if p.signalled != nil {
+		p.signalled()
+	}
+	if slices.Contains(p.diesOf, sig) {
+		p.end()
+	}
+	return nil
+}
+
+func (p *fakeProcess) end() {
+	if p.pod.processes[p.pid] == p {
+		delete(p.pod.processes, p.pid)
+		close(p.ended)
+	}
+}
+
+func (p *fakeProcess) endAfter(d time.Duration) {
+	time.AfterFunc(d, func() {
+		p.pod.mu.Lock()
+		defer p.pod.mu.Unlock()
+		p.end()
+	})
+}
+
+func (p *fakeProcess) release() error        { return unix.EINVAL }
+func (p *fakeProcess) gone() <-chan struct{} { return p.ended }
+func (p *fakeProcess) close()                { p.closed.Add(1) }
+func (p *fakeProcess) exited() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// inBubble runs a Killer in simulated time; body makes the fake pods, for their
+// channels must be of the bubble.
+func inBubble(t *testing.T, cfg Config, body func(t *testing.T, k *Killer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		k := New(cfg, slog.New(slog.DiscardHandler))
+		k.alarm = simulated
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.Run(ctx) }()
+		body(t, k)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+		if _, open := <-k.Results(); open {
+			t.Error("a result is left, or the results are open still")
+		}
+		if err := k.Kill(Victim{}); !errors.Is(err, ErrStopped) {
+			t.Errorf("kill after the end: %v, want %v", err, ErrStopped)
+		}
+	})
+}
+
+// simulated is alarm in the time of a bubble.
+func simulated(at time.Time) (rings <-chan struct{}, stop func()) {
+	ringing := make(chan struct{})
+	t := time.AfterFunc(time.Until(at), func() { close(ringing) })
+	return ringing, func() { t.Stop() }
+}
+
+func start(t *testing.T, k *Killer, v Victim) time.Time {
+	t.Helper()
+	if err := k.Kill(v); err != nil {
+		t.Fatal(err)
+	}
+	return time.Now()
+}
+
+// wantAfter takes the next result and checks how long after the start it came.
+func wantAfter(t *testing.T, k *Killer, since time.Time, least, most time.Duration) Result {
+	t.Helper()
+	r := <-k.Results()
+	if took := time.Since(since); took < least || took > most {
+		t.Errorf("result after %v, want between %v and %v: %+v", took, least, most, r)
+	}
+	return r
+}
+
+func TestAProcessThatShutsDownInTimeGetsNoSIGKILL(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		slow := &fakeProcess{}
+		pod := newFakePod(k, slow, &fakeProcess{diesOf: []unix.Signal{unix.SIGTERM}})
+		since := start(t, k, Victim{UID: "a", Grace: 30 * time.Second, Target: pod})
+		slow.endAfter(20 * time.Second)
+		r := wantAfter(t, k, since, 20*time.Second, 20*time.Second)
+		if r.Err != nil || !r.Gone.Equal(since.Add(20*time.Second)) || !r.Signalled.Equal(since) {
+			t.Errorf("result %+v", r)
+		}
+		if !slices.Equal(slow.got, []unix.Signal{unix.SIGTERM}) {
+			t.Errorf("signals %v, want SIGTERM once", slow.got)
+		}
+	})
+}
+
+func TestGraceEndsInSIGKILLAndZeroGraceSkipsSIGTERM(t *testing.T) {
+	for grace, want := range map[time.Duration][]unix.Signal{
+		30 * time.Second: {unix.SIGTERM, unix.SIGKILL},
+		0:                {unix.SIGKILL},
+		-time.Second:     {unix.SIGKILL},
+	} {
+		t.Run(grace.String(), func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+				stubborn := &fakeProcess{diesOf: []unix.Signal{unix.SIGKILL}}
+				pod := newFakePod(k, stubborn)
+				since := start(t, k, Victim{UID: "a", Grace: grace, Target: pod})
+				wantAfter(t, k, since, max(0, grace), max(0, grace))
+				if !slices.Equal(stubborn.got, want) {
+					t.Errorf("signals %v, want %v", stubborn.got, want)
+				}
+			})
+		})
+	}
+}
+
+// rule: 5.20
+func TestGraceOnlyDecreases(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		pod := newFakePod(k, &fakeProcess{diesOf: []unix.Signal{unix.SIGKILL}})
+		since := start(t, k, Victim{UID: "a", Grace: 30 * time.Second, Target: pod})
+		time.Sleep(5 * time.Second)
+		start(t, k, Victim{UID: "a", Grace: time.Hour})
+		start(t, k, Victim{UID: "a", Grace: 10 * time.Second})
+		k.Hasten("a", 20*time.Second)
+		k.Hasten("a", 8*time.Second)
+		k.Hasten("another", 0)
+		wantAfter(t, k, since, 13*time.Second, 13*time.Second)
+	})
+}
+
+func TestAPodThatNeverEmptiesFailsWhenOverdueAndIsReportedGoneLate(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		stuck := &fakeProcess{}
+		pod := newFakePod(k, stuck)
+		usage := []stats.Amount{stats.Known(100), stats.Known(30)}
+		since := start(t, k, Victim{UID: "a", Name: "default/a", Grace: 5 * time.Second, Target: pod,
+			Usage: func() stats.Amount { now := usage[0]; usage = usage[1:]; return now }})
+		r := wantAfter(t, k, since, 15*time.Second, 15*time.Second+longestPause)
+		if !errors.Is(r.Err, ErrPopulated) || !r.Gone.IsZero() || r.Signalled.IsZero() || r.Freed.IsKnown() {
+			t.Errorf("result %+v, want %v", r, ErrPopulated)
+		}
+		if !strings.Contains(r.Err.Error(), "default/a") {
+			t.Errorf("error %q does not name the pod", r.Err)
+		}
+		stuck.endAfter(time.Minute)
+		r = wantAfter(t, k, since, 75*time.Second, 76*time.Second)
+		if r.Err != nil || r.Gone.IsZero() || r.Freed != stats.Known(70) {
+			t.Errorf("result %+v, want gone late with 70 freed", r)
+		}
+	})
+}
+
+func TestAProcessThatIsNotListedAnyMoreIsGoneWhenItHasExited(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		exiting := &fakeProcess{}
+		pod := newFakePod(k, exiting)
+		exiting.signalled = func() { delete(pod.processes, exiting.pid) }
+		usage := int64(100)
+		time.AfterFunc(time.Second, func() { usage = 0; close(exiting.ended) })
+		since := start(t, k, Victim{UID: "a", Target: pod, Usage: func() stats.Amount { return stats.Known(usage) }})
+		if r := wantAfter(t, k, since, time.Second, time.Second); r.Err != nil || r.Freed != stats.Known(100) {
+			t.Errorf("result %+v, want 100 freed", r)
+		}
+	})
+}
+
+func TestAPodWhoseProcessesRefuseEverySignalFailsAtOnce(t *testing.T) {
+	for name, target := range map[string]func(k *Killer) Target{
+		"not permitted": func(k *Killer) Target { return newFakePod(k, &fakeProcess{refuse: unix.EPERM}) },
+		"not listed": func(*Killer) Target {
+			return &scripted{listError: unix.EIO, killError: errors.ErrUnsupported, populated: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+				since := start(t, k, Victim{UID: "a", Grace: time.Hour, Target: target(k)})
+				r := wantAfter(t, k, since, 0, 0)
+				if !errors.Is(r.Err, ErrNotSignalled) || !r.Signalled.IsZero() {
+					t.Errorf("result %+v, want %v", r, ErrNotSignalled)
+				}
+			})
+		})
+	}
+}
+
+func TestAPodThatTheKernelKillsAtOnceNeedsNoListing(t *testing.T) {
+	target := &scripted{populated: true}
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		since := start(t, k, Victim{UID: "a", Target: target})
+		time.AfterFunc(50*time.Millisecond, target.empty)
+		r := wantAfter(t, k, since, 50*time.Millisecond, 50*time.Millisecond+longestPause)
+		if r.Err != nil || !r.Signalled.Equal(since) || target.killed() == 0 {
+			t.Errorf("result %+v after %d kills", r, target.killed())
+		}
+	})
+}
+
+func TestKillRefusesMoreThanItsBoundAndTakesMoreOnceOneIsGone(t *testing.T) {
+	stuck := &scripted{populated: true}
+	inBubble(t, Config{Victims: 2}, func(t *testing.T, k *Killer) {
+		start(t, k, Victim{UID: "a", Target: stuck})
+		start(t, k, Victim{UID: "b", Target: &scripted{populated: true}})
+		if err := k.Kill(Victim{UID: "c", Target: stuck}); !errors.Is(err, ErrFull) {
+			t.Errorf("third kill: %v, want %v", err, ErrFull)
+		}
+		stuck.empty()
+		if r := <-k.Results(); r.UID != "a" {
+			t.Errorf("result %+v, want that of a", r)
+		}
+		synctest.Wait()
+		start(t, k, Victim{UID: "c", Target: stuck})
+		if r := <-k.Results(); r.UID != "c" {
+			t.Errorf("result %+v, want that of c", r)
+		}
+	})
+}
+
+func TestMoreProcessesThanAreHeldAtATimeAllDie(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		var many []*fakeProcess
+		for range 2*maxHeld + 1 {
+			many = append(many, &fakeProcess{diesOf: []unix.Signal{unix.SIGKILL}})
+		}
+		since := start(t, k, Victim{UID: "a", Target: newFakePod(k, many...)})
+		wantAfter(t, k, since, 0, time.Second)
+	})
+}
+
+func TestReleaseIsTriedAgainWhileTheKernelIsBusyAndGivenUpWhereItMayNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		errors []error
+		calls  int
+		off    bool
+	}{
+		"busy, then done":  {[]error{unix.EAGAIN, unix.EAGAIN, nil}, 3, false},
+		"busy for ever":    {slices.Repeat([]error{unix.EAGAIN}, 100), releaseTries, false},
+		"shared memory":    {[]error{unix.EINVAL}, 1, false},
+		"an old kernel":    {[]error{unix.ENOSYS}, 1, true},
+		"not permitted":    {[]error{unix.EPERM}, 1, true},
+		"gone in any case": {[]error{os.ErrProcessDone}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := New(Config{}, slog.New(slog.DiscardHandler))
+				p := &releasing{errors: test.errors}
+				k.releaseOne(t.Context(), p)
+				if p.calls != test.calls || k.cannotRelease.Load() != test.off {
+					t.Errorf("%d calls, given up: %v; want %d, %v", p.calls, k.cannotRelease.Load(), test.calls, test.off)
+				}
+				var of pendingReleases
+				k.release(map[int]process{1: p}, &of)
+				if queued := len(k.releases) == 1; queued == test.off || queued != (of.count.Load() == 1) {
+					t.Errorf("the next process was queued: %v, counted %d times", queued, of.count.Load())
+				}
+			})
+		})
+	}
+}
+
+type releasing struct {
+	fakeProcess
+	errors []error
+	calls  int
+}
+
+func (r *releasing) release() error {
+	r.calls++
+	return fmt.Errorf("release: %w", r.errors[r.calls-1])
+}
+
+func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails        time.Duration // when it is found that nobody else tells it; zero: never
+		endsByItself time.Duration
+		want         time.Duration
+		wantSignals  []unix.Signal
+		prepared     bool
+	}{
+		"it ends as it was told":  {endsByItself: time.Second, want: time.Second},
+		"nobody tells it in time": {want: 5 * time.Second, wantSignals: []unix.Signal{unix.SIGKILL}},
+		"it turns out untold":     {fails: 2 * time.Second, want: 2 * time.Second, wantSignals: []unix.Signal{unix.SIGTERM}},
+		"it was prepared":         {prepared: true, endsByItself: time.Second, want: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+				p := &fakeProcess{diesOf: []unix.Signal{unix.SIGTERM, unix.SIGKILL}}
+				elsewhere, ended := make(chan struct{}), make(chan struct{})
+				pod := newFakePod(k, p)
+				if c.fails > 0 {
+					time.AfterFunc(c.fails, func() { close(elsewhere) })
+				}
+				if c.endsByItself > 0 {
+					p.endAfter(c.endsByItself)
+				}
+				if c.prepared {
+					k.Prepare([]Victim{{UID: "a", Target: pod}})
+				}
+				k.Prepare([]Victim{{UID: "a", Target: pod}})
+				since := start(t, k, Victim{UID: "a", Grace: 5 * time.Second, Target: pod, Elsewhere: elsewhere, Ended: func() { close(ended) }})
+				wantAfter(t, k, since, c.want, c.want+longestPause)
+				<-ended
+				if fmt.Sprint(p.got) != fmt.Sprint(c.wantSignals) {
+					t.Errorf("signals %v, want %v", p.got, c.wantSignals)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package admission
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/podspec"
+)
+
+// CompletePod completes a pod and returns everything that an API server would
+// refuse about it. A pod that it has completed before stays as it is.
+func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
+	spec, path := &pod.Spec, field.NewPath("spec")
+	if spec.SchedulerName == "" {
+		spec.SchedulerName = v1.DefaultSchedulerName
+	}
+	if spec.RestartPolicy == "" {
+		spec.RestartPolicy = v1.RestartPolicyAlways
+	}
+	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
+	setPorts(spec)
+	faults = append(faults, checkRequests(spec, path)...)
+	podspec.SetDefaultRequests(pod)
+	faults = append(faults, c.setPriority(pod, path)...)
+	faults = append(faults, c.setRuntime(pod, path)...)
+	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
+	setTolerations(pod)
+	setSpread(spec)
+	setAffinity(pod)
+	return faults
+}
+
+func containers(spec *v1.PodSpec) iter.Seq2[string, *v1.Container] {
+	return func(yield func(string, *v1.Container) bool) {
+		for _, list := range []struct {
+			name       string
+			containers []v1.Container
+		}{{"initContainers", spec.InitContainers}, {"containers", spec.Containers}} {
+			for i := range list.containers {
+				if !yield(fmt.Sprintf("%s[%d]", list.name, i), &list.containers[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// setPorts makes ports TCP and, in the host's network, ports of the host.
+func setPorts(spec *v1.PodSpec) {
+	for _, container := range containers(spec) {
+		for i := range container.Ports {
+			port := &container.Ports[i]
+			if port.Protocol == "" {
+				port.Protocol = v1.ProtocolTCP
+			}
+			if spec.HostNetwork && port.HostPort == 0 {
+				port.HostPort = port.ContainerPort
+			}
+		}
+	}
+}
+
+// checkRequests refuses amounts that are negative and requests above their limit.
+func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
+	check := func(path *field.Path, resources *v1.ResourceRequirements) {
+		faults = append(faults, checkAmounts(path.Child("requests"), resources.Requests)...)
+		faults = append(faults, checkAmounts(path.Child("limits"), resources.Limits)...)
+		for _, name := range slices.Sorted(maps.Keys(resources.Limits)) {
+			request, given := resources.Requests[name]
+			if limit := resources.Limits[name]; given && request.Cmp(limit) > 0 {
+				faults = append(faults, field.Invalid(path.Child("requests").Key(string(name)), request.String(),
+					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			}
+		}
+	}
+	for name, container := range containers(spec) {
+		check(path.Child(name, "resources"), &container.Resources)
+	}
+	if spec.Resources != nil {
+		check(path.Child("resources"), spec.Resources)
+	}
+	return append(faults, checkAmounts(path.Child("overhead"), spec.Overhead)...)
+}
+
+// setSpread says of each constraint which nodes count.
+func setSpread(spec *v1.PodSpec) {
+	for i := range spec.TopologySpreadConstraints {
+		c := &spec.TopologySpreadConstraints[i]
+		c.NodeAffinityPolicy = new(ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor))
+		c.NodeTaintsPolicy = new(ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore))
+	}
+}
+
+// setAffinity merges matchLabelKeys and mismatchLabelKeys into the selectors of
+// the pod's (anti-)affinity terms.
+func setAffinity(pod *v1.Pod) {
+	affinity := ptr.Deref(pod.Spec.Affinity, v1.Affinity{})
+	if a := affinity.PodAffinity; a != nil {
+		mergeLabelKeys(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, pod.Labels)
+	}
+	if a := affinity.PodAntiAffinity; a != nil {
+		mergeLabelKeys(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, pod.Labels)
+	}
+}
+
+func mergeLabelKeys(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, labels map[string]string) {
+	for i := range required {
+		mergeTerm(&required[i], labels)
+	}
+	for i := range preferred {
+		mergeTerm(&preferred[i].PodAffinityTerm, labels)
+	}
+}
+
+// mergeTerm leaves a term without a selector alone: it matches nothing. Keys that
+// the pod does not have are ignored.
+func mergeTerm(term *v1.PodAffinityTerm, labels map[string]string) {
+	if term.LabelSelector == nil {
+		return
+	}
+	for _, merge := range []struct {
+		keys     []string
+		operator metav1.LabelSelectorOperator
+	}{{term.MatchLabelKeys, metav1.LabelSelectorOpIn}, {term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn}} {
+		for _, key := range merge.keys {
+			value, has := labels[key]
+			merged := slices.ContainsFunc(term.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+				return r.Key == key && r.Operator == merge.operator && slices.Equal(r.Values, []string{value})
+			})
+			if has && !merged {
+				term.LabelSelector.MatchExpressions = append(term.LabelSelector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: merge.operator, Values: []string{value}})
+			}
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package podspec
+
+import v1 "k8s.io/api/core/v1"
+
+// Priority classes that every cluster has, and their values.
+const (
+	SystemClusterCritical = "system-cluster-critical"
+	SystemNodeCritical    = "system-node-critical"
+
+	// SystemCriticalPriority is the lowest value of a system-critical pod.
+	SystemCriticalPriority     = 2_000_000_000
+	SystemNodeCriticalPriority = 2_000_001_000
+)
+
+// configSource names the source from which the kubelet has a pod.
+const configSource = "kubernetes.io/config.source"
+
+// IsMirror says whether the pod is the API server's copy of a static pod.
+func IsMirror(pod *v1.Pod) bool {
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// IsStatic says whether the kubelet has the pod from a file or a URL.
+func IsStatic(pod *v1.Pod) bool {
+	source := pod.Annotations[configSource]
+	return source == "file" || source == "http"
+}
+
+// HasCriticalPriority says whether the pod's priority is system-critical.
+func HasCriticalPriority(pod *v1.Pod) bool {
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority
+}
+
+// IsCritical says whether the kubelet never evicts the pod (kubetypes.IsCriticalPod).
+func IsCritical(pod *v1.Pod) bool {
+	return IsMirror(pod) || IsStatic(pod) || HasCriticalPriority(pod)
+}

@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
+	down := errors.New("down")
+	for _, c := range []struct {
+		name string
+		errs []error
+		want []time.Duration // of the attempts
+	}{
+		{"and again when it is due", []error{nil}, []time.Duration{0, time.Minute}},
+		{"after twice as long each time", []error{down, down, down, nil}, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}},
+		{"when the server asks for it", []error{apierrors.NewTooManyRequests("busy", 7), nil}, []time.Duration{0, 7 * time.Second}},
+		{"rarely when it is forbidden", []error{apierrors.NewForbidden(v1.Resource("nodes"), "n", down), nil}, []time.Duration{0, 30 * time.Second}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				start := time.Now()
+				var attempts []time.Duration
+				chore := newChore("test", time.Minute, func(context.Context) error {
+					attempts = append(attempts, time.Since(start))
+					if len(attempts) == len(c.want) {
+						cancel()
+					}
+					return c.errs[min(len(attempts), len(c.errs))-1]
+				})
+				chore.due()
+				var running sync.WaitGroup
+				running.Go(func() { chore.run(ctx, slog.New(slog.DiscardHandler)) })
+				running.Wait()
+				if !slices.Equal(attempts, c.want) {
+					t.Errorf("tried after %v, want %v", attempts, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
+	at := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
+	of := func(status v1.ConditionStatus) []v1.NodeCondition {
+		return []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: status, Reason: "KubeletHasSufficientMemory"}}
+	}
+	turn := func(r *rival, to v1.ConditionStatus, at time.Time) string {
+		r.write(of(v1.ConditionTrue))
+		r.observe(of(v1.ConditionTrue), at)
+		return r.observe(of(to), at)
+	}
+	for _, c := range []struct {
+		name   string
+		to     v1.ConditionStatus
+		apart  time.Duration
+		turns  int
+		stops  bool
+		wanted int
+	}{
+		{"often", v1.ConditionFalse, time.Minute, 5, true, 1},
+		{"twice", v1.ConditionFalse, time.Minute, 2, false, 0},
+		{"rarely", v1.ConditionFalse, 6 * time.Minute, 10, false, 0},
+		{"by a node controller", v1.ConditionUnknown, time.Minute, 10, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRival()
+			told := 0
+			for i := range c.turns {
+				if turn(&r, c.to, at.Add(time.Duration(i)*c.apart)) != "" {
+					told++
+				}
+			}
+			if told != c.wanted || r.stopped != c.stops {
+				t.Errorf("told %d times, stopped %t", told, r.stopped)
+			}
+		})
+	}
+	r := newRival()
+	for range 10 { // our own turns, each seen when the next is under way
+		r.write(of(v1.ConditionTrue))
+		r.observe(of(v1.ConditionFalse), at)
+		r.observe(of(v1.ConditionTrue), at)
+		r.write(of(v1.ConditionFalse))
+		r.observe(of(v1.ConditionTrue), at)
+		r.observe(of(v1.ConditionFalse), at)
+	}
+	if len(r.flips) > 0 {
+		t.Errorf("our own turns count as %d of a rival", len(r.flips))
+	}
+}
+
+func TestConditionsThatANodeIsMadeWithAreOurs(t *testing.T) {
+	raised := []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue}}
+	p := New(fake.NewClientset(), wire.Node{Name: "n", Mode: nodestatus.Native, Publish: true, Register: true}, NewRequests(), func(wire.Up) {}, slog.New(slog.DiscardHandler))
+	p.Handle(wire.Down{Standing: &wire.Standing{Conditions: raised}})
+	if err := p.register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	turned := p.seen.DeepCopy()
+	turned.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse}}
+	if p.observe(turned); len(p.rival.flips) != 1 {
+		t.Errorf("%d turns of a rival, want 1", len(p.rival.flips))
+	}
+}
+
+func TestNotesAreCutBetweenCharacters(t *testing.T) {
+	note := string(slices.Repeat([]rune{'ü'}, maxNote))
+	if got := shorten("a" + note); len(got) != maxNote-1 {
+		t.Errorf("%d bytes", len(got))
+	}
+}

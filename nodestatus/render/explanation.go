@@ -1,0 +1,121 @@
+// Package render writes what evictd's status address says for people, as its
+// commands and its live view show it. It fetches nothing.
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// Explanation writes the document of /v1/explain for people; about one pod, with what
+// would change its place.
+func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i := range e.Signals {
+		s := &e.Signals[i]
+		forecast(w, s)
+		for j := range s.Order {
+			place(w, s.Signal, &s.Order[j], one)
+		}
+		fmt.Fprintln(w)
+	}
+	if len(e.Signals) == 0 {
+		fmt.Fprintln(w, "no signal that has a threshold is measured")
+	}
+	if len(e.Limits) > 0 {
+		fmt.Fprintln(w, "limits of its own for which a pod goes whatever the node has left")
+		fmt.Fprintln(w, "  POD\tLIMIT\tHOLDS\tOF\tOVER")
+	}
+	for _, l := range e.Limits {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", l.Pod, strings.TrimSpace(l.Signal+" "+l.Of), l.Held, l.Limit, map[bool]string{true: "yes", false: "no"}[l.Over])
+	}
+	return w.Flush()
+}
+
+func forecast(w io.Writer, s *nodestatus.SignalForecast) {
+	fmt.Fprintf(w, "%s: %s available, %s threshold %s", s.Signal, Short(s.Signal, s.Available), s.Kind, Short(s.Signal, s.Required))
+	if s.Assumed {
+		fmt.Fprint(w, ", not met; were it to fall below:\n")
+	} else {
+		fmt.Fprint(w, ", MET:\n")
+	}
+	if len(s.Reclaim) > 0 {
+		fmt.Fprintf(w, "  first the node frees unused %s; if that gains nothing:\n", strings.Join(s.Reclaim, " and "))
+	}
+	lacking := ""
+	if s.Lacking != "1" { // a threshold that is assumed to be met is by no more than that
+		lacking = " where " + Short(s.Signal, s.Lacking) + " is lacking"
+	}
+	frees := "that frees " + cmp.Or(Short(s.Signal, s.Freed), "an unknown amount") + lacking
+	switch {
+	case len(s.Victims) > 0 && s.Suffices:
+		fmt.Fprintf(w, "  %s would go; %s, which suffices\n", strings.Join(s.Victims, ", then "), frees)
+	case len(s.Victims) > 0:
+		fmt.Fprintf(w, "  %s would go; %s, which is not known to suffice\n", strings.Join(s.Victims, ", then "), frees)
+	case len(s.Awaited) > 0:
+		fmt.Fprintf(w, "  nobody else would go while %s is being ended\n", strings.Join(s.Awaited, ", "))
+	default:
+		fmt.Fprintf(w, "  nobody could go: no pod may be evicted%s\n", lacking)
+	}
+	if s.OneByOne && len(s.Victims) > 1 {
+		fmt.Fprintln(w, "  one in a pass, and the next only if it is still needed then")
+	}
+}
+
+func place(w io.Writer, signal string, p *nodestatus.ExplainedPod, one bool) {
+	verdict := "stays"
+	switch {
+	case p.Protected != "":
+		verdict = "never goes: " + p.Protected
+	case p.Goes:
+		verdict = "goes"
+	}
+	fmt.Fprintf(w, "  %d. %s, %s, %s: uses %s, requests %s\n", p.Place, p.Pod, p.QOSClass, verdict, cmp.Or(Short(signal, p.Usage), "an unknown amount"), Short(signal, p.Request))
+	for _, c := range p.Comparisons {
+		decides := "equal"
+		if c.Decides {
+			decides = "decides"
+		}
+		fmt.Fprintf(w, "       before %s by %s\t%s\t%s\t%s\n", p.Against, c.Key, c.This, c.Other, decides)
+	}
+	if !one || p.Protected != "" {
+		return
+	}
+	what := map[bool]string{true: "to stay it would have to come after", false: "to go it would have to come before"}[p.Goes]
+	switch {
+	case p.Rival == "":
+		fmt.Fprintln(w, "       no change of its own would decide otherwise")
+	case len(p.Changes) == 0:
+		fmt.Fprintf(w, "       %s %s, which no single figure of its own changes\n", what, p.Rival)
+	default:
+		fmt.Fprintf(w, "       %s %s; any of these would do:\n", what, p.Rival)
+	}
+	for _, c := range p.Changes {
+		fmt.Fprintf(w, "         %s\t%s\tinstead of %s\n", c.Of, bound(signal, c), figure(signal, c.Of, c.From))
+	}
+}
+
+// bound is the value that a change has to come to.
+func bound(signal string, c nodestatus.Change) string {
+	from, _ := resource.ParseQuantity(c.From)
+	to, err := resource.ParseQuantity(c.To)
+	if err == nil && to.Cmp(from) > 0 {
+		return "at least " + figure(signal, c.Of, c.To)
+	}
+	return "at most " + figure(signal, c.Of, c.To)
+}
+
+// figure writes a value of a change.
+func figure(signal, of, value string) string {
+	if of == "priority" {
+		return value
+	}
+	return Short(signal, value)
+}
