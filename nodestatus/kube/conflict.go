@@ -14,21 +14,21 @@ const (
 	flipWindow = 10 * time.Minute
 )
 
-// rival notices somebody else who writes our conditions.
-type rival struct {
+// conflictDetector notices somebody else who writes our conditions.
+type conflictDetector struct {
 	// written are the statuses that we wrote last, or are writing, and shown
 	// those that the Node has shown.
 	written, shown map[v1.NodeConditionType]v1.ConditionStatus
 	flips          []time.Time
-	stopped        bool
+	detected       bool
 }
 
-func newRival() rival {
-	return rival{written: map[v1.NodeConditionType]v1.ConditionStatus{}, shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
+func newConflictDetector() conflictDetector {
+	return conflictDetector{written: map[v1.NodeConditionType]v1.ConditionStatus{}, shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
 }
 
-// write says what we are about to write.
-func (r *rival) write(conditions []v1.NodeCondition) {
+// recordWrite says what we are about to write.
+func (r *conflictDetector) recordWrite(conditions []v1.NodeCondition) {
 	for _, c := range conditions {
 		r.written[c.Type] = c.Status
 	}
@@ -38,12 +38,12 @@ func (r *rival) write(conditions []v1.NodeCondition) {
 // shows something else was turned by somebody. It returns what to tell when the
 // conditions are to be left alone from now on, once. A node controller that makes
 // conditions Unknown because it has not heard of us is no rival.
-func (r *rival) observe(has []v1.NodeCondition, now time.Time) (told string) {
+func (r *conflictDetector) observe(has []v1.NodeCondition, now time.Time) (told string) {
 	for _, is := range has {
 		wrote, ours := r.written[is.Type]
 		turned := ours && r.shown[is.Type] == wrote && is.Status != wrote && is.Status != v1.ConditionUnknown
 		r.shown[is.Type] = is.Status
-		if !turned || r.stopped {
+		if !turned || r.detected {
 			continue
 		}
 		r.flips = append(r.flips, now)
@@ -51,7 +51,7 @@ func (r *rival) observe(has []v1.NodeCondition, now time.Time) (told string) {
 			r.flips = r.flips[1:]
 		}
 		if len(r.flips) >= maxFlips {
-			r.stopped = true
+			r.detected = true
 			told = fmt.Sprintf("%s was turned to %s (%s) against evictd, turn %d within %v: another eviction manager runs here; choose mode backstop or takeover",
 				is.Type, is.Status, is.Reason, len(r.flips), flipWindow)
 		}

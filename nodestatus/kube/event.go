@@ -78,7 +78,7 @@ func victimReference(i *wire.Intent) v1.ObjectReference {
 func (p *Publisher) enqueue(e event) {
 	p.queue = append(p.queue, e)
 	p.queue = p.queue[max(0, len(p.queue)-maxEvents):]
-	p.events.due()
+	p.events.trigger()
 }
 
 // reportEvents creates what waits, in order. An event is named by what it tells,
@@ -94,7 +94,7 @@ func (p *Publisher) reportEvents(ctx context.Context) error {
 		p.mu.Unlock()
 		object := e.object(p.node.Name)
 		_, err := p.client.EventsV1().Events(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
-		refused := p.requests.judge("events", err)
+		refused := p.requests.record("events", err)
 		hopeless := apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || refused
 		if err != nil && !hopeless {
 			return fmt.Errorf("create event %s of %s %s: %w", e.reason, e.regarding.Kind, e.regarding.Name, err)

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// tellEvery is how often evictd hears of the API server without news.
-	tellEvery = 10 * time.Second
-	// recheck is how often victims are looked at till they are done with.
-	recheck = time.Second
+	// reportInterval is how often evictd hears of the API server without news.
+	reportInterval = 10 * time.Second
+	// victimInterval is how often victims are looked at till they are done with.
+	victimInterval = time.Second
 )
 
 // Publisher tells an API server of one node.
@@ -30,38 +30,38 @@ type Publisher struct {
 	client   kubernetes.Interface
 	node     wire.Node
 	requests *Requests
-	say      func(wire.Up)
+	send     func(wire.Up)
 	log      *slog.Logger
 
-	conditions, taints, lease, nodeLease, victims, asked, events *chore
+	conditions, taints, lease, nodeLease, victims, evictions, events *reconciler
 
-	mu       sync.Mutex
-	standing *wire.Standing
-	headroom wire.Headroom
-	seen     *v1.Node // as last read or written; nil where there is none
-	reported time.Time
-	rival    rival
-	leased   time.Time // when the Lease was last written
-	avoid    time.Time // taints are not tried before
-	intents  map[string]*victim
-	asks     map[types.UID]wire.Ask
-	queue    []event
+	mu                sync.Mutex
+	state             *wire.Standing
+	headroom          wire.Headroom
+	seen              *v1.Node // as last read or written; nil where there is none
+	conditionsWritten time.Time
+	conflicts         conflictDetector
+	leaseWritten      time.Time // when the Lease was last written
+	taintsRetryAt     time.Time // taints are not tried before
+	intents           map[string]*victim
+	evictionRequests  map[types.UID]wire.Ask
+	queue             []event
 }
 
 // New makes a Publisher that tells evictd by say, which may be called from any
 // goroutine.
 func New(client kubernetes.Interface, node wire.Node, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
 	p := &Publisher{
-		client: client, node: node, requests: requests, say: say, log: log,
-		rival: newRival(), intents: map[string]*victim{}, asks: map[types.UID]wire.Ask{},
+		client: client, node: node, requests: requests, send: say, log: log,
+		conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.Ask{},
 	}
-	p.conditions = newChore("conditions", node.StatusFrequency, p.reportConditions)
-	p.taints = newChore("taints", node.StatusFrequency, p.reportTaints)
-	p.lease = newChore("lease", renewEvery, p.renewLease)
-	p.nodeLease = newChore("node lease", renewEvery, p.renewNodeLease)
-	p.victims = newChore("evicted pods", recheck, p.reportVictims)
-	p.asked = newChore("eviction requests", recheck, p.requestEvictions)
-	p.events = newChore("events", 0, p.reportEvents)
+	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)
+	p.taints = newReconciler("taints", node.StatusFrequency, p.reportTaints)
+	p.lease = newReconciler("lease", renewInterval, p.renewLease)
+	p.nodeLease = newReconciler("node lease", renewInterval, p.renewNodeLease)
+	p.victims = newReconciler("evicted pods", victimInterval, p.reportVictims)
+	p.evictions = newReconciler("eviction requests", victimInterval, p.requestEvictions)
+	p.events = newReconciler("events", 0, p.reportEvents)
 	return p
 }
 
@@ -72,27 +72,27 @@ func (p *Publisher) Handle(m wire.Down) {
 	switch {
 	case !p.node.Publish:
 	case m.Standing != nil:
-		turned := p.standing == nil || p.standing.Raised != m.Standing.Raised
-		p.standing = m.Standing
+		turned := p.state == nil || p.state.Raised != m.Standing.Raised
+		p.state = m.Standing
 		if turned {
-			p.conditions.due()
-			p.taints.due()
-			p.lease.due()
-			p.nodeLease.due()
+			p.conditions.trigger()
+			p.taints.trigger()
+			p.lease.trigger()
+			p.nodeLease.trigger()
 		}
 	case m.Headroom != nil:
 		p.headroom = *m.Headroom
 		if m.Headroom.Urgent {
-			p.lease.due()
+			p.lease.trigger()
 		}
 	case m.Intent != nil:
 		if !m.Intent.Asked || m.Intent.Override != "" {
-			delete(p.asks, m.Intent.UID)
+			delete(p.evictionRequests, m.Intent.UID)
 		}
-		p.intend(m.Intent)
+		p.addIntent(m.Intent)
 	case m.Ask != nil:
-		p.asks[m.Ask.UID] = *m.Ask
-		p.asked.due()
+		p.evictionRequests[m.Ask.UID] = *m.Ask
+		p.evictions.trigger()
 	case m.Event != nil:
 		p.enqueue(p.event(m.Event))
 	}
@@ -103,7 +103,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if p.node.Publish {
-		chores := []*chore{p.conditions, p.taints, p.lease, p.victims, p.asked, p.events}
+		chores := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
 		if p.node.Register {
 			chores = append(chores, p.nodeLease)
 		}
@@ -112,10 +112,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 		}
 		running.Go(func() { p.watchNode(ctx) })
 	}
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
 	for {
-		p.say(wire.Up{API: p.requests.api()})
+		p.send(wire.Up{API: p.requests.api()})
 		select {
 		case <-ctx.Done():
 			return nil

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// patience bounds one attempt at a chore.
-	patience = 10 * time.Second
+	// attemptTimeout bounds one attempt at a chore.
+	attemptTimeout = 10 * time.Second
 	// A chore that failed is tried again after firstRetry, and then each time
 	// after twice as long, up to lastRetry, or what the API server asks for.
 	firstRetry = 100 * time.Millisecond
@@ -19,21 +19,21 @@ const (
 	forbiddenRetry = 30 * time.Second
 )
 
-// chore is done when it is woken and at the latest after its period, zero
+// reconciler is done when it is woken and at the latest after its period, zero
 // meaning never; where it fails, again, less and less often.
-type chore struct {
-	name  string
-	every time.Duration
-	do    func(context.Context) error
-	wake  chan struct{}
+type reconciler struct {
+	name      string
+	every     time.Duration
+	reconcile func(context.Context) error
+	wake      chan struct{}
 }
 
-func newChore(name string, every time.Duration, do func(context.Context) error) *chore {
-	return &chore{name: name, every: every, do: do, wake: make(chan struct{}, 1)}
+func newReconciler(name string, every time.Duration, do func(context.Context) error) *reconciler {
+	return &reconciler{name: name, every: every, reconcile: do, wake: make(chan struct{}, 1)}
 }
 
-// due asks for the chore, now or after the one in hand; it never waits.
-func (c *chore) due() {
+// trigger asks for the chore, now or after the one in hand; it never waits.
+func (c *reconciler) trigger() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -41,14 +41,14 @@ func (c *chore) due() {
 }
 
 // run does the chore until ctx ends. It logs the first of failures in a row.
-func (c *chore) run(ctx context.Context, log *slog.Logger) {
+func (c *reconciler) run(ctx context.Context, log *slog.Logger) {
 	var failures uint
 	for {
 		if !c.wait(ctx, failures > 0) {
 			return
 		}
-		attempt, cancel := context.WithTimeout(ctx, patience)
-		err := c.do(attempt)
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := c.reconcile(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			failures = 0
@@ -65,7 +65,7 @@ func (c *chore) run(ctx context.Context, log *slog.Logger) {
 }
 
 // wait returns when the chore is due, false when ctx has ended.
-func (c *chore) wait(ctx context.Context, failed bool) bool {
+func (c *reconciler) wait(ctx context.Context, failed bool) bool {
 	if failed {
 		return ctx.Err() == nil
 	}

@@ -39,31 +39,31 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	switch {
 	case err != nil && request.Context().Err() != nil: // given up, or too slow
-		t.answered(0, "no answer from the API server: "+request.Context().Err().Error())
+		t.recordAnswer(0, "no answer from the API server: "+request.Context().Err().Error())
 	case err != nil:
-		t.answered(0, "no answer from the API server: "+err.Error())
+		t.recordAnswer(0, "no answer from the API server: "+err.Error())
 	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusUnauthorized:
-		t.answered(response.StatusCode, "the API server answers "+response.Status)
+		t.recordAnswer(response.StatusCode, "the API server answers "+response.Status)
 	default:
-		t.answered(response.StatusCode, "")
+		t.recordAnswer(response.StatusCode, "")
 	}
 	return response, err
 }
 
-func (r *Requests) answered(code int, fault string) {
+func (r *Requests) recordAnswer(code int, fault string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Requests[strconv.Itoa(code)]++
 	if connected := fault == ""; connected != r.state.Connected || r.state.Since.IsZero() {
 		r.state.Connected, r.state.Since = connected, nodestatus.Time{Time: time.Now()}
-		r.tell()
+		r.notify()
 	}
 	r.state.Error = fault
 }
 
-// judge remembers whether the API server lets us do something, and says whether
+// record remembers whether the API server lets us do something, and says whether
 // it does not. Other errors say nothing about that.
-func (r *Requests) judge(what string, err error) (refused bool) {
+func (r *Requests) record(what string, err error) (refused bool) {
 	refused = apierrors.IsForbidden(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,10 +71,10 @@ func (r *Requests) judge(what string, err error) (refused bool) {
 	switch {
 	case refused && before != err.Error():
 		r.state.Refused[what] = err.Error()
-		r.tell()
+		r.notify()
 	case err == nil && was:
 		delete(r.state.Refused, what)
-		r.tell()
+		r.notify()
 	}
 	return refused
 }
@@ -83,11 +83,11 @@ func (r *Requests) conflict(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Conflict = text
-	r.tell()
+	r.notify()
 }
 
-// tell is called with the lock held.
-func (r *Requests) tell() {
+// notify is called with the lock held.
+func (r *Requests) notify() {
 	select {
 	case r.changed <- struct{}{}:
 	default:

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// refusalHolds is how long taints are left alone that the API server does
+	// forbiddenTaintsRetry is how long taints are left alone that the API server does
 	// not let us write: a node identity may not (NodeRestriction).
-	refusalHolds = 10 * time.Minute
-	// raceAttempts is how often a taint is tried against other writers at once.
-	raceAttempts = 5
+	forbiddenTaintsRetry = 10 * time.Minute
+	// conflictAttempts is how often a taint is tried against other writers at once.
+	conflictAttempts = 5
 )
 
 // reportTaints brings the Node's taints up to date: read, modified, and written
@@ -25,7 +25,7 @@ const (
 // into taints.
 func (p *Publisher) reportTaints(ctx context.Context) error {
 	p.mu.Lock()
-	node, standing, stopped, avoid := p.seen, p.standing, p.rival.stopped, p.avoid
+	node, standing, stopped, avoid := p.seen, p.state, p.conflicts.detected, p.taintsRetryAt
 	p.mu.Unlock()
 	if node == nil || standing == nil || stopped || time.Now().Before(avoid) || !p.conditionsShow(node) {
 		return nil
@@ -41,18 +41,18 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 		}
 		body := patch(object{"metadata": object{"resourceVersion": node.ResourceVersion}, "spec": object{"taints": taints}})
 		written, err := nodes.Patch(ctx, p.node.Name, types.MergePatchType, body, metav1.PatchOptions{})
-		if p.requests.judge("taints", err) {
+		if p.requests.record("taints", err) {
 			p.log.Warn("taints are left to who turns conditions into taints", "error", err)
 			p.mu.Lock()
-			p.avoid = time.Now().Add(refusalHolds)
+			p.taintsRetryAt = time.Now().Add(forbiddenTaintsRetry)
 			p.mu.Unlock()
 			return nil
 		}
 		if err == nil {
-			p.observe(written)
+			p.nodeChanged(written)
 			return nil
 		}
-		if !apierrors.IsConflict(err) || attempt == raceAttempts {
+		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
 			return fmt.Errorf("patch taints of node %s: %w", p.node.Name, err)
 		}
 		if node, err = nodes.Get(ctx, p.node.Name, metav1.GetOptions{}); err != nil {
@@ -65,7 +65,7 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 // that came before its condition would be taken back by a controller that derives
 // taints from conditions; writing the conditions makes the taints due.
 func (p *Publisher) conditionsShow(node *v1.Node) bool {
-	for _, wanted := range p.wanted(node, time.Now()) {
+	for _, wanted := range p.wantedConditions(node, time.Now()) {
 		if has := condition(node.Status.Conditions, wanted.Type); has == nil || has.Status != wanted.Status {
 			return false
 		}

@@ -18,9 +18,9 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// settles is how long after its end a victim's status is watched: a kubelet
+// rewriteWindow is how long after its end a victim's status is watched: a kubelet
 // that had not heard of the eviction writes its own over it.
-const settles = 10 * time.Second
+const rewriteWindow = 10 * time.Second
 
 // victim is an intent and how much of it the API server knows.
 type victim struct {
@@ -30,8 +30,8 @@ type victim struct {
 	overdue, overridden bool
 }
 
-// intend takes up an intent as far as it has come; the lock is held.
-func (p *Publisher) intend(intent *wire.Intent) {
+// addIntent takes up an intent as far as it has come; the lock is held.
+func (p *Publisher) addIntent(intent *wire.Intent) {
 	v := p.intents[intent.ID]
 	if v == nil {
 		v = &victim{}
@@ -47,7 +47,7 @@ func (p *Publisher) intend(intent *wire.Intent) {
 		v.overridden = true
 		p.enqueue(overriddenEvent(intent))
 	}
-	p.victims.due()
+	p.victims.trigger()
 }
 
 // Evicting says whether the end of a pod is being told.
@@ -97,7 +97,7 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 		}
 		p.mu.Unlock()
 		if done {
-			p.say(wire.Up{Told: id})
+			p.send(wire.Up{Told: id})
 		}
 	}
 	return errors.Join(faults...)
@@ -111,9 +111,9 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 		if v.Over.IsZero() {
 			return false, nil
 		}
-		return p.remove(ctx, v)
+		return p.deletePod(ctx, v)
 	case !v.patched:
-		gone, err := p.fail(ctx, v)
+		gone, err := p.markFailed(ctx, v)
 		v.patched = err == nil
 		return gone, err
 	case v.Over.IsZero():
@@ -126,16 +126,16 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 	if err != nil {
 		return false, fmt.Errorf("read pod %s/%s: %w", v.Namespace, v.Name, err)
 	}
-	if !tells(pod, v) {
-		if gone, err := p.fail(ctx, v); err != nil || gone {
+	if !hasStatus(pod, v) {
+		if gone, err := p.markFailed(ctx, v); err != nil || gone {
 			return gone, err
 		}
 	}
-	return time.Since(v.Over) > settles, nil
+	return time.Since(v.Over) > rewriteWindow, nil
 }
 
-// tells says whether the pod's status is as we wrote it.
-func tells(pod *v1.Pod, v *victim) bool {
+// hasStatus says whether the pod's status is as we wrote it.
+func hasStatus(pod *v1.Pod, v *victim) bool {
 	s := &pod.Status
 	if s.Phase != v1.PodFailed || s.Reason != eviction.ReasonEvicted || s.Message != v.Message {
 		return false
@@ -145,10 +145,10 @@ func tells(pod *v1.Pod, v *victim) bool {
 	})
 }
 
-// fail writes the status of an evicted pod. The uid in the patch is a
+// markFailed writes the status of an evicted pod. The uid in the patch is a
 // precondition: a pod of the same name that came after is left alone. It says
 // whether the pod is no more.
-func (p *Publisher) fail(ctx context.Context, v *victim) (gone bool, err error) {
+func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err error) {
 	status := object{"phase": v1.PodFailed, "reason": eviction.ReasonEvicted, "message": v.Message}
 	if v.DisruptionTarget {
 		status["conditions"] = []v1.PodCondition{{
@@ -158,7 +158,7 @@ func (p *Publisher) fail(ctx context.Context, v *victim) (gone bool, err error) 
 	}
 	body := patch(object{"metadata": object{"uid": v.UID}, "status": status})
 	_, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	p.requests.judge("pod status", err)
+	p.requests.record("pod status", err)
 	if apierrors.IsNotFound(err) || otherUID(err) {
 		return true, nil
 	}
@@ -175,9 +175,9 @@ func otherUID(err error) bool {
 		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid")
 }
 
-// remove ends the deletion of a pod that went by the Eviction API: where no
+// deletePod ends the deletion of a pod that went by the Eviction API: where no
 // kubelet does, evictd confirms that nothing of it runs.
-func (p *Publisher) remove(ctx context.Context, v *victim) (done bool, err error) {
+func (p *Publisher) deletePod(ctx context.Context, v *victim) (done bool, err error) {
 	if !p.node.Register {
 		return true, nil
 	}
