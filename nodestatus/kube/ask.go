@@ -17,11 +17,11 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// evictionTimeout bounds one request for an eviction.
+// evictionTimeout bounds one request to the Eviction API.
 const evictionTimeout = 3 * time.Second
 
-// requestEvictions asks for each pod that waits, once. evictd gives up at the
-// deadline by itself.
+// requestEvictions sends one request for each pod that waits. evictd stops waiting at
+// the deadline by itself.
 func (p *Publisher) requestEvictions(ctx context.Context) error {
 	p.mu.Lock()
 	asks := slices.Collect(maps.Values(p.evictionRequests))
@@ -39,9 +39,9 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 	return nil
 }
 
-// isRequested says whether a pod is still to be asked for. One whose time is over is
-// not: it goes without leave, and once it is Failed no budget protects it, so that
-// asking would delete it and with it what its status says.
+// isRequested says whether an eviction is still to be requested. After its deadline it
+// is not: the pod is evicted without the API. Once the pod is Failed no budget protects
+// it, so a late request would delete it and its status.
 func (p *Publisher) isRequested(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +59,8 @@ func (p *Publisher) removeRequest(uid types.UID) {
 	delete(p.evictionRequests, uid)
 }
 
-// request asks the Eviction API. The request is not repeated below: a budget's
-// 429 is an answer. A pod that is no more may go.
+// request calls the Eviction API once, without retries: the 429 of a disruption budget
+// is an answer. A pod that does not exist may be evicted.
 func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Answer, final bool) {
 	namespace, name, _ := strings.Cut(ask.Pod, "/")
 	eviction := &policy.Eviction{
@@ -81,12 +81,12 @@ func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Ans
 	case apierrors.IsTooManyRequests(err):
 		answer.Refused = message(err)
 	default:
-		answer.Refused = fmt.Sprintf("the Eviction API could not be asked: %v", err)
+		answer.Refused = fmt.Sprintf("could not call the Eviction API: %v", err)
 	}
 	return answer, false
 }
 
-// message is what the API server says, and the causes it names.
+// message is the message of the API server, with the causes that it names.
 func message(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -20,12 +20,12 @@ const (
 	leasePrefix    = "evictd-"
 	leaseSeconds   = 40
 	renewInterval  = 10 * time.Second
-	// headroomInterval is how often the headroom may be written, at most.
+	// headroomInterval is the shortest interval between two writes of the headroom.
 	headroomInterval = time.Second
 )
 
-// loopAlive says whether evictd's loop has been heard of: the lease of a node whose
-// eviction stands still must run out.
+// loopAlive says whether evictd's loop has reported recently. If the loop hangs, its
+// lease must expire.
 func (p *Publisher) loopAlive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *Publisher) renewLease(ctx context.Context) error {
 	return p.renew(ctx, leaseNamespace, leasePrefix+p.node.Name, annotations)
 }
 
-// renewNodeLease renews the Lease by which a kubelet says that it lives.
+// renewNodeLease renews the Lease that a kubelet renews as its heartbeat.
 func (p *Publisher) renewNodeLease(ctx context.Context) error {
 	if !p.loopAlive() {
 		return nil
@@ -61,7 +61,8 @@ func (p *Publisher) renewNodeLease(ctx context.Context) error {
 	return p.renew(ctx, v1.NamespaceNodeLease, p.node.Name, nil)
 }
 
-// renew patches a Lease, and makes it and its namespace where they are missing.
+// renew patches a Lease; it creates the Lease and its namespace where they do not
+// exist.
 func (p *Publisher) renew(ctx context.Context, namespace, name string, annotations map[string]string) error {
 	now := metav1.NowMicro()
 	lease := &coordination.Lease{
@@ -91,7 +92,7 @@ func (p *Publisher) renew(ctx context.Context, namespace, name string, annotatio
 	return nil
 }
 
-// owner makes the leases go with the Node.
+// owner makes the Node own the leases.
 func (p *Publisher) owner() []metav1.OwnerReference {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// heartbeat is how often conditions are written that have not changed
-// (kubelet, nodeStatusReportFrequency).
+// heartbeat is how often unchanged conditions are written (kubelet,
+// nodeStatusReportFrequency).
 const heartbeat = 5 * time.Minute
 
-// watchNode follows the Node, so that what others change is known at once.
+// watchNode watches the Node, so that changes by other programs are known at once.
 func (p *Publisher) watchNode(ctx context.Context) {
 	observe := func(obj any) {
 		if node, ok := obj.(*v1.Node); ok {
@@ -46,8 +46,7 @@ func (p *Publisher) watchNode(ctx context.Context) {
 	controller.RunWithContext(ctx)
 }
 
-// nodeChanged takes up what the Node is now; what is older than what is known says
-// nothing.
+// nodeChanged stores the Node, unless a newer one is stored.
 func (p *Publisher) nodeChanged(node *v1.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,10 +55,10 @@ func (p *Publisher) nodeChanged(node *v1.Node) {
 	}
 	p.seen = node
 	if p.node.Mode.BuiltIn() {
-		if told := p.conflicts.observe(node.Status.Conditions, time.Now()); told != "" {
-			p.log.Error("somebody else writes the conditions of the node, which are left to them until evictd starts anew", "conflict", told)
-			p.requests.conflict(told)
-			p.enqueue(p.conflictEvent(told))
+		if conflict := p.conflicts.observe(node.Status.Conditions, time.Now()); conflict != "" {
+			p.log.Error("another program writes the node's conditions; evictd does not write them until its next start", "conflict", conflict)
+			p.requests.conflict(conflict)
+			p.enqueue(p.conflictEvent(conflict))
 		}
 	}
 	p.conditions.trigger()
@@ -73,15 +72,14 @@ func (p *Publisher) nodeDeleted() {
 	p.conditions.trigger()
 }
 
-// version orders what is known of an object; API servers number their changes.
+// version orders states of an object: API servers number their changes.
 func version(node *v1.Node) uint64 {
 	n, _ := strconv.ParseUint(node.ResourceVersion, 10, 64)
 	return n
 }
 
-// reportConditions patches the Node's status where it is not as it ought to be,
-// and else as a heartbeat. Only our own conditions are named: the list merges by
-// type.
+// reportConditions patches the Node's status if it differs from the wanted one or the
+// heartbeat is due. The patch names evictd's conditions only: the list merges by type.
 func (p *Publisher) reportConditions(ctx context.Context) error {
 	p.mu.Lock()
 	seen, standing, stopped := p.seen, p.state, p.conflicts.detected
@@ -116,8 +114,7 @@ func (p *Publisher) reportConditions(ctx context.Context) error {
 	return nil
 }
 
-// upToDate says whether the Node shows what it should, and for how long it may
-// go on doing so.
+// upToDate says whether the Node has the wanted status and the heartbeat is not due.
 func (p *Publisher) upToDate(seen *v1.Node, wanted []v1.NodeCondition, now time.Time) bool {
 	p.mu.Lock()
 	fresh := now.Sub(p.conditionsWritten) < heartbeat
@@ -134,7 +131,7 @@ func (p *Publisher) upToDate(seen *v1.Node, wanted []v1.NodeCondition, now time.
 	return !p.node.Register || containsAll(seen.Status.Capacity, p.node.Capacity) && containsAll(seen.Status.Allocatable, p.node.Allocatable)
 }
 
-// containsAll says whether the list has all that is wanted.
+// containsAll says whether list has every amount of wanted.
 func containsAll(list, wanted v1.ResourceList) bool {
 	for name, amount := range wanted {
 		if has, ok := list[name]; !ok || has.Cmp(amount) != 0 {
@@ -144,8 +141,8 @@ func containsAll(list, wanted v1.ResourceList) bool {
 	return true
 }
 
-// wantedConditions are the conditions as they should be; one that has its status already
-// keeps the time of its transition.
+// wantedConditions are the conditions to write; one whose status does not change keeps
+// its transition time.
 func (p *Publisher) wantedConditions(seen *v1.Node, now time.Time) []v1.NodeCondition {
 	p.mu.Lock()
 	conditions := slices.Clone(p.state.Conditions)
@@ -175,7 +172,7 @@ func condition(all []v1.NodeCondition, kind v1.NodeConditionType) *v1.NodeCondit
 	return nil
 }
 
-// register makes the Node of a host that has no kubelet, or finds it.
+// register creates the Node of a host without a kubelet, or finds it.
 func (p *Publisher) register(ctx context.Context) error {
 	nodes := p.client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, p.node.Name, metav1.GetOptions{})
@@ -204,7 +201,7 @@ func (p *Publisher) register(ctx context.Context) error {
 	return nil
 }
 
-// label gives a Node that was there before what selectors and topologies expect.
+// label adds the well-known labels to an existing Node.
 func (p *Publisher) label(ctx context.Context, node *v1.Node) error {
 	want := labels(p.node.Name)
 	for name, value := range node.Labels {

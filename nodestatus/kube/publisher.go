@@ -1,7 +1,7 @@
-// Package kube tells the API server what nodestatus says of a node, and what
-// became of its pods: conditions, taints, leases, events, the status of victims.
-// It decides nothing. Each of these is a chore of its own, so that one that
-// fails holds up no other.
+// Package kube writes to the API server what nodestatus has of a node, and the state of
+// evicted pods: conditions, taints, leases, events, the status of victims. It decides
+// nothing. Each of these has a reconciler of its own, so that a failure of one does not
+// block another.
 package kube
 
 import (
@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// reportInterval is how often evictd hears of the API server without news.
+	// reportInterval is how often evictd is sent the state of the connection without a
+	// change.
 	reportInterval = 10 * time.Second
-	// victimInterval is how often victims are looked at till they are done with.
+	// victimInterval is how often unfinished victims are reconciled.
 	victimInterval = time.Second
 )
 
-// Publisher tells an API server of one node.
+// Publisher writes the state of one node to an API server.
 type Publisher struct {
 	client   kubernetes.Interface
 	node     wire.Node
@@ -38,18 +39,17 @@ type Publisher struct {
 	mu                sync.Mutex
 	state             *wire.Standing
 	headroom          wire.Headroom
-	seen              *v1.Node // as last read or written; nil where there is none
+	seen              *v1.Node // as last read or written; nil where the Node does not exist
 	conditionsWritten time.Time
 	conflicts         conflictDetector
 	leaseWritten      time.Time // when the Lease was last written
-	taintsRetryAt     time.Time // taints are not tried before
+	taintsRetryAt     time.Time // no request for taints before
 	intents           map[string]*victim
 	evictionRequests  map[types.UID]wire.Ask
 	queue             []event
 }
 
-// New makes a Publisher that tells evictd by say, which may be called from any
-// goroutine.
+// New makes a Publisher that reports to evictd with send, from any goroutine.
 func New(client kubernetes.Interface, node wire.Node, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
 	p := &Publisher{
 		client: client, node: node, requests: requests, send: say, log: log,
@@ -65,7 +65,7 @@ func New(client kubernetes.Interface, node wire.Node, requests *Requests, say fu
 	return p
 }
 
-// Handle takes up a message of evictd and never waits.
+// Handle stores a message of evictd and triggers the reconcilers. It does not block.
 func (p *Publisher) Handle(m wire.Down) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,16 +98,16 @@ func (p *Publisher) Handle(m wire.Down) {
 	}
 }
 
-// Run tells the API server until ctx ends, and returns nil.
+// Run reconciles until ctx ends, and returns nil.
 func (p *Publisher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if p.node.Publish {
-		chores := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
+		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
 		if p.node.Register {
-			chores = append(chores, p.nodeLease)
+			reconcilers = append(reconcilers, p.nodeLease)
 		}
-		for _, c := range chores {
+		for _, c := range reconcilers {
 			running.Go(func() { c.run(ctx, p.log) })
 		}
 		running.Go(func() { p.watchNode(ctx) })
@@ -125,7 +125,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// patch is a patch as the API server reads it.
+// patch encodes a patch.
 func patch(body any) []byte {
 	text, _ := json.Marshal(body) // of maps, strings and API types
 	return text

@@ -12,17 +12,17 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// Requests watches what is asked of the API server, and what comes of it.
+// Requests counts the requests to the API server and stores their errors.
 type Requests struct {
 	mu      sync.Mutex
 	state   nodestatus.API
 	changed chan struct{}
 }
 
-// NewRequests has seen none.
+// NewRequests has no requests.
 func NewRequests() *Requests {
 	return &Requests{
-		state:   nodestatus.API{Error: "the API server was not reached yet", Refused: map[string]string{}, Requests: map[string]uint64{}},
+		state:   nodestatus.API{Error: "the API server has not answered yet", Refused: map[string]string{}, Requests: map[string]uint64{}},
 		changed: make(chan struct{}, 1),
 	}
 }
@@ -38,7 +38,7 @@ type roundTripper struct {
 func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	switch {
-	case err != nil && request.Context().Err() != nil: // given up, or too slow
+	case err != nil && request.Context().Err() != nil: // cancelled, or too slow
 		t.recordAnswer(0, "no answer from the API server: "+request.Context().Err().Error())
 	case err != nil:
 		t.recordAnswer(0, "no answer from the API server: "+err.Error())
@@ -61,8 +61,8 @@ func (r *Requests) recordAnswer(code int, fault string) {
 	r.state.Error = fault
 }
 
-// record remembers whether the API server lets us do something, and says whether
-// it does not. Other errors say nothing about that.
+// record stores whether the API server forbids a kind of request. Errors other than 403
+// change nothing.
 func (r *Requests) record(what string, err error) (refused bool) {
 	refused = apierrors.IsForbidden(err)
 	r.mu.Lock()

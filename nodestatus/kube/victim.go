@@ -18,11 +18,11 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// rewriteWindow is how long after its end a victim's status is watched: a kubelet
-// that had not heard of the eviction writes its own over it.
+// rewriteWindow is how long after the end of a victim its status is checked: a kubelet
+// without knowledge of the eviction writes its own status.
 const rewriteWindow = 10 * time.Second
 
-// victim is an intent and how much of it the API server knows.
+// victim is an intent and which parts of it were written.
 type victim struct {
 	wire.Intent
 	patched bool // the status was written once
@@ -30,7 +30,7 @@ type victim struct {
 	overdue, overridden bool
 }
 
-// addIntent takes up an intent as far as it has come; the lock is held.
+// addIntent stores the state of an intent; the lock is held.
 func (p *Publisher) addIntent(intent *wire.Intent) {
 	v := p.intents[intent.ID]
 	if v == nil {
@@ -50,7 +50,7 @@ func (p *Publisher) addIntent(intent *wire.Intent) {
 	p.victims.trigger()
 }
 
-// Evicting says whether the end of a pod is being told.
+// Evicting says whether the status of an evicted pod is still being written.
 func (p *Publisher) Evicting(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *Publisher) Evicting(uid types.UID) bool {
 	return false
 }
 
-// Idle says whether no victim's status and no event waits to be written.
+// Idle says whether no status and no event is waiting to be written.
 func (p *Publisher) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *Publisher) Idle() bool {
 	return len(p.queue) == 0
 }
 
-// reportVictims brings the API server up to date about each victim.
+// reportVictims writes the state of each victim.
 func (p *Publisher) reportVictims(ctx context.Context) error {
 	p.mu.Lock()
 	ids := slices.Sorted(maps.Keys(p.intents))
@@ -103,8 +103,8 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// reportVictim writes the victim's status at once, and again where it was
-// blanked after the end. It says whether there is nothing left to tell.
+// reportVictim writes the victim's status at once, and again where it was overwritten
+// after the end. It says whether everything is written.
 func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err error) {
 	switch {
 	case v.Asked && v.Override == "":
@@ -134,7 +134,7 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 	return time.Since(v.Over) > rewriteWindow, nil
 }
 
-// hasStatus says whether the pod's status is as we wrote it.
+// hasStatus says whether the pod has the status that evictd wrote.
 func hasStatus(pod *v1.Pod, v *victim) bool {
 	s := &pod.Status
 	if s.Phase != v1.PodFailed || s.Reason != eviction.ReasonEvicted || s.Message != v.Message {
@@ -146,8 +146,8 @@ func hasStatus(pod *v1.Pod, v *victim) bool {
 }
 
 // markFailed writes the status of an evicted pod. The uid in the patch is a
-// precondition: a pod of the same name that came after is left alone. It says
-// whether the pod is no more.
+// precondition: a later pod of the same name is not changed. It says whether the pod is
+// deleted.
 func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err error) {
 	status := object{"phase": v1.PodFailed, "reason": eviction.ReasonEvicted, "message": v.Message}
 	if v.DisruptionTarget {
@@ -168,15 +168,15 @@ func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err e
 	return false, nil
 }
 
-// otherUID says whether a precondition failed: of the conflicts only that one
-// is for good.
+// otherUID says whether the uid precondition failed, the only conflict that is
+// permanent.
 func otherUID(err error) bool {
 	return apierrors.IsConflict(err) && strings.Contains(strings.ToLower(err.Error()), "uid") ||
 		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid")
 }
 
-// deletePod ends the deletion of a pod that went by the Eviction API: where no
-// kubelet does, evictd confirms that nothing of it runs.
+// deletePod completes the deletion of a pod that was evicted by the Eviction API.
+// Without a kubelet, evictd confirms that no process of it is left.
 func (p *Publisher) deletePod(ctx context.Context, v *victim) (done bool, err error) {
 	if !p.node.Register {
 		return true, nil
