@@ -23,11 +23,10 @@ type Limits struct {
 
 const cpuPeriod = 100_000 // microseconds: the kernel's default, and the kubelet's
 
-// Create makes a group and every group above it that is missing, in the
-// hierarchies of memory, pids, cpu and freezer, and in v2, and sets its limits. It
-// is content with a group that exists. On v2 it enables the memory, pids and cpu
-// controllers down the path, which the kernel refuses where a group above holds
-// processes of its own.
+// Create makes a group and all missing groups above it, in the hierarchies of memory,
+// pids, cpu and freezer and in v2, and sets its limits. An existing group is no error.
+// On v2 it enables the memory, pids and cpu controllers down the path; the kernel
+// refuses that where a group above has processes of its own.
 func (s *System) Create(group string, l Limits) error {
 	err := s.create(path.Join("/", group), l)
 	if err != nil {
@@ -76,9 +75,9 @@ func (s *System) add(group string, pid uint64) error {
 	return g.AddProc(pid)
 }
 
-// Delete removes a group and those below it from every hierarchy, retrying for a
-// third of a second where the kernel is still busy with one. It fails while a
-// process lives there, and is content with a group that does not exist.
+// Delete removes a group and all groups below it from every hierarchy. It retries for a
+// third of a second while the kernel returns EBUSY. It fails while the group has a
+// process; a group that does not exist is no error.
 func (s *System) Delete(group string) error {
 	if err := s.delete(path.Join("/", group)); err != nil {
 		return fmt.Errorf("delete cgroup %s: %w", group, err)
@@ -115,8 +114,8 @@ func notThere(dir string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// v1 gives the library the hierarchies that exist here. It looks for each under
-// its controller's name beside the others, so one that is mounted under another
+// v1 gives the library the hierarchies that exist on this host. The library looks for
+// each under its controller's name beside the others: a hierarchy mounted under another
 // name, without the usual symbolic link, is left out.
 func (s *System) v1() cgroup1.InitOpts {
 	return cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) {
@@ -142,7 +141,7 @@ var subsystem = [unified]func(parent string) cgroup1.Subsystem{
 	freezer: func(parent string) cgroup1.Subsystem { return cgroup1.NewFreezer(parent) },
 }
 
-// nothingRequired lets the library do without the devices controller.
+// nothingRequired makes the library accept a host without the devices controller.
 func nothingRequired(c *cgroup1.InitConfig) error {
 	c.InitCheck = cgroup1.AllowAny
 	return nil

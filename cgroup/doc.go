@@ -1,16 +1,14 @@
-// Package cgroup reads and drives control groups of both versions: what a group
-// uses, who lives in it, how to stop it. It finds the hierarchies of the host in
-// its mount table; a host whose memory controller lives in v1 hierarchies is a
-// v1 host, also where an empty v2 hierarchy is mounted beside them (hybrid).
+// Package cgroup reads and changes control groups of both versions: what a group uses,
+// which processes it has, how to kill them. It finds the hierarchies in the host's
+// mount table. A host whose memory controller is in a v1 hierarchy is a v1 host, also
+// with an empty v2 hierarchy beside it (hybrid).
 //
-// Paths are those below a hierarchy's mount point and are the same in every v1
-// hierarchy: "/" is the top, "/kubepods/burstable" a group below it.
+// Paths are relative to the mount point of a hierarchy and the same in every v1
+// hierarchy: "/" is the root, "/kubepods/burstable" a group below it.
 //
-// Reads go through descriptors that stay open and allocate nothing. That is why
-// they are written by hand: the statistics of containerd/cgroups open, read and
-// close each file and build a tree of objects at every call, which is right for
-// a metrics endpoint and wrong in a loop that runs while memory runs out.
-// Creating and deleting groups, which is rare, is left to that library.
+// Reads use descriptors that stay open, and allocate nothing. They are written by hand
+// because the statistics of containerd/cgroups open, read and close each file and build
+// a tree of objects at every call. Creating and deleting groups uses that library.
 //
-// The package never decides anything, and never logs.
+// The package decides nothing and logs nothing.
 package cgroup

@@ -12,33 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is a descriptor by which the kernel tells of something that happened to
-// a group's memory. A Bell rings at it.
+// Event is a descriptor by which the kernel reports a change of a group's memory to a
+// Poller.
 type Event struct {
-	fd     int
-	events uint32 // of epoll_ctl(2)
-	once   bool   // who polls it first takes the news
-	source File   // what else must stay open
+	fd       int
+	events   uint32 // of epoll_ctl(2)
+	consumed bool   // the first poll(2) consumes the event
+	source   File   // a file that must stay open with fd
 }
 
-// Close ends the notification; no Bell rings at it any more.
+// Close ends the notification.
 func (n *Event) Close() {
 	unix.Close(n.fd)
 	n.source.Close()
 }
 
-// NotifyUsage tells when the memory usage of the group, page cache included,
-// comes to a mark in bytes or falls below it again, and when the group is
-// removed (cgroup.event_control, v1). The kernel looks every 128 pages that a
-// processor charges. It waits for all processors to arm this, some ten
-// milliseconds, and so does the caller. It is errors.ErrUnsupported on v2.
+// NotifyUsage reports when the memory usage of the group, page cache included, crosses
+// a mark in bytes in either direction, and when the group is removed
+// (cgroup.event_control, v1). The kernel compares every 128 pages charged by a
+// processor. The call takes some ten milliseconds: the kernel waits for all processors.
+// The error is errors.ErrUnsupported on v2.
 func (g *Group) NotifyUsage(mark int64) (*Event, error) {
 	if g.version != V1 {
 		return nil, errors.ErrUnsupported
 	}
 	usage, err := openat(g.dirs[memory], usageFile[V1], unix.O_RDONLY)
 	if err != nil {
-		return nil, g.fault("notify of memory usage", goneOr(err))
+		return nil, g.fault("notify of memory usage", asGone(err))
 	}
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -54,18 +54,18 @@ func (g *Group) NotifyUsage(mark int64) (*Event, error) {
 	return n, nil
 }
 
-// NotifyEvents tells when memory.events changes: the group, or one below it, was
-// throttled at memory.high, reached memory.max or lost a process to the kernel.
-// It is errors.ErrUnsupported on v1 and at the top.
+// NotifyEvents reports when memory.events changes: the group, or one below it, was
+// throttled at memory.high, reached memory.max or had a process killed by the OOM
+// killer. The error is errors.ErrUnsupported on v1 and for the root.
 func (g *Group) NotifyEvents() (*Event, error) {
 	if g.version != V2 || g.top {
 		return nil, errors.ErrUnsupported
 	}
 	fd, err := openat(g.dirs[memory], "memory.events\x00", unix.O_RDONLY)
 	if err != nil {
-		return nil, g.fault("notify of memory events", goneOr(err))
+		return nil, g.fault("notify of memory events", asGone(err))
 	}
-	// kernfs counts as news whatever was not read since the file was opened.
+	// kernfs reports an event for a file that was not read since it was opened.
 	var buf [readSize]byte
 	if _, err := (&File{fd + 1}).Read(buf[:]); err != nil {
 		unix.Close(fd)
@@ -74,10 +74,10 @@ func (g *Group) NotifyEvents() (*Event, error) {
 	return &Event{fd: fd, events: unix.EPOLLPRI}, nil
 }
 
-// NotifyStall tells when tasks of the group have waited for memory, some of them
-// at a time, for so long in so long a window. Windows off the 2 s grid need
-// CAP_SYS_RESOURCE, else the error is EINVAL (Linux 6.5; before, every trigger
-// needs it). It is errors.ErrUnsupported where nobody measures stalls.
+// NotifyStall reports when some tasks of the group have waited for memory for the time
+// stall within a window (PSI trigger). A window that is no multiple of 2 s needs
+// CAP_SYS_RESOURCE, else the error is EINVAL; before Linux 6.5 every trigger needs it.
+// The error is errors.ErrUnsupported where the kernel has no PSI for the group.
 func (g *Group) NotifyStall(stall, window time.Duration) (*Event, error) {
 	if g.dirs[unified] < 0 {
 		return nil, errors.ErrUnsupported
@@ -87,7 +87,7 @@ func (g *Group) NotifyStall(stall, window time.Duration) (*Event, error) {
 		err = errors.ErrUnsupported
 	}
 	if err != nil {
-		return nil, g.fault("notify of memory stalls", goneOr(err))
+		return nil, g.fault("notify of memory stalls", asGone(err))
 	}
 	n, err := trigger(fd, stall, window)
 	return n, g.fault("notify of memory stalls", err)
@@ -107,47 +107,46 @@ func NotifyStallAt(path string, stall, window time.Duration) (*Event, error) {
 	return n, nil
 }
 
-// trigger turns a pressure file into a notification: one to a descriptor.
+// trigger writes a PSI trigger; a descriptor holds one trigger.
 func trigger(fd int, stall, window time.Duration) (*Event, error) {
 	line := fmt.Sprintf("some %d %d\x00", stall.Microseconds(), window.Microseconds())
 	if _, err := unix.Write(fd, []byte(line)); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &Event{fd: fd, events: unix.EPOLLPRI, once: true}, nil
+	return &Event{fd: fd, events: unix.EPOLLPRI, consumed: true}, nil
 }
 
-// Poller wakes one goroutine by notices of the kernel and by Ring. A short wait
-// blocks its thread in the kernel and nowhere else, so that a thread of high
-// priority depends on no other to go on. A long one parks the goroutine: a thread
-// that blocks in the kernel keeps Go's monitor awake, which costs an idle program
-// most of what it uses.
+// Poller wakes one goroutine by events of the kernel and by Wake. A wait below 200 ms
+// blocks its thread in epoll_wait(2), so that a thread of high priority depends on no
+// other thread. A longer wait parks the goroutine: a thread blocked in the kernel keeps
+// Go's monitor thread running, which is most of what an idle program costs.
 type Poller struct {
 	epoll, wakeFD int
-	file          *os.File // of epoll, which Go's own poller watches
+	file          *os.File // of epoll, watched by Go's poller
 	parked        syscall.RawConn
-	look          func(uintptr) bool // method value, made once
-	looks         int                // of one parked wait
-	once          atomic.Uint64      // ids of notices whose news who polls first takes
-	n             int                // of ready
+	pollReady     func(uintptr) bool // method value, made once
+	polls         int                // calls of epollReady in one parked wait
+	consumed      atomic.Uint64      // ids of events that the first poll(2) consumes
+	n             int                // entries of ready
 	ready         [16]unix.EpollEvent
 }
 
-// longWait is how long a wait is for which the goroutine is parked.
+// longWait is the shortest wait for which the goroutine is parked.
 const longWait = 200 * time.Millisecond
 
-// NewPoller makes a bell that nothing rings.
+// NewPoller makes a Poller without events.
 func NewPoller() (*Poller, error) {
 	b := &Poller{}
 	var err error
 	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("make a bell: %w", err)
+		return nil, fmt.Errorf("make a poller: %w", err)
 	}
 	if err = unix.SetNonblock(b.epoll, true); err != nil { // NewFile polls no other
 		unix.Close(b.epoll)
-		return nil, fmt.Errorf("make a bell: %w", err)
+		return nil, fmt.Errorf("make a poller: %w", err)
 	}
-	b.file, b.look = os.NewFile(uintptr(b.epoll), "bell"), b.looked
+	b.file, b.pollReady = os.NewFile(uintptr(b.epoll), "poller"), b.epollReady
 	if b.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
 		err = b.add(b.wakeFD, unix.EPOLLIN, -1)
 	}
@@ -156,24 +155,24 @@ func NewPoller() (*Poller, error) {
 	}
 	if err != nil {
 		b.Close()
-		return nil, fmt.Errorf("make a bell: %w", err)
+		return nil, fmt.Errorf("make a poller: %w", err)
 	}
 	return b, nil
 }
 
-// add takes a descriptor up by its edges: nothing has to be read from it before
-// it rings again, so that Wait needs nothing but the bell.
+// add registers a descriptor edge-triggered: Wait need not read it before the next
+// event.
 func (b *Poller) add(fd int, events uint32, id int32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET, Fd: id})
 }
 
-// Add makes a notice ring with an id from 0 to 63. Any goroutine may call it.
+// Add registers an event with an id from 0 to 63. Any goroutine may call it.
 func (b *Poller) Add(n *Event, id int) error {
 	if err := b.add(n.fd, n.events, int32(id)); err != nil {
-		return fmt.Errorf("add a notice to a bell: %w", err)
+		return fmt.Errorf("add an event to a poller: %w", err)
 	}
-	if n.once {
-		b.once.Or(1 << id)
+	if n.consumed {
+		b.consumed.Or(1 << id)
 	}
 	return nil
 }
@@ -184,17 +183,17 @@ func (b *Poller) Wake() {
 	unix.Write(b.wakeFD, one[:])
 }
 
-// Wait sleeps until a notice or Ring rings, or for so long; durations are rounded
-// up to milliseconds. It returns the set of the notices that rang, by id. It
-// allocates nothing; one goroutine at a time may call it.
+// Wait sleeps until an event or Wake, or for d, rounded up to milliseconds. It returns
+// the set of events that fired, by id. It allocates nothing; one goroutine at a time
+// may call it.
 func (b *Poller) Wait(d time.Duration) (rang uint64) {
 	if d < longWait || b.file.SetReadDeadline(time.Now().Add(d)) != nil {
-		b.await(d)
+		b.epollWait(d)
 	} else {
-		b.n, b.looks = 0, 0
-		_ = b.parked.Read(b.look) // which fails when the time is over
-		if b.looks > 1 && b.n == 0 {
-			rang = b.once.Load()
+		b.n, b.polls = 0, 0
+		_ = b.parked.Read(b.pollReady) // fails after d
+		if b.polls > 1 && b.n == 0 {
+			rang = b.consumed.Load()
 		}
 	}
 	for i := range b.n {
@@ -205,25 +204,25 @@ func (b *Poller) Wait(d time.Duration) (rang uint64) {
 	return rang
 }
 
-// await asks the kernel, and sleeps there.
-func (b *Poller) await(d time.Duration) {
+// epollWait calls epoll_wait(2).
+func (b *Poller) epollWait(d time.Duration) {
 	n, err := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
-	if err == unix.EINTR { // by a signal, or after SIGSTOP, in which much may have rung
+	if err == unix.EINTR { // by a signal, or after SIGSTOP, during which events may have fired
 		n, _ = unix.EpollWait(b.epoll, b.ready[:], 0)
 	}
 	b.n = max(0, n)
 }
 
-// looked is asked before the goroutine is parked, and when something has rung. Go's
-// poller, which asks the kernel about the epoll and so about each notice in it, may
-// have taken the news of a stall then (psi_trigger_poll).
-func (b *Poller) looked(uintptr) bool {
-	b.looks++
-	b.await(0)
-	return b.n > 0 || b.looks > 1
+// epollReady is called before the goroutine is parked and after an event. Go's poller polls
+// the epoll and with it each event, which may consume the event of a PSI trigger
+// (psi_trigger_poll).
+func (b *Poller) epollReady(uintptr) bool {
+	b.polls++
+	b.epollWait(0)
+	return b.n > 0 || b.polls > 1
 }
 
-// Close takes the bell down. Nobody may wait for it any more.
+// Close closes the poller. No goroutine may be in Wait.
 func (b *Poller) Close() {
 	b.file.Close()
 	unix.Close(b.wakeFD)

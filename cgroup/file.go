@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone says that a group was removed after it had been opened, or was not
-// there to open. That is normal: pods end. It is an fs.ErrNotExist.
+// ErrGone says that a group was removed after it was opened, or does not exist. That is
+// normal: pods end. It is an fs.ErrNotExist.
 var ErrGone error = gone{}
 
 type gone struct{}
@@ -22,12 +22,12 @@ func (gone) Is(target error) bool { return target == fs.ErrNotExist }
 // errNoSuchFile says that a file is missing that every group but the top has.
 var errNoSuchFile = errors.New("the group has no such file")
 
-// readSize holds every file of a group that is read whole: the longest,
-// memory.stat of v2, is below 3 KiB in Linux 6.18.
+// readSize is larger than every file that is read whole: the longest, memory.stat of
+// v2, is below 3 KiB in Linux 6.18.
 const readSize = 4096
 
-// File is a kernel file that stays open and is read anew from its beginning each
-// time. The zero File is closed. One goroutine at a time may use it.
+// File is a kernel file that stays open and is read from its beginning each time. The
+// zero File is closed. One goroutine at a time may use it.
 type File struct {
 	fd1 int // descriptor + 1
 }
@@ -41,10 +41,9 @@ func OpenFile(path string) (File, error) {
 	return File{fd + 1}, nil
 }
 
-// Read returns what the file holds now, in buf: where that has no room for all of
-// it, the whole lines that fit, for half a number would be a wrong one. It
-// allocates nothing; the error is the kernel's own, ErrGone where the file
-// belongs to a group that was removed.
+// Read returns the present content of the file in buf. If buf is too small it returns
+// the whole lines that fit. It allocates nothing. The error is the kernel's, or ErrGone
+// where the file belongs to a group that was removed.
 func (f *File) Read(buf []byte) ([]byte, error) {
 	if f.fd1 == 0 {
 		return nil, unix.EBADF
@@ -90,17 +89,17 @@ func openat(dir int, nameZ string, flags int) (int, error) {
 	}
 }
 
-// readOnce reads a file of a directory that is not read often enough to stay
-// open. A file that does not exist reads as empty where its group does.
+// readOnce opens, reads and closes a file of a directory. A file that does not exist
+// reads as empty if its group exists.
 func readOnce(dir int, nameZ string, buf []byte) ([]byte, error) {
 	var f File
 	defer f.Close()
 	return readKept(&f, dir, nameZ, buf)
 }
 
-// readKept reads a file of a directory, opening it the first time. A file that
-// does not exist reads as empty where its group does: its controller is not
-// enabled, or the kernel is too old for it.
+// readKept reads a file of a directory and keeps it open. A file that does not exist
+// reads as empty if its group exists: its controller is not enabled, or the kernel has
+// no such file.
 func readKept(f *File, dir int, nameZ string, buf []byte) ([]byte, error) {
 	if dir < 0 {
 		return nil, nil

@@ -10,26 +10,26 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Group is one open control group. Its statistics are read by one goroutine at a
-// time; its processes may be listed and its actions taken by any. Every method
-// returns an error that is ErrGone once the group was removed.
+// Group is one open control group. One goroutine at a time reads its statistics; any
+// may list its processes and act on them. Every method returns ErrGone after the group
+// was removed.
 type Group struct {
 	path    string
 	version Version
-	top     bool // the whole machine, which the kernel accounts differently
+	top     bool // root of the hierarchy: the whole machine, with other files
 	dirs    [numHierarchies]int
 
 	usage, stat, limit, meminfo, vmstat File
 	threads, maxPIDs                    File
-	standing                            standing
+	seen                                statSnapshot
 	pressure                            [numResources]File
 	refaults                            stats.Amount // of the top of v2, as read at refaulted
 	refaulted                           time.Time
 }
 
-// Open opens a group. It must exist in the hierarchy of the memory controller,
-// else the error is ErrGone; where it does not exist in the others, what they
-// would tell is unknown.
+// Open opens a group. The error is ErrGone where it does not exist in the hierarchy of
+// the memory controller; where it does not exist in another hierarchy, the values of
+// that one are unknown.
 func (s *System) Open(group string) (*Group, error) {
 	g := &Group{path: group, version: s.version}
 	for h := range g.dirs {
@@ -73,9 +73,9 @@ func openFault(group string, err error) error {
 	return fmt.Errorf("open cgroup %s: %w", group, err)
 }
 
-// isTop looks for a file that the kernel makes for the top of a hierarchy only
-// (v1) or for every group but it (v2). The path would not tell: in a cgroup
-// namespace "/" is a group like any other.
+// isTop looks for a file that exists only in the root of a hierarchy (v1) or in every
+// group but the root (v2). The path does not say it: in a cgroup namespace "/" is an
+// ordinary group.
 func (g *Group) isTop() bool {
 	nameZ, onTop := "cgroup.events\x00", false
 	if g.version == V1 {
@@ -93,7 +93,7 @@ func (g *Group) Path() string { return g.path }
 
 // Close closes every descriptor of the group.
 func (g *Group) Close() {
-	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.vmstat, &g.threads, &g.maxPIDs, &g.standing.failcnt,
+	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.vmstat, &g.threads, &g.maxPIDs, &g.seen.failcnt,
 		&g.pressure[MemoryStall], &g.pressure[IOStall], &g.pressure[CPUStall]} {
 		f.Close()
 	}
@@ -106,8 +106,8 @@ func (g *Group) Close() {
 	}
 }
 
-// fault names the group and the operation; ErrGone goes through as it is, for it
-// is no fault.
+// fault adds the group and the operation to an error, except to ErrGone, which is no
+// fault.
 func (g *Group) fault(operation string, err error) error {
 	if err == nil || err == ErrGone || err == errors.ErrUnsupported {
 		return err

@@ -15,13 +15,13 @@ var (
 	noLimit   = [...]string{V1: "-1", V2: "max"}
 )
 
-// refaultsAge is how old Refaults of the top of v2 may be: who judges by them looks
-// at a second and more, and the kernel takes longer to tell them than all the rest.
+// refaultsAge is how old Refaults of the root of v2 may be: it is compared over a
+// second and more, and /proc/vmstat takes longer to read than all other files.
 const refaultsAge = 100 * time.Millisecond
 
-// Memory reads the memory of the group and of everything below it. For the top of
-// the hierarchy the limit is MemTotal, and the reclaimable slab and MemAvailable
-// come from /proc/meminfo. What the kernel does not tell stays unknown.
+// Memory reads the memory of the group and everything below it. For the root the limit
+// is MemTotal, and reclaimable slab and MemAvailable are those of /proc/meminfo. A
+// value that the kernel does not have is unknown.
 func (g *Group) Memory(m *stats.Memory) error {
 	*m = stats.Memory{}
 	read := stats.Memory{}
@@ -53,10 +53,10 @@ func (g *Group) Memory(m *stats.Memory) error {
 	return err
 }
 
-// machine fills what /proc/meminfo tells of the top. That of a v2 hierarchy has no
-// memory.current, and the kubelet takes anon + file of its memory.stat. To tell
-// these the kernel adds up what all groups below have changed, here it tells the
-// same of the machine; where pages are charged in batches the two differ a little.
+// machine fills m from /proc/meminfo for the root. The root of v2 has no
+// memory.current; the kubelet uses anon + file of its memory.stat. The kernel sums that
+// file over all groups; /proc/meminfo has the same figures of the machine, which differ
+// by the pages of the per-CPU charge batches.
 func (g *Group) machine(m *stats.Memory) error {
 	var buf [readSize]byte
 	b, err := g.meminfo.Read(buf[:])
@@ -73,7 +73,7 @@ func (g *Group) machine(m *stats.Memory) error {
 }
 
 // WorkingSet reads the group's memory in use as the kubelet counts it, in bytes:
-// two files less than Memory.
+// It reads two files less than Memory.
 func (g *Group) WorkingSet() (stats.Amount, error) {
 	var m stats.Memory
 	err := g.usageAndStat(&m, &memoryStat{})
@@ -92,8 +92,8 @@ func (g *Group) Usage() (stats.Amount, error) {
 	return amount(b), g.fault("read memory usage", err)
 }
 
-// usageAndStat fills what memory.usage_in_bytes or memory.current, and
-// memory.stat, tell.
+// usageAndStat fills m and stat from memory.stat and memory.usage_in_bytes or
+// memory.current.
 func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
 	if g.top && g.version == V2 {
 		return g.machine(m)
@@ -110,9 +110,9 @@ func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
 	return err
 }
 
-// SetMemoryLimit limits the memory of the group and of everything below it, in
-// bytes; an unknown amount takes the limit off. On v1 the kernel refuses a limit
-// that it cannot reclaim down to (EBUSY).
+// SetMemoryLimit limits the memory of the group and everything below it, in bytes; an
+// unknown amount removes the limit. On v1 the error is EBUSY where the kernel cannot
+// reclaim down to the limit.
 func (g *Group) SetMemoryLimit(limit stats.Amount) error {
 	value := noLimit[g.version]
 	if n, limited := limit.Get(); limited {
@@ -121,9 +121,9 @@ func (g *Group) SetMemoryLimit(limit stats.Amount) error {
 	return g.fault("limit memory", write(g.dirs[memory], limitFile[g.version], value, errNoSuchFile))
 }
 
-// OOMKills reads how many processes of the group, and of those below it that still
-// exist, the kernel has killed for want of memory (memory.events of v2,
-// memory.oom_control of v1, where each group counts its own).
+// OOMKills reads how many processes of the group, and of the existing groups below it,
+// the OOM killer has killed (memory.events of v2; memory.oom_control of v1, where each
+// group counts its own).
 func (g *Group) OOMKills() (stats.Amount, error) {
 	if g.version == V1 {
 		t := tally{keys: [5]string{"oom_kill"}}
@@ -138,9 +138,8 @@ func (g *Group) OOMKills() (stats.Amount, error) {
 	return flat(b, "oom_kill"), g.fault("read out-of-memory kills", err)
 }
 
-// OOMKills reads how many processes of the machine, in whatever group, the kernel has
-// killed for want of memory since it was started (/proc/vmstat, Linux 4.13); unknown
-// where it does not tell.
+// OOMKills reads how many processes of the machine the OOM killer has killed since boot
+// (oom_kill of /proc/vmstat, Linux 4.13); unknown on older kernels.
 func OOMKills() stats.Amount {
 	b, err := os.ReadFile("/proc/vmstat")
 	if err != nil {

@@ -11,9 +11,8 @@ type memoryStat struct {
 	inactiveFile, activeFile, slabReclaimable, shmem, refaults stats.Amount
 }
 
-// parseMemoryStat reads memory.stat of a group and everything below it. On v1
-// these are the keys with the prefix total_, which is then required; the others
-// are of the group alone.
+// parseMemoryStat reads memory.stat of a group and everything below it. On v1 these are
+// the keys with the prefix total_; the others are of the group alone.
 func parseMemoryStat(b []byte, v Version, s *memoryStat) {
 	for len(b) > 0 {
 		var line []byte
@@ -52,7 +51,7 @@ func (s *memoryStat) field(key []byte) *stats.Amount {
 	return nil
 }
 
-// refaults are those of a whole machine, in /proc/vmstat.
+// refaults reads the refaults of the machine from /proc/vmstat.
 func refaults(vmstat []byte) stats.Amount {
 	if n := flat(vmstat, "workingset_refault_file"); n.IsKnown() {
 		return n

@@ -16,14 +16,13 @@ type mount struct {
 	options []string // super options; on v1 they name the controllers
 }
 
-// has says whether the hierarchy is that of a v1 controller, or v2 itself, which
-// is asked for by "".
+// has says whether the hierarchy is that of a v1 controller, or v2 for "".
 func (m *mount) has(controller string) bool {
 	return m.v2 == (controller == "") && (m.v2 || slices.Contains(m.options, controller))
 }
 
 // parseMountinfo returns the cgroup mounts, in the order of the table. Lines it
-// does not understand are none of them.
+// cannot parse are left out.
 func parseMountinfo(r io.Reader) ([]mount, error) {
 	var mounts []mount
 	lines := bufio.NewReader(r)

@@ -8,18 +8,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ErrNoPods says that the group all pods live in does not exist (yet).
+// ErrNoPods says that the group of all pods does not exist (yet).
 var ErrNoPods = errors.New("no cgroup for pods")
 
-// Pods is the group that all pods live in, and how the kubelet names what is
-// below it: by directories (its cgroupfs driver) or by systemd slices, which
-// repeat the names of those above them (its systemd driver).
+// Pods is the group of all pods, and how the kubelet names the groups below it:
+// directories (cgroupfs driver) or systemd slices, which repeat the names of the slices
+// above (systemd driver).
 type Pods struct {
 	path string
 }
 
-// PodsAt takes the group at a path for that of the pods, whether it exists or
-// not. A name that ends in .slice is the systemd driver's.
+// PodsAt takes the group at a path as that of all pods, whether it exists or not. A
+// name that ends in .slice is the systemd driver's.
 func PodsAt(group string) Pods { return Pods{path.Join("/", group)} }
 
 // FindPods finds the group of the pods below a root: the one with the given name,
@@ -43,8 +43,8 @@ func (p Pods) Path() string { return p.path }
 
 func (p Pods) systemd() bool { return strings.HasSuffix(p.path, ".slice") }
 
-// classes are the kubelet's groups between the pods' group and the pods:
-// guaranteed pods live directly in the former.
+// classes are the kubelet's groups between the pods' group and the pods. Guaranteed
+// pods are directly in the pods' group.
 var classes = map[v1.PodQOSClass]string{
 	v1.PodQOSGuaranteed: "",
 	v1.PodQOSBurstable:  "burstable",
@@ -84,7 +84,7 @@ type PodGroup struct {
 	Path string
 }
 
-// PodGroups lists the pods that have a group now, by class and then by name.
+// PodGroups lists the pods that have a group, by class and then by name.
 func (s *System) PodGroups(p Pods) ([]PodGroup, error) {
 	var found []PodGroup
 	for _, qos := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {

@@ -20,9 +20,8 @@ const (
 
 var pressureFiles = [numResources]string{"memory.pressure\x00", "io.pressure\x00", "cpu.pressure\x00"}
 
-// Pressure reads how long the group's tasks have waited. It is unknown where the
-// kernel does not tell: without PSI, or for a v1 group that has no twin in a v2
-// hierarchy.
+// Pressure reads how long the group's tasks have waited. It is unknown without PSI, and
+// for a v1 group that does not exist in a v2 hierarchy.
 func (g *Group) Pressure(r Resource) (stats.Stall, error) {
 	var buf [readSize]byte
 	b, err := readKept(&g.pressure[r], g.dirs[unified], pressureFiles[r], buf[:])

@@ -10,8 +10,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// maxDepth ends the descent into groups below groups; the kubelet and container
-// runtimes nest them three deep.
+// maxDepth bounds the depth of nested groups; the kubelet and container runtimes nest
+// them three deep.
 const maxDepth = 32
 
 // Processes counts the processes in the group and everything below it, as
@@ -20,9 +20,9 @@ func (g *Group) Processes() (stats.Amount, error) {
 	return g.count("cgroup.procs\x00")
 }
 
-// Threads counts the tasks in the group and everything below it, which is what
-// the kernel counts as pids: pids.current, or the tasks themselves where the
-// group is not in the hierarchy of the pids controller.
+// Threads counts the tasks in the group and everything below it, as the pids controller
+// does: pids.current, or the tasks themselves where the group is not in the hierarchy
+// of the pids controller.
 func (g *Group) Threads() (stats.Amount, error) {
 	var buf [32]byte
 	b, err := readKept(&g.threads, g.dirs[pids], "pids.current\x00", buf[:])
@@ -40,16 +40,15 @@ func (g *Group) MaxPIDs() (stats.Amount, error) {
 	return amount(b), g.fault("read pids.max", err)
 }
 
-// AppendProcesses appends the pids of the processes in the group and everything
-// below it. The list is as old as its reading: who acts on it guards against a
-// pid that was used again.
+// AppendProcesses appends the pids of the processes in the group and everything below
+// it. A pid may have been reused since; callers that send signals must check.
 func (g *Group) AppendProcesses(pids []int) ([]int, error) {
 	t := tally{keep: true, pids: pids}
 	err := t.walk(g.dirs[memory], "cgroup.procs\x00", 0)
 	return t.pids, g.fault("list processes", err)
 }
 
-// Populated says whether any process lives in the group or below it.
+// Populated says whether the group or one below it has a process.
 func (g *Group) Populated() (bool, error) {
 	if g.version == V2 && !g.top {
 		var buf [readSize]byte
@@ -68,9 +67,9 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 	return stats.Known(t.lines), nil
 }
 
-// tally counts the lines of the files it is fed, and keeps their numbers if told
-// to, where a chunk may end within a number; or it adds up what they have under a
-// key, each file in one chunk.
+// tally counts the lines of the files it is fed. With keep it collects their numbers
+// instead; a chunk may end within a number. With keys it sums the values of these keys,
+// each file in one chunk.
 type tally struct {
 	lines int64
 	keys  [5]string // of flat keyed files: their values are added up; "" is none
@@ -105,8 +104,8 @@ func (t *tally) feed(chunk []byte) {
 	}
 }
 
-// walk feeds one file of the group and of each group below it. Groups below it
-// that vanish are passed over.
+// walk feeds one file of the group and of each group below it. A group below it that
+// was removed is skipped.
 func (t *tally) walk(dir int, nameZ string, depth int) error {
 	if err := t.read(dir, nameZ); err != nil {
 		return err
@@ -118,17 +117,17 @@ func (t *tally) walk(dir int, nameZ string, depth int) error {
 	if st.Nlink == 2 || depth == maxDepth { // kernfs counts a directory's children in its links
 		return nil
 	}
-	// A description of its own: several goroutines may list through one dir.
+	// A new open file description: several goroutines may list one dir.
 	list, err := openat(dir, ".\x00", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return goneOr(err)
+		return asGone(err)
 	}
 	defer unix.Close(list)
 	var buf [2048]byte
 	for {
 		n, err := unix.Getdents(list, buf[:])
 		if n <= 0 || err != nil {
-			return goneOr(err)
+			return asGone(err)
 		}
 		if err := t.children(list, buf[:n], nameZ, depth); err != nil {
 			return err
@@ -156,7 +155,7 @@ func (t *tally) children(dir int, entries []byte, nameZ string, depth int) error
 			err = t.walk(child, nameZ, depth+1)
 			unix.Close(child)
 		}
-		if err = goneOr(err); err != nil && !errors.Is(err, ErrGone) {
+		if err = asGone(err); err != nil && !errors.Is(err, ErrGone) {
 			return err
 		}
 	}
@@ -167,7 +166,7 @@ func (t *tally) children(dir int, entries []byte, nameZ string, depth int) error
 func (t *tally) read(dir int, nameZ string) error {
 	fd, err := openat(dir, nameZ, unix.O_RDONLY)
 	if err != nil {
-		return goneOr(err)
+		return asGone(err)
 	}
 	defer unix.Close(fd)
 	t.part = 0
@@ -179,14 +178,14 @@ func (t *tally) read(dir int, nameZ string) error {
 		case err == unix.EOPNOTSUPP: // cgroup.procs of a threaded group: its processes are listed above it
 			return nil
 		case err != nil || n <= 0:
-			return goneOr(err)
+			return asGone(err)
 		default:
 			t.feed(buf[:n])
 		}
 	}
 }
 
-func goneOr(err error) error {
+func asGone(err error) error {
 	if err == unix.ENOENT || err == unix.ENODEV {
 		return ErrGone
 	}

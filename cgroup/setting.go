@@ -5,17 +5,16 @@ import "path"
 // Setting is a value for a kernel file.
 type Setting struct{ File, Value string }
 
-// What the processor's controller is told, by version: the highest weight
-// (MAX_SHARES; CGROUP_WEIGHT_MAX) and no quota.
+// The highest weight (MAX_SHARES; CGROUP_WEIGHT_MAX) and no quota of the cpu controller,
+// by version.
 var (
 	fullWeight = [...]Setting{V1: {"cpu.shares", "262144"}, V2: {"cpu.weight", "10000"}}
 	noQuota    = [...]Setting{V1: {"cpu.cfs_quota_us", "-1"}, V2: {"cpu.max", "max"}}
 )
 
-// CPUBoost lists the settings by which the processes of a group get as much of
-// the processor as they can use: the highest weight for the group and for those
-// between it and one above, top; no quota for it and the groups directly below
-// it. There are none where no cpu controller is mounted.
+// CPUBoost lists the settings that give the processes of a group the most CPU time: the
+// highest weight for the group and all groups up to top, excluding it; no quota for the
+// group and those directly below it. It is empty where no cpu controller is mounted.
 func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	if s.of[cpu] == nil {
 		return nil, nil
@@ -34,9 +33,9 @@ func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	return all, err
 }
 
-// FreezeSetting is the setting by which the processes of a group run no further; under
-// the v1 freezer they do not even die before Group.Thaw. It says whether there is
-// a freezer.
+// FreezeSetting is the setting that freezes the processes of a group. Under the v1
+// freezer a killed process exits only after Group.Thaw. It says whether there is a
+// freezer.
 func (s *System) FreezeSetting(group string) (Setting, bool) {
 	switch {
 	case s.version == V1 && s.of[freezer] != nil:
@@ -47,8 +46,8 @@ func (s *System) FreezeSetting(group string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// MemoryHighFile is the file of a group's memory.high: at that usage the kernel slows
-// down who takes memory, and tells. It says whether there is one, as on v2.
+// MemoryHighFile is the path of a group's memory.high: above that usage the kernel
+// throttles the group and counts it in memory.events. ok is false on v1.
 func (s *System) MemoryHighFile(group string) (string, bool) {
 	if s.version != V2 {
 		return "", false

@@ -6,32 +6,30 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// standing is what a v1 group showed when its memory.stat was first seen as it is.
-type standing struct {
+// statSnapshot is the state of a v1 group when the present content of its memory.stat was
+// first read.
+type statSnapshot struct {
 	failcnt      File
 	fails, usage stats.Amount
 	stat         memoryStat
-	moved        time.Time // since when usage is elsewhere; zero while it is not
+	moved        time.Time // when usage was first seen changed; zero before
 }
 
 const (
-	// drift is how far usage may move, bytes, before memory.stat must have, too.
+	// drift is the change of usage, bytes, after which an unchanged memory.stat is stale.
 	drift = 1 << 20
-	// settled is how long after usage has moved memory.stat is as it should be, though
-	// it has not: by kernel memory, which it does not tell.
+	// settled is how long after a change of usage an unchanged memory.stat is taken as
+	// correct: kernel memory changes usage and not memory.stat.
 	settled = 5 * time.Second
 )
 
-// refresh corrects the page cache of a group whose memory.stat stands still although
-// its memory does not.
+// refresh corrects the page cache of a v1 group whose memory.stat is stale.
 //
-// On v1 the totals of memory.stat may be up to two seconds old (seen on Linux
-// 6.18): the kernel adds up what the groups below have changed when it deems that
-// to be much, and else every two seconds. A group whose cache grows then counts it
-// as used, and one at its limit, whose cache makes way for anonymous memory, counts
-// as having it available until it is out of memory. Each group's own figures are
-// fresh: they are added up where usage has moved since, and where the totals would
-// have most of the memory used.
+// The totals of memory.stat on v1 may be up to two seconds old (Linux 6.18): the kernel
+// sums the groups below every two seconds, or earlier after many changes. Page cache
+// read since then counts as used, and cache reclaimed since then as available, up to an
+// OOM kill. The figures of each single group are exact: they are summed where usage has
+// changed since, and where the totals have most of the memory as used.
 func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 	if g.version != V1 || g.top {
 		return nil
@@ -41,7 +39,7 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 		return nil
 	}
 	usage := m.Usage.Or(0)
-	now := standing{failcnt: g.standing.failcnt, usage: m.Usage, stat: *stat}
+	now := statSnapshot{failcnt: g.seen.failcnt, usage: m.Usage, stat: *stat}
 	if usage >= limit-limit/64 {
 		var buf [32]byte
 		b, err := readKept(&now.failcnt, g.dirs[memory], "memory.failcnt\x00", buf[:])
@@ -50,32 +48,29 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 		}
 		now.fails = amount(b)
 	}
-	stale := g.standing.stale(&now) && usage >= limit/2
+	stale := g.seen.stale(&now) && usage >= limit/2
 	if stale || m.WorkingSet().Or(0) >= limit-limit/4 {
 		inactive, active, err := g.cache(m, stat, stale)
 		if err != nil {
 			return err
 		}
-		told := m.InactiveFile.Or(0)
-		if stale || inactive > told || inactive+active > told+m.ActiveFile.Or(0) {
+		reported := m.InactiveFile.Or(0)
+		if stale || inactive > reported || inactive+active > reported+m.ActiveFile.Or(0) {
 			m.InactiveFile, m.ActiveFile = stats.Known(inactive), stats.Known(active)
 		}
 	}
-	if now.stat != g.standing.stat || !g.standing.moved.IsZero() && time.Since(g.standing.moved) > settled {
-		g.standing = now
+	if now.stat != g.seen.stat || !g.seen.moved.IsZero() && time.Since(g.seen.moved) > settled {
+		g.seen = now
 	}
 	return nil
 }
 
-// cache adds up the inactive and active file pages, bytes, of the group, of those
-// below it, and of those that were below it and are removed: what they read stays
-// charged to the groups above them until it is reclaimed, and no file of theirs is
-// left to tell of it. It is what usage has that the groups do not: neither page
-// cache and anonymous memory of one that is there, nor kernel memory, which goes
-// to the group above when one is removed, nor shared memory that the totals tell
-// of and no group has. How much of it is active is as the totals have it; where
-// they are stale and have less, as groups have read since, the rest counts as
-// inactive, up to all that was.
+// cache sums the inactive and active file pages, bytes, of the group, of those below
+// it, and of removed groups: their page cache stays charged to the groups above until
+// it is reclaimed, and no file reports it. It is the usage minus page cache, anonymous
+// memory and kernel memory of all existing groups, and minus shared memory that is in
+// the totals but in no group. The active part is as in the totals. Where the totals are
+// stale and lower, the rest counts as inactive, up to the inactive part of the totals.
 func (g *Group) cache(m *stats.Memory, stat *memoryStat, stale bool) (inactive, active int64, err error) {
 	var buf [32]byte
 	kernel, err := readOnce(g.dirs[memory], "memory.kmem.usage_in_bytes\x00", buf[:])
@@ -89,18 +84,18 @@ func (g *Group) cache(m *stats.Memory, stat *memoryStat, stale bool) (inactive, 
 	held, shared := stats.Known(t.sums[0]+t.sums[1]), stats.Known(t.sums[2])
 	removed := m.Usage.Minus(amount(kernel)).Minus(held).Minus(stat.shmem.Minus(shared)).Or(0)
 	inactive, active = t.sums[3], t.sums[4]
-	told := m.InactiveFile.Or(0)
-	unused := min(removed, max(0, told-inactive))
+	reported := m.InactiveFile.Or(0)
+	unused := min(removed, max(0, reported-inactive))
 	used := min(removed-unused, max(0, m.ActiveFile.Or(0)-active))
 	if stale {
-		unused += min(removed-unused-used, told)
+		unused += min(removed-unused-used, reported)
 	}
 	return inactive + unused, active + used, nil
 }
 
-// stale says whether memory has moved since memory.stat was first seen as it is
-// now, and keeps what is to be known of that the next time.
-func (s *standing) stale(now *standing) bool {
+// stale says whether usage has changed since the present content of memory.stat was
+// first read, and stores what the next call compares with.
+func (s *statSnapshot) stale(now *statSnapshot) bool {
 	if now.stat != s.stat {
 		return false
 	}

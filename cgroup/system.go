@@ -22,11 +22,11 @@ const (
 
 func (v Version) String() string { return fmt.Sprintf("v%d", int(v)) }
 
-// ErrNoMemoryController says that no mounted hierarchy has the memory
-// controller: nothing can be measured through cgroups on this host.
+// ErrNoMemoryController says that no mounted hierarchy has the memory controller:
+// nothing can be measured on this host.
 var ErrNoMemoryController = errors.New("no mounted cgroup hierarchy has the memory controller")
 
-// RootError says why a path cannot be the root of what is watched.
+// RootError says why a path cannot be the root group.
 type RootError struct {
 	Path string // as it was given
 	Err  error
@@ -34,7 +34,7 @@ type RootError struct {
 
 func (e *RootError) Error() string { return fmt.Sprintf("cgroup root %s: %v", e.Path, e.Err) }
 
-// Unwrap returns the fault itself.
+// Unwrap returns the cause.
 func (e *RootError) Unwrap() error { return e.Err }
 
 // The hierarchies a group can have a directory in. On v2 they are all one.
@@ -61,10 +61,9 @@ type System struct {
 	self    string
 }
 
-// Discover finds the hierarchies that /proc/self/mountinfo shows. host is put
-// before every path that is opened: "" on the host itself, or a directory that
-// holds a proc and a sys. It returns ErrNoMemoryController where nothing can be
-// measured.
+// Discover finds the hierarchies of /proc/self/mountinfo. host is prepended to every
+// path that is opened: "" on the host itself, or a directory with proc and sys. The
+// error is ErrNoMemoryController where nothing can be measured.
 func Discover(host string) (*System, error) {
 	table, err := os.Open(host + "/proc/self/mountinfo")
 	if err != nil {
@@ -94,8 +93,8 @@ func Discover(host string) (*System, error) {
 	return s, nil
 }
 
-// choose returns the mount that shows most of the hierarchy of a controller, the
-// first among equals: containers have mounts of parts of it. "" is v2.
+// choose returns the mount with the largest part of the hierarchy of a controller, the
+// first among equals: containers mount parts of it. "" is v2.
 func choose(mounts []mount, controller string) *mount {
 	var best *mount
 	for i := range mounts {
@@ -112,8 +111,8 @@ func (s *System) unifiedHas(controller string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(list)), controller)
 }
 
-// ownPath is the path of this process in the hierarchy of the memory controller,
-// or "" where its group lies outside what is mounted (cgroup_namespaces(7)).
+// ownPath is the path of this process in the hierarchy of the memory controller, or ""
+// where its group is outside the mount (cgroup_namespaces(7)).
 func (s *System) ownPath() (string, error) {
 	list, err := os.ReadFile(s.host + "/proc/self/cgroup")
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *System) ownPath() (string, error) {
 	return "", nil
 }
 
-// Version says where the memory controller lives.
+// Version is the version of the hierarchy with the memory controller.
 func (s *System) Version() Version { return s.version }
 
 // Self is this process's own group, or "" where it cannot be seen from here.
@@ -150,10 +149,10 @@ func (s *System) Mount(controller string) string {
 	return s.of[h].point
 }
 
-// Resolve reduces what a user calls the root to a path of this package, and makes
-// sure that its memory can be measured. It takes a path as in /proc/self/cgroup,
-// or one that begins with the mount point of a hierarchy; "" is the top. The
-// error is a *RootError.
+// Resolve reduces a configured root to a path of this package and checks that its
+// memory can be measured. It accepts a path as in /proc/self/cgroup, or one that begins
+// with the mount point of a hierarchy; "" is the root of the hierarchy. The error is a
+// *RootError.
 func (s *System) Resolve(root string) (string, error) {
 	if root != "" && !path.IsAbs(root) {
 		return "", &RootError{root, errors.New("not an absolute path")}
@@ -200,8 +199,8 @@ func (s *System) dir(h hierarchy, group string) string {
 	return s.host + path.Join(s.of[h].point, path.Join("/", group))
 }
 
-// VisiblePath is the path of a group that the kernel's log names from the root of the
-// hierarchy. It is false of one that the mount does not show.
+// VisiblePath converts a path of the kernel's log, which begins at the root of the
+// hierarchy. ok is false for a group outside the mount.
 func (s *System) VisiblePath(group string) (path string, ok bool) {
 	return below(s.of[memory].root, group)
 }

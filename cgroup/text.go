@@ -6,8 +6,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// unlimited is what v1 calls no limit, and what the kubelet takes for it:
-// anything above 2^62 bytes.
+// unlimited: a v1 limit above 2^62 bytes is no limit, as for the kubelet.
 const unlimited = 1 << 62
 
 // amount reads a file that holds one number, "max" or nothing.

@@ -15,11 +15,11 @@ import (
 	"github.com/evictd/evictd/cri/inventory"
 )
 
-// patience is how long a call may take that has no deadline of its own.
-const patience = 10 * time.Second
+// callTimeout bounds a call that has no deadline of its own.
+const callTimeout = 10 * time.Second
 
-// calls counts what is asked of the runtime, gives every call a deadline, and
-// remembers what the runtime does not implement.
+// calls counts the calls of the runtime, gives each a deadline, and remembers the
+// methods that the runtime does not implement.
 type calls struct {
 	mu      sync.Mutex
 	counts  map[string]inventory.Call
@@ -33,21 +33,21 @@ func newCalls() *calls {
 // intercept is a grpc.UnaryClientInterceptor.
 func (c *calls) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	name := path.Base(method)
-	if c.lacks(name) {
+	if c.isMissing(name) {
 		return status.Errorf(codes.Unimplemented, "%s is not implemented", name)
 	}
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 	}
 	start := time.Now()
 	err := invoke(ctx, method, request, reply, conn, options...)
-	c.note(name, time.Since(start), err)
+	c.record(name, time.Since(start), err)
 	return err
 }
 
-func (c *calls) note(name string, took time.Duration, err error) {
+func (c *calls) record(name string, took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count := c.counts[name]
@@ -63,21 +63,21 @@ func (c *calls) note(name string, took time.Duration, err error) {
 	c.counts[name] = count
 }
 
-func (c *calls) lacks(name string) bool {
+func (c *calls) isMissing(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.missing[name]
 }
 
-// forget tries everything anew: another runtime answers.
-func (c *calls) forget() {
+// clearMissing calls every method again: another runtime answers.
+func (c *calls) clearMissing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.missing)
 }
 
-// fill writes the counts, and what is missing, into how the runtime stands.
-func (c *calls) fill(r *inventory.Runtime) {
+// copyTo copies the counts and the missing methods into the status.
+func (c *calls) copyTo(r *inventory.Runtime) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.Calls = maps.Clone(c.counts)

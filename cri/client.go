@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxAnswer bounds what the runtime answers at a time, bytes (kubelet: 16 MiB).
+// maxAnswer bounds one answer of the runtime, bytes (kubelet: 16 MiB).
 const maxAnswer = 16 << 20
 
 // client is one connection to the runtime.
@@ -22,9 +22,9 @@ type client struct {
 	images cri.ImageServiceClient
 	conn   *grpc.ClientConn
 
-	mu       sync.Mutex
-	endpoint string
-	refused  error // why there was no connection last
+	mu        sync.Mutex
+	endpoint  string
+	dialError error // of the last dial; nil where it succeeded
 }
 
 func newClient(dial Dial, calls *calls) (*client, error) {
@@ -49,20 +49,20 @@ func (c *client) dial(ctx context.Context, dial Dial) (net.Conn, error) {
 	conn, endpoint, err := dial(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.endpoint, c.refused = endpoint, err
+	c.endpoint, c.dialError = endpoint, err
 	return conn, err
 }
 
-// explain says what went wrong: the dialer's own words where there was no
-// connection, for gRPC's wrap them thrice.
-func (c *client) explain(doing string, err error) error {
+// wrap adds the operation to an error. A dial error is returned as it is: gRPC wraps it
+// three times.
+func (c *client) wrap(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused != nil && status.Code(err) == codes.Unavailable {
-		return c.refused
+	if c.dialError != nil && status.Code(err) == codes.Unavailable {
+		return c.dialError
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -75,8 +75,8 @@ func (c *client) at() string {
 
 func (c *client) close() { c.conn.Close() }
 
-// unusable says whether an error is of the connection or of a runtime that does
-// not answer, and not of what was asked.
+// unusable says whether an error is of the connection or of a runtime that does not
+// answer, and not of the request.
 func unusable(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled

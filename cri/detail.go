@@ -13,20 +13,19 @@ import (
 	"github.com/evictd/evictd/cri/inventory"
 )
 
-// Annotations of pods that are passed on: those by which the kubelet tells pods
-// that the API server did not send.
+// Annotations that are passed on: the kubelet marks pods that are not from the API
+// server by them.
 var podAnnotations = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash", "kubernetes.io/config.mirror"}
 
 // graceAnnotation is the kubelet's, on every container: the pod's
 // terminationGracePeriodSeconds.
 const graceAnnotation = "io.kubernetes.pod.terminationGracePeriod"
 
-// detail is what the runtime tells of one of its own when it is asked for that
-// one alone.
+// detail is what only the status of one sandbox or container has.
 type detail struct {
 	cgroup string
 	image  string // of a sandbox, by any of its names
-	// Of a container, whose state it was looked at in.
+	// Of a container; state is the state when it was inspected.
 	state   cri.ContainerState
 	status  *cri.ContainerStatus
 	oom     *int64
@@ -34,11 +33,11 @@ type detail struct {
 	shares  int64
 	quota   int64
 	period  int64
-	verbose bool // the runtime was asked for everything
+	verbose bool // the verbose status was read
 }
 
-// info is what verbose statuses of containerd and CRI-O have in common. It is no
-// part of the CRI: whatever is missing stays unknown.
+// info is the common part of the verbose statuses of containerd and CRI-O. It is not
+// part of the CRI: a missing field is unknown.
 type info struct {
 	Image  string `json:"image"`
 	Config struct {
@@ -70,21 +69,21 @@ type info struct {
 }
 
 func parseInfo(verbose map[string]string) (i info) {
-	_ = json.Unmarshal([]byte(verbose["info"]), &i) // what it has of it
+	_ = json.Unmarshal([]byte(verbose["info"]), &i) // fields that do not parse are unknown
 	return i
 }
 
-// sandboxImage is the image of sandboxes in containerd's verbose status; "" where
-// it is pinned or unknown.
+// sandboxImage is the image of sandboxes in containerd's verbose status; "" where it is
+// pinned or unknown.
 func sandboxImage(config string) string {
 	var c struct {
 		SandboxImage string `json:"sandboxImage"`
 	}
-	_ = json.Unmarshal([]byte(config), &c) // other runtimes say other things
+	_ = json.Unmarshal([]byte(config), &c) // other runtimes have other fields
 	return c.SandboxImage
 }
 
-func lookAtSandbox(ctx context.Context, c *client, id string) (detail, error) {
+func inspectSandbox(ctx context.Context, c *client, id string) (detail, error) {
 	answer, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
 		return detail{}, err
@@ -97,8 +96,8 @@ func lookAtSandbox(ctx context.Context, c *client, id string) (detail, error) {
 	return d, nil
 }
 
-// lookAtContainer asks for all there is once, and for the state after that.
-func lookAtContainer(ctx context.Context, c *client, p *cri.Container, was detail) (detail, error) {
+// inspectContainer reads the verbose status once, and the short one after that.
+func inspectContainer(ctx context.Context, c *client, p *cri.Container, was detail) (detail, error) {
 	answer, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: p.Id, Verbose: !was.verbose})
 	if err != nil {
 		return detail{}, err
@@ -109,7 +108,7 @@ func lookAtContainer(ctx context.Context, c *client, p *cri.Container, was detai
 		i := parseInfo(answer.GetInfo())
 		d.verbose = true
 		_, d.cgroup = splitCgroup(i.RuntimeSpec.Linux.CgroupsPath)
-		// The runtime may not have been allowed to give the score it was asked for.
+		// The configured score: the runtime may not have been permitted to set it.
 		if d.oom = i.Config.Linux.Resources.OOMScoreAdj; d.oom == nil {
 			d.oom = i.RuntimeSpec.Process.OOMScoreAdj
 		}
@@ -125,8 +124,8 @@ func lookAtContainer(ctx context.Context, c *client, p *cri.Container, was detai
 	return d, nil
 }
 
-// splitCgroup takes apart the path of a container's cgroup in its OCI spec: a
-// path, or slice:prefix:name for systemd's scope prefix-name.scope.
+// splitCgroup splits the cgroup path of a container's OCI spec: a path, or
+// slice:prefix:name for the systemd scope prefix-name.scope.
 func splitCgroup(cgroup string) (parent, child string) {
 	if cgroup == "" {
 		return "", ""
@@ -176,7 +175,7 @@ func containerOf(p *cri.Container, d detail, images map[string]string) inventory
 	if seconds, err := strconv.ParseInt(p.Annotations[graceAnnotation], 10, 64); err == nil {
 		container.GraceSeconds = &seconds
 	}
-	// By what was asked for, by what it was resolved to, and by its id.
+	// The name in the pod, the name it was resolved to, the id.
 	container.ImageName = p.GetImage().GetUserSpecifiedImage()
 	if container.ImageName == "" {
 		container.ImageName = d.status.GetImage().GetImage()
@@ -193,8 +192,8 @@ func containerOf(p *cri.Container, d detail, images map[string]string) inventory
 	return container
 }
 
-// resolve finds the id of an image by the first of its names that is known, or
-// returns the first there is.
+// resolve returns the id of an image by the first of its names that is known, else the
+// first name that is not empty.
 func resolve(images map[string]string, names ...string) (first string) {
 	for _, name := range names {
 		if id := images[name]; id != "" {
@@ -207,7 +206,7 @@ func resolve(images map[string]string, names ...string) (first string) {
 	return first
 }
 
-// imageNames maps everything that an image is called to its id.
+// imageNames maps every name of an image to its id.
 func imageNames(images []*cri.Image) map[string]string {
 	names := map[string]string{}
 	for _, i := range images {

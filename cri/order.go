@@ -14,37 +14,36 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// Why an order is not carried out.
+// Errors of orders.
 var (
-	errManyNow = errors.New("too many orders wait")
-	errRuns    = errors.New("it runs")
+	errQueueFull = errors.New("too many orders are queued")
+	errRunning   = errors.New("it is running")
 )
 
-// Execute begins to carry out an order; what became of it is said. It returns at
-// once.
+// Execute queues an order and returns at once. The result is sent as a message.
 func (r *Runtime) Execute(o wire.Order) {
-	r.underWay.Add(1)
+	r.inFlight.Add(1)
 	select {
 	case r.orders <- o:
 	default:
-		r.done(o, errManyNow)
+		r.answer(o, errQueueFull)
 	}
 }
 
-// Idle says whether every order that was taken has been answered.
-func (r *Runtime) Idle() bool { return r.underWay.Load() == 0 }
+// Idle says whether every order has been answered.
+func (r *Runtime) Idle() bool { return r.inFlight.Load() == 0 }
 
-func (r *Runtime) done(o wire.Order, err error) {
-	defer r.underWay.Add(-1)
+func (r *Runtime) answer(o wire.Order, err error) {
+	defer r.inFlight.Add(-1)
 	d := wire.Done{ID: o.ID}
 	if err != nil {
 		d.Error = err.Error()
 		d.Away = errors.Is(err, wire.ErrAway) || unusable(err)
 	}
-	r.say(wire.Up{Done: &d})
+	r.send(wire.Up{Done: &d})
 }
 
-// serveOrders carries out orders in parallel until ctx ends.
+// serveOrders executes orders in parallel until ctx ends.
 func (r *Runtime) serveOrders(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -54,26 +53,26 @@ func (r *Runtime) serveOrders(ctx context.Context) {
 			return
 		case o := <-r.orders:
 			running.Go(func() {
-				r.done(o, r.carryOut(ctx, o))
+				r.answer(o, r.execute(ctx, o))
 				nudge(r.changed)
 			})
 		}
 	}
 }
 
-func (r *Runtime) carryOut(ctx context.Context, o wire.Order) error {
+func (r *Runtime) execute(ctx context.Context, o wire.Order) error {
 	c := r.current()
-	do := steps[o.Kind]
+	do := executors[o.Kind]
 	switch {
 	case c == nil:
 		return wire.ErrAway
 	case do == nil:
-		return fmt.Errorf("%q is no order", o.Kind)
+		return fmt.Errorf("%q is not an order", o.Kind)
 	}
 	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
 	defer cancel()
 	err := do(ctx, c, o)
-	if status.Code(err) == codes.NotFound { // as it was ordered
+	if status.Code(err) == codes.NotFound { // it is removed already
 		return nil
 	}
 	if err != nil {
@@ -82,9 +81,9 @@ func (r *Runtime) carryOut(ctx context.Context, o wire.Order) error {
 	return nil
 }
 
-// steps carry out each kind of order. The CRI ends what runs before it removes
-// it; here it is refused instead.
-var steps = map[wire.OrderKind]func(context.Context, *client, wire.Order) error{
+// executors execute each kind of order. The CRI stops what runs before it removes it;
+// here such an order is refused.
+var executors = map[wire.OrderKind]func(context.Context, *client, wire.Order) error{
 	wire.StopContainer: func(ctx context.Context, c *client, o wire.Order) error {
 		_, err := c.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: o.Target, Timeout: int64(o.Grace / time.Second)})
 		return err
@@ -99,7 +98,7 @@ var steps = map[wire.OrderKind]func(context.Context, *client, wire.Order) error{
 			return err
 		}
 		if answer.GetStatus().GetState() == cri.ContainerState_CONTAINER_RUNNING {
-			return errRuns
+			return errRunning
 		}
 		_, err = c.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: o.Target})
 		return err
@@ -110,7 +109,7 @@ var steps = map[wire.OrderKind]func(context.Context, *client, wire.Order) error{
 			return err
 		}
 		if answer.GetStatus().GetState() == cri.PodSandboxState_SANDBOX_READY {
-			return errRuns
+			return errRunning
 		}
 		_, err = c.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: o.Target})
 		return err
@@ -118,7 +117,7 @@ var steps = map[wire.OrderKind]func(context.Context, *client, wire.Order) error{
 	wire.RemoveImage: removeImage,
 }
 
-// removeImage refuses an image that a container has come to use since the order.
+// removeImage refuses an image that a container uses by now.
 func removeImage(ctx context.Context, c *client, o wire.Order) error {
 	images, err := c.images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {

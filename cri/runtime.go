@@ -1,7 +1,7 @@
-// Package cri speaks to the container runtime over the Container Runtime
-// Interface, v1: it says what the runtime has as that changes, and carries out
-// orders. Every call has a deadline, a runtime that hangs or is away holds up
-// nothing but this package, and nothing here decides anything.
+// Package cri is the client of the container runtime over the Container Runtime
+// Interface, v1: it reports what the runtime has as that changes, and executes orders.
+// Every call has a deadline. A runtime that hangs or is down blocks nothing outside
+// this package. The package decides nothing.
 package cri
 
 import (
@@ -20,59 +20,59 @@ import (
 )
 
 const (
-	// pollPeriod is how often the runtime is listed where it tells of no changes,
-	// and eventPeriod where it does.
+	// pollPeriod is how often the runtime is listed without container events, and
+	// eventPeriod with them.
 	pollPeriod  = 5 * time.Second
 	eventPeriod = 30 * time.Second
-	// settle is how long further changes are waited for before they are listed.
+	// settle is how long further changes are awaited before a listing.
 	settle = 50 * time.Millisecond
-	// A runtime that does not answer is asked again after firstRetry, and then each
-	// time after twice as long, up to lastRetry.
+	// A connection that failed is retried after firstRetry, then after twice as long
+	// each time, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// maxOrders bounds the orders that wait to be begun.
+	// maxOrders bounds the queued orders.
 	maxOrders = 256
 )
 
-// Dial connects to the runtime and says at what endpoint it is.
+// Dial connects to the runtime and returns its endpoint.
 type Dial func(context.Context) (conn net.Conn, endpoint string, err error)
 
 // Config of a Runtime.
 type Config struct {
 	Dial Dial
-	// StatsInterval is how often writable layers and filesystems are asked for.
+	// StatsInterval is how often writable layers and filesystems are measured.
 	StatsInterval time.Duration
 }
 
-// Runtime is the container runtime as a source of messages.
+// Runtime is the client of the container runtime; it reports by messages.
 type Runtime struct {
 	cfg   Config
-	say   func(wire.Up)
+	send  func(wire.Up)
 	log   *slog.Logger
 	calls *calls
-	// changed wakes for a listing and look for a listing and a survey.
-	changed, look chan struct{}
-	orders        chan wire.Order
-	underWay      atomic.Int64 // orders taken and not answered
+	// changed asks for a listing, refresh for a listing and a measurement.
+	changed, refresh chan struct{}
+	orders           chan wire.Order
+	inFlight         atomic.Int64 // orders without an answer
 
-	stands inventory.Runtime // of the goroutine of Run
-	stock  stock             // likewise
+	status  inventory.Runtime // owned by the goroutine of Run
+	content content           // likewise
 
 	mu     sync.Mutex
 	client *client // nil while the runtime does not answer
 }
 
-// New makes a Runtime that calls say with what there is to be said, from one
-// goroutine or another, one at a time or not.
+// New makes a Runtime that calls send with its messages, possibly from several
+// goroutines at once.
 func New(cfg Config, say func(wire.Up), log *slog.Logger) *Runtime {
 	return &Runtime{
-		cfg: cfg, say: say, log: log, calls: newCalls(), stock: newStock(),
-		changed: make(chan struct{}, 1), look: make(chan struct{}, 1), orders: make(chan wire.Order, maxOrders),
+		cfg: cfg, send: say, log: log, calls: newCalls(), content: newContent(),
+		changed: make(chan struct{}, 1), refresh: make(chan struct{}, 1), orders: make(chan wire.Order, maxOrders),
 	}
 }
 
-// Refresh asks for figures that are younger than now.
-func (r *Runtime) Refresh() { nudge(r.look) }
+// Refresh asks for a listing and a measurement that begin after the call.
+func (r *Runtime) Refresh() { nudge(r.refresh) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -81,7 +81,7 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// Run speaks to the runtime until ctx ends.
+// Run connects to the runtime, again after each failure, until ctx ends.
 func (r *Runtime) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -94,7 +94,7 @@ func (r *Runtime) Run(ctx context.Context) {
 		if listed {
 			failures = 0
 		}
-		r.lost(err)
+		r.disconnected(err)
 		select {
 		case <-ctx.Done():
 			return
@@ -103,7 +103,7 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 }
 
-// session speaks over one connection, for as long as the runtime answers.
+// session uses one connection until the runtime does not answer.
 func (r *Runtime) session(ctx context.Context) (listed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,58 +112,57 @@ func (r *Runtime) session(ctx context.Context) (listed bool, err error) {
 		return false, err
 	}
 	defer c.close()
-	if err := r.meet(ctx, c); err != nil {
+	if err := r.identify(ctx, c); err != nil {
 		return false, err
 	}
-	defer r.use(nil)
-	var told atomic.Bool // of changes
+	defer r.setClient(nil)
+	var events atomic.Bool // the runtime sends container events
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	if broadcasts(r.stands.Name, r.stands.Version) && !r.calls.lacks(eventMethod) {
-		told.Store(true)
+	if broadcasts(r.status.Name, r.status.Version) && !r.calls.isMissing(eventMethod) {
+		events.Store(true)
 		following.Go(func() {
 			r.events(ctx, c)
-			told.Store(false)
+			events.Store(false)
 			nudge(r.changed)
 		})
 	}
 	next := time.NewTimer(pollPeriod)
 	defer next.Stop()
-	survey := time.NewTicker(r.cfg.StatsInterval)
-	defer survey.Stop()
-	for surveying := true; ; {
+	measure := time.NewTicker(r.cfg.StatsInterval)
+	defer measure.Stop()
+	for measuring := true; ; {
 		if err := r.list(ctx, c); err != nil {
 			return listed, err
 		}
 		if !listed {
 			listed = true
-			r.say(wire.Up{Listed: true})
-			r.use(c)
+			r.send(wire.Up{Listed: true})
+			r.setClient(c)
 			r.connected()
 		}
-		if surveying {
-			if err := r.survey(ctx, c); err != nil {
+		if measuring {
+			if err := r.measure(ctx, c); err != nil {
 				return listed, err
 			}
 		}
-		next.Reset(map[bool]time.Duration{true: eventPeriod, false: pollPeriod}[told.Load()])
-		if surveying, err = r.wait(ctx, next.C, survey.C); err != nil {
+		next.Reset(map[bool]time.Duration{true: eventPeriod, false: pollPeriod}[events.Load()])
+		if measuring, err = r.wait(ctx, next.C, measure.C); err != nil {
 			return listed, err
 		}
 	}
 }
 
-// wait returns when there is something to ask for, and whether that is a survey
-// too.
-func (r *Runtime) wait(ctx context.Context, poll, survey <-chan time.Time) (surveying bool, err error) {
+// wait returns when a listing is due, and whether a measurement is due too.
+func (r *Runtime) wait(ctx context.Context, poll, measure <-chan time.Time) (measuring bool, err error) {
 	select {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case <-poll:
-	case <-survey:
-		surveying = true
-	case <-r.look:
+	case <-measure:
+		measuring = true
+	case <-r.refresh:
 		return true, nil
 	case <-r.changed:
 		select {
@@ -171,34 +170,34 @@ func (r *Runtime) wait(ctx context.Context, poll, survey <-chan time.Time) (surv
 			return false, ctx.Err()
 		case <-time.After(settle):
 		}
-		select { // the listing to come is young enough
+		select { // the listing begins after these changes
 		case <-r.changed:
 		default:
 		}
 	}
-	return surveying, nil
+	return measuring, nil
 }
 
-// meet asks the runtime who it is.
-func (r *Runtime) meet(ctx context.Context, c *client) error {
+// identify asks for the runtime's name and version.
+func (r *Runtime) identify(ctx context.Context, c *client) error {
 	version, err := c.Version(ctx, &cri.VersionRequest{})
 	if err != nil {
-		return c.explain("ask the container runtime for its version", err)
+		return c.wrap("ask the container runtime for its version", err)
 	}
-	if version.RuntimeName != r.stands.Name || version.RuntimeVersion != r.stands.Version {
-		r.calls.forget()
+	if version.RuntimeName != r.status.Name || version.RuntimeVersion != r.status.Version {
+		r.calls.clearMissing()
 	}
-	r.stands.Name, r.stands.Version, r.stands.Endpoint = version.RuntimeName, version.RuntimeVersion, c.at()
-	r.stock.sandboxImage = ""
+	r.status.Name, r.status.Version, r.status.Endpoint = version.RuntimeName, version.RuntimeVersion, c.at()
+	r.content.sandboxImage = ""
 	answer, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if unusable(err) {
-		return c.explain("ask the container runtime for its status", err)
+		return c.wrap("ask the container runtime for its status", err)
 	}
-	r.stock.sandboxImage = sandboxImage(answer.GetInfo()["config"])
+	r.content.sandboxImage = sandboxImage(answer.GetInfo()["config"])
 	return nil
 }
 
-func (r *Runtime) use(c *client) {
+func (r *Runtime) setClient(c *client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client = c
@@ -211,35 +210,35 @@ func (r *Runtime) current() *client {
 }
 
 func (r *Runtime) connected() {
-	r.stands.Connected, r.stands.Since, r.stands.Error = true, time.Now(), ""
-	r.log.Info("the container runtime answers", "name", r.stands.Name, "version", r.stands.Version, "endpoint", r.stands.Endpoint,
-		"sandboxes", len(r.stock.sandboxes), "containers", len(r.stock.containers), "images", len(r.stock.images))
-	r.tell()
+	r.status.Connected, r.status.Since, r.status.Error = true, time.Now(), ""
+	r.log.Info("the container runtime answers", "name", r.status.Name, "version", r.status.Version, "endpoint", r.status.Endpoint,
+		"sandboxes", len(r.content.sandboxes), "containers", len(r.content.containers), "images", len(r.content.images))
+	r.sendStatus()
 }
 
-// lost tells that the runtime does not answer.
-func (r *Runtime) lost(err error) {
-	if r.stands.Connected || r.stands.Error != err.Error() {
+// disconnected reports that the runtime does not answer.
+func (r *Runtime) disconnected(err error) {
+	if r.status.Connected || r.status.Error != err.Error() {
 		r.log.Warn("the container runtime does not answer", "error", err)
 	}
-	if r.stands.Connected || r.stands.Since.IsZero() {
-		r.stands.Connected, r.stands.Since = false, time.Now()
+	if r.status.Connected || r.status.Since.IsZero() {
+		r.status.Connected, r.status.Since = false, time.Now()
 	}
-	r.stands.Error = err.Error()
-	r.tell()
+	r.status.Error = err.Error()
+	r.sendStatus()
 }
 
-// tell says how the runtime stands.
-func (r *Runtime) tell() {
-	r.calls.fill(&r.stands)
-	stands := r.stands
-	r.say(wire.Up{Runtime: &stands})
+// sendStatus reports the status of the connection.
+func (r *Runtime) sendStatus() {
+	r.calls.copyTo(&r.status)
+	status := r.status
+	r.send(wire.Up{Runtime: &status})
 }
 
 const eventMethod = "GetContainerEvents"
 
-// events wakes the listing whenever the runtime tells of a change; when it ends
-// telling, it is polled as others are.
+// events triggers a listing for each container event; when the stream ends, the runtime
+// is polled.
 func (r *Runtime) events(ctx context.Context, c *client) {
 	stream, err := c.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 	for err == nil {
@@ -247,15 +246,15 @@ func (r *Runtime) events(ctx context.Context, c *client) {
 			nudge(r.changed)
 		}
 	}
-	r.calls.note(eventMethod, 0, err)
+	r.calls.record(eventMethod, 0, err)
 	if ctx.Err() == nil {
-		r.log.Info("the container runtime tells of no changes and is polled", "every", pollPeriod, "error", err)
+		r.log.Info("the container runtime sends no container events and is polled", "every", pollPeriod, "error", err)
 	}
 }
 
-// broadcasts says whether every subscriber of container events gets all of them.
-// Before containerd 2.0 and in CRI-O subscribers take them from each other, and
-// the kubelet must have its own (containerd/containerd#7318).
+// broadcasts says whether every subscriber of container events gets all of them. Before
+// containerd 2.0, and in CRI-O, each event reaches one subscriber, and the kubelet must
+// have its own (containerd/containerd#7318).
 func broadcasts(name, version string) bool {
 	var major int
 	_, err := fmt.Sscanf(version, "v%d.", &major)

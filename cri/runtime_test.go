@@ -176,14 +176,14 @@ func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 			target string
 			want   string // part of the error
 		}{
-			{wire.RemoveContainer, "runs", "it runs"},
+			{wire.RemoveContainer, "runs", "it is running"},
 			{wire.RemoveContainer, "exited", ""},
 			{wire.RemoveContainer, "gone", ""},
 			{wire.RemoveImage, "sha", "container runs uses it"},
 			{wire.RemoveImage, "kept", "pinned"},
 			{wire.RemoveImage, "unused", ""},
 			{wire.StopSandbox, "s", "Unimplemented"},
-			{"dance", "s", `"dance" is no order`},
+			{"dance", "s", `"dance" is not an order`},
 		} {
 			id := uint64(i + 1)
 			r.Execute(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: time.Now().Add(time.Minute)})

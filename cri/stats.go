@@ -12,46 +12,46 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// layersAtATime bounds the layers of one message.
-const layersAtATime = 256
+// maxLayers bounds the layers in one message.
+const maxLayers = 256
 
-// survey asks for writable layers and filesystems, says what has changed, and
-// that all of it was asked for. What cannot be told stays as it was.
-func (r *Runtime) survey(ctx context.Context, c *client) error {
+// measure reads writable layers and filesystems, sends what has changed, and when it
+// was read. A value that cannot be read stays as it was.
+func (r *Runtime) measure(ctx context.Context, c *client) error {
 	start := time.Now()
 	all, err := r.stats(ctx, c)
 	if unusable(err) {
-		return c.explain("measure containers", err)
+		return c.wrap("measure containers", err)
 	}
 	complete := err == nil
 	var changed []inventory.Layer
 	for _, s := range all {
 		layer, known := layerOf(s)
-		if !known || r.stock.containers[layer.Container].ID == "" || reflect.DeepEqual(r.stock.layers[layer.Container], layer) {
+		if !known || r.content.containers[layer.Container].ID == "" || reflect.DeepEqual(r.content.layers[layer.Container], layer) {
 			continue
 		}
-		r.stock.layers[layer.Container] = layer
+		r.content.layers[layer.Container] = layer
 		changed = append(changed, layer)
 	}
-	for layers := range slices.Chunk(changed, layersAtATime) {
-		r.say(wire.Up{Layers: layers})
+	for layers := range slices.Chunk(changed, maxLayers) {
+		r.send(wire.Up{Layers: layers})
 	}
 	disks, err := c.images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if unusable(err) {
-		return c.explain("measure the runtime's filesystems", err)
+		return c.wrap("measure the runtime's filesystems", err)
 	}
 	if err == nil {
-		r.stands.ImageFs, r.stands.ContainerFs = filesystems(disks.GetImageFilesystems()), filesystems(disks.GetContainerFilesystems())
+		r.status.ImageFs, r.status.ContainerFs = filesystems(disks.GetImageFilesystems()), filesystems(disks.GetContainerFilesystems())
 	}
 	if complete {
-		r.stands.Surveyed = start
+		r.status.Surveyed = start
 	}
-	r.tell()
+	r.sendStatus()
 	return nil
 }
 
-// stats measures all containers: at once, by sandbox where the runtime cannot, or
-// one by one where one of them spoils the list.
+// stats measures all containers: with one call, by sandbox where the runtime does not
+// support that, or each container by itself where one container fails the list.
 func (r *Runtime) stats(ctx context.Context, c *client) (all []*cri.ContainerStats, err error) {
 	answer, err := c.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
 	if err == nil || unusable(err) {
@@ -68,12 +68,12 @@ func (r *Runtime) stats(ctx context.Context, c *client) (all []*cri.ContainerSta
 		return all, nil
 	}
 	var failed error
-	for id := range r.stock.containers {
+	for id := range r.content.containers {
 		one, err := c.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: id})
 		switch {
 		case unusable(err):
 			return nil, err
-		case err != nil: // of one that has exited, as like as not
+		case err != nil: // probably exited
 			failed = err
 		default:
 			all = append(all, one.GetStats())

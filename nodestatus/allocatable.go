@@ -11,19 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Reserved is what pods cannot have of the node's capacity.
+// Reserved is the part of the node's capacity that pods cannot use.
 type Reserved struct {
 	System, Kube v1.ResourceList
 	// Hard is the amount of the hard eviction threshold of memory.available
-	// under memory, and of nodefs.available under ephemeral-storage. It is
-	// kept from scheduling, not from running pods.
+	// under memory, and of nodefs.available under ephemeral-storage. It lowers
+	// allocatable and not the limit of running pods.
 	Hard v1.ResourceList
 }
 
-// Allocatable is the capacity less all that is reserved, never below zero, and
-// memory also less the huge pages, which are counted apart (kubelet,
-// Node Allocatable). The error names each resource of which more is reserved
-// than there is; the list is whole even then.
+// Allocatable is the capacity minus all reservations, at least zero; memory also minus
+// huge pages, which are counted separately (kubelet, Node Allocatable). The error names
+// each resource with reservations above its capacity; the list is complete even then.
 func (r Reserved) Allocatable(capacity v1.ResourceList) (v1.ResourceList, error) {
 	allocatable := make(v1.ResourceList, len(capacity))
 	for name, amount := range capacity {
@@ -63,9 +62,8 @@ func (r Reserved) check(capacity v1.ResourceList) error {
 	return errors.Join(faults...)
 }
 
-// PodsLimit is the most of a resource that running pods may use together, which
-// their cgroup enforces: the capacity less both reservations, never below zero.
-// It is not known where the capacity is not.
+// PodsLimit is the limit of the cgroup of all pods: the capacity minus both
+// reservations, at least zero. It is not known where the capacity is not.
 func (r Reserved) PodsLimit(capacity v1.ResourceList, name v1.ResourceName) (limit resource.Quantity, known bool) {
 	amount, known := capacity[name]
 	return less(amount, r.System[name], r.Kube[name]), known

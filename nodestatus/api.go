@@ -1,22 +1,22 @@
 package nodestatus
 
-// API is how the daemon stands to the API server, as its agent last said.
+// API is the state of the connection to the API server, as the agent last reported it.
 type API struct {
-	// Connected says whether the API server answered last, and since when.
+	// Connected says whether the last request was answered, and since when that holds.
 	Connected bool `json:"connected"`
 	Since     Time `json:"since,omitzero"`
-	// Error is what went wrong last; "" while nothing does.
+	// Error is the error of the last request; "" where it succeeded.
 	Error string `json:"error,omitempty"`
-	// Refused are the things the API server does not let the daemon do, by name.
+	// Refused are the errors of forbidden requests, by what they are for.
 	Refused map[string]string `json:"refused,omitempty"`
-	// Conflict says who else writes the node's conditions; "" for nobody. They
-	// are then left to the other.
+	// Conflict says that another program writes the node's conditions, which evictd
+	// then leaves alone; "" without one.
 	Conflict string `json:"conflict,omitempty"`
-	// Requests counts what was asked of the API server, by status code; "0" got
-	// no answer.
+	// Requests counts the requests to the API server, by status code; "0" is without an
+	// answer.
 	Requests map[string]uint64 `json:"requests,omitempty"`
 	// Restarts of the agent.
 	Restarts uint64 `json:"restarts"`
-	// Untold counts the evictions that the API server has not been told yet.
+	// Untold counts the evictions not fully written to the API server.
 	Untold int `json:"untold"`
 }

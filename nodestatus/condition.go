@@ -10,8 +10,8 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// names is what a condition is called. The messages are empty where they name
-// the signal instead.
+// names are the names of a condition. The messages are empty where they name the signal
+// instead.
 type names struct {
 	condition v1.NodeConditionType
 	taint     string
@@ -19,7 +19,8 @@ type names struct {
 	notRaised wording
 }
 
-// wording is what a condition says. The event is empty where it is the reason.
+// wording is the reason, message and event of a condition. The event is empty where it
+// equals the reason.
 type wording struct{ reason, message, event string }
 
 // builtIn are the kubelet's names and words (pkg/kubelet/nodestatus/setters.go),
@@ -58,7 +59,7 @@ var own = [eviction.NumConditions]names{
 	},
 }
 
-// Raised says of each condition whether it holds.
+// Raised says for each condition whether it is true.
 type Raised [eviction.NumConditions]bool
 
 // Conditions are the three conditions as of now, in the order of
@@ -93,8 +94,8 @@ func (m Mode) Conditions(raised Raised, messages [eviction.NumConditions]string,
 	return conditions
 }
 
-// EventReason is the reason of the event that tells that a condition, by its
-// index, was raised or is no more.
+// EventReason is the reason of the event for a condition, by its index, that was raised
+// or cleared.
 func (m Mode) EventReason(condition int, raised bool) string {
 	words := m.names(condition).notRaised
 	if raised {
@@ -118,9 +119,8 @@ func (m Mode) Taints(raised Raised) []v1.Taint {
 	return taints
 }
 
-// MergeTaints returns the node's taints with those of the mode brought up to
-// date, and whether that changes them. Taints with another key or effect, and
-// those of ours that stay, are kept as they are and where they are.
+// MergeTaints returns the node's taints with those of the mode added and removed, and
+// whether that changes them. All other taints keep their place.
 func (m Mode) MergeTaints(existing []v1.Taint, raised Raised) (merged []v1.Taint, changed bool) {
 	missing := m.Taints(raised)
 	for _, taint := range existing {

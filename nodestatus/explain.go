@@ -9,17 +9,17 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// Explanation is the document at /v1/explain: what would be done about each signal
-// if a threshold of it acted now. Amounts are resource quantities.
+// Explanation is the document at /v1/explain: the forecast for each signal if one of
+// its thresholds was met now. Amounts are resource quantities.
 type Explanation struct {
 	Node    string           `json:"node"`
 	Time    Time             `json:"time"`
 	Signals []SignalForecast `json:"signals"`
-	Limits  []PodLimit       `json:"limits"` // of their own that pods have, where those are enforced
+	Limits  []PodLimit       `json:"limits"` // local-storage limits of pods, where they are enforced
 }
 
-// SignalForecast is the answer to the threshold of a signal that acts, or that
-// would be the next to.
+// SignalForecast is the forecast for the met threshold of a signal, or for its next
+// threshold.
 type SignalForecast struct {
 	Signal    string `json:"signal"`
 	Kind      string `json:"kind"` // hard or soft
@@ -28,34 +28,34 @@ type SignalForecast struct {
 	// Assumed says that the signal is not below the threshold, and that one unit
 	// below is assumed.
 	Assumed bool `json:"assumed"`
-	// Lacking is what has to come back, minimum reclaim included.
+	// Lacking is the amount to free, minimum reclaim included.
 	Lacking string `json:"lacking"`
-	// Reclaim is what the node frees first: containers, images.
+	// Reclaim is what is removed before a pod is evicted: containers, images.
 	Reclaim []string `json:"reclaim,omitempty"`
-	// Victims are the pods that would go, in that order, namespace/name, and Freed
-	// is what they give back, left out where it is not known.
+	// Victims are the pods to be evicted, in order, namespace/name. Freed is the sum of
+	// their usage; it is left out where that is not known.
 	Victims  []string `json:"victims"`
 	Freed    string   `json:"freed,omitempty"`
 	Suffices bool     `json:"suffices"`
-	// Awaited are pods being ended for the same shortage.
+	// Awaited are pods in flight for the same resource.
 	Awaited []string `json:"awaited,omitempty"`
-	// OneByOne says that a pass takes one victim and looks again.
+	// OneByOne says that a pass evicts one pod and measures again.
 	OneByOne bool           `json:"oneByOne"`
 	Order    []ExplainedPod `json:"order"`
 }
 
-// ExplainedPod is a pod's in the order of eviction.
+// ExplainedPod is a pod's rank in the order of eviction, with the reasons.
 type ExplainedPod struct {
 	Ranked
 	Place int `json:"place"` // from 1
-	// Goes says whether it is among the victims.
+	// Goes says whether the pod is one of the victims.
 	Goes bool `json:"goes"`
-	// Against is the next pod in the order, and Comparisons the keys by which this
-	// one goes before it, up to the one that decides.
+	// Against is the next pod in the order. Comparisons are the keys that are compared,
+	// up to the one that decides.
 	Against     string       `json:"against,omitempty"`
 	Comparisons []Comparison `json:"comparisons,omitempty"`
-	// Rival is whom it would have to pass to go, or to stay, and Changes what would
-	// do, each alone.
+	// Rival is the pod at the border between victims and others. Changes are those
+	// that, each by itself, move the pod to the other side of it.
 	Rival   string   `json:"rival,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 }
@@ -68,15 +68,15 @@ type Comparison struct {
 	Decides bool   `json:"decides"`
 }
 
-// Change is of one figure of a pod: usage, request or priority.
+// Change is a change of one figure of a pod: usage, request or priority.
 type Change struct {
 	Of   string `json:"of"`
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// PodLimit is a local-storage limit of a pod's own, for which it goes whatever the
-// node has left.
+// PodLimit is a local-storage limit of a pod. A pod above it is evicted whatever is
+// available on the node.
 type PodLimit struct {
 	Pod    string `json:"pod"`
 	Signal string `json:"signal"`
@@ -86,8 +86,8 @@ type PodLimit struct {
 	Over   bool   `json:"over"`
 }
 
-// NewSignalForecast writes a forecast for people and programs. Name is of a pod by its
-// uid.
+// NewSignalForecast converts a forecast. name returns the namespace/name of a pod by
+// its uid.
 func NewSignalForecast(f *eviction.Prediction, name func(types.UID) string) SignalForecast {
 	quantity := f.Signal.Quantity
 	s := SignalForecast{

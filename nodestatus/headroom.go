@@ -25,7 +25,7 @@ const (
 // Level says how near a signal is to its thresholds.
 type Level string
 
-// The levels, from far to past.
+// The levels, from the farthest to the lowest.
 const (
 	LevelOK Level = "ok"
 	// LevelTight is within a quarter of the nearest threshold above it, or
@@ -35,7 +35,7 @@ const (
 	LevelHard  Level = "hard" // below a hard one
 )
 
-// Headroom is what the daemon tells the scheduler of its node's signals and
+// Headroom is what the daemon publishes for the scheduler: its node's signals and
 // recent evictions.
 type Headroom struct {
 	Version int                       `json:"v"`
@@ -65,14 +65,14 @@ type Measured struct {
 	Available stats.Amount
 	Hard      []int64
 	Soft      []int64
-	// SecondsToThreshold forecasts when the nearest threshold that is not yet
-	// crossed will be; nil where it is not in sight.
+	// SecondsToThreshold is the forecast time until the next threshold is crossed; nil
+	// where the signal does not fall.
 	SecondsToThreshold *float64
 }
 
-// NewHeadroom puts together what is known as of now. Signals that were not
-// measured, or have no threshold, are left out, and so are evictions older than
-// 30 minutes and all but the last 32.
+// NewHeadroom makes the headroom as of now. It leaves out signals that were not
+// measured or have no threshold, evictions older than 30 minutes, and all but the last
+// 32.
 func NewHeadroom(signals []Measured, evicted []Evicted, now time.Time) Headroom {
 	h := Headroom{Version: headroomVersion, Signals: map[string]SignalHeadroom{}, Evicted: []Evicted{}}
 	for _, m := range signals {
@@ -96,8 +96,8 @@ func (h Headroom) SameLevels(other Headroom) bool {
 	return maps.EqualFunc(h.Signals, other.Signals, func(a, b SignalHeadroom) bool { return a.Level == b.Level })
 }
 
-// Annotation is the value of HeadroomAnnotation, at most 4096 bytes: where it
-// would be more, the oldest evictions are left out.
+// Annotation is the value of HeadroomAnnotation, at most 4096 bytes: the oldest
+// evictions are left out to fit.
 func (h Headroom) Annotation() (string, error) {
 	for {
 		text, err := json.Marshal(h)
@@ -135,8 +135,7 @@ func (m Measured) headroom() (h SignalHeadroom, ok bool) {
 	return h, true
 }
 
-// nearest is the highest threshold that available is not below, or the lowest
-// where there is none ahead.
+// nearest is the highest threshold that available is not below, or else the lowest.
 func nearest(available int64, thresholds []int64) (threshold int64, ahead bool) {
 	threshold = slices.Min(thresholds)
 	for _, t := range thresholds {

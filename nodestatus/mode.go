@@ -1,7 +1,6 @@
-// Package nodestatus turns what eviction knows into what the cluster reads:
-// node conditions, taints, allocatable resources and headroom, and into the
-// status document of the daemon. It never publishes anything, and never asks
-// for the time.
+// Package nodestatus converts the state of eviction into what the cluster reads: node
+// conditions, taints, allocatable resources and headroom, and the status document of
+// the daemon. It publishes nothing and reads no clock.
 package nodestatus
 
 import (
@@ -9,13 +8,13 @@ import (
 	"strings"
 )
 
-// Mode is how the daemon stands to other eviction managers of its node. The
-// zero Mode is Native.
+// Mode says which other eviction manager runs on the node, and which names evictd uses.
+// The zero Mode is Native.
 type Mode uint8
 
 // The modes.
 const (
-	Native   Mode = iota // the only one: uses the built-in names
+	Native   Mode = iota // no other manager: uses the kubelet's names
 	Takeover             // the kubelet's eviction is switched off
 	Backstop             // acts before the kubelet has to
 	Observe              // neither evicts nor publishes
@@ -61,7 +60,7 @@ func (m *Mode) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
-// names returns the row of the condition that the mode uses.
+// names returns the names that the mode uses for a condition.
 func (m Mode) names(condition int) names {
 	if m.BuiltIn() {
 		return builtIn[condition]

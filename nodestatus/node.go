@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Node is what the daemon says of its node.
+// Node is what the daemon publishes of its node.
 type Node struct {
 	Name                  string
 	Taints                []v1.Taint

@@ -2,23 +2,23 @@ package nodestatus
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Runtime is how the daemon stands to its container runtime, and what that runs
-// of the node's pods.
+// Runtime is the state of the connection to the container runtime, and what it runs of
+// the node's pods.
 type Runtime struct {
 	Endpoint string `json:"endpoint,omitempty"` // unix:PATH
 	Name     string `json:"name,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Connected says whether the runtime answered last, and since when.
+	// Connected says whether the last call was answered, and since when that holds.
 	Connected bool `json:"connected"`
 	Since     Time `json:"since,omitzero"`
-	// Error is what went wrong last; "" while nothing does.
+	// Error is the error of the last call; "" where it succeeded.
 	Error string `json:"error,omitempty"`
 	// Missing are the CRI methods that the runtime does not implement.
 	Missing []string `json:"missing,omitempty"`
-	// ImageFs and ContainerFs are by the runtime's own figures.
+	// ImageFs and ContainerFs are as the runtime reports them.
 	ImageFs     []RuntimeFilesystem `json:"imageFs,omitempty"`
 	ContainerFs []RuntimeFilesystem `json:"containerFs,omitempty"`
-	// Surveyed is when writable layers were asked for last.
+	// Surveyed is when writable layers were last measured.
 	Surveyed   Time                    `json:"surveyed,omitzero"`
 	Sandboxes  int                     `json:"sandboxes"`
 	Containers int                     `json:"containers"`
@@ -34,7 +34,7 @@ type RuntimeCalls struct {
 	Errors  map[string]uint64 `json:"errors,omitempty"` // by gRPC code
 }
 
-// RuntimeFilesystem is one that the runtime uses. What is unknown is "".
+// RuntimeFilesystem is a filesystem that the runtime uses. An unknown field is "".
 type RuntimeFilesystem struct {
 	Mountpoint string `json:"mountpoint"`
 	Used       string `json:"used,omitempty"`
@@ -42,16 +42,16 @@ type RuntimeFilesystem struct {
 	Time       Time   `json:"time,omitzero"`
 }
 
-// RuntimePod is a pod of the node as the runtime has it.
+// RuntimePod is a pod of the node as the runtime reports it.
 type RuntimePod struct {
 	Pod string    `json:"pod"` // namespace/name
 	UID types.UID `json:"uid"`
-	// Estimated pods are known from the runtime alone.
+	// Estimated says that the pod is known from the runtime alone.
 	Estimated  bool               `json:"estimated,omitempty"`
 	Containers []RuntimeContainer `json:"containers"`
 }
 
-// RuntimeContainer is a container, alive or dead. What is unknown is "".
+// RuntimeContainer is a container, running or not. An unknown field is "".
 type RuntimeContainer struct {
 	Name  string `json:"name"`
 	ID    string `json:"id"`

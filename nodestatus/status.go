@@ -20,45 +20,44 @@ type Status struct {
 	Signals    []SignalStatus      `json:"signals"`
 	Conditions []ConditionStatus   `json:"conditions"`
 	Taints     []string            `json:"taints"`  // key:effect, sorted
-	Ranking    map[string][]Ranked `json:"ranking"` // by signal, who would go first first
+	Ranking    map[string][]Ranked `json:"ranking"` // by signal, in the order of eviction
 	Evictions  []Eviction          `json:"evictions"`
 	// MemoryAvailable is memory.available as each memory model counts it.
 	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
-	// Stalls are by resource: memory, io, cpu; those that the kernel tells of.
+	// Stalls are by resource: memory, io, cpu; without PSI there are none.
 	Stalls map[string]Stall `json:"stalls,omitempty"`
-	// API is nil where the daemon speaks to no API server.
+	// API is nil without an API server.
 	API *API `json:"api,omitempty"`
-	// Runtime is nil where the daemon uses no container runtime.
+	// Runtime is nil without a container runtime.
 	Runtime *Runtime `json:"runtime,omitempty"`
-	// Reclaimable is what a disk under pressure would lose before a pod went, in
-	// that order; Unreclaimable are the images and dead containers that stay.
+	// Reclaimable is what would be removed from a disk under pressure before a pod is
+	// evicted, in order; Unreclaimable are the images and dead containers that are
+	// kept.
 	Reclaimable   []Reclaimable `json:"reclaimable,omitempty"`
 	Unreclaimable []Reclaimable `json:"unreclaimable,omitempty"`
-	// Reclaiming are the disks that are being freed so.
+	// Reclaiming are the running reclaims.
 	Reclaiming []Reclaiming `json:"reclaiming,omitempty"`
-	// KernelKills are the last that the kernel has killed for want of memory, oldest
-	// first.
+	// KernelKills are the last OOM kills of the kernel, oldest first.
 	KernelKills []KernelKill `json:"kernelKills,omitempty"`
-	// Growing is the pod whose memory grows fastest; nil where none grows.
+	// Growing is a pod whose memory grows.
 	Growing *Growing `json:"growing,omitempty"`
 }
 
-// Stall is for how many seconds so far some tasks, or all, waited for a resource
-// (PSI).
+// Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).
 type Stall struct {
 	Some float64 `json:"some"`
 	Full float64 `json:"full"`
 }
 
-// KernelKill is what the kernel has killed for want of memory: in a pod, of one
-// limit, within a minute of each other. Process, PID and Memory are those of the
-// last of them, left out where the kernel did not say.
+// KernelKill is the OOM kills of the kernel in one pod, for one limit, within a minute
+// of each other. Process, PID and Memory are those of the last; they are left out where
+// the kernel's log does not have them.
 type KernelKill struct {
 	Time      Time      `json:"time"`          // of the last
-	Pod       string    `json:"pod,omitempty"` // namespace/name; left out of a process that is in no pod
+	Pod       string    `json:"pod,omitempty"` // namespace/name; left out for a process outside pods
 	UID       types.UID `json:"uid,omitempty"`
 	Cgroup    string    `json:"cgroup,omitempty"`
-	Limit     string    `json:"limit"` // that was reached: of the node, pods, pod, other or unknown
+	Limit     string    `json:"limit"` // the limit reached: node, pods, pod, other or unknown
 	Process   string    `json:"process,omitempty"`
 	PID       int       `json:"pid,omitempty"`
 	Memory    string    `json:"memory,omitempty"` // resident
@@ -72,7 +71,7 @@ type Growing struct {
 	PerSecond string    `json:"perSecond"` // memory
 }
 
-// MarshalJSON writes what is empty as [] or {}, never as null.
+// MarshalJSON writes empty lists and maps as [] or {}, never as null.
 func (s Status) MarshalJSON() ([]byte, error) {
 	type document Status
 	doc := document(s)
@@ -97,19 +96,19 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// SignalStatus is a signal and its thresholds. What was not measured, or not
-// forecast, is left out.
+// SignalStatus is a signal and its thresholds. Values that were not measured or
+// forecast are left out.
 type SignalStatus struct {
 	Name               string            `json:"name"`
 	Available          string            `json:"available,omitempty"`
 	Capacity           string            `json:"capacity,omitempty"`
 	Age                metav1.Duration   `json:"age"`
-	Source             string            `json:"source"` // what brought the observation about
+	Source             string            `json:"source"` // what triggered the pass
 	SecondsToThreshold *float64          `json:"secondsToThreshold,omitempty"`
 	Thresholds         []ThresholdStatus `json:"thresholds"`
 }
 
-// ThresholdStatus is a threshold by its resolved amount.
+// ThresholdStatus is a threshold as an amount.
 type ThresholdStatus struct {
 	Kind     string `json:"kind"` // hard or soft
 	Quantity string `json:"quantity"`
@@ -124,8 +123,8 @@ type ConditionStatus struct {
 	LastTransitionTime Time                 `json:"lastTransitionTime"`
 }
 
-// Ranked is a pod's place in the order of eviction for one signal, and the
-// figures that gave it the place.
+// Ranked is a pod in the order of eviction for one signal, with the figures that are
+// compared.
 type Ranked struct {
 	Pod       string         `json:"pod"` // namespace/name
 	UID       types.UID      `json:"uid"`
@@ -136,13 +135,12 @@ type Ranked struct {
 	Exceeds   bool           `json:"exceeds"`
 	Protected string         `json:"protected"` // why the pod is never evicted; "" where it may be
 	WouldFree string         `json:"wouldFree"`
-	Because   string         `json:"because,omitempty"` // why it goes before the next
-	// Estimated: class and request were inferred from what the container runtime
-	// tells.
+	Because   string         `json:"because,omitempty"` // why it is evicted before the next
+	// Estimated says that class and request were inferred from the container runtime.
 	Estimated bool `json:"estimated,omitempty"`
 }
 
-// RankedPods are a signal's ranking for people and programs.
+// RankedPods converts the ranking of a signal.
 func RankedPods(signal eviction.Signal, order []eviction.Ranked) []Ranked {
 	rows := make([]Ranked, 0, len(order))
 	for i := range order {
@@ -165,24 +163,23 @@ func RankedPods(signal eviction.Signal, order []eviction.Ranked) []Ranked {
 	return rows
 }
 
-// Eviction is what became of one victim. The times that have not come are left
-// out.
+// Eviction is one eviction and its times so far.
 type Eviction struct {
 	Pod       string    `json:"pod"`
 	UID       types.UID `json:"uid"`
 	Signal    string    `json:"signal"`
-	Crossed   Time      `json:"crossed,omitzero"`   // the daemon first saw the signal below the threshold
+	Crossed   Time      `json:"crossed,omitzero"`   // the signal was first observed below the threshold
 	Decided   Time      `json:"decided,omitzero"`   // the core chose the pod
-	Signalled Time      `json:"signalled,omitzero"` // its processes were first told to end
-	Gone      Time      `json:"gone,omitzero"`      // none of them was left
+	Signalled Time      `json:"signalled,omitzero"` // first signal sent to its processes
+	Gone      Time      `json:"gone,omitzero"`      // no process was left
 	Freed     string    `json:"freed"`              // "" while not measured
-	Source    string    `json:"source"`             // what brought the observation about
+	Source    string    `json:"source"`             // what triggered the pass
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
-	Because   string    `json:"because,omitempty"`   // why it went before the next
+	Because   string    `json:"because,omitempty"`   // why it was evicted before the next
 	Estimated bool      `json:"estimated,omitempty"` // as of Ranked
-	Grace     string    `json:"grace,omitempty"`     // from then to SIGKILL, as decided: a pass that finds less time shortens it
-	Killed    Time      `json:"killed,omitzero"`     // they were sent SIGKILL
+	Grace     string    `json:"grace,omitempty"`     // from Decided to SIGKILL; a later pass may shorten it
+	Killed    Time      `json:"killed,omitzero"`     // SIGKILL sent to its processes
 }
 
 // Time is an instant that is written in RFC 3339 with microseconds, in UTC.
@@ -199,7 +196,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte{'"'}, text, []byte{'"'}), err
 }
 
-// StatusOf writes conditions as the status document shows them.
+// StatusOf converts conditions for the status document.
 func StatusOf(conditions []v1.NodeCondition) []ConditionStatus {
 	var all []ConditionStatus
 	for _, c := range conditions {
@@ -218,8 +215,8 @@ func TaintNames(taints []v1.Taint) []string {
 	return names
 }
 
-// Reclaimable is a dead container, a sandbox or an image, and why it would go or
-// stays. What it would free is left out where it is not known.
+// Reclaimable is a dead container, a sandbox or an image, and why it is removed or
+// kept. WouldFree is left out where it is not known.
 type Reclaimable struct {
 	Kind            string    `json:"kind"` // container, sandbox or image
 	ID              string    `json:"id"`
@@ -230,7 +227,7 @@ type Reclaimable struct {
 	WouldFreeInodes string    `json:"wouldFreeInodes,omitempty"`
 }
 
-// Reclaiming is a disk that the node frees by itself.
+// Reclaiming is a running reclaim of a disk.
 type Reclaiming struct {
 	Signal string `json:"signal"`
 	Since  Time   `json:"since"`

@@ -238,7 +238,7 @@ func (w *troubled) Wait(d time.Duration) string {
 	return w.bell.Wait(d)
 }
 
-func (w *troubled) Wake()                         { w.bell.Wake() }
+func (w *troubled) Wake()                               { w.bell.Wake() }
 func (w *troubled) SetLevels(collect.MemoryLevels) bool { return false }
 
 // UnknownPods implements control.UnknownPods.

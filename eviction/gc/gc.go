@@ -1,8 +1,7 @@
-// Package gc frees disks without ending pods: it has the container runtime
-// remove dead containers, sandboxes and unused images, and removes what logs of
-// theirs are left. It stands beside the loop, which waits for it no longer than
-// it wants to. What goes is chosen in eviction/reclaim; nothing that runs or is
-// used is ever touched.
+// Package gc frees disks without ending pods: the container runtime removes dead
+// containers, sandboxes and unused images, and gc removes their logs. It runs beside
+// the loop, which bounds how long it waits. Package eviction/reclaim chooses what is
+// removed; nothing that runs or is in use is removed.
 package gc
 
 import (
@@ -26,74 +25,75 @@ import (
 )
 
 const (
-	// containersEvery and imagesEvery are the kubelet's.
+	// containersEvery and imagesEvery are the kubelet's intervals.
 	containersEvery = time.Minute
 	imagesEvery     = 5 * time.Minute
-	// firstLook is how soon after the start images are looked at, and how often
-	// that is tried.
-	firstLook = 10 * time.Second
-	// maxAsked bounds the reclaims that wait: one a disk goes on at a time.
-	maxAsked = 4
-	// burial is how long after an eviction it is looked, every buryEvery, whether
-	// what is left of the pod has come to rest. Later it goes with the containers
-	// that are collected at set times.
-	burial    = time.Minute
-	buryEvery = 250 * time.Millisecond
+	// firstDetection is how soon after the start images are detected, and how often
+	// that is retried.
+	firstDetection = 10 * time.Second
+	// maxRequests bounds the queued reclaims; each disk has one at a time.
+	maxRequests = 4
+	// evictedWindow is how long after an eviction, every evictedInterval, the removal
+	// of the pod's dead containers and sandboxes is tried. Later the periodic
+	// collection of containers removes them.
+	evictedWindow   = time.Minute
+	evictedInterval = 250 * time.Millisecond
 )
 
 // Config of a Collector.
 type Config struct {
 	Policy reclaim.Policy
-	// Periodic is what nobody else collects at set times.
+	// Periodic is what evictd, and not the kubelet, collects at fixed intervals.
 	Periodic Periodic
-	// DryRun chooses and tells, and removes nothing.
+	// DryRun chooses and reports, and removes nothing.
 	DryRun bool
 	// LogDir holds a directory for each pod's logs, and LinkDir links into it;
 	// "" leaves either alone.
 	LogDir, LinkDir string
-	// OnReport is told of every collection that came to something. It must not wait.
+	// OnReport receives every collection that removed something or failed. It must not
+	// block.
 	OnReport func(Report)
 }
 
-// Periodic says what is collected at set times, and not under pressure alone.
+// Periodic says what is collected at fixed intervals, and not only under pressure.
 type Periodic struct{ Containers, Images bool }
 
-// Runtime is the container runtime as the agent knows it.
+// Runtime is the container runtime as the agent reports it.
 type Runtime interface {
-	// Runtime is what there is; nil where there is no runtime to hear of.
+	// Runtime is the last reported inventory; nil where no runtime is configured.
 	Runtime() *inventory.Snapshot
-	// Order lets the runtime do something; without an error done is called once.
+	// Order sends an order to the runtime; unless it fails, done is called once.
 	Order(o wire.Order, done func(error)) error
 }
 
-// Journal is what survives a restart.
+// Journal keeps entries across restarts.
 type Journal interface {
 	Entries(kind string) []journal.Entry
 	Put(kind, id string, value any) error
 }
 
-// Ports of a Collector. Memory may be nil: then every start is the first.
+// Ports of a Collector. Journal may be nil: then no image record survives a restart.
 type Ports struct {
 	Runtime Runtime
 	Journal Journal
-	// ReadDisks looks at the disks.
+	// ReadDisks measures the disks.
 	ReadDisks func(context.Context) (control.Snapshot, error)
 	// Pods are those of the node; complete says that no source is missing.
 	Pods func() (pods map[types.UID]reclaim.Pod, complete bool)
 }
 
-// Collector collects. One goroutine, that of Run, does so; the rest may be called
-// from any.
+// Collector removes containers, sandboxes and images, on the goroutine of Run. Its
+// other methods may be called from any goroutine.
 type Collector struct {
-	cfg       Config
-	ports     Ports
-	log       *slog.Logger
-	asks      chan ask
-	reclaimed chan eviction.Signal
-	bodies    chan struct{} // holds one after an eviction
+	cfg        Config
+	ports      Ports
+	log        *slog.Logger
+	requests   chan request
+	reclaimed  chan eviction.Signal
+	podEvicted chan struct{} // has a value after an eviction
 
-	failedBefore bool                 // the last regular collection of images
-	wouldGo      map[Trigger][]string // of the last dry run
+	failedBefore bool                 // by the last periodic collection of images
+	lastDryRun   map[Trigger][]string // ids of the last dry run
 
 	mu      sync.Mutex
 	policy  reclaim.Policy
@@ -103,24 +103,24 @@ type Collector struct {
 	evicted map[types.UID]time.Time
 }
 
-// ask is a reclaim that the loop wants.
-type ask struct {
+// request is a reclaim that the loop asks for.
+type request struct {
 	signal eviction.Signal
 	steps  []eviction.ReclaimStep
 	need   eviction.Need
 }
 
-// New makes a Collector that remembers the images of before the start.
+// New makes a Collector with the image records of the journal.
 func New(cfg Config, ports Ports, log *slog.Logger) *Collector {
 	c := &Collector{
 		cfg: cfg, ports: ports, log: log, policy: cfg.Policy,
-		asks: make(chan ask, maxAsked), reclaimed: make(chan eviction.Signal, maxAsked), bodies: make(chan struct{}, 1),
-		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, wouldGo: map[Trigger][]string{},
+		requests: make(chan request, maxRequests), reclaimed: make(chan eviction.Signal, maxRequests), podEvicted: make(chan struct{}, 1),
+		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, lastDryRun: map[Trigger][]string{},
 	}
 	if ports.Journal != nil {
 		for _, e := range ports.Journal.Entries(recordKind) {
 			if err := json.Unmarshal(e.Data, &c.records); err != nil {
-				log.Warn("what was remembered of images makes no sense and is dropped", "error", err)
+				log.Warn("the journal's image records cannot be read and are dropped", "error", err)
 				c.records = records{}
 			}
 		}
@@ -135,14 +135,14 @@ func (c *Collector) Configure(p reclaim.Policy) {
 	c.policy = p
 }
 
-// looked says whether images were detected since the start or before it.
-func (c *Collector) looked() bool {
+// detected says whether images were detected, since the start or before it.
+func (c *Collector) detected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.records.Images != nil
 }
 
-func (c *Collector) rules() *reclaim.Policy {
+func (c *Collector) currentPolicy() *reclaim.Policy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.policy
@@ -152,8 +152,8 @@ func (c *Collector) rules() *reclaim.Policy {
 // Reclaim implements control.Reclaimer.
 func (c *Collector) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
 	select {
-	case c.asks <- ask{s, steps, need}:
-	default: // more than there are disks, which were laid out anew meanwhile
+	case c.requests <- request{s, steps, need}:
+	default: // more requests than disks: the layout has changed
 		select {
 		case c.reclaimed <- s:
 		default:
@@ -164,8 +164,9 @@ func (c *Collector) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, nee
 // Reclaimed implements control.Reclaimer.
 func (c *Collector) Reclaimed() <-chan eviction.Signal { return c.reclaimed }
 
-// Evicted takes up that a pod was ended for what it holds on a disk. Its containers
-// would go on holding that: where nobody else collects them they go at once.
+// Evicted records that a pod was evicted for what it holds on a disk. Its dead
+// containers still hold that: unless the kubelet collects them, they are removed at
+// once.
 func (c *Collector) Evicted(pod types.UID) {
 	if !c.cfg.Periodic.Containers {
 		return
@@ -174,14 +175,14 @@ func (c *Collector) Evicted(pod types.UID) {
 	defer c.mu.Unlock()
 	c.evicted[pod] = time.Now()
 	select {
-	case c.bodies <- struct{}{}:
+	case c.podEvicted <- struct{}{}:
 	default:
 	}
 }
 
 // Run collects until ctx ends. It always returns nil.
 func (c *Collector) Run(ctx context.Context) error {
-	first, containers, images := time.NewTicker(firstLook), time.NewTicker(containersEvery), time.NewTicker(imagesEvery)
+	first, containers, images := time.NewTicker(firstDetection), time.NewTicker(containersEvery), time.NewTicker(imagesEvery)
 	defer first.Stop()
 	defer containers.Stop()
 	defer images.Stop()
@@ -190,37 +191,37 @@ func (c *Collector) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case a := <-c.asks:
-			c.relieve(ctx, a)
+		case a := <-c.requests:
+			c.reclaim(ctx, a)
 			select {
 			case c.reclaimed <- a.signal:
 			case <-ctx.Done():
 			}
-		case <-c.bodies:
-			again = c.bury(ctx)
+		case <-c.podEvicted:
+			again = c.collectEvicted(ctx)
 		case <-again:
-			again = c.bury(ctx)
+			again = c.collectEvicted(ctx)
 		case <-first.C:
-			c.look()
-			if c.looked() {
+			c.detectNow()
+			if c.detected() {
 				first.Stop()
 			}
 		case <-containers.C:
-			c.look()
+			c.detectNow()
 			if c.cfg.Periodic.Containers {
-				c.tidyContainers(ctx)
+				c.collectContainers(ctx)
 			}
 		case <-images.C:
-			if p := c.rules(); c.cfg.Periodic.Images && (p.HighPercent < 100 || p.ImageMaxAge > 0) {
-				c.tidyImages(ctx)
+			if p := c.currentPolicy(); c.cfg.Periodic.Images && (p.HighPercent < 100 || p.ImageMaxAge > 0) {
+				c.collectImages(ctx)
 			}
 		}
 	}
 }
 
-// relieve frees what a disk lacks, a step after the other, until it lacks nothing
-// or nothing is left.
-func (c *Collector) relieve(ctx context.Context, a ask) {
+// reclaim removes step by step until the disk lacks nothing or nothing is left to
+// remove.
+func (c *Collector) reclaim(ctx context.Context, a request) {
 	w := c.begin(ctx, Pressure, a.signal, a.need)
 	lacks := func(s *control.Snapshot) eviction.Need { return s.Eviction.Need(&s.Observations, a.signal) }
 	for _, step := range a.steps {
@@ -230,17 +231,17 @@ func (c *Collector) relieve(ctx context.Context, a ask) {
 	if w.Insufficient && slices.Contains(a.steps, eviction.UnusedImages) {
 		w.fault(FreeDiskSpaceFailed, w.shortfall())
 	}
-	c.tell(&w.Report)
+	c.report(&w.Report)
 }
 
-// bury removes what is left of evicted pods. Where some of it has not come to rest
-// it says when to look again; what was refused is left to the set times.
-func (c *Collector) bury(ctx context.Context) (again <-chan time.Time) {
+// collectEvicted removes the dead containers and sandboxes of evicted pods. again fires
+// when it must be repeated; a removal that failed is left to the periodic collection.
+func (c *Collector) collectEvicted(ctx context.Context) (again <-chan time.Time) {
 	w := c.begin(ctx, Evicted, eviction.ContainerFsAvailable, eviction.Need{Layers: true, Logs: true})
 	w.step(reclaim.Goal{Containers: true, Need: w.Need}, nil)
 	if len(w.Removed)+len(w.Failed) > 0 {
 		w.end(nil)
-		c.tell(&w.Report)
+		c.report(&w.Report)
 	}
 	if len(w.Failed) > 0 {
 		return nil
@@ -248,27 +249,27 @@ func (c *Collector) bury(ctx context.Context) (again <-chan time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, at := range c.evicted {
-		if time.Since(at) < burial {
-			again = time.After(buryEvery)
+		if time.Since(at) < evictedWindow {
+			again = time.After(evictedInterval)
 		}
 	}
 	return again
 }
 
-// tidyContainers removes the dead containers that are beyond their limits.
-func (c *Collector) tidyContainers(ctx context.Context) {
+// collectContainers removes the dead containers that are beyond their limits.
+func (c *Collector) collectContainers(ctx context.Context) {
 	w := c.begin(ctx, Containers, eviction.NodeFsAvailable, eviction.Need{Layers: true, Logs: true})
 	w.step(reclaim.Goal{Containers: true, Need: w.Need}, nil)
 	w.end(nil)
 	if err := w.failures(); err != nil {
 		w.fault(ContainerGCFailed, err.Error())
 	}
-	c.tell(&w.Report)
+	c.report(&w.Report)
 }
 
-// tidyImages removes images that are beyond their age, and others while the disk
-// they are on is used too much.
-func (c *Collector) tidyImages(ctx context.Context) {
+// collectImages removes images beyond their age, and further ones while the disk of
+// images is used beyond its limit.
+func (c *Collector) collectImages(ctx context.Context) {
 	w := c.begin(ctx, Images, eviction.ImageFsAvailable, eviction.Need{})
 	fs := w.first.Node.ImageFs
 	w.Need, _ = w.policy.Need(fs)
@@ -292,13 +293,13 @@ func (c *Collector) tidyImages(ctx context.Context) {
 		w.fault(ImageGCFailed, failed.Error())
 	}
 	c.failedBefore = failed != nil
-	c.tell(&w.Report)
+	c.report(&w.Report)
 }
 
-// tell tells of a collection that came to something. Without a runtime there is
-// nothing to tell of.
-func (c *Collector) tell(r *Report) {
-	if errors.Is(r.Error, errNoRuntime) || r.DryRun && !c.news(r) {
+// report passes on a collection that removed something or failed. Without a container
+// runtime there is no report.
+func (c *Collector) report(r *Report) {
+	if errors.Is(r.Error, errNoRuntime) || r.DryRun && !c.changed(r) {
 		return
 	}
 	if len(r.Removed)+len(r.Failed)+r.Logs+len(r.Faults) > 0 || r.Error != nil {
@@ -306,25 +307,25 @@ func (c *Collector) tell(r *Report) {
 	}
 }
 
-// news says whether a dry run came to other than the last one for its occasion.
-func (c *Collector) news(r *Report) bool {
+// changed says whether a dry run chose other objects than the last one of its trigger.
+func (c *Collector) changed(r *Report) bool {
 	ids := []string{strconv.Itoa(r.Logs)}
 	for _, removal := range r.Removed {
 		ids = append(ids, removal.ID)
 	}
-	same := slices.Equal(ids, c.wouldGo[r.Trigger])
-	c.wouldGo[r.Trigger] = ids
+	same := slices.Equal(ids, c.lastDryRun[r.Trigger])
+	c.lastDryRun[r.Trigger] = ids
 	return !same
 }
 
-// Preview is all that could go now, in order, and what stays; nothing where
-// there is no runtime.
+// Preview is all that may be removed now, in order, and what is kept; empty without a
+// runtime.
 func (c *Collector) Preview() reclaim.Plan {
 	inv, err := c.inventory()
 	if err != nil {
 		return reclaim.Plan{}
 	}
-	p := c.rules()
+	p := c.currentPolicy()
 	p.Everything = true
 	c.mu.Lock()
 	reclaim.UpdateRecords(c.records.load(inv), inv, time.Now())

@@ -14,29 +14,30 @@ import (
 )
 
 const (
-	// forgetRemoved is for how long what was removed is not seen, though the
-	// runtime's list, which comes a little later, may still have it.
-	forgetRemoved = time.Minute
+	// removedWindow is how long a removed object is left out of the inventory; the
+	// runtime's list may still have it.
+	removedWindow = time.Minute
 	// recordKind and recordID name the images' records in the journal.
 	recordKind, recordID = "images", "records"
-	// longestGap is how long images may go unseen before one could have been used
-	// meanwhile.
-	longestGap = 3 * imagesEvery
-	// shortID of an image is enough to tell those of a node apart.
+	// maxDetectionGap is how long images may go undetected before an image may have
+	// been used in between.
+	maxDetectionGap = 3 * imagesEvery
+	// shortID is how many digits of an image id are recorded; they identify an image of
+	// the node.
 	shortID = 16
 )
 
-// records are what is remembered of images, in a form that survives a restart.
+// records are the image records as the journal stores them.
 type records struct {
 	Watched  time.Time `json:"watched"`
 	Detected time.Time `json:"detected"`
-	// Images by the beginning of their id: when each was first detected and last
-	// used, Unix seconds; zero where it was there from the first look on, or was
-	// never used.
+	// Images, by the beginning of their id: when each was first detected and last
+	// used, Unix seconds; zero where it existed at the first detection, or was never
+	// used.
 	Images map[string][2]int64 `json:"images"`
 }
 
-// inventory is what the runtime has, without what was removed just now.
+// inventory is the runtime's inventory without recently removed objects.
 func (c *Collector) inventory() (*reclaim.Inventory, error) {
 	has := c.ports.Runtime.Runtime()
 	switch {
@@ -47,7 +48,7 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 	}
 	c.mu.Lock()
 	for id, at := range c.removed {
-		if time.Since(at) > forgetRemoved {
+		if time.Since(at) > removedWindow {
 			delete(c.removed, id)
 		}
 	}
@@ -87,8 +88,8 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 	return inv, nil
 }
 
-// evictedIn are the evicted pods that something is left of. One that was started
-// again since is none of them.
+// evictedIn are the evicted pods that still have containers or sandboxes. A pod that
+// was started again since is not one of them.
 func (c *Collector) evictedIn(inv *reclaim.Inventory) map[types.UID]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +114,7 @@ func (c *Collector) evictedIn(inv *reclaim.Inventory) map[types.UID]bool {
 	return still
 }
 
-// containerOf is a container of the runtime's. One in a state that is not known
+// containerOf converts a container of the runtime. A container in an unknown state
 // counts as running.
 func containerOf(d *inventory.Container, pod types.UID, logs *logs) reclaim.Container {
 	c := reclaim.Container{
@@ -134,12 +135,12 @@ func measured(n *int64) stats.Amount {
 	return stats.Known(*n)
 }
 
-// detect brings the records up to date with what there is, and fills it in.
+// detect updates the records with the existing images and fills them in.
 func (c *Collector) detect(inv *reclaim.Inventory) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.records.Detected) > longestGap {
+	if now.Sub(c.records.Detected) > maxDetectionGap {
 		c.records.Watched = now
 	}
 	inv.Watched = c.records.Watched
@@ -153,18 +154,18 @@ func (c *Collector) detect(inv *reclaim.Inventory) {
 	}
 	c.saved = now
 	if err := c.ports.Journal.Put(recordKind, recordID, c.records); err != nil {
-		c.log.Warn("the ages of images would not survive a restart", "error", err)
+		c.log.Warn("could not store the image records: the ages of images are lost at a restart", "error", err)
 	}
 }
 
-// look detects what there is now, if the runtime answers.
-func (c *Collector) look() {
+// detectNow detects the images, if the runtime answers.
+func (c *Collector) detectNow() {
 	if inv, err := c.inventory(); err == nil {
 		c.detect(inv)
 	}
 }
 
-// load is what is remembered of the images there are; nil before the first look.
+// load returns the records of the existing images; nil before the first detection.
 func (r *records) load(inv *reclaim.Inventory) map[string]reclaim.Record {
 	if r.Images == nil {
 		return nil

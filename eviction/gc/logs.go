@@ -14,11 +14,12 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// youngLogs are not removed: whoever starts a pod makes its directory first.
-const youngLogs = time.Minute
+// minLogAge is the minimum age of a removed log directory: it is created before the
+// pod's sandbox.
+const minLogAge = time.Minute
 
-// logs is the directory of the pods' logs. Everything in it goes through a root
-// that no link leads out of; one that is not there has nothing in it.
+// logs is the directory of the pods' logs, as a root that no symbolic link leads out
+// of. A directory that does not exist is empty.
 type logs struct {
 	root *os.Root // nil where there is none
 	dir  string
@@ -31,7 +32,7 @@ func (c *Collector) openLogs() *logs {
 	root, err := os.OpenRoot(c.cfg.LogDir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.log.Warn("logs of pods cannot be looked at", "directory", c.cfg.LogDir, "error", err)
+			c.log.Warn("cannot read the directory of pod logs", "directory", c.cfg.LogDir, "error", err)
 		}
 		return &logs{}
 	}
@@ -40,17 +41,17 @@ func (c *Collector) openLogs() *logs {
 
 func (l *logs) close() {
 	if l.root != nil {
-		_ = l.root.Close() // only read through
+		_ = l.root.Close() // it was only read
 	}
 }
 
-// inside is a path below the directory, as one from there.
+// inside converts a path below the directory into one relative to it.
 func (l *logs) inside(file string) (string, bool) {
 	below, found := strings.CutPrefix(filepath.Clean(file), l.dir+"/")
 	return below, found && l.root != nil
 }
 
-// files are a container's log and those that it was rotated to.
+// files are a container's log and its rotated logs.
 func (l *logs) files(file string) []string {
 	below, found := l.inside(file)
 	if !found || !l.plain(path.Dir(below)) {
@@ -70,8 +71,7 @@ func (l *logs) files(file string) []string {
 	return files
 }
 
-// plain says whether a path below the directory is one of directories, with no
-// link among them.
+// plain says whether a path below the directory has only directories, no symbolic link.
 func (l *logs) plain(dir string) bool {
 	for at := dir; at != "."; at = path.Dir(at) {
 		if info, err := l.root.Lstat(at); err != nil || !info.IsDir() {
@@ -81,7 +81,7 @@ func (l *logs) plain(dir string) bool {
 	return true
 }
 
-// size is what a container's logs hold.
+// size is the size of a container's logs.
 func (l *logs) size(file string) (bytes, inodes stats.Amount) {
 	for _, name := range l.files(file) {
 		if info, err := l.root.Lstat(name); err == nil {
@@ -94,14 +94,14 @@ func (l *logs) size(file string) (bytes, inodes stats.Amount) {
 // remove removes a container's logs.
 func (l *logs) remove(file string) {
 	for _, name := range l.files(file) {
-		_ = l.root.Remove(name) // the directory goes with its pod
+		_ = l.root.Remove(name) // removeLogs removes the directory of a deleted pod
 	}
 }
 
-// removeLogs removes the directories of pods that are gone and the links that
-// then lead nowhere, and says how many. A pod is gone when neither the node nor
-// the runtime knows it.
-func (w *round) removeLogs() (removed int) {
+// removeLogs removes the directories of deleted pods and the links that are then
+// dangling, and returns how many. A deleted pod is known neither to the node nor to the
+// runtime.
+func (w *collection) removeLogs() (removed int) {
 	logs := w.openLogs()
 	defer logs.close()
 	if logs.root == nil {
@@ -110,19 +110,19 @@ func (w *round) removeLogs() (removed int) {
 	known, complete := w.knownPods()
 	entries, err := fs.ReadDir(logs.root.FS(), ".")
 	if err != nil {
-		w.log.Warn("logs of pods cannot be looked at", "directory", logs.dir, "error", err)
+		w.log.Warn("cannot read the directory of pod logs", "directory", logs.dir, "error", err)
 		return 0
 	}
 	for _, e := range entries {
 		// namespace_name_uid; names hold no underscore.
 		parts := strings.Split(e.Name(), "_")
 		info, err := logs.root.Lstat(e.Name())
-		if !complete || err != nil || !info.IsDir() || len(parts) != 3 || known[types.UID(parts[2])] || w.Begun.Sub(info.ModTime()) < youngLogs {
+		if !complete || err != nil || !info.IsDir() || len(parts) != 3 || known[types.UID(parts[2])] || w.Begun.Sub(info.ModTime()) < minLogAge {
 			continue
 		}
 		if !w.DryRun {
 			if err := logs.root.RemoveAll(e.Name()); err != nil {
-				w.log.Warn("the logs of a pod that is gone cannot be removed", "directory", e.Name(), "error", err)
+				w.log.Warn("cannot remove the logs of a deleted pod", "directory", e.Name(), "error", err)
 				continue
 			}
 		}
@@ -134,8 +134,8 @@ func (w *round) removeLogs() (removed int) {
 	return removed + w.removeLinks(logs)
 }
 
-// knownPods are those of the node and of the runtime.
-func (w *round) knownPods() (known map[types.UID]bool, complete bool) {
+// knownPods are the pods of the node and of the runtime.
+func (w *collection) knownPods() (known map[types.UID]bool, complete bool) {
 	known = map[types.UID]bool{}
 	pods, complete := w.ports.Pods()
 	for uid := range pods {
@@ -151,9 +151,8 @@ func (w *round) knownPods() (known map[types.UID]bool, complete bool) {
 	return known, complete
 }
 
-// removeLinks removes the links that lead to logs which are no more. A link to
-// anywhere else is somebody else's.
-func (w *round) removeLinks(logs *logs) (removed int) {
+// removeLinks removes the links to removed logs; links to other directories are kept.
+func (w *collection) removeLinks(logs *logs) (removed int) {
 	if w.cfg.LinkDir == "" {
 		return 0
 	}

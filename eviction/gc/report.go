@@ -8,10 +8,10 @@ import (
 	"github.com/evictd/evictd/eviction/reclaim"
 )
 
-// Trigger is what a collection was for.
+// Trigger is what a collection was run for.
 type Trigger string
 
-// The occasions: a threshold acts, a pod was evicted, or it is time.
+// The triggers: a threshold is met, a pod was evicted, the interval of containers, of images.
 const (
 	Pressure   Trigger = "pressure"
 	Evicted    Trigger = "evicted"
@@ -35,23 +35,23 @@ func Reasons() []Reason {
 	return []Reason{FreeDiskSpaceFailed, InvalidDiskCapacity, ImageGCFailed, ContainerGCFailed}
 }
 
-// Report is what one collection came to.
+// Report is the result of one collection.
 type Report struct {
 	Trigger Trigger
-	// Signal that it was for, or of the disk that it was on.
+	// Signal of the threshold, or of the disk.
 	Signal       eviction.Signal
 	Begun, Ended time.Time
-	// Need at the beginning.
+	// Need is what the disk lacked at the beginning.
 	Need eviction.Need
-	// Removed in order; in a dry run what would be.
+	// Removed lists the removed objects in order; in a dry run the chosen ones.
 	Removed []reclaim.Removal
 	Failed  []Failure
 	// Logs are the log directories and links removed.
 	Logs int
-	// Expected is what the removals were to free, bytes, as far as known; Freed
-	// and FreedInodes what the disk has gained meanwhile.
+	// Expected is the sum of the known sizes of removed objects, bytes. Freed and
+	// FreedInodes are what the disk gained.
 	Expected, Freed, FreedInodes int64
-	// Insufficient: it was not enough.
+	// Insufficient says that the disk still lacks something.
 	Insufficient bool
 	DryRun       bool
 	// Error ended the collection.
@@ -59,13 +59,13 @@ type Report struct {
 	Faults []Fault
 }
 
-// Failure is something that could not be removed.
+// Failure is an object that could not be removed.
 type Failure struct {
 	reclaim.Removal
 	Err error
 }
 
-// Fault is something for the operator to know.
+// Fault is reported to the operator as an event.
 type Fault struct {
 	Reason Reason
 	Note   string
@@ -75,8 +75,8 @@ func (r *Report) fault(reason Reason, note string) {
 	r.Faults = append(r.Faults, Fault{reason, note})
 }
 
-// shortfall says what was needed and what came of it.
-func (w *round) shortfall() string {
+// shortfall says what was needed and what was freed.
+func (w *collection) shortfall() string {
 	fs := disk(w.Signal, &w.first.Node)
 	used := int64(0)
 	if capacity := fs.Capacity.Or(0); capacity > 0 {

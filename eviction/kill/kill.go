@@ -1,6 +1,6 @@
-// Package kill ends pods: SIGTERM, grace, SIGKILL, the memory taken back, the end
-// confirmed. It decides nothing, asks no runtime, starts no program and never
-// makes its caller wait. It needs pidfds: Linux 5.3.
+// Package kill ends pods: SIGTERM, the grace period, SIGKILL, process_mrelease(2), and
+// confirms that no process is left. It decides nothing, calls no container runtime,
+// starts no program and never blocks its caller. It needs pidfds (Linux 5.3).
 package kill
 
 import (
@@ -21,7 +21,7 @@ import (
 // as failed.
 const Overdue = 10 * time.Second
 
-// What callers of Kill and readers of results branch on.
+// Errors of Killer.Kill and of a Result.
 var (
 	ErrFull         = errors.New("too many pods are being killed")
 	ErrStopped      = errors.New("killing has stopped")
@@ -29,32 +29,32 @@ var (
 	ErrPopulated    = errors.New("processes outlived their grace period")
 )
 
-// Target is the processes of a pod. A target that was removed has none, which it
-// may also tell by an error that is fs.ErrNotExist. Two that are equal are one:
-// targets are pointers.
+// Target is the processes of a pod. After the removal of the pod it has none; its
+// methods may then return an fs.ErrNotExist. Implementations are pointers: equal
+// targets are the same pod.
 type Target interface {
-	// AppendProcesses appends the ids of the processes that are in the pod now.
+	// AppendProcesses appends the ids of the processes in the pod.
 	AppendProcesses(pids []int) ([]int, error)
-	// Kill kills all of them at once, those being forked included. It is
-	// errors.ErrUnsupported where the kernel cannot.
+	// Kill kills all of them at once, including those being forked. The error is
+	// errors.ErrUnsupported without cgroup.kill.
 	Kill() error
-	// Populated says whether any process lives in the pod.
+	// Populated says whether the pod has a process.
 	Populated() (bool, error)
 }
 
-// thawer is a Target whose processes may be frozen. Under the v1 freezer they
-// neither handle a signal nor die of one before they are thawed.
+// thawer is a Target whose processes may be frozen. Under the cgroup v1 freezer a
+// frozen process neither handles a signal nor dies of one.
 type thawer interface {
 	Thaw() error
 }
 
-// freezer is a thawer that can freeze them, too.
+// freezer is a thawer that can also freeze the processes.
 type freezer interface {
 	Freeze() error
 }
 
-// CPUBooster is a Target whose processes can be given the processor first. What
-// could not be done is an error, what was done is undone by undo.
+// CPUBooster is a Target that can raise the CPU weight of its processes and lift their
+// CPU quota. undo restores what was changed, also where err reports that a part failed.
 type CPUBooster interface {
 	BoostCPU() (undo func(), err error)
 }
@@ -64,25 +64,26 @@ type Victim struct {
 	UID    types.UID
 	Name   string        // namespace/name, for messages
 	Grace  time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
-	Soft   bool          // a soft threshold's: others may be asked first whether it may go
+	Soft   bool          // evicted for a soft threshold: the Eviction API may be asked first
 	Target Target
-	// Elsewhere is not nil where somebody else tells the processes to end. SIGTERM
-	// is sent once it is closed; the end of the grace period waits for nobody.
+	// Elsewhere is not nil where the container runtime stops the containers. SIGTERM is
+	// sent after it is closed; SIGKILL is sent at the end of the grace period in any
+	// case.
 	Elsewhere <-chan struct{}
-	// Ended is called when no process is left, and must not wait. Nil: nobody cares.
+	// Ended is called when no process is left, and must not block; nil is not called.
 	Ended func()
-	// Tasks are as last measured: for Prepare, which leaves alone what it has made ready
-	// while they are as many as then. Unknown, it looks.
+	// Tasks is the last measured number of tasks. Prepare keeps the open pidfds of a
+	// pod whose number has not changed; unknown makes it list the processes.
 	Tasks stats.Amount
-	// Held is what the pod holds now, bytes; where it is unknown, Usage is asked.
+	// Held is the usage before the kill, bytes; where it is unknown, Usage is called.
 	Held stats.Amount
-	// Usage reads what the pod holds, bytes: before the first signal and after
-	// the end. A pod that is gone holds zero. Nil: what it freed stays unknown.
+	// Usage reads the usage of the pod, bytes: before the first signal and after the
+	// end. It is zero after the removal of the pod. Nil leaves Result.Freed unknown.
 	Usage func() stats.Amount
 }
 
-// Result tells how a kill went. A kill that failed is tried further, and when it
-// succeeds after all there is a second result.
+// Result reports how a kill ended. A kill that failed is continued; if it succeeds
+// later, a second result follows.
 type Result struct {
 	UID       types.UID
 	Signalled time.Time    // of the first signal; zero if none was sent
@@ -94,8 +95,8 @@ type Result struct {
 
 // Config bounds a Killer.
 type Config struct {
-	Victims   int // pods being killed at a time; zero or less: 32
-	Releasers int // goroutines that take memory back from dying processes; zero or less: 2
+	Victims   int // killed at the same time; zero or less: 32
+	Releasers int // goroutines that call process_mrelease(2); zero or less: 2
 }
 
 // Killer kills pods in goroutines of its own.
@@ -105,16 +106,16 @@ type Killer struct {
 	releases chan release
 	workers  int // releasers
 	open     func(pid int) (process, error)
-	alarm    func(at time.Time) (rings <-chan struct{}, stop func())
+	alarm    func(at time.Time) (expired <-chan struct{}, stop func())
 	log      *slog.Logger
-	// cannotRelease is set once the kernel has no process_mrelease for us.
+	// cannotRelease is set after process_mrelease(2) failed with ENOSYS or EPERM.
 	cannotRelease atomic.Bool
 
 	mu       sync.Mutex
 	inFlight map[types.UID]*termination
 	ready    map[types.UID]*pidfdSet
 	limit    int
-	begun    int // pursuits that have not delivered their last result
+	begun    int // terminations that have not delivered their last result
 	stopped  bool
 }
 
@@ -140,15 +141,14 @@ func New(cfg Config, log *slog.Logger) *Killer {
 	}
 }
 
-// Results delivers what became of each kill; Run closes it. A reader that stalls
-// fills it, and then results wait outside until Kill returns ErrFull.
+// Results delivers the result of each kill; Run closes it. Results that are not read
+// block their goroutines, until Kill returns ErrFull.
 func (k *Killer) Results() <-chan Result { return k.results }
 
-// Kill begins to kill a pod and returns at once. The processes that were prepared
-// have been signalled then, by the caller's thread: it may go before others. The grace period counts from
-// now. For a pod that is being killed already it can only bring SIGKILL forward;
-// the rest of the victim is that of the first call. The error is ErrFull or
-// ErrStopped.
+// Kill starts the kill of a pod and returns at once. It signals the prepared processes
+// on the caller's thread. The grace period counts from now. For a pod that is being
+// killed it can only shorten the grace period; the other fields of v are ignored. The
+// error is ErrFull or ErrStopped.
 func (k *Killer) Kill(v Victim) error {
 	ends := time.Now().Add(v.Grace)
 	k.mu.Lock()
@@ -170,8 +170,8 @@ func (k *Killer) Kill(v Victim) error {
 	return nil
 }
 
-// Hasten brings SIGKILL forward to the end of a grace period that counts from
-// now, for a pod that is being killed. It never puts SIGKILL off.
+// Hasten shortens the grace period of a pod that is being killed: it ends after grace
+// from now. It never extends it.
 func (k *Killer) Hasten(uid types.UID, grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,8 +187,8 @@ func (k *Killer) Kills(uid types.UID) bool {
 	return k.inFlight[uid] != nil
 }
 
-// Run kills until ctx ends and returns its error. Pods that are still in flight
-// then get no result. It can be called once.
+// Run kills until ctx ends and returns its error. Pods still in flight then get no
+// result. It can be called once.
 func (k *Killer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for range k.workers {
@@ -220,8 +220,8 @@ func (k *Killer) stop() {
 	}
 }
 
-// removeInFlight takes a pod out of flight, before its last result: a Kill after that
-// result is a new one.
+// removeInFlight runs before the last result of a pod is sent: a Kill after that result
+// is a new one.
 func (k *Killer) removeInFlight(p *termination) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

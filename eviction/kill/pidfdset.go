@@ -12,29 +12,29 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// maxHeld bounds the processes of a pod that are held at a time. Those beyond
-// follow as the first ones end.
+// maxHeld bounds the open pidfds of a pod. Further processes are opened as the first
+// ones exit.
 const maxHeld = 4096
 
-var errOwnProcess = errors.New("our own process is among them")
+var errOwnProcess = errors.New("the pod contains evictd's own process")
 
-// pidfdSet is the processes of a pod that are held.
+// pidfdSet is the open pidfds of a pod's processes.
 type pidfdSet struct {
 	target Target
 	open   func(pid int) (process, error)
-	ready  map[int]process // the pod's, to be signalled
-	held   map[int]process // signalled in this stage and not seen to end
-	tasks  stats.Amount    // of the pod when ready was made
+	ready  map[int]process // not signalled in this stage
+	held   map[int]process // signalled in this stage, not known to have exited
+	tasks  stats.Amount    // of the pod when ready was filled
 }
 
 func newPidfdSet(target Target, open func(pid int) (process, error)) *pidfdSet {
 	return &pidfdSet{target: target, open: open, ready: map[int]process{}, held: map[int]process{}}
 }
 
-// openMembers opens processes of the pod that are not held yet, as many as there is room
-// for. An id may have gone to a stranger between listing and opening; but a pidfd
-// stays with one process for good, so where the id is listed again now, either
-// the pidfd is that of a member, or its process has ended and takes no signal.
+// openMembers opens processes of the pod that are not open yet, up to room. Between
+// listing and opening, the id may be reused by a process outside the pod. A pidfd
+// always refers to one process: if a second listing has the id, the pidfd is of a
+// member, or its process has exited and no signal has an effect.
 func (g *pidfdSet) openMembers(room int) (map[int]process, error) {
 	pids, err := g.list()
 	if err != nil {
@@ -43,7 +43,7 @@ func (g *pidfdSet) openMembers(room int) (map[int]process, error) {
 	return g.openListed(pids, room)
 }
 
-// openListed is pin for processes that were listed just now.
+// openListed is openMembers for a list that was read just now.
 func (g *pidfdSet) openListed(pids []int, room int) (map[int]process, error) {
 	g.dropExited()
 	var fault error
@@ -89,7 +89,8 @@ func (g *pidfdSet) dropExited() {
 	}
 }
 
-// list never shows a pod that would take us along.
+// list returns the ids of the pod's processes. It fails if evictd's own process is
+// among them.
 func (g *pidfdSet) list() ([]int, error) {
 	pids, err := g.target.AppendProcesses(nil)
 	switch {
@@ -103,7 +104,7 @@ func (g *pidfdSet) list() ([]int, error) {
 	return pids, nil
 }
 
-// refresh readies the processes that are in the pod now, up to a number.
+// refresh opens the pod's processes, up to room, and closes those that left the pod.
 func (g *pidfdSet) refresh(room int) {
 	pids, err := g.list()
 	for pid := range g.ready {
@@ -111,18 +112,19 @@ func (g *pidfdSet) refresh(room int) {
 			drop(g.ready, pid)
 		}
 	}
-	pinned, _ := g.openListed(pids, room) // who kills will see the fault
+	pinned, _ := g.openListed(pids, room) // Kill reports the fault
 	maps.Copy(g.ready, pinned)
 }
 
-// signalAgain makes those that were signalled in one stage the first of the next.
+// signalAgain moves the processes signalled in one stage to those to be signalled in
+// the next.
 func (g *pidfdSet) signalAgain() {
 	maps.Copy(g.ready, g.held)
 	clear(g.held)
 }
 
-// signal signals processes, which are held from then on, and says with what
-// results.
+// signal sends a signal to processes, moves them to held, and calls note with each
+// result.
 func (g *pidfdSet) signal(processes map[int]process, sig unix.Signal, note func(error)) {
 	for pid, process := range processes {
 		g.held[pid] = process

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one process for as long as it is held, whoever gets its id next.
+// process refers to one process, whatever process gets its id later.
 type process interface {
 	signal(unix.Signal) error // os.ErrProcessDone once it has ended
 	release() error           // see pidfd.release
 	exited() bool
-	gone() <-chan struct{} // closed when it has exited, or is not held any more
+	gone() <-chan struct{} // closed when it has exited or the pidfd is closed
 	close()
 }
 
-// pidfd is a process by pidfd_open(2). The runtime's poller watches it, so that
-// waiting for an exit costs no thread.
+// pidfd is a process by pidfd_open(2). Go's poller watches it, so that waiting for an
+// exit blocks no thread.
 type pidfd struct {
 	file  *os.File
 	conn  syscall.RawConn
@@ -32,7 +32,7 @@ func openPidfd(pid int) (process, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", doneOr(err))
 	}
-	// Nonblocking is what lets the poller have it; PIDFD_NONBLOCK came with 5.10.
+	// Go's poller takes only nonblocking files; PIDFD_NONBLOCK needs Linux 5.10.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
@@ -53,7 +53,7 @@ func openPidfd(pid int) (process, error) {
 	return p, nil
 }
 
-// readable: a pidfd is, from the moment its process is a zombie.
+// readable: a pidfd is readable once its process is a zombie.
 func readable(fd uintptr) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, 0)
@@ -66,10 +66,9 @@ func (p *pidfd) signal(sig unix.Signal) error {
 	})
 }
 
-// release takes back the memory of a process that is dying, at the caller's
-// expense and priority, by process_mrelease(2) (Linux 5.15). Its errors: EAGAIN
-// the kernel was busy with that memory; EINVAL a process that lives on has it
-// too; ENOSYS, EPERM we may not.
+// release reclaims the memory of a dying process on the caller's thread and priority,
+// by process_mrelease(2) (Linux 5.15). Errors: EAGAIN, the kernel uses the memory;
+// EINVAL, a process that is not dying shares it; ENOSYS; EPERM.
 func (p *pidfd) release() error {
 	return p.control("process_mrelease", func(fd uintptr) error {
 		if _, _, errno := unix.Syscall(unix.SYS_PROCESS_MRELEASE, fd, 0, 0); errno != 0 {

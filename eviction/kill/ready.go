@@ -6,17 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Bounds of what is held of pods that are not being killed.
+// Bounds of the pidfds of pods that are not being killed.
 const (
 	maxReady       = 64 // pods
 	maxReadyOfEach = 16 // processes
 )
 
-// Prepare replaces the pods that are to be signalled without anything being
-// opened first: it opens their processes, and what their usage is read through.
-// Of more than 64 pods the first count. It takes a while, and is for one
-// goroutine that follows the pods. A process that has left its pod since is
-// signalled with it.
+// Prepare replaces the pods that Kill can signal without opening anything: it opens
+// pidfds of their processes, and the files that Usage reads. It uses the first 64 pods.
+// It blocks while it reads /proc and cgroup files; one goroutine calls it. A process
+// that has left its pod since is signalled too.
 func (k *Killer) Prepare(pods []Victim) {
 	pods = pods[:min(len(pods), maxReady)]
 	for _, v := range pods {
@@ -40,7 +39,8 @@ func (k *Killer) Prepare(pods []Victim) {
 	}
 }
 
-// takeReady takes what is ready of a pod, nothing where the pod has another target.
+// takeReady removes and returns the prepared pidfds of a pod. They are empty where the
+// pod now has another target.
 func (k *Killer) takeReady(uid types.UID, target Target) *pidfdSet {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,7 +60,7 @@ func (k *Killer) takeReadyLocked(uid types.UID, target Target) *pidfdSet {
 	return g
 }
 
-// storeReady makes ready what was prepared, unless the pod is being killed meanwhile.
+// storeReady keeps prepared pidfds, unless the pod is being killed by now.
 func (k *Killer) storeReady(uid types.UID, g *pidfdSet) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,19 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel may be busy with the memory of a dying process for a moment.
+// process_mrelease(2) returns EAGAIN while the kernel uses the address space.
 const (
 	releaseTries = 20
 	releasePause = 2 * time.Millisecond
-	// releaseTimeout is how long the end of a pod is not told while memory of its
-	// processes is being taken back: who takes it holds it, though they have ended.
+	// releaseTimeout bounds how long the result of a pod waits for running
+	// process_mrelease(2) calls: such a call holds the address space of a process that
+	// has exited.
 	releaseTimeout = time.Second
 )
 
-// pendingReleases are the releases of one pod that are not over.
+// pendingReleases counts the releases of one pod that are queued or running.
 type pendingReleases struct {
 	count atomic.Int32
-	none  chan struct{} // receives when left may have come to zero
+	none  chan struct{} // receives when count may be zero
 }
 
 func (r *pendingReleases) done() {
@@ -33,14 +34,14 @@ func (r *pendingReleases) done() {
 	}
 }
 
-// release is the memory of one process that is to be taken back.
+// release is a process whose memory is to be released.
 type release struct {
 	process process
 	of      *pendingReleases
 }
 
-// release has the memory of killed processes taken back, and counts them down as
-// it is. Those for whom there is no room in the queue give theirs back themselves.
+// release queues killed processes for process_mrelease(2). If the queue is full the
+// others release their memory by themselves as they exit.
 func (k *Killer) release(killed map[int]process, of *pendingReleases) {
 	if k.cannotRelease.Load() {
 		return
@@ -74,7 +75,7 @@ func (k *Killer) releaseOne(ctx context.Context, process process) {
 		switch {
 		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
 			if !k.cannotRelease.Swap(true) {
-				k.log.Info("killed processes give their memory back at their own pace", "error", err)
+				k.log.Info("process_mrelease is not available: killed processes release their memory as they exit", "error", err)
 			}
 			return
 		case !errors.Is(err, unix.EAGAIN):

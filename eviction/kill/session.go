@@ -13,10 +13,10 @@ import (
 	"github.com/evictd/evictd/internal/proc"
 )
 
-// Session is the Target of a pod without a cgroup: the processes of one session
-// and all descendants of a process once seen to belong, even if they left the
-// session since. A descendant that left the session before its parent ended, and
-// was never listed between, escapes. Several goroutines may use it.
+// Session is the Target of a pod without a cgroup: the processes of one session, and
+// all descendants of a process that was once listed in it, also after they left the
+// session. It misses a descendant that left the session before its parent ended and
+// between two listings. Several goroutines may use it.
 type Session struct {
 	proc   *os.Root
 	leader int
@@ -26,8 +26,8 @@ type Session struct {
 	members map[int]uint64 // as last listed, and when each started
 }
 
-// NewSession opens the session of a leader in a procfs mount, /proc for one. It
-// is fs.ErrNotExist where the leader has ended. Close it after the pod's end.
+// NewSession opens the session of a leader in a procfs mount, such as /proc. The error
+// is fs.ErrNotExist where the leader has ended. Close it after the end of the pod.
 func NewSession(mount string, leader int) (*Session, error) {
 	root, err := os.OpenRoot(mount)
 	if err != nil {
@@ -46,7 +46,7 @@ func NewSession(mount string, leader int) (*Session, error) {
 	return s, nil
 }
 
-// Close lets go of the procfs mount.
+// Close closes the procfs mount.
 func (s *Session) Close() error { return s.proc.Close() }
 
 // AppendProcesses implements Target.
@@ -57,8 +57,8 @@ func (s *Session) AppendProcesses(pids []int) ([]int, error) {
 	if err != nil {
 		return pids, fmt.Errorf("list session of process %d: %w", s.leader, err)
 	}
-	// The kernel gives the leader's id to nobody while its session has members:
-	// where another process has it, so has the session ended.
+	// The kernel does not reuse the leader's id while its session has members: if
+	// another process has the id, the session has ended.
 	leader, running := all[s.leader]
 	ended := running && leader.Started != s.began
 	members := map[int]uint64{}
@@ -87,7 +87,7 @@ func (s *Session) AppendProcesses(pids []int) ([]int, error) {
 	return pids, nil
 }
 
-// Kill implements Target: the kernel knows no such thing for a session.
+// Kill implements Target: there is no such call for a session.
 func (s *Session) Kill() error { return errors.ErrUnsupported }
 
 // Populated implements Target.

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// termRounds bounds how often processes forked between the listing and the
-	// signal are looked for before the grace period is waited out.
+	// termRounds bounds the SIGTERM rounds for processes forked between listing and
+	// signal.
 	termRounds = 3
-	// killRounds is after how many rounds of SIGKILL in a row that found somebody
-	// the pod is frozen for the next.
+	// After killRounds SIGKILL rounds in a row that found new processes the pod is
+	// frozen for the next round.
 	killRounds = 2
-	// A pod whose killed processes do not end is listed again after a pause
-	// that doubles; the end of the last one ends the pause.
+	// After SIGKILL the pod is listed again after a pause that doubles; it ends early
+	// when all open processes have exited.
 	shortestPause = time.Millisecond
 	longestPause  = 100 * time.Millisecond
 	overduePause  = time.Second
 )
 
-// termination is the kill of one pod. Its goroutine owns everything but the time of
-// SIGKILL.
+// termination is the kill of one pod. Its goroutine owns all fields except those behind
+// mu.
 type termination struct {
 	Victim
 	*pidfdSet
 	k                 *Killer
 	signalled, killed time.Time // first signal, first SIGKILL
 	fault             error     // the last one
-	restoreCPU        func()    // undoes what hurry did; nil before
+	restoreCPU        func()    // undoes boost; nil before it
 	releasing         pendingReleases
 
 	mu        sync.Mutex
@@ -49,7 +49,7 @@ func newTermination(k *Killer, v Victim, ends time.Time) *termination {
 	return &termination{Victim: v, pidfdSet: k.takeReadyLocked(v.UID, v.Target), k: k, ends: ends, shortened: make(chan struct{}, 1), releasing: pendingReleases{none: make(chan struct{}, 1)}}
 }
 
-// shorten brings the end of the grace period forward, never back.
+// shorten sets an earlier end of the grace period; a later one is ignored.
 func (p *termination) shorten(ends time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *termination) run(ctx context.Context) {
 	p.signalAgain()
 	defer p.closeAll()
 	defer p.endBoost()
-	told, rounds := false, 0
+	reported, rounds := false, 0
 	for pause := shortestPause; ctx.Err() == nil; {
 		if len(p.ready) == 0 && p.ended() {
 			p.awaitReleases(ctx)
@@ -91,14 +91,14 @@ func (p *termination) run(ctx context.Context) {
 		if rounds == killRounds {
 			p.freeze()
 		}
-		struck := p.signalRemaining(unix.SIGKILL)
+		n := p.signalRemaining(unix.SIGKILL)
 		p.boost()
-		if err := p.failure(); err != nil && !told {
+		if err := p.failure(); err != nil && !reported {
 			p.endBoost()
 			p.report(ctx, Result{Err: err})
-			told = true
+			reported = true
 		}
-		if struck > 0 { // who was forked meanwhile?
+		if n > 0 { // look for processes forked meanwhile
 			pause = shortestPause
 			rounds++
 			continue
@@ -106,20 +106,21 @@ func (p *termination) run(ctx context.Context) {
 		rounds = 0
 		p.wait(ctx, pause)
 		pause = min(2*pause, longestPause)
-		if told {
+		if reported {
 			pause = overduePause
 		}
 	}
 }
 
-// awaitReleases waits until nobody takes back memory of the pod any more.
+// awaitReleases waits until no process_mrelease(2) call of the pod runs, at most
+// releaseTimeout.
 func (p *termination) awaitReleases(ctx context.Context) {
-	enough := time.NewTimer(releaseTimeout)
-	defer enough.Stop()
+	timer := time.NewTimer(releaseTimeout)
+	defer timer.Stop()
 	for p.releasing.count.Load() > 0 {
 		select {
 		case <-p.releasing.none:
-		case <-enough.C:
+		case <-timer.C:
 			return
 		case <-ctx.Done():
 			return
@@ -127,8 +128,8 @@ func (p *termination) awaitReleases(ctx context.Context) {
 	}
 }
 
-// signalReady sends the first signal to the processes that were prepared, unless they
-// are told elsewhere. It opens nothing.
+// signalReady sends the first signal to the prepared processes, unless the container
+// runtime stops them. It opens nothing.
 func (p *termination) signalReady() {
 	if p.Elsewhere != nil {
 		return
@@ -144,10 +145,10 @@ func (p *termination) signalReady() {
 	clear(p.ready)
 }
 
-// terminate sends SIGTERM and returns when the processes have ended, when the
-// grace period has, or when there is nobody to wait for. Children of a process
-// that lives on are left to it, for they may be how it shuts down; those that
-// outlive all their elders are told themselves.
+// terminate sends SIGTERM and returns when the processes have exited or the grace
+// period has ended. Children of a running signalled process get no SIGTERM of their
+// own, as it may use them for its shutdown; they get it once all signalled processes
+// have exited.
 func (p *termination) terminate(ctx context.Context) {
 	p.awaitElsewhere(ctx)
 	for ctx.Err() == nil {
@@ -163,14 +164,14 @@ func (p *termination) terminate(ctx context.Context) {
 		if len(p.held) == 0 || p.signalled.IsZero() {
 			return
 		}
-		rings, stop := p.k.alarm(ends)
-		p.await(ctx, rings)
+		expired, stop := p.k.alarm(ends)
+		p.await(ctx, expired)
 		stop()
 	}
 }
 
-// awaitElsewhere waits while somebody else tells the processes to end. Those that are
-// left when that is over are told again.
+// awaitElsewhere waits while the container runtime stops the processes. SIGTERM follows
+// for those that are left.
 func (p *termination) awaitElsewhere(ctx context.Context) {
 	if p.Elsewhere == nil {
 		return
@@ -196,25 +197,25 @@ func (p *termination) awaitElsewhere(ctx context.Context) {
 	p.Elsewhere = nil
 }
 
-// signalRemaining signals every process that was not signalled in this stage, holds it,
-// and counts how many that were. Those that are ready come first: nothing is
-// opened before. Then SIGKILL goes to all at once where the kernel can.
+// signalRemaining signals every process that was not signalled in this stage, keeps its
+// pidfd open and returns their number. Prepared processes are first, before anything is
+// opened. For SIGKILL, cgroup.kill follows where it exists.
 func (p *termination) signalRemaining(sig unix.Signal) int {
-	struck := p.signalAll(p.ready, sig)
+	n := p.signalAll(p.ready, sig)
 	clear(p.ready)
 	pinned, err := p.openMembers(maxHeld)
 	p.noteFault(err)
 	if errors.Is(err, errOwnProcess) {
-		return struck
+		return n
 	}
 	if sig == unix.SIGKILL {
 		p.noteSignal(sig, p.Target.Kill())
 	}
-	struck += p.signalAll(pinned, sig)
+	n += p.signalAll(pinned, sig)
 	if t, ok := p.Target.(thawer); ok {
 		p.noteFault(t.Thaw())
 	}
-	return struck
+	return n
 }
 
 func (p *termination) signalAll(processes map[int]process, sig unix.Signal) int {
@@ -225,9 +226,9 @@ func (p *termination) signalAll(processes map[int]process, sig unix.Signal) int 
 	return len(processes)
 }
 
-// boost lets the killed processes have the processor until they are gone: dying
-// takes some, and a throttled pod has none. It does not matter to them that the
-// signal came first.
+// boost raises the CPU weight of the killed processes and lifts their quota until they
+// are gone: exiting takes CPU time, and a throttled process has none. A pending SIGKILL
+// is not affected.
 func (p *termination) boost() {
 	h, ok := p.Target.(CPUBooster)
 	if !ok || p.restoreCPU != nil {
@@ -235,7 +236,7 @@ func (p *termination) boost() {
 	}
 	undo, err := h.BoostCPU()
 	if err != nil {
-		p.k.log.Warn("a victim may be slow to die: it could not be given the processor", "pod", p.Name, "error", err)
+		p.k.log.Warn("could not raise the CPU weight of a victim, which may exit slowly", "pod", p.Name, "error", err)
 	}
 	p.restoreCPU = sync.OnceFunc(undo)
 }
@@ -246,16 +247,16 @@ func (p *termination) endBoost() {
 	}
 }
 
-// freeze stops the pod's processes until the next strike: those that fork faster
-// than they can be listed.
+// freeze stops the processes until the next SIGKILL round, for pods that fork faster
+// than they are listed.
 func (p *termination) freeze() {
 	if f, ok := p.Target.(freezer); ok {
 		p.noteFault(f.Freeze())
 	}
 }
 
-// ended says whether no process is left. cgroup.procs may not list a process any more
-// while its last thread gives its memory back, so those that are held must have exited.
+// ended says whether no process is left. cgroup.procs may no longer list a process
+// while its last thread frees its memory, so open pidfds must report the exit too.
 func (p *termination) ended() bool {
 	if p.dropExited(); len(p.held) > 0 {
 		return false
@@ -265,22 +266,22 @@ func (p *termination) ended() bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !populated
 }
 
-// wait returns when every held process has ended, at the latest after d; after d
-// where none is held.
+// wait returns when all open processes have exited, or after d.
 func (p *termination) wait(ctx context.Context, d time.Duration) {
-	enough := make(chan struct{})
-	timer := time.AfterFunc(d, func() { close(enough) })
+	timeout := make(chan struct{})
+	timer := time.AfterFunc(d, func() { close(timeout) })
 	defer timer.Stop()
-	p.await(ctx, enough)
+	p.await(ctx, timeout)
 }
 
-// await returns when every held process has ended, or it was enough.
-func (p *termination) await(ctx context.Context, enough <-chan struct{}) {
+// await returns when all open processes have exited, or timeout is closed, or the grace
+// period was shortened.
+func (p *termination) await(ctx context.Context, timeout <-chan struct{}) {
 	ended := func(end <-chan struct{}) bool {
 		select {
 		case <-end:
 			return true
-		case <-enough:
+		case <-timeout:
 		case <-p.shortened:
 		case <-p.Elsewhere:
 		case <-ctx.Done():
@@ -299,10 +300,10 @@ func (p *termination) await(ctx context.Context, enough <-chan struct{}) {
 	}
 }
 
-// failure is why the kill counts as failed, nil while it does not.
+// failure is the reason why the kill counts as failed; nil while it does not.
 func (p *termination) failure() error {
-	hopeless := p.signalled.IsZero() && p.fault != nil
-	if !hopeless && time.Since(p.graceEnds()) < Overdue {
+	unsignalled := p.signalled.IsZero() && p.fault != nil
+	if !unsignalled && time.Since(p.graceEnds()) < Overdue {
 		return nil
 	}
 	reason := ErrPopulated
@@ -315,7 +316,8 @@ func (p *termination) failure() error {
 	return fmt.Errorf("kill pod %s: %w", p.Name, reason)
 }
 
-// noteFault keeps a fault. What cannot be done here and who is gone are none.
+// noteFault keeps the last fault. An unsupported call and a process or group that is
+// gone are no faults.
 func (p *termination) noteFault(err error) {
 	for _, none := range []error{errors.ErrUnsupported, fs.ErrNotExist, os.ErrProcessDone} {
 		if errors.Is(err, none) {

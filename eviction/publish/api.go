@@ -7,19 +7,19 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// addAPI adds how we stand to the API server when it is asked.
+// addAPI adds the state of the connection to the API server.
 func addAPI(set *metric.Set, state func() nodestatus.API) {
 	own := set.Of(metric.Own, metric.Alpha)
 	connected := own.AskedGauge("evictd_api_connected", "1 while the API server answers.")
-	conflict := own.AskedGauge("evictd_api_conflict", "1 while the node's conditions are left to somebody else who writes them.")
-	requests := own.AskedCounter("evictd_api_requests_total", "Requests to the API server by status code; 0 got no answer.", "code")
-	refused := own.AskedGauge("evictd_api_refused", "1 for what the API server does not let evictd do.", "what")
-	restarts := own.AskedCounter("evictd_agent_restarts_total", "Times that the agent ended and was started again.")
-	untold := own.AskedGauge("evictd_evictions_untold", "Evictions that the API server does not know all of.")
+	conflict := own.AskedGauge("evictd_api_conflict", "1 while evictd does not write the node's conditions because another program does.")
+	requests := own.AskedCounter("evictd_api_requests_total", "Requests to the API server by status code; 0 is without an answer.", "code")
+	refused := own.AskedGauge("evictd_api_refused", "1 for each kind of request that the API server forbids.", "what")
+	restarts := own.AskedCounter("evictd_agent_restarts_total", "Restarts of the agent.")
+	untold := own.AskedGauge("evictd_evictions_untold", "Evictions that are not fully written to the API server.")
 	set.Ask(func(into chan<- prometheus.Metric) {
 		s := state()
-		into <- connected.Is(truth(s.Connected))
-		into <- conflict.Is(truth(s.Conflict != ""))
+		into <- connected.Is(gaugeValue(s.Connected))
+		into <- conflict.Is(gaugeValue(s.Conflict != ""))
 		for code, n := range s.Requests {
 			into <- requests.Is(float64(n), code)
 		}
@@ -31,7 +31,7 @@ func addAPI(set *metric.Set, state func() nodestatus.API) {
 	}, connected, conflict, requests, refused, restarts, untold)
 }
 
-func truth(is bool) float64 {
+func gaugeValue(is bool) float64 {
 	if is {
 		return 1
 	}

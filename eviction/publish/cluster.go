@@ -12,7 +12,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// intentOf is what the API server is told of a decision.
+// intentOf is what is written to the API server for a decision.
 func intentOf(e *eviction.Eviction, at time.Time) wire.Intent {
 	return wire.Intent{
 		ID: fmt.Sprintf("%s@%d", e.Pod.UID, at.UnixNano()), UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name,
@@ -20,14 +20,14 @@ func intentOf(e *eviction.Eviction, at time.Time) wire.Intent {
 	}
 }
 
-func (p *Publisher) evict(e *record) {
+func (p *Publisher) sendIntent(e *record) {
 	if p.cfg.Cluster != nil {
 		p.cfg.Cluster.Evict(e.intent)
 	}
 }
 
-// Resume takes up evictions that were decided before the start, so that their
-// ends are told.
+// Resume adds evictions that a previous process decided, so that their ends are
+// reported.
 func (p *Publisher) Resume(intents []wire.Intent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,9 +43,9 @@ func (p *Publisher) Resume(intents []wire.Intent) {
 	}
 }
 
-// turned tells that a condition has, with the kubelet's words
+// conditionEvent sends the kubelet's event for a changed condition
 // (recordNodeStatusEvent).
-func (p *Publisher) turned(condition int, raised bool, at time.Time) {
+func (p *Publisher) conditionEvent(condition int, raised bool, at time.Time) {
 	reason := p.cfg.Mode.EventReason(condition, raised)
 	p.event(wire.Event{
 		At: at, Type: v1.EventTypeNormal, Reason: reason, Action: "Reporting",
@@ -53,22 +53,22 @@ func (p *Publisher) turned(condition int, raised bool, at time.Time) {
 	})
 }
 
-// thresholds tells of those that have come to act.
-func (p *Publisher) thresholds(r *control.Report) {
+// thresholdEvents sends an event for each threshold that is now met.
+func (p *Publisher) thresholdEvents(r *control.Report) {
 	acting := map[eviction.Signal]bool{}
 	for _, d := range r.Decisions {
 		for _, met := range d.Met {
-			if acting[met.Signal] = true; !p.acting[met.Signal] {
+			if acting[met.Signal] = true; !p.thresholdsMet[met.Signal] {
 				p.event(wire.Event{
 					At: r.At, Type: v1.EventTypeWarning, Reason: "EvictionThresholdMet", Action: "Reclaiming",
 					Note: fmt.Sprintf("Attempting to reclaim %s", met.Signal.Resource()),
 				})
 			}
-			p.acting[met.Signal] = true
+			p.thresholdsMet[met.Signal] = true
 		}
 	}
-	if r.Source == control.Housekeeping { // sees all thresholds
-		p.acting = acting
+	if r.Source == control.Housekeeping { // evaluates all thresholds
+		p.thresholdsMet = acting
 	}
 }
 
@@ -78,7 +78,7 @@ func (p *Publisher) event(e wire.Event) {
 	}
 }
 
-// Headroom is what the scheduler is told of a glance at the node.
+// Headroom is what the scheduler receives of a snapshot.
 func (p *Publisher) Headroom(s *control.Snapshot) nodestatus.Headroom {
 	var signals []nodestatus.Measured
 	for _, signal := range eviction.Signals() {
@@ -94,7 +94,7 @@ func (p *Publisher) Headroom(s *control.Snapshot) nodestatus.Headroom {
 			} else {
 				m.Soft = append(m.Soft, required)
 			}
-			m.SecondsToThreshold = sooner(m.SecondsToThreshold, s.Until[i])
+			m.SecondsToThreshold = nearer(m.SecondsToThreshold, s.Until[i])
 		}
 		signals = append(signals, m)
 	}

@@ -11,24 +11,23 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// Explain looks at the node and writes the document of /v1/explain: about all
-// pods, or about one by its namespace/name, name or uid. It says whether there is
-// such a pod.
+// Explain takes a snapshot and writes the document of /v1/explain: about all pods, or
+// about one by its namespace/name, name or uid. found is false where no pod matches.
 func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Explanation, found bool, err error) {
-	s, err := p.look.Snapshot(ctx)
+	s, err := p.snapshots.Snapshot(ctx)
 	if err != nil {
 		return nodestatus.Explanation{}, false, err
 	}
 	e = nodestatus.Explanation{Node: p.cfg.Node, Time: nodestatus.Time{Time: s.At}, Signals: []nodestatus.SignalForecast{}, Limits: []nodestatus.PodLimit{}}
-	asked := func(c *eviction.Pod) bool {
+	selected := func(c *eviction.Pod) bool {
 		return pod == "" || pod == c.String() || pod == c.Name || pod == string(c.UID)
 	}
 	names := map[types.UID]string{}
 	uids := map[types.UID]bool{}
 	for i := range s.Candidates {
 		c := s.Candidates[i].Pod
-		names[c.UID], uids[c.UID] = c.String(), asked(c)
-		found = found || asked(c)
+		names[c.UID], uids[c.UID] = c.String(), selected(c)
+		found = found || selected(c)
 	}
 	name := func(uid types.UID) string {
 		if name := names[uid]; name != "" {
@@ -47,13 +46,13 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 		e.Signals = append(e.Signals, row)
 	}
 	if s.Eviction.LocalStorageCapacityIsolation {
-		e.Limits = append(e.Limits, limits(&s, asked)...)
+		e.Limits = append(e.Limits, limits(&s, selected)...)
 	}
 	return e, found || pod == "", nil
 }
 
-// predict has the core answer a signal's threshold that is met, a hard one before
-// a soft one, else the one that would be crossed first.
+// predict computes the forecast for the met threshold of a signal, hard before soft,
+// else for the one that is crossed next.
 func predict(s *control.Snapshot, signal eviction.Signal) (nearest eviction.Prediction, ok bool) {
 	in := eviction.Input{Now: s.At, Signals: s.Observations, Candidates: s.Candidates}
 	for i := range s.Eviction.Thresholds {
@@ -70,9 +69,9 @@ func predict(s *control.Snapshot, signal eviction.Signal) (nearest eviction.Pred
 	return nearest, ok
 }
 
-func limits(s *control.Snapshot, asked func(*eviction.Pod) bool) (all []nodestatus.PodLimit) {
+func limits(s *control.Snapshot, selected func(*eviction.Pod) bool) (all []nodestatus.PodLimit) {
 	for _, c := range s.Candidates {
-		if !asked(c.Pod) {
+		if !selected(c.Pod) {
 			continue
 		}
 		for l := range eviction.Limits(c, s.Eviction.Layout) {

@@ -39,7 +39,7 @@ func TestAKernelKillIsToldByLogMetricsStatusAndEvents(t *testing.T) {
 	if got := p.status().KernelKills; !slices.Equal(got, want) {
 		t.Errorf("the status has\n%+v, want\n%+v", got, want)
 	}
-	const note = `The kernel killed process x\x1b (pid 7, 30Mi resident) for want of memory: the pod or its container had reached its limit`
+	const note = `The kernel killed process x\x1b (pid 7, 30Mi resident): out of memory: the pod or its container had reached its limit`
 	events := []wire.Event{
 		{Pod: pod, At: begun, Type: "Warning", Reason: "OOMKilled", Action: "Reporting", Note: note},
 		{At: begun.Add(3 * time.Second), Type: "Warning", Reason: "SystemOOM", Action: "Reporting", Note: "System OOM encountered, victim process: sshd, pid: 9"},
@@ -50,7 +50,7 @@ func TestAKernelKillIsToldByLogMetricsStatusAndEvents(t *testing.T) {
 	}
 	p.measures(`evictd_kernel_oom_kills_total{limit="node"} 1`, `evictd_kernel_oom_kills_total{limit="pod"} 3`, `evictd_kernel_oom_kills_total{limit="unknown"} 40`)
 	line := func(pod, cgroup, process string, pid int, memory, limit string) string {
-		return fmt.Sprintf("level=WARN msg=\"the kernel has killed for want of memory\" pod=%s cgroup=%s process=%s pid=%d memory=%s limit=%s processes=1\n", pod, cgroup, process, pid, memory, limit)
+		return fmt.Sprintf("level=WARN msg=\"the kernel's OOM killer has killed\" pod=%s cgroup=%s process=%s pid=%d memory=%s limit=%s processes=1\n", pod, cgroup, process, pid, memory, limit)
 	}
 	ofA := line("default/a", `""`, `x\x1b`, 7, "30Mi", "pod")
 	if want := ofA + line(`""`, "/ssh", "sshd", 9, "1Mi", "node") + ofA; p.log.String() != want {

@@ -9,7 +9,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// metrics are the kubelet's, by its names, and our own.
+// metrics are the kubelet's metrics and those of evictd.
 type metrics struct {
 	kubeletEvictions, evictions    *prometheus.CounterVec
 	kubeletAge, relief             *prometheus.HistogramVec
@@ -32,32 +32,31 @@ func newMetrics(set *metric.Set) *metrics {
 		kubeletAge: kubelet.Histogram("kubelet_eviction_stats_age_seconds", "Age of the observation that a threshold acted on, by signal.",
 			prometheus.DefBuckets, "eviction_signal"),
 		evictions: counter("evictd_evictions_total", "Evictions by signal, kind of threshold and outcome: gone, failed or dry-run.", "signal", "kind", "outcome"),
-		relief: histogram("evictd_eviction_duration_seconds", "From the crossing of the threshold as first seen to the end of the victim.",
+		relief: histogram("evictd_eviction_duration_seconds", "Time from the first observation below the threshold to the end of the victim.",
 			prometheus.ExponentialBuckets(0.005, 2, 14), "signal"),
-		available:   gauge("evictd_signal_available", "What is available of the signal, bytes or counts.", "signal"),
+		available:   gauge("evictd_signal_available", "Available amount of the signal, bytes or counts.", "signal"),
 		capacity:    gauge("evictd_signal_capacity", "Capacity of the signal, bytes or counts.", "signal"),
 		threshold:   gauge("evictd_threshold", "Resolved amount of the threshold, bytes or counts.", "signal", "kind"),
-		until:       gauge("evictd_threshold_seconds", "How long the threshold is away at the present rate; none where the signal does not fall.", "signal", "kind"),
+		until:       gauge("evictd_threshold_seconds", "Time until the threshold is crossed at the present rate; no value where the signal does not fall.", "signal", "kind"),
 		growth:      gauge("evictd_pod_growth_bytes_per_second", "Growth of the memory of the pod that grows fastest.", "namespace", "pod"),
 		condition:   gauge("evictd_node_condition", "1 while the condition is reported.", "condition"),
 		memory:      gauge("evictd_memory_available_bytes", "Available memory of the node as each model counts it.", "model"),
-		passes:      counter("evictd_passes_total", "Passes that were reported, by what woke the loop.", "source"),
-		freed:       counter("evictd_eviction_freed_bytes_total", "Memory that victims held before and not after.").WithLabelValues(),
+		passes:      counter("evictd_passes_total", "Reported passes, by what triggered them.", "source"),
+		freed:       counter("evictd_eviction_freed_bytes_total", "Memory of victims before the kill, less what was left after.").WithLabelValues(),
 		measured:    gauge("evictd_signal_measured", "1 where a signal with a threshold was measured, 0 where it could not be: nothing is evicted for it.", "signal"),
-		lost:        counter("evictd_reports_lost_total", "Reports of the loop that nobody took in time.").WithLabelValues(),
+		lost:        counter("evictd_reports_lost_total", "Reports of the loop that were dropped because the queue was full.").WithLabelValues(),
 		lastPass:    gauge("evictd_last_pass_timestamp_seconds", "When the loop last reported a pass.").WithLabelValues(),
 		inFlight:    gauge("evictd_victims_in_flight", "Victims whose end is not confirmed.").WithLabelValues(),
-		kernelKills: counter("evictd_kernel_oom_kills_total", "Processes that the kernel has killed for want of memory, by whose limit was reached: of the node, pods, pod, other or unknown.", "limit"),
+		kernelKills: counter("evictd_kernel_oom_kills_total", "Processes that the kernel's OOM killer has killed, by the limit reached: node, pods, pod, other or unknown.", "limit"),
 	}
-	for limit := range reached {
-		m.kernelKills.WithLabelValues(string(limit)) // so that the first increase is one
+	for limit := range limitText {
+		m.kernelKills.WithLabelValues(string(limit)) // starts at 0
 	}
 	return m
 }
 
-// begin has what is counted for a threshold begin at zero, so that the first
-// increase is one.
-func (m *metrics) begin(r *control.Report) {
+// initCounters creates the counters of each threshold at zero.
+func (m *metrics) initCounters(r *control.Report) {
 	outcomes := []string{"gone", "failed"}
 	if r.DryRun {
 		outcomes = []string{"dry-run"}
@@ -71,13 +70,13 @@ func (m *metrics) begin(r *control.Report) {
 	}
 }
 
-// lose takes up how many reports were lost since the start.
-func (m *metrics) lose(total uint64) {
+// setLost sets how many reports were lost since the start.
+func (m *metrics) setLost(total uint64) {
 	m.lost.Add(float64(total - m.lostBefore))
 	m.lostBefore = total
 }
 
-// observe takes up what a pass saw. What was not measured has no value.
+// observe sets the metrics of a pass. A value that was not measured has no series.
 func (m *metrics) observe(r *control.Report) {
 	m.lastPass.Set(float64(r.At.UnixMilli()) / 1e3)
 	m.passes.WithLabelValues(string(r.Source)).Inc()
@@ -92,12 +91,12 @@ func (m *metrics) observe(r *control.Report) {
 		m.until.Reset()
 		m.measured.Reset()
 		m.thresholds = r.Eviction
-		m.begin(r)
+		m.initCounters(r)
 	}
 	for i := range r.Eviction.Thresholds {
 		t := &r.Eviction.Thresholds[i]
 		o := r.Observations[t.Signal]
-		m.measured.WithLabelValues(t.Signal.String()).Set(truth(o.Available.IsKnown()))
+		m.measured.WithLabelValues(t.Signal.String()).Set(gaugeValue(o.Available.IsKnown()))
 		var amount stats.Amount
 		if required, known := t.Value.Of(o); known && o.Available.IsKnown() {
 			amount = stats.Known(required)

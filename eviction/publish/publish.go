@@ -1,6 +1,6 @@
-// Package publish tells what the loop came to: the log, the metrics, the status
-// document and the node manifest. It stands on the far side of the loop's
-// queues: however slow it is, it holds up nothing. It never decides.
+// Package publish reports the results of the loop: log, metrics, status document and
+// node manifest. It reads the loop's queues on a goroutine of its own: however slow it
+// is, it does not block the loop. It decides nothing.
 package publish
 
 import (
@@ -28,40 +28,39 @@ import (
 // keptEvictions bounds the evictions in the status document.
 const keptEvictions = 100
 
-// fromJournal is the source of an eviction of before the start.
+// fromJournal is the source of an eviction that a previous process decided.
 const fromJournal = "journal"
 
 // Config of a Publisher.
 type Config struct {
 	Node string
 	Mode nodestatus.Mode
-	// Version and DryRun say what runs.
+	// Version and DryRun are those of this process.
 	Version string
 	DryRun  bool
 	// Capacity and Allocatable of the node, for its manifest.
 	Capacity, Allocatable v1.ResourceList
 	// NodeFile is replaced whenever the node's manifest changes; "" writes none.
 	NodeFile string
-	// Cluster and API, which says how we stand to it, are nil where there is no
-	// API server.
+	// Cluster receives what is written to the API server. It does not block.
 	Cluster Cluster
 	API     func() nodestatus.API
-	// Runtime says how we stand to the container runtime; nil where none is used.
+	// Runtime is the state of the connection to the container runtime; nil without one.
 	Runtime func() nodestatus.Runtime
-	// Keeper is given every report before anything is told of it, and Recorder
-	// afterwards; nil is given none.
+	// Keeper receives every report before anything of it is published, Recorder
+	// afterwards; both may be nil.
 	Keeper, Recorder Recorder
-	// Preview is what a disk under pressure would lose; nil where nothing is
-	// collected.
+	// Preview is what would be removed from a disk under pressure; nil where nothing
+	// is collected.
 	Preview func() reclaim.Plan
-	// Evicted is told when a pod is gone that was ended for what it held on a
-	// disk. It must not wait; nil where nothing is collected.
+	// Evicted is called when a pod evicted for its disk usage has ended. It must not
+	// block; nil where nothing is collected.
 	Evicted func(types.UID)
-	// Counters are counted beside the loop.
+	// Counters are counted outside the loop.
 	Counters Counters
 }
 
-// Recorder keeps reports. It never waits.
+// Recorder keeps reports. It does not block.
 type Recorder interface {
 	Record(control.Report)
 }
@@ -73,20 +72,20 @@ type Cluster interface {
 	Event(wire.Event)
 }
 
-// Snapshots looks at the node for the status document.
+// Snapshots measures the node for the status document.
 type Snapshots interface {
 	Snapshot(context.Context) (control.Snapshot, error)
 	// Recent is a Snapshot as of the last passes.
 	Recent(context.Context) (control.Snapshot, error)
 }
 
-// Publisher keeps what was told last. Run feeds it; the rest may be called from
-// any goroutine.
+// Publisher keeps the last report. Run handles reports; the other methods may be called
+// from any goroutine.
 type Publisher struct {
-	cfg     Config
-	look    Snapshots
-	log     *slog.Logger
-	metrics *metrics
+	cfg       Config
+	snapshots Snapshots
+	log       *slog.Logger
+	metrics   *metrics
 	// collections is nil where nothing is collected.
 	collections *collections
 	passed      chan struct{}
@@ -98,21 +97,21 @@ type Publisher struct {
 	conditions []v1.NodeCondition
 	evictions  []*record
 	// kernelKills are the last, oldest first.
-	kernelKills []nodestatus.KernelKill
-	written     []v1.NodeCondition // those in the node manifest; nil before it was written
-	acting      map[eviction.Signal]bool
+	kernelKills   []nodestatus.KernelKill
+	written       []v1.NodeCondition // those in the node manifest; nil before it was written
+	thresholdsMet map[eviction.Signal]bool
 }
 
-// record is one eviction as it goes on.
+// record is one eviction and its state.
 type record struct {
 	nodestatus.Eviction
 	intent wire.Intent
-	signal eviction.Signal // of an eviction of this run
+	signal eviction.Signal // zero for an eviction of a previous process
 }
 
-// New makes a Publisher whose metrics are of the set.
+// New makes a Publisher that adds its metrics to the set.
 func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publisher {
-	addAsides(set, &cfg)
+	addInfo(set, &cfg)
 	if cfg.API != nil {
 		addAPI(set, cfg.API)
 	}
@@ -120,7 +119,7 @@ func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publish
 		addRuntime(set, cfg.Runtime)
 	}
 	p := &Publisher{
-		cfg: cfg, look: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), acting: map[eviction.Signal]bool{},
+		cfg: cfg, snapshots: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), thresholdsMet: map[eviction.Signal]bool{},
 	}
 	p.addVictims(set)
 	if cfg.Preview != nil {
@@ -129,25 +128,25 @@ func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publish
 	return p
 }
 
-// Run takes reports until there are no more.
+// Run handles reports until the channel is closed.
 func (p *Publisher) Run(reports <-chan control.Report) {
 	for r := range reports {
 		if p.cfg.Keeper != nil {
 			p.cfg.Keeper.Record(r)
 		}
-		p.take(r)
+		p.handle(r)
 		if p.cfg.Recorder != nil {
 			p.cfg.Recorder.Record(r)
 		}
 	}
 }
 
-func (p *Publisher) take(r control.Report) {
+func (p *Publisher) handle(r control.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.metrics.lose(r.Lost)
+	p.metrics.setLost(r.Lost)
 	if r.Ended != nil {
-		p.ended(r.Ended)
+		p.killEnded(r.Ended)
 		return
 	}
 	p.last, p.ready = r, true
@@ -157,7 +156,7 @@ func (p *Publisher) take(r control.Report) {
 			p.decided(&r, &r.Decisions[i].Evictions[j])
 		}
 		for _, pod := range r.Decisions[i].Hastened {
-			p.log.Warn("a hard threshold is crossed: a soft victim has no more time to end", "pod", pod.String(), "source", r.Source)
+			p.log.Warn("a hard threshold is crossed: the grace period of a soft victim ends now", "pod", pod.String(), "source", r.Source)
 		}
 	}
 	for i := range r.Resumed {
@@ -167,20 +166,20 @@ func (p *Publisher) take(r control.Report) {
 		e := &r.Failed[i]
 		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "failed").Inc()
 	}
-	p.holdBack(&r)
-	p.condition(&r)
+	p.logHeldBack(&r)
+	p.updateConditions(&r)
 	p.writeNode()
-	p.thresholds(&r)
+	p.thresholdEvents(&r)
 	select {
 	case p.passed <- struct{}{}:
 	default:
 	}
 }
 
-// holdBack logs when a victim begins to be held back.
-func (p *Publisher) holdBack(r *control.Report) {
+// logHeldBack logs when a victim begins to be held back.
+func (p *Publisher) logHeldBack(r *control.Report) {
 	if r.HeldBack != nil && !p.heldBack {
-		p.log.Warn("a pod within its request would be next and is held back: processes run as a pod that nobody has told of", "pod", r.HeldBack.String())
+		p.log.Warn("a pod within its request is the next victim and is held back: there are processes of an unknown pod", "pod", r.HeldBack.String())
 	}
 	p.heldBack = r.HeldBack != nil
 }
@@ -204,13 +203,13 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		intent: intentOf(e, r.At), signal: e.Signal,
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
-	p.evict(p.evictions[len(p.evictions)-1]) // first: a crash must not lose it
+	p.sendIntent(p.evictions[len(p.evictions)-1]) // before the log: a crash must not lose it
 	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.Round(time.Millisecond).String(), "because", e.Because, "message", e.Message, "source", r.Source)
 }
 
-// resumed records a victim of before the start of which no more is known here.
+// resumed records a victim of a previous process whose intent is not in the journal.
 func (p *Publisher) resumed(v *eviction.Resumed) {
-	p.log.Info("going on with an eviction from before the start", "pod", v.Pod.String(), "signal", v.Signal.String(), "hard", v.Hard)
+	p.log.Info("continuing an eviction of the previous process", "pod", v.Pod.String(), "signal", v.Signal.String(), "hard", v.Hard)
 	if p.record(v.Pod.UID) != nil {
 		return
 	}
@@ -224,8 +223,8 @@ func (p *Publisher) resumed(v *eviction.Resumed) {
 	})
 }
 
-// ended takes up what became of a kill.
-func (p *Publisher) ended(k *kill.Result) {
+// killEnded records the result of a kill.
+func (p *Publisher) killEnded(k *kill.Result) {
 	e := p.record(k.UID)
 	if e == nil {
 		return
@@ -238,16 +237,16 @@ func (p *Publisher) ended(k *kill.Result) {
 	}
 	if k.Gone.IsZero() {
 		e.intent.Overdue = true
-		if errors.Is(k.Err, kill.ErrNotSignalled) { // nobody pursues it further
+		if errors.Is(k.Err, kill.ErrNotSignalled) { // the kill is not continued
 			e.intent.Over = time.Now()
 		}
-		p.evict(e)
-		p.log.Warn("a kill failed, the next candidate follows", "pod", e.Pod, "error", k.Err)
+		p.sendIntent(e)
+		p.log.Warn("a kill failed; the next candidate is chosen", "pod", e.Pod, "error", k.Err)
 		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "failed").Inc()
 		return
 	}
 	e.Gone, e.intent.Over = nodestatus.Time{Time: k.Gone}, k.Gone
-	p.evict(e)
+	p.sendIntent(e)
 	if p.cfg.Evicted != nil && e.signal.Condition() == eviction.DiskPressure {
 		p.cfg.Evicted(e.UID)
 	}
@@ -282,17 +281,17 @@ func kind(hard bool) string {
 	return "soft"
 }
 
-// condition brings the node's conditions up to date and logs what turned.
-func (p *Publisher) condition(r *control.Report) {
+// updateConditions updates the node's conditions and logs those that changed.
+func (p *Publisher) updateConditions(r *control.Report) {
 	raised := raisedIn(&r.State)
 	before := p.conditions
 	p.conditions = p.cfg.Mode.Conditions(raised, messages(r.Eviction, &r.Observations), before, r.At)
 	for i, c := range p.conditions {
 		if was := len(before) > 0 && before[i].Status == v1.ConditionTrue; was != raised[i] {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
-			p.turned(i, raised[i], r.At)
+			p.conditionEvent(i, raised[i], r.At)
 		}
-		p.metrics.condition.WithLabelValues(string(c.Type)).Set(truth(raised[i]))
+		p.metrics.condition.WithLabelValues(string(c.Type)).Set(gaugeValue(raised[i]))
 	}
 	if p.cfg.Cluster != nil {
 		p.cfg.Cluster.Stand(wire.Standing{At: r.At, Conditions: p.conditions, Raised: raised})
@@ -307,22 +306,22 @@ func raisedIn(state *eviction.State) nodestatus.Raised {
 	return raised
 }
 
-// messages names, for each condition, the signal nearest to a threshold of its
-// own with what is required and what was there.
+// messages describes, for each condition, the nearest threshold of its signals: the
+// required and the observed amount.
 func messages(cfg *eviction.Config, o *eviction.Observations) [eviction.NumConditions]string {
-	var told [eviction.NumConditions]string
-	for c := range told {
+	var text [eviction.NumConditions]string
+	for c := range text {
 		near := nearest(cfg, o, func(t *eviction.Threshold) bool { return int(t.Signal.Condition()) == c })
 		if near == nil {
-			told[c] = "no threshold of its signals was measured"
+			text[c] = "no threshold of its signals was measured"
 			continue
 		}
-		told[c] = standing(near, o)
+		text[c] = describe(near, o)
 	}
-	return told
+	return text
 }
 
-// writeNode replaces the node manifest where anything but a heartbeat changed.
+// writeNode replaces the node manifest if anything but a heartbeat changed.
 func (p *Publisher) writeNode() {
 	if p.cfg.NodeFile == "" {
 		return
@@ -352,8 +351,8 @@ func (p *Publisher) writeNode() {
 
 func (p *Publisher) taints() []v1.Taint { return p.cfg.Mode.Taints(raisedIn(&p.last.State)) }
 
-// replace writes a file beside the old one and puts it in its place, so that
-// readers see either the one or the other.
+// replace writes a temporary file and renames it, so that readers see the old or the
+// new file.
 func replace(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -373,14 +372,14 @@ func replace(name string, data []byte) error {
 	return os.Rename(f.Name(), name)
 }
 
-// Ready says whether a complete observation has been made.
+// Ready says whether a complete observation was reported.
 func (p *Publisher) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
 }
 
-// LastPass is when the loop last reported a pass.
+// LastPass is the time of the last reported pass.
 func (p *Publisher) LastPass() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

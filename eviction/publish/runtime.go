@@ -7,16 +7,16 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// addRuntime adds how we stand to the container runtime when it is asked.
+// addRuntime adds the state of the connection to the container runtime.
 func addRuntime(set *metric.Set, state func() nodestatus.Runtime) {
 	own := set.Of(metric.Own, metric.Alpha)
 	connected := own.AskedGauge("evictd_runtime_connected", "1 while the container runtime answers.")
-	objects := own.AskedGauge("evictd_runtime_objects", "What the container runtime has, by kind.", "kind")
+	objects := own.AskedGauge("evictd_runtime_objects", "Objects of the container runtime, by kind.", "kind")
 	duration := own.AskedSummary("evictd_runtime_call_duration_seconds", "Calls of the container runtime by CRI method, since the agent's start.", "method")
 	failures := own.AskedCounter("evictd_runtime_call_errors_total", "Calls of the container runtime that failed, by CRI method and gRPC code.", "method", "code")
 	set.Ask(func(into chan<- prometheus.Metric) {
 		s := state()
-		into <- connected.Is(truth(s.Connected))
+		into <- connected.Is(gaugeValue(s.Connected))
 		for kind, n := range map[string]int{"sandbox": s.Sandboxes, "container": s.Containers, "image": s.Images} {
 			into <- objects.Is(float64(n), kind)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Status looks at the node and writes the document of /v1/status.
+// Status takes a snapshot and writes the document of /v1/status.
 func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
-	s, err := p.look.Snapshot(ctx)
+	s, err := p.snapshots.Snapshot(ctx)
 	if err != nil {
 		return nodestatus.Status{}, err
 	}
@@ -64,7 +64,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	return status, nil
 }
 
-// measured adds what the running containers use.
+// measured adds the memory of running containers.
 func measured(r *nodestatus.Runtime, candidates []eviction.Candidate) {
 	usage := map[string]stats.Amount{} // by uid/name
 	for i := range candidates {
@@ -86,8 +86,8 @@ func measured(r *nodestatus.Runtime, candidates []eviction.Candidate) {
 	}
 }
 
-// memory is what each model makes of the same reading; the reclaim-aware one
-// says what it would be worth were all cache cold.
+// memory is the available memory of one reading by each model; reclaimAware with all
+// cache cold.
 func memory(n *stats.Node) map[string]string {
 	models := map[string]string{}
 	for _, name := range stats.MemoryModels() {
@@ -109,7 +109,7 @@ func stalls(n *stats.Node) map[string]nodestatus.Stall {
 	return all
 }
 
-// signals are those that were measured or have a threshold.
+// signals are the signals that were measured or have a threshold.
 func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStatus {
 	var all []nodestatus.SignalStatus
 	for _, signal := range eviction.Signals() {
@@ -132,7 +132,7 @@ func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStat
 				threshold.Quantity = signal.Quantity(required)
 			}
 			status.Thresholds = append(status.Thresholds, threshold)
-			status.SecondsToThreshold = sooner(status.SecondsToThreshold, s.Until[i])
+			status.SecondsToThreshold = nearer(status.SecondsToThreshold, s.Until[i])
 		}
 		if o.Available.IsKnown() || len(status.Thresholds) > 0 {
 			all = append(all, status)
@@ -141,8 +141,8 @@ func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStat
 	return all
 }
 
-// sooner keeps the nearest of the thresholds that are still ahead.
-func sooner(seconds *float64, until time.Duration) *float64 {
+// nearer returns the shorter of two times to a threshold that is not crossed yet.
+func nearer(seconds *float64, until time.Duration) *float64 {
 	if until <= 0 {
 		return seconds
 	}
@@ -153,7 +153,7 @@ func sooner(seconds *float64, until time.Duration) *float64 {
 	return seconds
 }
 
-// ranked are the signals that have a threshold and were measured.
+// ranked are the measured signals with a threshold.
 func ranked(s *control.Snapshot) []eviction.Signal {
 	var all []eviction.Signal
 	for _, signal := range eviction.Signals() {

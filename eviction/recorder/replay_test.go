@@ -228,7 +228,7 @@ func (k killer) Kill(v kill.Victim) error {
 	return nil
 }
 
-// Request, Since and Done implement control.DiskScanner.
+// Request, LastScan and Done implement control.DiskScanner.
 func (i *incident) Request() {
 	begun := time.Now().Add(time.Millisecond)
 	time.AfterFunc(i.between(100*time.Millisecond, 8*time.Second), func() {
@@ -239,7 +239,7 @@ func (i *incident) Request() {
 	})
 }
 
-func (i *incident) Since() time.Time {
+func (i *incident) LastScan() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.since

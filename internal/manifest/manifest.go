@@ -101,7 +101,7 @@ func Parse(document []byte) (Document, error) {
 func (d *Document) Type() (metav1.TypeMeta, error) {
 	var about metav1.TypeMeta
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &about); err != nil {
-		return about, verdict("", err)
+		return about, describe("", err)
 	}
 	return about, nil
 }
@@ -112,7 +112,7 @@ func (d *Document) Decode(into any) error {
 	faults := d.faults[:len(d.faults):len(d.faults)]
 	strict, err := kjson.UnmarshalStrict(d.raw, into)
 	if err != nil {
-		blamed, rest := blame(d.raw, into)
+		blamed, rest := findFaults(d.raw, into)
 		faults = append(faults, blamed...)
 		strict, err = kjson.UnmarshalStrict(rest, into)
 		faults = append(faults, err)

@@ -14,11 +14,11 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// blame finds every value that keeps a JSON document from being read into a
+// findFaults finds every value that keeps a JSON document from being read into a
 // type. The decoder ends at the first and names no field for a bad quantity. It
 // returns the faults, each with its field, and the document without them; into
 // is zero again.
-func blame(raw []byte, into any) (faults []error, rest []byte) {
+func findFaults(raw []byte, into any) (faults []error, rest []byte) {
 	target := reflect.ValueOf(into).Elem()
 	target.SetZero()
 	var root any
@@ -27,19 +27,19 @@ func blame(raw []byte, into any) (faults []error, rest []byte) {
 	if err := decoder.Decode(&root); err != nil {
 		return []error{err}, raw
 	}
-	c := court{target.Type()}
+	c := strictDecoder{target.Type()}
 	alone := func(v any) any { return v }
-	if faults = c.examine("", root, alone); c.try(root) != nil {
+	if faults = c.faultsIn("", root, alone); c.decode(root) != nil {
 		root = nil
 	}
 	rest, err := json.Marshal(root)
 	return append(faults, err), rest
 }
 
-// court tries whether parts of a document can be read into a type.
-type court struct{ reflect.Type }
+// strictDecoder tries whether parts of a document can be read into a type.
+type strictDecoder struct{ reflect.Type }
 
-func (c court) try(document any) error {
+func (c strictDecoder) decode(document any) error {
 	text, err := json.Marshal(document)
 	if err == nil {
 		_, err = kjson.UnmarshalStrict(text, reflect.New(c.Type).Interface())
@@ -47,32 +47,32 @@ func (c court) try(document any) error {
 	return err
 }
 
-// examine returns the faults at and below a value. Within puts a value in its
+// faultsIn returns the faults at and below a value. Within puts a value in its
 // place into a document that holds nothing else. Guilty values below the given
 // one are taken out of it.
-func (c court) examine(path string, value any, within func(any) any) []error {
-	err := c.try(within(value))
+func (c strictDecoder) faultsIn(path string, value any, within func(any) any) []error {
+	err := c.decode(within(value))
 	if err == nil {
 		return nil
 	}
 	var faults []error
 	examine := func(label string, child any, alone func(any) any, remove func()) {
 		in := func(v any) any { return within(alone(v)) }
-		found := c.examine(path+label, child, in)
-		if faults = append(faults, found...); len(found) > 0 && c.try(in(child)) != nil {
+		found := c.faultsIn(path+label, child, in)
+		if faults = append(faults, found...); len(found) > 0 && c.decode(in(child)) != nil {
 			remove()
 		}
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		if c.try(within(map[string]any{})) != nil {
+		if c.decode(within(map[string]any{})) != nil {
 			break // no object at all can stand here
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			examine(label(path, key), value[key], func(v any) any { return map[string]any{key: v} }, func() { delete(value, key) })
 		}
 	case []any:
-		if c.try(within([]any{})) != nil {
+		if c.decode(within([]any{})) != nil {
 			break
 		}
 		for i := range value {
@@ -82,7 +82,7 @@ func (c court) examine(path string, value any, within func(any) any) []error {
 	if len(faults) > 0 {
 		return faults
 	}
-	return []error{verdict(path, err)}
+	return []error{describe(path, err)}
 }
 
 // label is a key as paths write it; one that could be taken for several stands
@@ -98,8 +98,8 @@ func label(path, key string) string {
 	}
 }
 
-// verdict says what is wrong with a value, in words that need no Go.
-func verdict(path string, err error) error {
+// describe says what is wrong with a value, in words that need no Go.
+func describe(path string, err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("expected %s, found %s", kind(wrong.Type), wrong.Value)
 	}

@@ -17,50 +17,50 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// askPatience bounds one request for an eviction.
-const askPatience = 3 * time.Second
+// evictionTimeout bounds one request to the Eviction API.
+const evictionTimeout = 3 * time.Second
 
-// requestEvictions asks for each pod that waits, once. evictd gives up at the
-// deadline by itself.
+// requestEvictions sends one request for each pod that waits. evictd stops waiting at
+// the deadline by itself.
 func (p *Publisher) requestEvictions(ctx context.Context) error {
 	p.mu.Lock()
-	asks := slices.Collect(maps.Values(p.asks))
+	asks := slices.Collect(maps.Values(p.evictionRequests))
 	p.mu.Unlock()
 	for _, ask := range asks {
-		if !p.asking(ask.UID) {
+		if !p.isRequested(ask.UID) {
 			continue
 		}
 		answer, final := p.request(ctx, &ask)
 		if final {
-			p.stopAsking(ask.UID)
+			p.removeRequest(ask.UID)
 		}
-		p.say(wire.Up{Answer: &answer})
+		p.send(wire.Up{Answer: &answer})
 	}
 	return nil
 }
 
-// asking says whether a pod is still to be asked for. One whose time is over is
-// not: it goes without leave, and once it is Failed no budget protects it, so that
-// asking would delete it and with it what its status says.
-func (p *Publisher) asking(uid types.UID) bool {
+// isRequested says whether an eviction is still to be requested. After its deadline it
+// is not: the pod is evicted without the API. Once the pod is Failed no budget protects
+// it, so a late request would delete it and its status.
+func (p *Publisher) isRequested(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ask, asked := p.asks[uid]
+	ask, asked := p.evictionRequests[uid]
 	if asked && !time.Now().Before(ask.Deadline) {
-		delete(p.asks, uid)
+		delete(p.evictionRequests, uid)
 		return false
 	}
 	return asked
 }
 
-func (p *Publisher) stopAsking(uid types.UID) {
+func (p *Publisher) removeRequest(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.asks, uid)
+	delete(p.evictionRequests, uid)
 }
 
-// request asks the Eviction API. The request is not repeated below: a budget's
-// 429 is an answer. A pod that is no more may go.
+// request calls the Eviction API once, without retries: the 429 of a disruption budget
+// is an answer. A pod that does not exist may be evicted.
 func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Answer, final bool) {
 	namespace, name, _ := strings.Cut(ask.Pod, "/")
 	eviction := &policy.Eviction{
@@ -69,11 +69,11 @@ func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Ans
 			GracePeriodSeconds: &ask.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(ask.UID)),
 		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(askPatience, time.Until(ask.Deadline)))
+	ctx, cancel := context.WithTimeout(ctx, min(evictionTimeout, time.Until(ask.Deadline)))
 	defer cancel()
 	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
 		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()
-	p.requests.judge("pod eviction", err)
+	p.requests.record("pod eviction", err)
 	answer.UID = ask.UID
 	switch {
 	case err == nil, apierrors.IsNotFound(err), otherUID(err):
@@ -81,12 +81,12 @@ func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Ans
 	case apierrors.IsTooManyRequests(err):
 		answer.Refused = message(err)
 	default:
-		answer.Refused = fmt.Sprintf("the Eviction API could not be asked: %v", err)
+		answer.Refused = fmt.Sprintf("could not call the Eviction API: %v", err)
 	}
 	return answer, false
 }
 
-// message is what the API server says, and the causes it names.
+// message is the message of the API server, with the causes that it names.
 func message(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

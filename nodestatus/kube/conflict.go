@@ -8,42 +8,42 @@ import (
 )
 
 const (
-	// maxFlips is how often a condition may be turned against us in flipWindow
-	// before it is left alone.
+	// maxFlips is how often another program may change a condition in flipWindow before
+	// evictd stops writing conditions.
 	maxFlips   = 3
 	flipWindow = 10 * time.Minute
 )
 
-// rival notices somebody else who writes our conditions.
-type rival struct {
-	// written are the statuses that we wrote last, or are writing, and shown
-	// those that the Node has shown.
+// conflictDetector detects another program that writes the node's conditions.
+type conflictDetector struct {
+	// written are the statuses that evictd has sent, and shown those that the Node had
+	// last.
 	written, shown map[v1.NodeConditionType]v1.ConditionStatus
 	flips          []time.Time
-	stopped        bool
+	detected       bool
 }
 
-func newRival() rival {
-	return rival{written: map[v1.NodeConditionType]v1.ConditionStatus{}, shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
+func newConflictDetector() conflictDetector {
+	return conflictDetector{written: map[v1.NodeConditionType]v1.ConditionStatus{}, shown: map[v1.NodeConditionType]v1.ConditionStatus{}}
 }
 
-// write says what we are about to write.
-func (r *rival) write(conditions []v1.NodeCondition) {
+// recordWrite stores the conditions that are about to be written.
+func (r *conflictDetector) recordWrite(conditions []v1.NodeCondition) {
 	for _, c := range conditions {
 		r.written[c.Type] = c.Status
 	}
 }
 
-// observe compares the Node with what we wrote: a condition that has shown it and
-// shows something else was turned by somebody. It returns what to tell when the
-// conditions are to be left alone from now on, once. A node controller that makes
-// conditions Unknown because it has not heard of us is no rival.
-func (r *rival) observe(has []v1.NodeCondition, now time.Time) (told string) {
+// observe compares the Node with what evictd wrote. A condition that had evictd's
+// status and now has another was changed by another program. Unknown is left out: the
+// node lifecycle controller sets it. It returns a message once, when evictd must stop
+// writing conditions.
+func (r *conflictDetector) observe(has []v1.NodeCondition, now time.Time) (message string) {
 	for _, is := range has {
 		wrote, ours := r.written[is.Type]
-		turned := ours && r.shown[is.Type] == wrote && is.Status != wrote && is.Status != v1.ConditionUnknown
+		changed := ours && r.shown[is.Type] == wrote && is.Status != wrote && is.Status != v1.ConditionUnknown
 		r.shown[is.Type] = is.Status
-		if !turned || r.stopped {
+		if !changed || r.detected {
 			continue
 		}
 		r.flips = append(r.flips, now)
@@ -51,10 +51,10 @@ func (r *rival) observe(has []v1.NodeCondition, now time.Time) (told string) {
 			r.flips = r.flips[1:]
 		}
 		if len(r.flips) >= maxFlips {
-			r.stopped = true
-			told = fmt.Sprintf("%s was turned to %s (%s) against evictd, turn %d within %v: another eviction manager runs here; choose mode backstop or takeover",
+			r.detected = true
+			message = fmt.Sprintf("%s was turned to %s (%s) against evictd, turn %d within %v: another eviction manager runs here; choose mode backstop or takeover",
 				is.Type, is.Status, is.Reason, len(r.flips), flipWindow)
 		}
 	}
-	return told
+	return message
 }

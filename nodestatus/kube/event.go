@@ -27,7 +27,7 @@ const (
 	maxRegarding = 200
 )
 
-// event is one that the API server has not been told yet.
+// event is an event that was not sent yet.
 type event struct {
 	regarding          v1.ObjectReference
 	kind, reason, note string
@@ -36,7 +36,8 @@ type event struct {
 	annotations        map[string]string
 }
 
-// event is about a pod, or the node, which the kubelet names by its name in the uid.
+// event converts an event about a pod, or about the node, which has its name as uid
+// as with the kubelet.
 func (p *Publisher) event(e *wire.Event) event {
 	regarding := podReference(e.Pod)
 	if e.Pod == (wire.PodName{}) {
@@ -53,12 +54,12 @@ func evictedEvent(i *wire.Intent) event {
 	return event{regarding: victimReference(i), kind: v1.EventTypeWarning, reason: eviction.ReasonEvicted, note: i.Message, action: "Evicting", at: i.Decided, annotations: i.Annotations}
 }
 
-// overriddenEvent says why a soft victim goes without leave.
+// overriddenEvent says why a pod is evicted without the Eviction API.
 func overriddenEvent(i *wire.Intent) event {
 	return event{regarding: victimReference(i), kind: v1.EventTypeWarning, reason: "EvictionRequestOverridden", note: i.Override, action: "Evicting", at: i.Decided}
 }
 
-// overdueEvent is the kubelet's for a pod that outlives its grace period.
+// overdueEvent is the kubelet's event for a pod that outlives its grace period.
 func overdueEvent(i *wire.Intent) event {
 	return event{
 		regarding: victimReference(i), kind: v1.EventTypeWarning, reason: "ExceededGracePeriod", action: "Killing", at: i.Decided,
@@ -74,15 +75,15 @@ func victimReference(i *wire.Intent) v1.ObjectReference {
 	return podReference(wire.PodName{UID: i.UID, Namespace: i.Namespace, Name: i.Name})
 }
 
-// enqueue is called with the lock held. Of too many events the oldest are lost.
+// enqueue is called with the lock held. It drops the oldest of too many events.
 func (p *Publisher) enqueue(e event) {
 	p.queue = append(p.queue, e)
 	p.queue = p.queue[max(0, len(p.queue)-maxEvents):]
-	p.events.due()
+	p.events.trigger()
 }
 
-// reportEvents creates what waits, in order. An event is named by what it tells,
-// so that one that is told again is the same.
+// reportEvents creates the queued events in order. The name of an event is a hash of
+// its content: a repeated event is the same object.
 func (p *Publisher) reportEvents(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -94,7 +95,7 @@ func (p *Publisher) reportEvents(ctx context.Context) error {
 		p.mu.Unlock()
 		object := e.object(p.node.Name)
 		_, err := p.client.EventsV1().Events(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
-		refused := p.requests.judge("events", err)
+		refused := p.requests.record("events", err)
 		hopeless := apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || refused
 		if err != nil && !hopeless {
 			return fmt.Errorf("create event %s of %s %s: %w", e.reason, e.regarding.Kind, e.regarding.Name, err)
@@ -107,7 +108,7 @@ func (p *Publisher) reportEvents(ctx context.Context) error {
 	}
 }
 
-// same says whether the head of the queue is still the event that was told.
+// same says whether the head of the queue is still the event that was sent.
 func same(a, b event) bool { return a.name() == b.name() }
 
 func (e *event) name() string {
@@ -129,7 +130,7 @@ func (e *event) object(instance string) *events.Event {
 	}
 }
 
-// shorten cuts a note between characters.
+// shorten cuts a note at a character boundary.
 func shorten(note string) string {
 	if len(note) <= maxNote {
 		return note

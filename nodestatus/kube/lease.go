@@ -19,28 +19,28 @@ const (
 	leaseNamespace = "evictd-system"
 	leasePrefix    = "evictd-"
 	leaseSeconds   = 40
-	renewEvery     = 10 * time.Second
-	// headroomEvery is how often the headroom may be written, at most.
-	headroomEvery = time.Second
+	renewInterval  = 10 * time.Second
+	// headroomInterval is the shortest interval between two writes of the headroom.
+	headroomInterval = time.Second
 )
 
-// alive says whether evictd's loop has been heard of: the lease of a node whose
-// eviction stands still must run out.
-func (p *Publisher) alive() bool {
+// loopAlive says whether evictd's loop has reported recently. If the loop hangs, its
+// lease must expire.
+func (p *Publisher) loopAlive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.standing != nil && time.Since(p.standing.At) < leaseSeconds*time.Second
+	return p.state != nil && time.Since(p.state.At) < leaseSeconds*time.Second
 }
 
 // renewLease renews evictd's Lease with the headroom on it.
 func (p *Publisher) renewLease(ctx context.Context) error {
 	p.mu.Lock()
-	wait := time.Until(p.leased.Add(headroomEvery))
+	wait := time.Until(p.leaseWritten.Add(headroomInterval))
 	p.mu.Unlock()
 	if err := sleep(ctx, wait); err != nil {
 		return err
 	}
-	if !p.alive() {
+	if !p.loopAlive() {
 		return nil
 	}
 	p.mu.Lock()
@@ -48,20 +48,21 @@ func (p *Publisher) renewLease(ctx context.Context) error {
 	if p.headroom.Annotation != "" {
 		annotations[nodestatus.HeadroomAnnotation] = p.headroom.Annotation
 	}
-	p.leased = time.Now()
+	p.leaseWritten = time.Now()
 	p.mu.Unlock()
 	return p.renew(ctx, leaseNamespace, leasePrefix+p.node.Name, annotations)
 }
 
-// renewNodeLease renews the Lease by which a kubelet says that it lives.
+// renewNodeLease renews the Lease that a kubelet renews as its heartbeat.
 func (p *Publisher) renewNodeLease(ctx context.Context) error {
-	if !p.alive() {
+	if !p.loopAlive() {
 		return nil
 	}
 	return p.renew(ctx, v1.NamespaceNodeLease, p.node.Name, nil)
 }
 
-// renew patches a Lease, and makes it and its namespace where they are missing.
+// renew patches a Lease; it creates the Lease and its namespace where they do not
+// exist.
 func (p *Publisher) renew(ctx context.Context, namespace, name string, annotations map[string]string) error {
 	now := metav1.NowMicro()
 	lease := &coordination.Lease{
@@ -84,14 +85,14 @@ func (p *Publisher) renew(ctx context.Context, namespace, name string, annotatio
 			_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 		}
 	}
-	p.requests.judge("lease "+namespace+"/"+name, err)
+	p.requests.record("lease "+namespace+"/"+name, err)
 	if err != nil {
 		return fmt.Errorf("renew lease %s/%s: %w", namespace, name, err)
 	}
 	return nil
 }
 
-// owner makes the leases go with the Node.
+// owner makes the Node own the leases.
 func (p *Publisher) owner() []metav1.OwnerReference {
 	p.mu.Lock()
 	defer p.mu.Unlock()

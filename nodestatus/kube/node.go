@@ -17,15 +17,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// heartbeat is how often conditions are written that have not changed
-// (kubelet, nodeStatusReportFrequency).
+// heartbeat is how often unchanged conditions are written (kubelet,
+// nodeStatusReportFrequency).
 const heartbeat = 5 * time.Minute
 
-// watchNode follows the Node, so that what others change is known at once.
+// watchNode watches the Node, so that changes by other programs are known at once.
 func (p *Publisher) watchNode(ctx context.Context) {
 	observe := func(obj any) {
 		if node, ok := obj.(*v1.Node); ok {
-			p.observe(node)
+			p.nodeChanged(node)
 		}
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -34,7 +34,7 @@ func (p *Publisher) watchNode(ctx context.Context) {
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,
 			UpdateFunc: func(_, obj any) { observe(obj) },
-			DeleteFunc: func(any) { p.forget() },
+			DeleteFunc: func(any) { p.nodeDeleted() },
 		},
 		Transform: func(obj any) (any, error) {
 			if node, ok := obj.(*v1.Node); ok {
@@ -46,9 +46,8 @@ func (p *Publisher) watchNode(ctx context.Context) {
 	controller.RunWithContext(ctx)
 }
 
-// observe takes up what the Node is now; what is older than what is known says
-// nothing.
-func (p *Publisher) observe(node *v1.Node) {
+// nodeChanged stores the Node, unless a newer one is stored.
+func (p *Publisher) nodeChanged(node *v1.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.seen != nil && p.seen.UID == node.UID && version(node) < version(p.seen) {
@@ -56,35 +55,34 @@ func (p *Publisher) observe(node *v1.Node) {
 	}
 	p.seen = node
 	if p.node.Mode.BuiltIn() {
-		if told := p.rival.observe(node.Status.Conditions, time.Now()); told != "" {
-			p.log.Error("somebody else writes the conditions of the node, which are left to them until evictd starts anew", "conflict", told)
-			p.requests.conflict(told)
-			p.enqueue(p.conflictEvent(told))
+		if conflict := p.conflicts.observe(node.Status.Conditions, time.Now()); conflict != "" {
+			p.log.Error("another program writes the node's conditions; evictd does not write them until its next start", "conflict", conflict)
+			p.requests.conflict(conflict)
+			p.enqueue(p.conflictEvent(conflict))
 		}
 	}
-	p.conditions.due()
-	p.taints.due()
+	p.conditions.trigger()
+	p.taints.trigger()
 }
 
-func (p *Publisher) forget() {
+func (p *Publisher) nodeDeleted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen = nil
-	p.conditions.due()
+	p.conditions.trigger()
 }
 
-// version orders what is known of an object; API servers number their changes.
+// version orders states of an object: API servers number their changes.
 func version(node *v1.Node) uint64 {
 	n, _ := strconv.ParseUint(node.ResourceVersion, 10, 64)
 	return n
 }
 
-// reportConditions patches the Node's status where it is not as it ought to be,
-// and else as a heartbeat. Only our own conditions are named: the list merges by
-// type.
+// reportConditions patches the Node's status if it differs from the wanted one or the
+// heartbeat is due. The patch names evictd's conditions only: the list merges by type.
 func (p *Publisher) reportConditions(ctx context.Context) error {
 	p.mu.Lock()
-	seen, standing, stopped := p.seen, p.standing, p.rival.stopped
+	seen, standing, stopped := p.seen, p.state, p.conflicts.detected
 	p.mu.Unlock()
 	if standing == nil || stopped {
 		return nil
@@ -93,8 +91,8 @@ func (p *Publisher) reportConditions(ctx context.Context) error {
 		return p.register(ctx)
 	}
 	now := time.Now()
-	wanted := p.wanted(seen, now)
-	if p.asWanted(seen, wanted, now) {
+	wanted := p.wantedConditions(seen, now)
+	if p.upToDate(seen, wanted, now) {
 		return nil
 	}
 	status := object{"conditions": wanted}
@@ -102,25 +100,24 @@ func (p *Publisher) reportConditions(ctx context.Context) error {
 		status["capacity"], status["allocatable"] = p.node.Capacity, p.node.Allocatable
 	}
 	p.mu.Lock()
-	p.rival.write(wanted)
+	p.conflicts.recordWrite(wanted)
 	p.mu.Unlock()
 	node, err := p.client.CoreV1().Nodes().Patch(ctx, p.node.Name, types.StrategicMergePatchType, patch(object{"status": status}), metav1.PatchOptions{}, "status")
-	p.requests.judge("conditions", err)
+	p.requests.record("conditions", err)
 	if err != nil {
 		return fmt.Errorf("patch status of node %s: %w", p.node.Name, err)
 	}
 	p.mu.Lock()
-	p.reported = now
+	p.conditionsWritten = now
 	p.mu.Unlock()
-	p.observe(node)
+	p.nodeChanged(node)
 	return nil
 }
 
-// asWanted says whether the Node shows what it should, and for how long it may
-// go on doing so.
-func (p *Publisher) asWanted(seen *v1.Node, wanted []v1.NodeCondition, now time.Time) bool {
+// upToDate says whether the Node has the wanted status and the heartbeat is not due.
+func (p *Publisher) upToDate(seen *v1.Node, wanted []v1.NodeCondition, now time.Time) bool {
 	p.mu.Lock()
-	fresh := now.Sub(p.reported) < heartbeat
+	fresh := now.Sub(p.conditionsWritten) < heartbeat
 	p.mu.Unlock()
 	if seen == nil || !fresh {
 		return false
@@ -131,11 +128,11 @@ func (p *Publisher) asWanted(seen *v1.Node, wanted []v1.NodeCondition, now time.
 			return false
 		}
 	}
-	return !p.node.Register || holds(seen.Status.Capacity, p.node.Capacity) && holds(seen.Status.Allocatable, p.node.Allocatable)
+	return !p.node.Register || containsAll(seen.Status.Capacity, p.node.Capacity) && containsAll(seen.Status.Allocatable, p.node.Allocatable)
 }
 
-// holds says whether the list has all that is wanted.
-func holds(list, wanted v1.ResourceList) bool {
+// containsAll says whether list has every amount of wanted.
+func containsAll(list, wanted v1.ResourceList) bool {
 	for name, amount := range wanted {
 		if has, ok := list[name]; !ok || has.Cmp(amount) != 0 {
 			return false
@@ -144,11 +141,11 @@ func holds(list, wanted v1.ResourceList) bool {
 	return true
 }
 
-// wanted are the conditions as they should be; one that has its status already
-// keeps the time of its transition.
-func (p *Publisher) wanted(seen *v1.Node, now time.Time) []v1.NodeCondition {
+// wantedConditions are the conditions to write; one whose status does not change keeps
+// its transition time.
+func (p *Publisher) wantedConditions(seen *v1.Node, now time.Time) []v1.NodeCondition {
 	p.mu.Lock()
-	conditions := slices.Clone(p.standing.Conditions)
+	conditions := slices.Clone(p.state.Conditions)
 	p.mu.Unlock()
 	if p.node.Register {
 		conditions = append(conditions, v1.NodeCondition{
@@ -175,14 +172,14 @@ func condition(all []v1.NodeCondition, kind v1.NodeConditionType) *v1.NodeCondit
 	return nil
 }
 
-// register makes the Node of a host that has no kubelet, or finds it.
+// register creates the Node of a host without a kubelet, or finds it.
 func (p *Publisher) register(ctx context.Context) error {
 	nodes := p.client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, p.node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		conditions := p.wanted(nil, time.Now())
+		conditions := p.wantedConditions(nil, time.Now())
 		p.mu.Lock()
-		p.rival.write(conditions)
+		p.conflicts.recordWrite(conditions)
 		p.mu.Unlock()
 		node, err = nodes.Create(ctx, &v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: p.node.Name, Labels: labels(p.node.Name)},
@@ -193,18 +190,18 @@ func (p *Publisher) register(ctx context.Context) error {
 			},
 		}, metav1.CreateOptions{})
 	}
-	p.requests.judge("register the node", err)
+	p.requests.record("register the node", err)
 	if err != nil {
 		return fmt.Errorf("register node %s: %w", p.node.Name, err)
 	}
 	if err := p.label(ctx, node); err != nil {
 		return err
 	}
-	p.observe(node)
+	p.nodeChanged(node)
 	return nil
 }
 
-// label gives a Node that was there before what selectors and topologies expect.
+// label adds the well-known labels to an existing Node.
 func (p *Publisher) label(ctx context.Context, node *v1.Node) error {
 	want := labels(p.node.Name)
 	for name, value := range node.Labels {

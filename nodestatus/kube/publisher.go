@@ -1,7 +1,7 @@
-// Package kube tells the API server what nodestatus says of a node, and what
-// became of its pods: conditions, taints, leases, events, the status of victims.
-// It decides nothing. Each of these is a chore of its own, so that one that
-// fails holds up no other.
+// Package kube writes to the API server what nodestatus has of a node, and the state of
+// evicted pods: conditions, taints, leases, events, the status of victims. It decides
+// nothing. Each of these has a reconciler of its own, so that a failure of one does not
+// block another.
 package kube
 
 import (
@@ -19,103 +19,103 @@ import (
 )
 
 const (
-	// tellEvery is how often evictd hears of the API server without news.
-	tellEvery = 10 * time.Second
-	// recheck is how often victims are looked at till they are done with.
-	recheck = time.Second
+	// reportInterval is how often evictd is sent the state of the connection without a
+	// change.
+	reportInterval = 10 * time.Second
+	// victimInterval is how often unfinished victims are reconciled.
+	victimInterval = time.Second
 )
 
-// Publisher tells an API server of one node.
+// Publisher writes the state of one node to an API server.
 type Publisher struct {
 	client   kubernetes.Interface
 	node     wire.Node
 	requests *Requests
-	say      func(wire.Up)
+	send     func(wire.Up)
 	log      *slog.Logger
 
-	conditions, taints, lease, nodeLease, victims, asked, events *chore
+	conditions, taints, lease, nodeLease, victims, evictions, events *reconciler
 
-	mu       sync.Mutex
-	standing *wire.Standing
-	headroom wire.Headroom
-	seen     *v1.Node // as last read or written; nil where there is none
-	reported time.Time
-	rival    rival
-	leased   time.Time // when the Lease was last written
-	avoid    time.Time // taints are not tried before
-	intents  map[string]*victim
-	asks     map[types.UID]wire.Ask
-	queue    []event
+	mu                sync.Mutex
+	state             *wire.Standing
+	headroom          wire.Headroom
+	seen              *v1.Node // as last read or written; nil where the Node does not exist
+	conditionsWritten time.Time
+	conflicts         conflictDetector
+	leaseWritten      time.Time // when the Lease was last written
+	taintsRetryAt     time.Time // no request for taints before
+	intents           map[string]*victim
+	evictionRequests  map[types.UID]wire.Ask
+	queue             []event
 }
 
-// New makes a Publisher that tells evictd by say, which may be called from any
-// goroutine.
+// New makes a Publisher that reports to evictd with send, from any goroutine.
 func New(client kubernetes.Interface, node wire.Node, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
 	p := &Publisher{
-		client: client, node: node, requests: requests, say: say, log: log,
-		rival: newRival(), intents: map[string]*victim{}, asks: map[types.UID]wire.Ask{},
+		client: client, node: node, requests: requests, send: say, log: log,
+		conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.Ask{},
 	}
-	p.conditions = newChore("conditions", node.StatusFrequency, p.reportConditions)
-	p.taints = newChore("taints", node.StatusFrequency, p.reportTaints)
-	p.lease = newChore("lease", renewEvery, p.renewLease)
-	p.nodeLease = newChore("node lease", renewEvery, p.renewNodeLease)
-	p.victims = newChore("evicted pods", recheck, p.reportVictims)
-	p.asked = newChore("eviction requests", recheck, p.requestEvictions)
-	p.events = newChore("events", 0, p.reportEvents)
+	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)
+	p.taints = newReconciler("taints", node.StatusFrequency, p.reportTaints)
+	p.lease = newReconciler("lease", renewInterval, p.renewLease)
+	p.nodeLease = newReconciler("node lease", renewInterval, p.renewNodeLease)
+	p.victims = newReconciler("evicted pods", victimInterval, p.reportVictims)
+	p.evictions = newReconciler("eviction requests", victimInterval, p.requestEvictions)
+	p.events = newReconciler("events", 0, p.reportEvents)
 	return p
 }
 
-// Handle takes up a message of evictd and never waits.
+// Handle stores a message of evictd and triggers the reconcilers. It does not block.
 func (p *Publisher) Handle(m wire.Down) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case !p.node.Publish:
 	case m.Standing != nil:
-		turned := p.standing == nil || p.standing.Raised != m.Standing.Raised
-		p.standing = m.Standing
+		turned := p.state == nil || p.state.Raised != m.Standing.Raised
+		p.state = m.Standing
 		if turned {
-			p.conditions.due()
-			p.taints.due()
-			p.lease.due()
-			p.nodeLease.due()
+			p.conditions.trigger()
+			p.taints.trigger()
+			p.lease.trigger()
+			p.nodeLease.trigger()
 		}
 	case m.Headroom != nil:
 		p.headroom = *m.Headroom
 		if m.Headroom.Urgent {
-			p.lease.due()
+			p.lease.trigger()
 		}
 	case m.Intent != nil:
 		if !m.Intent.Asked || m.Intent.Override != "" {
-			delete(p.asks, m.Intent.UID)
+			delete(p.evictionRequests, m.Intent.UID)
 		}
-		p.intend(m.Intent)
+		p.addIntent(m.Intent)
 	case m.Ask != nil:
-		p.asks[m.Ask.UID] = *m.Ask
-		p.asked.due()
+		p.evictionRequests[m.Ask.UID] = *m.Ask
+		p.evictions.trigger()
 	case m.Event != nil:
 		p.enqueue(p.event(m.Event))
 	}
 }
 
-// Run tells the API server until ctx ends, and returns nil.
+// Run reconciles until ctx ends, and returns nil.
 func (p *Publisher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if p.node.Publish {
-		chores := []*chore{p.conditions, p.taints, p.lease, p.victims, p.asked, p.events}
+		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
 		if p.node.Register {
-			chores = append(chores, p.nodeLease)
+			reconcilers = append(reconcilers, p.nodeLease)
 		}
-		for _, c := range chores {
+		for _, c := range reconcilers {
 			running.Go(func() { c.run(ctx, p.log) })
 		}
 		running.Go(func() { p.watchNode(ctx) })
 	}
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
 	for {
-		p.say(wire.Up{API: p.requests.api()})
+		p.send(wire.Up{API: p.requests.api()})
 		select {
 		case <-ctx.Done():
 			return nil
@@ -125,7 +125,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// patch is a patch as the API server reads it.
+// patch encodes a patch.
 func patch(body any) []byte {
 	text, _ := json.Marshal(body) // of maps, strings and API types
 	return text

@@ -9,53 +9,53 @@ import (
 )
 
 const (
-	// patience bounds one attempt at a chore.
-	patience = 10 * time.Second
-	// A chore that failed is tried again after firstRetry, and then each time
-	// after twice as long, up to lastRetry, or what the API server asks for.
+	// attemptTimeout bounds one attempt.
+	attemptTimeout = 10 * time.Second
+	// A failed attempt is repeated after firstRetry, then after twice as long each
+	// time, up to lastRetry, or after the Retry-After of the API server.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// forbiddenRetry is for what the API server does not let us do.
+	// forbiddenRetry is the interval after 403 Forbidden.
 	forbiddenRetry = 30 * time.Second
 )
 
-// chore is done when it is woken and at the latest after its period, zero
-// meaning never; where it fails, again, less and less often.
-type chore struct {
-	name  string
-	every time.Duration
-	do    func(context.Context) error
-	wake  chan struct{}
+// reconciler calls a function when it is triggered and at the latest after its period,
+// zero meaning never. It repeats a failed call with a growing interval.
+type reconciler struct {
+	name      string
+	every     time.Duration
+	reconcile func(context.Context) error
+	wake      chan struct{}
 }
 
-func newChore(name string, every time.Duration, do func(context.Context) error) *chore {
-	return &chore{name: name, every: every, do: do, wake: make(chan struct{}, 1)}
+func newReconciler(name string, every time.Duration, do func(context.Context) error) *reconciler {
+	return &reconciler{name: name, every: every, reconcile: do, wake: make(chan struct{}, 1)}
 }
 
-// due asks for the chore, now or after the one in hand; it never waits.
-func (c *chore) due() {
+// trigger asks for a call, now or after the running one. It does not block.
+func (c *reconciler) trigger() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run does the chore until ctx ends. It logs the first of failures in a row.
-func (c *chore) run(ctx context.Context, log *slog.Logger) {
+// run reconciles until ctx ends. It logs the first of several failures in a row.
+func (c *reconciler) run(ctx context.Context, log *slog.Logger) {
 	var failures uint
 	for {
 		if !c.wait(ctx, failures > 0) {
 			return
 		}
-		attempt, cancel := context.WithTimeout(ctx, patience)
-		err := c.do(attempt)
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := c.reconcile(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			failures = 0
 			continue
 		}
 		if failures == 0 {
-			log.Warn("the API server could not be told", "what", c.name, "error", err)
+			log.Warn("could not write to the API server", "what", c.name, "error", err)
 		}
 		if sleep(ctx, retryAfter(err, failures)) != nil {
 			return
@@ -64,8 +64,8 @@ func (c *chore) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// wait returns when the chore is due, false when ctx has ended.
-func (c *chore) wait(ctx context.Context, failed bool) bool {
+// wait returns true when a call is due, false when ctx has ended.
+func (c *reconciler) wait(ctx context.Context, failed bool) bool {
 	if failed {
 		return ctx.Err() == nil
 	}
@@ -94,7 +94,7 @@ func retryAfter(err error, failures uint) time.Duration {
 	return min(firstRetry<<min(failures, 10), lastRetry)
 }
 
-// sleep returns ctx's error where that ends first.
+// sleep waits for d, or returns the error of ctx where that ends before.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -35,14 +35,14 @@ func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				start := time.Now()
 				var attempts []time.Duration
-				chore := newChore("test", time.Minute, func(context.Context) error {
+				chore := newReconciler("test", time.Minute, func(context.Context) error {
 					attempts = append(attempts, time.Since(start))
 					if len(attempts) == len(c.want) {
 						cancel()
 					}
 					return c.errs[min(len(attempts), len(c.errs))-1]
 				})
-				chore.due()
+				chore.trigger()
 				var running sync.WaitGroup
 				running.Go(func() { chore.run(ctx, slog.New(slog.DiscardHandler)) })
 				running.Wait()
@@ -59,8 +59,8 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 	of := func(status v1.ConditionStatus) []v1.NodeCondition {
 		return []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: status, Reason: "KubeletHasSufficientMemory"}}
 	}
-	turn := func(r *rival, to v1.ConditionStatus, at time.Time) string {
-		r.write(of(v1.ConditionTrue))
+	turn := func(r *conflictDetector, to v1.ConditionStatus, at time.Time) string {
+		r.recordWrite(of(v1.ConditionTrue))
 		r.observe(of(v1.ConditionTrue), at)
 		return r.observe(of(to), at)
 	}
@@ -78,24 +78,24 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 		{"by a node controller", v1.ConditionUnknown, time.Minute, 10, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRival()
+			r := newConflictDetector()
 			told := 0
 			for i := range c.turns {
 				if turn(&r, c.to, at.Add(time.Duration(i)*c.apart)) != "" {
 					told++
 				}
 			}
-			if told != c.wanted || r.stopped != c.stops {
-				t.Errorf("told %d times, stopped %t", told, r.stopped)
+			if told != c.wanted || r.detected != c.stops {
+				t.Errorf("told %d times, stopped %t", told, r.detected)
 			}
 		})
 	}
-	r := newRival()
+	r := newConflictDetector()
 	for range 10 { // our own turns, each seen when the next is under way
-		r.write(of(v1.ConditionTrue))
+		r.recordWrite(of(v1.ConditionTrue))
 		r.observe(of(v1.ConditionFalse), at)
 		r.observe(of(v1.ConditionTrue), at)
-		r.write(of(v1.ConditionFalse))
+		r.recordWrite(of(v1.ConditionFalse))
 		r.observe(of(v1.ConditionTrue), at)
 		r.observe(of(v1.ConditionFalse), at)
 	}
@@ -113,8 +113,8 @@ func TestConditionsThatANodeIsMadeWithAreOurs(t *testing.T) {
 	}
 	turned := p.seen.DeepCopy()
 	turned.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse}}
-	if p.observe(turned); len(p.rival.flips) != 1 {
-		t.Errorf("%d turns of a rival, want 1", len(p.rival.flips))
+	if p.nodeChanged(turned); len(p.conflicts.flips) != 1 {
+		t.Errorf("%d turns of a rival, want 1", len(p.conflicts.flips))
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// Requests watches what is asked of the API server, and what comes of it.
+// Requests counts the requests to the API server and stores their errors.
 type Requests struct {
 	mu      sync.Mutex
 	state   nodestatus.API
 	changed chan struct{}
 }
 
-// NewRequests has seen none.
+// NewRequests has no requests.
 func NewRequests() *Requests {
 	return &Requests{
-		state:   nodestatus.API{Error: "the API server was not reached yet", Refused: map[string]string{}, Requests: map[string]uint64{}},
+		state:   nodestatus.API{Error: "the API server has not answered yet", Refused: map[string]string{}, Requests: map[string]uint64{}},
 		changed: make(chan struct{}, 1),
 	}
 }
@@ -38,32 +38,32 @@ type roundTripper struct {
 func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	switch {
-	case err != nil && request.Context().Err() != nil: // given up, or too slow
-		t.answered(0, "no answer from the API server: "+request.Context().Err().Error())
+	case err != nil && request.Context().Err() != nil: // cancelled, or too slow
+		t.recordAnswer(0, "no answer from the API server: "+request.Context().Err().Error())
 	case err != nil:
-		t.answered(0, "no answer from the API server: "+err.Error())
+		t.recordAnswer(0, "no answer from the API server: "+err.Error())
 	case response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusUnauthorized:
-		t.answered(response.StatusCode, "the API server answers "+response.Status)
+		t.recordAnswer(response.StatusCode, "the API server answers "+response.Status)
 	default:
-		t.answered(response.StatusCode, "")
+		t.recordAnswer(response.StatusCode, "")
 	}
 	return response, err
 }
 
-func (r *Requests) answered(code int, fault string) {
+func (r *Requests) recordAnswer(code int, fault string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Requests[strconv.Itoa(code)]++
 	if connected := fault == ""; connected != r.state.Connected || r.state.Since.IsZero() {
 		r.state.Connected, r.state.Since = connected, nodestatus.Time{Time: time.Now()}
-		r.tell()
+		r.notify()
 	}
 	r.state.Error = fault
 }
 
-// judge remembers whether the API server lets us do something, and says whether
-// it does not. Other errors say nothing about that.
-func (r *Requests) judge(what string, err error) (refused bool) {
+// record stores whether the API server forbids a kind of request. Errors other than 403
+// change nothing.
+func (r *Requests) record(what string, err error) (refused bool) {
 	refused = apierrors.IsForbidden(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,10 +71,10 @@ func (r *Requests) judge(what string, err error) (refused bool) {
 	switch {
 	case refused && before != err.Error():
 		r.state.Refused[what] = err.Error()
-		r.tell()
+		r.notify()
 	case err == nil && was:
 		delete(r.state.Refused, what)
-		r.tell()
+		r.notify()
 	}
 	return refused
 }
@@ -83,11 +83,11 @@ func (r *Requests) conflict(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Conflict = text
-	r.tell()
+	r.notify()
 }
 
-// tell is called with the lock held.
-func (r *Requests) tell() {
+// notify is called with the lock held.
+func (r *Requests) notify() {
 	select {
 	case r.changed <- struct{}{}:
 	default:

@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// refusalHolds is how long taints are left alone that the API server does
-	// not let us write: a node identity may not (NodeRestriction).
-	refusalHolds = 10 * time.Minute
-	// raceAttempts is how often a taint is tried against other writers at once.
-	raceAttempts = 5
+	// forbiddenTaintsRetry is the interval between requests for taints that the API
+	// server forbids: NodeRestriction forbids them to a node identity.
+	forbiddenTaintsRetry = 10 * time.Minute
+	// conflictAttempts bounds the immediate attempts after 409 Conflict.
+	conflictAttempts = 5
 )
 
-// reportTaints brings the Node's taints up to date: read, modified, and written
-// under the resourceVersion that was read, since a patch replaces the whole list.
-// Where the API server does not let us, they are left to whoever turns conditions
-// into taints.
+// reportTaints updates the Node's taints: it reads, changes and writes them under the
+// resourceVersion that it read, as a patch replaces the whole list. Where the API
+// server forbids it, the node lifecycle controller derives taints from the conditions.
 func (p *Publisher) reportTaints(ctx context.Context) error {
 	p.mu.Lock()
-	node, standing, stopped, avoid := p.seen, p.standing, p.rival.stopped, p.avoid
+	node, standing, stopped, avoid := p.seen, p.state, p.conflicts.detected, p.taintsRetryAt
 	p.mu.Unlock()
 	if node == nil || standing == nil || stopped || time.Now().Before(avoid) || !p.conditionsShow(node) {
 		return nil
@@ -41,18 +40,18 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 		}
 		body := patch(object{"metadata": object{"resourceVersion": node.ResourceVersion}, "spec": object{"taints": taints}})
 		written, err := nodes.Patch(ctx, p.node.Name, types.MergePatchType, body, metav1.PatchOptions{})
-		if p.requests.judge("taints", err) {
-			p.log.Warn("taints are left to who turns conditions into taints", "error", err)
+		if p.requests.record("taints", err) {
+			p.log.Warn("the API server forbids taints; they are left to the node lifecycle controller", "error", err)
 			p.mu.Lock()
-			p.avoid = time.Now().Add(refusalHolds)
+			p.taintsRetryAt = time.Now().Add(forbiddenTaintsRetry)
 			p.mu.Unlock()
 			return nil
 		}
 		if err == nil {
-			p.observe(written)
+			p.nodeChanged(written)
 			return nil
 		}
-		if !apierrors.IsConflict(err) || attempt == raceAttempts {
+		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
 			return fmt.Errorf("patch taints of node %s: %w", p.node.Name, err)
 		}
 		if node, err = nodes.Get(ctx, p.node.Name, metav1.GetOptions{}); err != nil {
@@ -61,11 +60,11 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 	}
 }
 
-// conditionsShow says whether the Node has the conditions that it should. A taint
-// that came before its condition would be taken back by a controller that derives
-// taints from conditions; writing the conditions makes the taints due.
+// conditionsShow says whether the Node has the wanted conditions. The node lifecycle
+// controller would remove a taint without its condition. Writing the conditions
+// triggers the taints.
 func (p *Publisher) conditionsShow(node *v1.Node) bool {
-	for _, wanted := range p.wanted(node, time.Now()) {
+	for _, wanted := range p.wantedConditions(node, time.Now()) {
 		if has := condition(node.Status.Conditions, wanted.Type); has == nil || has.Status != wanted.Status {
 			return false
 		}

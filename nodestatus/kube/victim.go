@@ -18,11 +18,11 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// settles is how long after its end a victim's status is watched: a kubelet
-// that had not heard of the eviction writes its own over it.
-const settles = 10 * time.Second
+// rewriteWindow is how long after the end of a victim its status is checked: a kubelet
+// without knowledge of the eviction writes its own status.
+const rewriteWindow = 10 * time.Second
 
-// victim is an intent and how much of it the API server knows.
+// victim is an intent and which parts of it were written.
 type victim struct {
 	wire.Intent
 	patched bool // the status was written once
@@ -30,8 +30,8 @@ type victim struct {
 	overdue, overridden bool
 }
 
-// intend takes up an intent as far as it has come; the lock is held.
-func (p *Publisher) intend(intent *wire.Intent) {
+// addIntent stores the state of an intent; the lock is held.
+func (p *Publisher) addIntent(intent *wire.Intent) {
 	v := p.intents[intent.ID]
 	if v == nil {
 		v = &victim{}
@@ -47,10 +47,10 @@ func (p *Publisher) intend(intent *wire.Intent) {
 		v.overridden = true
 		p.enqueue(overriddenEvent(intent))
 	}
-	p.victims.due()
+	p.victims.trigger()
 }
 
-// Evicting says whether the end of a pod is being told.
+// Evicting says whether the status of an evicted pod is still being written.
 func (p *Publisher) Evicting(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *Publisher) Evicting(uid types.UID) bool {
 	return false
 }
 
-// Idle says whether no victim's status and no event waits to be written.
+// Idle says whether no status and no event is waiting to be written.
 func (p *Publisher) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *Publisher) Idle() bool {
 	return len(p.queue) == 0
 }
 
-// reportVictims brings the API server up to date about each victim.
+// reportVictims writes the state of each victim.
 func (p *Publisher) reportVictims(ctx context.Context) error {
 	p.mu.Lock()
 	ids := slices.Sorted(maps.Keys(p.intents))
@@ -97,23 +97,23 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 		}
 		p.mu.Unlock()
 		if done {
-			p.say(wire.Up{Told: id})
+			p.send(wire.Up{Told: id})
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// reportVictim writes the victim's status at once, and again where it was
-// blanked after the end. It says whether there is nothing left to tell.
+// reportVictim writes the victim's status at once, and again where it was overwritten
+// after the end. It says whether everything is written.
 func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err error) {
 	switch {
 	case v.Asked && v.Override == "":
 		if v.Over.IsZero() {
 			return false, nil
 		}
-		return p.remove(ctx, v)
+		return p.deletePod(ctx, v)
 	case !v.patched:
-		gone, err := p.fail(ctx, v)
+		gone, err := p.markFailed(ctx, v)
 		v.patched = err == nil
 		return gone, err
 	case v.Over.IsZero():
@@ -126,16 +126,16 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 	if err != nil {
 		return false, fmt.Errorf("read pod %s/%s: %w", v.Namespace, v.Name, err)
 	}
-	if !tells(pod, v) {
-		if gone, err := p.fail(ctx, v); err != nil || gone {
+	if !hasStatus(pod, v) {
+		if gone, err := p.markFailed(ctx, v); err != nil || gone {
 			return gone, err
 		}
 	}
-	return time.Since(v.Over) > settles, nil
+	return time.Since(v.Over) > rewriteWindow, nil
 }
 
-// tells says whether the pod's status is as we wrote it.
-func tells(pod *v1.Pod, v *victim) bool {
+// hasStatus says whether the pod has the status that evictd wrote.
+func hasStatus(pod *v1.Pod, v *victim) bool {
 	s := &pod.Status
 	if s.Phase != v1.PodFailed || s.Reason != eviction.ReasonEvicted || s.Message != v.Message {
 		return false
@@ -145,10 +145,10 @@ func tells(pod *v1.Pod, v *victim) bool {
 	})
 }
 
-// fail writes the status of an evicted pod. The uid in the patch is a
-// precondition: a pod of the same name that came after is left alone. It says
-// whether the pod is no more.
-func (p *Publisher) fail(ctx context.Context, v *victim) (gone bool, err error) {
+// markFailed writes the status of an evicted pod. The uid in the patch is a
+// precondition: a later pod of the same name is not changed. It says whether the pod is
+// deleted.
+func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err error) {
 	status := object{"phase": v1.PodFailed, "reason": eviction.ReasonEvicted, "message": v.Message}
 	if v.DisruptionTarget {
 		status["conditions"] = []v1.PodCondition{{
@@ -158,7 +158,7 @@ func (p *Publisher) fail(ctx context.Context, v *victim) (gone bool, err error) 
 	}
 	body := patch(object{"metadata": object{"uid": v.UID}, "status": status})
 	_, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	p.requests.judge("pod status", err)
+	p.requests.record("pod status", err)
 	if apierrors.IsNotFound(err) || otherUID(err) {
 		return true, nil
 	}
@@ -168,16 +168,16 @@ func (p *Publisher) fail(ctx context.Context, v *victim) (gone bool, err error) 
 	return false, nil
 }
 
-// otherUID says whether a precondition failed: of the conflicts only that one
-// is for good.
+// otherUID says whether the uid precondition failed, the only conflict that is
+// permanent.
 func otherUID(err error) bool {
 	return apierrors.IsConflict(err) && strings.Contains(strings.ToLower(err.Error()), "uid") ||
 		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid")
 }
 
-// remove ends the deletion of a pod that went by the Eviction API: where no
-// kubelet does, evictd confirms that nothing of it runs.
-func (p *Publisher) remove(ctx context.Context, v *victim) (done bool, err error) {
+// deletePod completes the deletion of a pod that was evicted by the Eviction API.
+// Without a kubelet, evictd confirms that no process of it is left.
+func (p *Publisher) deletePod(ctx context.Context, v *victim) (done bool, err error) {
 	if !p.node.Register {
 		return true, nil
 	}

@@ -69,10 +69,10 @@ func layoutOf(devices [3]uint64) Layout {
 // on any filesystem the path may have to be read from the disk. Who reads is given
 // the last figures with their time, and may ask for the next ones.
 type Disks struct {
-	log     *slog.Logger
-	given   Paths
-	moved   chan struct{}
-	changed chan struct{}
+	log        *slog.Logger
+	configured Paths
+	moved      chan struct{}
+	changed    chan struct{}
 
 	mu          sync.Mutex
 	filesystems [3]*filesystem
@@ -82,7 +82,7 @@ type Disks struct {
 
 // NewDisks takes the operator's paths, which go before those of the runtime.
 func NewDisks(given Paths, log *slog.Logger) *Disks {
-	d := &Disks{log: log, given: given, moved: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	d := &Disks{log: log, configured: given, moved: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	d.place(given.over(Paths{}))
 	return d
 }
@@ -99,7 +99,7 @@ func (d *Disks) AwaitRuntime(until time.Time) {
 // SetRuntimePaths takes up where the runtime keeps images and writable layers.
 func (d *Disks) SetRuntimePaths(runtime Paths) {
 	d.AwaitRuntime(time.Time{})
-	if d.place(d.given.over(runtime)) {
+	if d.place(d.configured.over(runtime)) {
 		poke(d.moved)
 	}
 }
@@ -285,7 +285,7 @@ func (d *Disks) ask(now time.Time) {
 func (d *Disks) read(i int, now time.Time, s *stats.Filesystem) error {
 	d.mu.Lock()
 	f := d.filesystems[i]
-	awaits := i > 0 && d.given.ImageFs == "" && d.given.ContainerFs == "" && now.Before(d.awaits)
+	awaits := i > 0 && d.configured.ImageFs == "" && d.configured.ContainerFs == "" && now.Before(d.awaits)
 	d.mu.Unlock()
 	if awaits {
 		return nil

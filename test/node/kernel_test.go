@@ -29,7 +29,7 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 		t.Errorf("the status tells of %+v", k)
 	}
 	d.AwaitMetric(`evictd_kernel_oom_kills_total{limit="pod"} 1`)
-	d.AwaitLog(`msg="the kernel has killed for want of memory" pod=default/bursting`)
+	d.AwaitLog(`msg="the kernel's OOM killer has killed" pod=default/bursting`)
 	if out, _, code := evictctl(t, "status", "--status-address=unix:"+n.Socket()); code != 0 || !strings.Contains(out, "killed by the kernel in default/bursting at ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}

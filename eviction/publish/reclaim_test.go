@@ -50,7 +50,7 @@ func TestACollectionIsToldByLogMetricsAndEvents(t *testing.T) {
 		t.Errorf("events %v, want %v", told.events, want)
 	}
 	const line = ` for=pressure signal=imagefs.available need=1Gi needInodes=0 removed="container main (pod-gone), image example.org/app:1 (space)" logs=0 expected=1Gi freed=512Mi freedInodes=0 suffices=false took=2s` + "\n"
-	wantLog := `level=INFO msg="would reclaim"` + line + `level=WARN msg="could not be removed" kind=image id=i2 name=example.org/other:1 error="it is used"` + "\n" + `level=INFO msg=reclaimed` + line
+	wantLog := `level=INFO msg="would reclaim"` + line + `level=WARN msg="could not remove a container, sandbox or image" kind=image id=i2 name=example.org/other:1 error="it is used"` + "\n" + `level=INFO msg=reclaimed` + line
 	if p.log.String() != wantLog {
 		t.Errorf("the log says\n%s\nwant\n%s", p.log.String(), wantLog)
 	}

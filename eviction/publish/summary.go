@@ -7,10 +7,10 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// Summary says in one line what was nearest to a threshold at the last pass, and who
-// would go for it. It is empty where no threshold was measured.
+// Summary describes the nearest threshold of the last pass and its next victim, in one
+// line. It is empty where no threshold was measured.
 func (p *Publisher) Summary(ctx context.Context) (string, error) {
-	s, err := p.look.Recent(ctx)
+	s, err := p.snapshots.Recent(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -23,15 +23,15 @@ func (p *Publisher) Summary(ctx context.Context) (string, error) {
 	if i := slices.IndexFunc(order, func(r eviction.Ranked) bool { return r.Exempt() == "" }); i >= 0 {
 		victim = order[i].Pod.String()
 	}
-	line := standing(near, &s.Observations) + "; next victim: " + victim
+	line := describe(near, &s.Observations) + "; next victim: " + victim
 	if p.cfg.API != nil && !p.cfg.API().Connected {
 		line += "; the API server does not answer"
 	}
 	return line, nil
 }
 
-// nearest is the threshold among those that count with the least left of what it
-// requires; nil where none was measured.
+// nearest is the threshold with the lowest ratio of available to required, among those
+// for which counts is true; nil where none was measured.
 func nearest(cfg *eviction.Config, o *eviction.Observations, counts func(*eviction.Threshold) bool) *eviction.Threshold {
 	var near *eviction.Threshold
 	var least float64
@@ -49,8 +49,8 @@ func nearest(cfg *eviction.Config, o *eviction.Observations, counts func(*evicti
 	return near
 }
 
-// standing says how a measured threshold stands.
-func standing(t *eviction.Threshold, o *eviction.Observations) string {
+// describe describes a measured threshold.
+func describe(t *eviction.Threshold, o *eviction.Observations) string {
 	available, _ := o[t.Signal].Available.Get()
 	required, _ := t.Value.Of(o[t.Signal])
 	return t.Signal.String() + " is " + t.Signal.Quantity(available) + ", " + t.Kind() + " threshold " + t.Signal.Quantity(required)

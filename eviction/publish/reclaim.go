@@ -16,7 +16,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// collections are the metrics of what the node frees without ending pods.
+// collections are the metrics of removed containers and images.
 type collections struct {
 	kubeletImages, removed, failed, faults *prometheus.CounterVec
 	expected, freed                        *prometheus.CounterVec
@@ -26,22 +26,22 @@ type collections struct {
 func newCollections(set *metric.Set) *collections {
 	own := set.Of(metric.Own, metric.Alpha)
 	c := &collections{
-		kubeletImages: set.Of(metric.Kubelet, metric.Alpha).Counter("kubelet_image_garbage_collected_total", "Images removed, by why: age or space.", "reason"),
-		removed:       own.Counter("evictd_reclaim_removed_total", "Dead containers, sandboxes and unused images removed, by kind and why.", "kind", "reason"),
-		failed:        own.Counter("evictd_reclaim_failures_total", "What could not be removed, by kind.", "kind"),
-		faults:        own.Counter("evictd_reclaim_faults_total", "Collections that did not do what they were for, by reason.", "reason"),
-		expected:      own.Counter("evictd_reclaim_expected_bytes_total", "What removals were expected to free, by what they were for; images count the layers they share.", "occasion"),
-		freed:         own.Counter("evictd_reclaim_freed_bytes_total", "What disks gained meanwhile, by what the removals were for.", "occasion"),
-		duration: own.Histogram("evictd_reclaim_duration_seconds", "How long collections took that came to something, by what they were for.",
+		kubeletImages: set.Of(metric.Kubelet, metric.Alpha).Counter("kubelet_image_garbage_collected_total", "Images removed, by reason: age or space.", "reason"),
+		removed:       own.Counter("evictd_reclaim_removed_total", "Dead containers, sandboxes and unused images removed, by kind and reason.", "kind", "reason"),
+		failed:        own.Counter("evictd_reclaim_failures_total", "Containers, sandboxes and images that could not be removed, by kind.", "kind"),
+		faults:        own.Counter("evictd_reclaim_faults_total", "Collections that did not reach their goal, by reason.", "reason"),
+		expected:      own.Counter("evictd_reclaim_expected_bytes_total", "Bytes that removals were expected to free, by occasion; images count shared layers.", "occasion"),
+		freed:         own.Counter("evictd_reclaim_freed_bytes_total", "Bytes that disks gained during removals, by occasion.", "occasion"),
+		duration: own.Histogram("evictd_reclaim_duration_seconds", "Duration of collections that removed something or failed, by occasion.",
 			prometheus.ExponentialBuckets(0.01, 2, 14), "occasion"),
 	}
 	for _, reason := range gc.Reasons() {
-		c.faults.WithLabelValues(string(reason)) // so that the first increase is one
+		c.faults.WithLabelValues(string(reason)) // starts at 0
 	}
 	return c
 }
 
-// Collected tells what a collection came to. It may be called from any goroutine.
+// Collected reports a collection. It may be called from any goroutine.
 func (p *Publisher) Collected(r gc.Report) {
 	words := []any{
 		"for", string(r.Trigger), "signal", r.Signal.String(), "need", bytesOf(r.Need.Bytes), "needInodes", r.Need.Inodes, "removed", names(r.Removed), "logs", r.Logs,
@@ -63,14 +63,14 @@ func (p *Publisher) Collected(r gc.Report) {
 	}
 	for _, f := range r.Failed {
 		c.failed.WithLabelValues(f.Kind.String()).Inc()
-		p.log.Warn("could not be removed", "kind", f.Kind.String(), "id", f.ID, "name", f.Name, "error", f.Err)
+		p.log.Warn("could not remove a container, sandbox or image", "kind", f.Kind.String(), "id", f.ID, "name", f.Name, "error", f.Err)
 	}
 	for _, f := range r.Faults {
 		c.faults.WithLabelValues(string(f.Reason)).Inc()
 		p.event(wire.Event{At: r.Ended, Type: v1.EventTypeWarning, Reason: string(f.Reason), Action: "Reclaiming", Note: f.Note})
 	}
 	if r.Error != nil {
-		p.log.Warn("reclaimed as far as it goes", append(words, "error", r.Error)...)
+		p.log.Warn("a reclaim was ended by an error", append(words, "error", r.Error)...)
 		return
 	}
 	p.log.Info("reclaimed", words...)
@@ -78,10 +78,10 @@ func (p *Publisher) Collected(r gc.Report) {
 
 func bytesOf(n int64) string { return eviction.NodeFsAvailable.Quantity(n) }
 
-// named bounds what a line of the log lists.
+// named bounds the objects in one log line.
 const named = 20
 
-// names says what was removed, and why, in a line.
+// names lists the removed objects with their reasons.
 func names(removals []reclaim.Removal) string {
 	var all []string
 	for _, r := range removals[:min(named, len(removals))] {
@@ -97,7 +97,7 @@ func names(removals []reclaim.Removal) string {
 	return strings.Join(all, ", ")
 }
 
-// wholeKi rounds bytes down, so that they read well: images have any number.
+// wholeKi rounds bytes down to whole KiB for quantities.
 func wholeKi(bytes stats.Amount) stats.Amount {
 	n, known := bytes.Get()
 	if !known || n < 1024 {
@@ -106,8 +106,8 @@ func wholeKi(bytes stats.Amount) stats.Amount {
 	return stats.Known(n &^ 1023)
 }
 
-// reclaimables adds to the status what a disk under pressure would lose, and what
-// of the images and dead containers it would not.
+// reclaimables adds to the status what would be removed from a disk under pressure, and
+// which images and dead containers would be kept.
 func reclaimables(status *nodestatus.Status, plan *reclaim.Plan) {
 	for _, r := range plan.Removals {
 		status.Reclaimable = append(status.Reclaimable, nodestatus.Reclaimable{
@@ -130,7 +130,7 @@ func text(s eviction.Signal, amount stats.Amount) string {
 	return ""
 }
 
-// reclaiming are the reclaims that go on.
+// reclaiming are the running reclaims.
 func reclaiming(s *control.Snapshot) []nodestatus.Reclaiming {
 	var all []nodestatus.Reclaiming
 	for _, r := range s.State.Reclaims {

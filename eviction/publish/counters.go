@@ -1,0 +1,53 @@
+package publish
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/evictd/evictd/internal/metric"
+)
+
+// shownVictims bounds the series that name victims.
+const shownVictims = 10
+
+// Counters are read from other components, from any goroutine; a nil function has no
+// metric.
+type Counters struct {
+	// RecordsLost counts the passes that the flight recorder has dropped.
+	RecordsLost func() uint64
+	// ConfigurationRefused says whether the last configuration file was refused.
+	ConfigurationRefused func() bool
+}
+
+// addInfo adds metrics of the process and of Counters.
+func addInfo(set *metric.Set, cfg *Config) {
+	own := set.Of(metric.Own, metric.Alpha)
+	own.Gauge("evictd_info", "1, with version and mode.", "version", "mode", "dry_run").
+		WithLabelValues(cfg.Version, cfg.Mode.String(), strconv.FormatBool(cfg.DryRun)).Set(1)
+	set.Of(metric.Kubelet, metric.Alpha).Gauge("kubelet_node_name", "1, with the name of the Node.", "node").WithLabelValues(cfg.Node).Set(1)
+	if count := cfg.Counters.RecordsLost; count != nil {
+		lost := own.AskedCounter("evictd_flight_records_lost_total", "Passes that the flight recorder dropped because its disk was slow.")
+		set.Ask(func(into chan<- prometheus.Metric) { into <- lost.Is(float64(count())) }, lost)
+	}
+	if is := cfg.Counters.ConfigurationRefused; is != nil {
+		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and the previous one is in use.")
+		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(gaugeValue(is())) }, refused)
+	}
+}
+
+// addVictims adds the time of the last evictions.
+func (p *Publisher) addVictims(set *metric.Set) {
+	decided := set.Of(metric.Own, metric.Alpha).AskedGauge("evictd_victim_timestamp_seconds", "When each of the last ten victims was chosen, by signal and kind of threshold.", "namespace", "pod", "signal", "kind")
+	set.Ask(func(into chan<- prometheus.Metric) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		last := map[[4]string]float64{} // a pod of one name may be evicted twice
+		for _, e := range p.evictions[max(0, len(p.evictions)-shownVictims):] {
+			last[[4]string{e.intent.Namespace, e.intent.Name, e.Signal, kind(e.intent.Hard)}] = float64(e.Decided.UnixMilli()) / 1e3
+		}
+		for labels, at := range last {
+			into <- decided.Is(at, labels[:]...)
+		}
+	}, decided)
+}

@@ -1,0 +1,133 @@
+package deps
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// word is an expression that comments and strings do not use, and what to write instead.
+type word struct{ banned, instead string }
+
+// words are matched as whole words, without regard to case. A banned expression is a regular expression.
+var words = []word{
+	{`nobody|somebody|anybody|everybody`, "name the process, the pod, the caller, the program"},
+	{`who|whom|whoever|the one that|the one who|those who`, "name the process, the pod, the caller, the program"},
+	{`for (its|their|whose) sake|for want of|in vain|for good|as like as not|ever more`, "say which condition holds: because of, without, without effect, permanently"},
+	{`tells?|told|telling|hears?|heard`, "report, receive, send, show, say which file or field has it"},
+	{`(comes?|came|coming) to (it|that|nothing|something|rest|an end)|came of|comes of`, "name the result"},
+	{`leave to go|(may|might|must|would|could|should|let) go|goes? first|go(es)? next|whatever goes`, "evicted, killed, removed, deleted"},
+	{`go(es)? on|going on|went on|goes its way`, "continues, is continued"},
+	{`lets? go of|letting go of|gives? up on`, "close, release, stop"},
+	{`takes? up|took up|taken up|taking up`, "store, apply, add"},
+	{`bears|borne|rests|hurr(y|ies|ied)|blames?|guilty|strangers?|bury|buries|burial|bodies`, "name the operation in words of the kernel or of Kubernetes"},
+	{`holds? up|held up|holding up|keeps? waiting`, "blocks, delays"},
+	{`anew|yet again|once more`, "again"},
+	{`stands? still|stand in for`, "does not change"},
+}
+
+// notCleaned are packages whose comments and strings still have banned words. A package that is clean loses its row.
+var notCleaned = []string{
+	"cmd/...",
+	"eviction", "eviction/agent", "eviction/control", "eviction/pods/...", "eviction/recorder", "eviction/simulate",
+	"internal/wire",
+	"scheduleradapter/...",
+}
+
+func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {
+	used := map[string]bool{} // by row of notCleaned
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if name == "testdata" || len(name) > 2 && name[0] == '.' {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		below, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		found, err := bannedWords(file)
+		if err != nil {
+			return err
+		}
+		exempt := false
+		for _, row := range notCleaned {
+			if matches(path.Dir(filepath.ToSlash(below)))(row) {
+				exempt = true
+				used[row] = used[row] || len(found) > 0
+			}
+		}
+		if !exempt {
+			for _, f := range found {
+				t.Errorf("%s:%s", below, f)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range notCleaned {
+		if !used[row] {
+			t.Errorf("%s has no banned word: delete its row of notCleaned", row)
+		}
+	}
+}
+
+// bannedWords lists the banned words in the comments and string literals of a file, each
+// with the line where its comment or string begins. Struct tags are not read: they are
+// fixed by the documents of the status address.
+func bannedWords(file string) (found []string, err error) {
+	fset := token.NewFileSet()
+	parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	read := func(pos token.Pos, text string) {
+		for i := range words {
+			for _, used := range patterns()[i].FindAllString(text, -1) {
+				found = append(found, fmt.Sprintf("%d: %q: %s", fset.Position(pos).Line, used, words[i].instead))
+			}
+		}
+	}
+	for _, group := range parsed.Comments {
+		read(group.Pos(), strings.ReplaceAll(group.Text(), "\n", " "))
+	}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.Field:
+			n.Tag = nil
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				read(n.Pos(), n.Value)
+			}
+		}
+		return true
+	})
+	return found, nil
+}
+
+// patterns are the expressions of words.
+var patterns = sync.OnceValue(func() (all []*regexp.Regexp) {
+	for _, w := range words {
+		all = append(all, regexp.MustCompile(`(?i)\b(?:`+w.banned+`)\b`))
+	}
+	return all
+})
