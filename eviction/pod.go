@@ -13,7 +13,7 @@ import (
 // (system-cluster-critical).
 const SystemCriticalPriority = 2_000_000_000
 
-// Annotations by which the kubelet tells pods that the API server did not send.
+// Annotations by which the kubelet marks pods that are not from the API server.
 const (
 	configSourceAnnotation = "kubernetes.io/config.source"
 	configMirrorAnnotation = v1.MirrorPodAnnotationKey
@@ -39,8 +39,8 @@ type Pod struct {
 	Priority        int32
 	QOS             v1.PodQOSClass
 	Protection      Protection
-	// Estimated says that class and requests were inferred from what the container
-	// runtime tells, for nobody else knows the pod.
+	// Estimated says that class and requests were inferred from the container runtime,
+	// which is the only source of the pod.
 	Estimated bool
 	// Terminal pods have ended by themselves (Succeeded, Failed).
 	Terminal bool

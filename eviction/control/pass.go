@@ -28,7 +28,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	d := &l.driver
 	d.Decisions = l.decisions
 	d.Run(in)
-	// A soft threshold that waits for a scan is seen by housekeeping passes alone.
+	// A soft threshold that waits for a scan is evaluated by housekeeping passes only.
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
 	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims) > 0 {
@@ -55,7 +55,7 @@ func (l *Loop) awaitsVictim(now time.Time) bool {
 }
 
 // changed says whether a pass has changed more than when thresholds, conditions and
-// signals were last seen.
+// signals were last observed.
 func (l *Loop) changed(before *eviction.State) bool {
 	now := standing{held: l.driver.HeldBack != nil}
 	for c := range now.conditions {
