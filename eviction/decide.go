@@ -214,7 +214,8 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 
 // eligible says whether the pod may be chosen at all in this pass.
 func (st *State) eligible(p *Pod) bool {
-	return p.Protection == "" && !p.Terminal && st.indexInFlight(p.UID) < 0 && !slices.Contains(st.pass.failed, p.UID)
+	return p.Protection == "" && !p.Terminal && st.indexInFlight(p.UID) < 0 && !slices.Contains(st.pass.failed, p.UID) &&
+		!slices.ContainsFunc(st.Unreaped, func(u Unreaped) bool { return u.UID == p.UID })
 }
 
 // relieve answers the first threshold that acts and that something can be done

@@ -28,6 +28,9 @@ type State struct {
 	UnknownSince time.Time
 	// ScanAsked is when a scan of the pods' disks was last asked for.
 	ScanAsked time.Time
+	// Unreaped are victims whose kill had no process to signal: until Until their
+	// exited processes may still be listed, and they are not eligible.
+	Unreaped []Unreaped
 	// Reclaims are by disk.
 	Reclaims [numDisks]Reclaim
 
@@ -75,6 +78,12 @@ type InFlight struct {
 	// AvailableAtEnd what was available of Signal then.
 	Ended          time.Time
 	AvailableAtEnd int64
+}
+
+// Unreaped is a pod of exited processes.
+type Unreaped struct {
+	UID   types.UID
+	Until time.Time
 }
 
 // pass is the state of the running pass.
@@ -130,7 +139,7 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && slices.Equal(st.InFlight, other.InFlight)
+		st.Reclaims == other.Reclaims && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one
