@@ -121,6 +121,9 @@ func (r *runner) play(s *step) Step {
 	before, killing := r.driver.State, maps.Clone(r.gone)
 	r.driver.Decisions = nil
 	r.driver.Run(in)
+	maps.DeleteFunc(r.gone, func(uid types.UID, end time.Duration) bool {
+		return end == atEnd && !slices.ContainsFunc(r.driver.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
+	})
 	var met []eviction.Met
 	for i := range r.driver.Decisions {
 		d := &r.driver.Decisions[i]
