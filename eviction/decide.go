@@ -17,7 +17,7 @@ const (
 	// Event evaluates hard thresholds only, so that fast sensing changes how
 	// soon a hard line is acted on and nothing else: a new pass.
 	Event
-	// Continue goes on with the running pass after an outcome.
+	// Continue continues the running pass with answers.
 	Continue
 )
 
@@ -31,7 +31,7 @@ const (
 	Unasked
 )
 
-// Input is the facts that Decide goes by.
+// Input is the facts for a call of Decide.
 type Input struct {
 	Now  time.Time
 	Pass Pass
@@ -66,7 +66,7 @@ type Input struct {
 type Met struct {
 	*Threshold
 	Required, Available int64
-	// Since is when the signal was first seen below the threshold.
+	// Since is when the signal was first observed below the threshold.
 	Since time.Time
 }
 
@@ -75,7 +75,7 @@ type Eviction struct {
 	Pod    *Pod
 	Signal Signal
 	Hard   bool
-	// Since is when the signal was first seen below the threshold.
+	// Since is when the signal was first observed below the threshold.
 	Since time.Time
 	// GracePeriodSeconds is the announced grace period, at least 1.
 	GracePeriodSeconds int64
@@ -186,8 +186,8 @@ func (st *State) metAt(cfg *Config, i int) Met {
 	return Met{&cfg.Thresholds[i], c.required, c.available, st.Thresholds[i].FirstObserved}
 }
 
-// limits evicts the pods that are over a local-storage limit of their own, all
-// of them, once a housekeeping pass. It says whether the pass ends with that.
+// limits evicts all pods that are over a local-storage limit of their own, once a
+// housekeeping pass. It says whether the pass ends with that.
 func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 	if st.pass.limits || st.pass.kind == Event || !cfg.LocalStorageCapacityIsolation {
 		return false
@@ -214,7 +214,8 @@ func (st *State) limits(cfg *Config, in *Input, d *Decision) (ends bool) {
 
 // eligible says whether the pod may be chosen at all in this pass.
 func (st *State) eligible(p *Pod) bool {
-	return p.Protection == "" && !p.Terminal && st.indexInFlight(p.UID) < 0 && !slices.Contains(st.pass.failed, p.UID)
+	return p.Protection == "" && !p.Terminal && st.indexInFlight(p.UID) < 0 && !slices.Contains(st.pass.failed, p.UID) &&
+		!slices.ContainsFunc(st.Unreaped, func(u Unreaped) bool { return u.UID == p.UID })
 }
 
 // relieve answers the first threshold that acts and that something can be done
@@ -370,7 +371,7 @@ func (e *Eviction) explain() {
 		return
 	}
 	e.Message, e.Annotations = message(e.victim.Candidate, e.met)
-	because := "no other pod could go"
+	because := "no other pod is eligible"
 	if e.next != nil {
 		because = e.victim.Before(e.next)
 	}

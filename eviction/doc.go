@@ -1,25 +1,27 @@
-// Package eviction decides which pods a starving node ends, and why.
+// Package eviction decides which pods a node under pressure evicts, when and with
+// which grace, and when their resources count as free.
 //
-// It is a total function over values: Decide takes the state, what was
-// observed, the configuration and the instant, and returns the next state and
-// what to do. It never does I/O, never asks the clock, never logs, and never
-// depends on the order of a map. What was not measured never evicts.
+// Decide is a total function over values: it takes the configuration, the state and
+// facts, and returns the next state and what to do. It does no I/O, reads no clock,
+// does not log, and does not depend on the order of a map. A signal that was not
+// measured evicts nothing. Driver runs passes: it calls Decide and has a Node answer.
 //
 // The words used throughout:
 //
-//   - signal: a figure of the node that can starve, such as memory.available.
+//   - signal: an amount that the node can use up, such as memory.available.
 //   - threshold: the amount of a signal below which the node acts; hard at
 //     once, soft after a grace period.
 //   - observation: what a signal was at an instant, with its capacity.
 //   - pressure: a node condition (MemoryPressure, DiskPressure, PIDPressure)
 //     that thresholds raise and the transition period holds.
-//   - reclaim: what the node can free without ending a pod: dead containers,
+//   - reclaim: what the node can free without evicting a pod: dead containers,
 //     unused images.
-//   - victim: the pod chosen to be ended.
-//   - grace: how long a victim may take to end by itself.
-//   - pass: one or several calls of Decide at one instant, each fed the
-//     outcome of the one before.
-//   - in flight: a victim whose end has not been confirmed yet.
+//   - victim: a pod that is chosen to be evicted.
+//   - grace: the time from SIGTERM to SIGKILL.
+//   - pass: one or several calls of Decide at one instant, each with the answers
+//     to the one before.
+//   - in flight: a victim that is being killed, or whose resources are not free yet.
+//   - unknown pods: processes in the cgroup of a pod that is no candidate.
 //
 // Rules follow the kubelet of Kubernetes 1.37 number for number; where they
 // differ on purpose, the comment at the place says "Unlike the kubelet".

@@ -3,8 +3,8 @@ package eviction
 import "time"
 
 // missing is what the signal lacks of the threshold and its minimum reclaim. Of
-// memory, what its victims that have been sent SIGKILL still hold comes back
-// without another pod, unless they are overdue: such a one may never give it back.
+// memory, what its victims that were sent SIGKILL still hold is expected to be free
+// soon, unless they are overdue.
 func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, known bool) {
 	o := in.Signals[t.Signal]
 	available, measured := o.Available.Get()
@@ -27,7 +27,7 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 }
 
 // dying says whether the pod has been sent SIGKILL for the same shortage, and
-// should be gone soon.
+// is not overdue.
 func (st *State) dying(p *Pod, s Signal, l Layout, now time.Time) bool {
 	for i := range st.InFlight {
 		if f := &st.InFlight[i]; f.UID == p.UID {
@@ -37,8 +37,7 @@ func (st *State) dying(p *Pod, s Signal, l Layout, now time.Time) bool {
 	return false
 }
 
-// atMost is what counts as given back by the pod's end when it is asked whether
-// that is enough. Process ids are used by threads, too.
+// atMost is the most that the pod's end may free. Threads use process ids, too.
 func (r *Ranked) atMost() (amount int64, measured bool) {
 	amount, measured = r.WouldFree.Get()
 	if r.Signal.Condition() == PIDPressure && measured {

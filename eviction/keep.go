@@ -24,12 +24,12 @@ type Kept struct {
 }
 
 // KeptThreshold is what makes a threshold the same one in another configuration,
-// and how it stood.
+// and its standing.
 type KeptThreshold struct {
 	Signal string        `json:"signal"`
 	Value  Value         `json:"value"`
 	Grace  time.Duration `json:"grace,omitempty"`
-	// Met is how long ago its signal was first seen below; nil where it is not.
+	// Met is how long ago its signal was first observed below; nil where it is not.
 	Met    *time.Duration `json:"met,omitempty"`
 	Acting bool           `json:"acting,omitempty"`
 }

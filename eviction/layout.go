@@ -67,7 +67,7 @@ const (
 	everything = logs | localVolumes | writableLayers
 )
 
-// disk tells filesystems that starve together from those that do not.
+// disk is the same for filesystems that share their space.
 type disk uint8
 
 const (
@@ -86,8 +86,7 @@ type placement struct {
 }
 
 // placements restates the kubelet's ranking and reclaim tables for its three
-// layouts (pkg/kubelet/eviction/helpers.go, 1.37), and has a row for the one it
-// does not know. No pod holds image bytes.
+// layouts (pkg/kubelet/eviction/helpers.go, 1.37), and adds a row for SeparateFs, which it does not have. No pod holds image bytes.
 var placements = [...][numFilesystems]placement{
 	SharedFs: {
 		nodeFs:      {nodeDisk, []ReclaimStep{DeadContainers, UnusedImages}, everything},

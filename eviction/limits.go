@@ -51,7 +51,8 @@ func Limits(c Candidate, l Layout) iter.Seq[Limit] {
 	}
 }
 
-// exceededLimit finds the first local-storage limit the pod is over, and tells it.
+// exceededLimit finds the first local-storage limit that the pod is over, and its
+// message.
 func exceededLimit(c Candidate, l Layout) (Signal, string, bool) {
 	for limit := range Limits(c, l) {
 		if limit.Over() {

@@ -26,7 +26,7 @@ type Observations [NumSignals]Observation
 // Candidate is a pod, and what was measured of it.
 type Candidate struct {
 	Pod *Pod
-	// Usage is nil where nothing was measured. Containers and Volumes stand in
+	// Usage is nil where nothing was measured. Containers and Volumes have
 	// the pod's order.
 	Usage *stats.Pod
 	// Growth of the memory used, bytes a second; negative where it shrinks, zero
@@ -82,9 +82,9 @@ func (c Candidate) usage(s Signal, l Layout) int64 {
 	}
 }
 
-// request is what the candidate asked for of the starved resource. Nobody can
-// ask for inodes or process ids; unlike the kubelet's, the inode ranking does
-// not take bytes for them.
+// request is what the candidate asked for of the starved resource. Inodes and
+// process ids cannot be requested; unlike the kubelet's, the inode ranking does not
+// compare them with requested bytes.
 func (c Candidate) request(s Signal) int64 {
 	switch s.Resource() {
 	case "memory":

@@ -7,7 +7,7 @@ import (
 )
 
 // Observer turns readings of a node into observations of its signals. It
-// remembers only what the memory model needs to tell cold cache from hot.
+// remembers only what the memory model needs to distinguish cold cache from hot.
 type Observer struct {
 	Model stats.MemoryModel
 

@@ -68,6 +68,9 @@ func (f *InFlight) Releasing(now time.Time) bool {
 func (st *State) settle(in *Input) {
 	for _, o := range in.Outcomes {
 		at := st.indexInFlight(o.UID)
+		if !o.Ended.IsZero() && !o.Signalled {
+			st.Unreaped = append(slices.Clip(st.Unreaped), Unreaped{o.UID, o.Ended.Add(releaseTime)})
+		}
 		if at >= 0 && !o.Failed && !o.Ended.IsZero() {
 			st.InFlight = slices.Clone(st.InFlight)
 			st.InFlight[at].end(&o, &in.Signals)
@@ -97,6 +100,7 @@ func (f *InFlight) end(o *Outcome, signals *Observations) {
 // release takes the victims out of flight whose resources are free, or are not
 // waited for any longer. It allocates only where there is one.
 func (st *State) release(cfg *Config, in *Input) {
+	st.Unreaped = without(st.Unreaped, func(u Unreaped) bool { return !in.Now.Before(u.Until) })
 	st.InFlight = without(st.InFlight, func(f InFlight) bool {
 		if f.Unattended {
 			return !in.Now.Before(f.Since.Add(f.Grace + f.Patience + killAllowance))

@@ -31,8 +31,8 @@ type Pod struct {
 	Priority        int32
 	QOS             v1.PodQOSClass
 	Protection      Protection
-	// Estimated says that class and requests were inferred from what the container
-	// runtime tells, for nobody else knows the pod.
+	// Estimated says that class and requests were inferred from the container runtime,
+	// which is the only source of the pod.
 	Estimated bool
 	// Terminal pods have ended by themselves (Succeeded, Failed).
 	Terminal bool

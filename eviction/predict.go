@@ -17,7 +17,7 @@ type Prediction struct {
 	// Assumed says that the signal is not below the threshold, and the prediction
 	// takes it to be there by one unit.
 	Assumed bool
-	// Lacking is what has to come back: what is missing for the threshold and its
+	// Lacking is what has to be freed: what is missing for the threshold and its
 	// minimum reclaim, less what dying pods still hold.
 	Lacking int64
 	// Reclaim is what the node would free first; Victims are for when it gains
@@ -25,11 +25,11 @@ type Prediction struct {
 	Reclaim []ReclaimStep
 	// Ranking is of all pods that are not in flight, exempt ones among them.
 	Ranking []Ranked
-	// Victims would go, first one first: as many as give back what is lacking. None
+	// Victims would be evicted, in this order: as many as free what is lacking. None
 	// where those of Awaited answer the threshold already.
 	Victims []types.UID
 	Awaited []types.UID
-	// Freed is what they give back, unknown where one has no statistics.
+	// Freed is what they free, unknown where one has no statistics.
 	Freed stats.Amount
 }
 
@@ -86,14 +86,14 @@ func Predict(cfg *Config, st State, in Input, i int) (Prediction, bool) {
 	return f, true
 }
 
-// Suffices says whether the victims give back what is lacking.
+// Suffices says whether the victims free what is lacking.
 func (f *Prediction) Suffices() bool {
 	freed, known := f.Freed.Get()
 	return known && freed >= f.Lacking
 }
 
-// Comparison is one key of the ranking at which two pods were looked at, and what
-// it saw of them.
+// Comparison is one key of the ranking by which two pods are compared, and its
+// values.
 type Comparison struct {
 	Key        string
 	This, Next string
@@ -102,7 +102,7 @@ type Comparison struct {
 	Decides bool
 }
 
-// Compare lists every key by which r goes before next, up to the one that decides.
+// Compare lists every key by which r ranks before next, up to the one that decides.
 func (r *Ranked) Compare(next *Ranked) []Comparison {
 	var all []Comparison
 	for _, k := range orders[r.Signal.Condition()] {
@@ -144,8 +144,8 @@ var (
 	}}
 )
 
-// Passing lists the single changes by which r would come to stand on the other side
-// of another pod of the same ranking. A pod without statistics has no usage that
+// Passing lists the single changes by which r would rank on the other side of
+// another pod of the same ranking. A pod without statistics has no usage that
 // could change.
 func (r *Ranked) Passing(other *Ranked) []Change {
 	order := orders[r.Signal.Condition()]
@@ -194,17 +194,17 @@ func nearest(from, to int64, holds func(int64) bool) (int64, bool) {
 	}
 }
 
-// Rival is the pod that the one at a place of the ranking has to pass: a victim,
-// the first that would not go, to stay; another, the first victim, to go. Nil
-// where the pod is exempt or there is no such other.
+// Rival is the pod that the one at a place of the ranking has to pass: for a
+// victim, the first that is none; for another, the first victim. Nil where the pod is
+// exempt or there is no such other.
 func (f *Prediction) Rival(place int) *Ranked {
 	if len(f.Victims) == 0 || f.Ranking[place].Exempt() != "" {
 		return nil
 	}
-	goes := func(r *Ranked) bool { return slices.Contains(f.Victims, r.Pod.UID) }
-	this := goes(&f.Ranking[place])
+	evicted := func(r *Ranked) bool { return slices.Contains(f.Victims, r.Pod.UID) }
+	this := evicted(&f.Ranking[place])
 	for i := range f.Ranking {
-		if r := &f.Ranking[i]; r.Exempt() == "" && goes(r) != this {
+		if r := &f.Ranking[i]; r.Exempt() == "" && evicted(r) != this {
 			return r
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Ranked is a candidate's place in the order of victims for one signal, with
-// every key that put it there. The first goes first.
+// every key that put it there. The first is evicted first.
 type Ranked struct {
 	Candidate
 	Signal Signal
@@ -21,7 +21,7 @@ type Ranked struct {
 	Usage, Request int64
 	// Exceeds says whether usage is above the request. Not a key for pids.
 	Exceeds bool
-	// WouldFree is what the pod's end gives back, in the signal's unit; unknown
+	// WouldFree is what the pod's end frees, in the signal's unit; unknown
 	// without statistics, unless pods hold nothing on the filesystem at all.
 	// Zero exempts the pod from a disk signal.
 	WouldFree stats.Amount
@@ -43,8 +43,8 @@ func (r *Ranked) ended() bool {
 	return r.Measured && (r.Candidate.Usage.Threads == stats.Known(0) || r.Candidate.Usage.Processes == stats.Known(0))
 }
 
-// A key compares two candidates by one rule, can tell in words why the first
-// goes before the second, and what it looks at.
+// A key compares two candidates by one rule. Because states in words why the first
+// ranks before the second, value what is compared.
 type key struct {
 	name    string
 	value   func(r *Ranked) string
@@ -53,7 +53,7 @@ type key struct {
 }
 
 // Statistics come first in every order: unlike the kubelet, a pod without them
-// goes after every pod that has some. Among themselves such pods differ by
+// ranks after every pod that has some. Among themselves such pods differ by
 // priority alone.
 var (
 	byStatistics = key{
@@ -134,7 +134,7 @@ func (r *Ranked) overRequest() int64 {
 	return r.Usage - r.Request
 }
 
-// side is that of its request on which the pod is.
+// side is where the pod's usage is, relative to its request.
 func (r *Ranked) side() string { return either(r.overRequest() < 0, "below", "above") }
 
 func either(is bool, yes, no string) string {
@@ -155,7 +155,7 @@ func (r *Ranked) pair(a, b int64) (string, string) {
 	return r.quantity(a), r.quantity(b)
 }
 
-// Before tells which rule puts r before next, in words.
+// Before states in words which rule ranks r before next.
 func (r *Ranked) Before(next *Ranked) string {
 	for _, k := range orders[r.Signal.Condition()] {
 		if k.compare(*r, *next) != 0 {
@@ -188,7 +188,7 @@ func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked 
 	return ranked
 }
 
-// compareBy is negative where a goes before b.
+// compareBy is negative where a ranks before b.
 func compareBy(order []key, a, b Ranked) int {
 	for i := range order {
 		if c := order[i].compare(a, b); c != 0 {

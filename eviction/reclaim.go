@@ -8,12 +8,13 @@ import (
 
 const (
 	// reclaimPatience is how long a disk waits for a reclaim in which it gains
-	// nothing, before a pod goes.
+	// nothing, before a pod is evicted.
 	reclaimPatience = 30 * time.Second
 	// reclaimHaste is how long it waits while it falls to half of what it had.
 	reclaimHaste = 5 * time.Second
 	// reclaimRest is how long none begins after one that the disk gained something
-	// by, and reclaimLongRest after one that it gained nothing by: meanwhile pods go.
+	// by, and reclaimLongRest after one that it gained nothing by: meanwhile pods are
+	// evicted.
 	reclaimRest     = 10 * time.Second
 	reclaimLongRest = time.Minute
 )
@@ -25,16 +26,16 @@ type Need struct {
 	Layers, Logs  bool
 }
 
-// ReclaimOutcome is what has become of the reclaim that a signal was asked for:
-// it goes on, or it has ended.
+// ReclaimOutcome is what has become of a signal's reclaim: it runs on, or it has
+// ended.
 type ReclaimOutcome struct {
 	For   Signal
 	Ended bool
 }
 
-// Reclaim is how the node's own reclaim of a disk stands.
+// Reclaim is the state of the node's own reclaim of a disk.
 type Reclaim struct {
-	// Since is when the one that goes on began, for the signal For; zero while
+	// Since is when the one that runs began, for the signal For; zero while
 	// none does.
 	Since time.Time
 	For   Signal
@@ -77,8 +78,8 @@ func (t *Threshold) lacks(o Observation) int64 {
 }
 
 // reclaims says whether a threshold that acts is answered by what the node frees
-// by itself: it has yet to be asked, which is put into the decision, or the disk
-// still waits, or what was freed suffices.
+// by itself: it is asked to by the decision, or the disk still waits, or what was
+// freed suffices.
 func (st *State) reclaims(cfg *Config, in *Input, t *Threshold, d *Decision) bool {
 	at := cfg.Layout.placement(t.Signal)
 	r := &st.Reclaims[at.disk]
@@ -143,7 +144,7 @@ func (st *State) settleReclaims(cfg *Config, in *Input, d *Decision) {
 	}
 }
 
-// unreclaimed says of a victim that it goes although its disk's reclaim goes on.
+// unreclaimed says of a victim that it is evicted although its disk's reclaim runs.
 func (st *State) unreclaimed(l Layout, in *Input, s Signal) string {
 	r := &st.Reclaims[l.placement(s).disk]
 	if s.Condition() != DiskPressure || r.Since.IsZero() {

@@ -12,9 +12,9 @@ import (
 // State is everything Decide remembers from call to call. It is a value; the
 // zero State remembers nothing.
 type State struct {
-	// Thresholds stands index by index beside Config.Thresholds.
+	// Thresholds has the indexes of Config.Thresholds.
 	Thresholds [MaxThresholds]Standing
-	// Pressure stands index by index beside the conditions.
+	// Pressure has the conditions as indexes.
 	Pressure [NumConditions]Pressure
 	// Looked is when the last housekeeping pass was; zero before the first.
 	Looked time.Time
@@ -28,13 +28,16 @@ type State struct {
 	UnknownSince time.Time
 	// ScanAsked is when a scan of the pods' disks was last asked for.
 	ScanAsked time.Time
+	// Unreaped are victims whose kill had no process to signal: until Until their
+	// exited processes may still be listed, and they are not eligible.
+	Unreaped []Unreaped
 	// Reclaims are by disk.
 	Reclaims [numDisks]Reclaim
 
 	pass pass
 }
 
-// Standing is how a threshold stands.
+// Standing is the state of a threshold.
 type Standing struct {
 	// FirstObserved is when the signal fell below; zero while it is not.
 	FirstObserved time.Time
@@ -46,7 +49,7 @@ type Standing struct {
 type Pressure struct {
 	// LastObserved is when a threshold last raised it; zero if none ever did.
 	LastObserved time.Time
-	// Reported is what the node tells: it outlives its cause by the transition
+	// Reported is the status of the condition: it outlives its cause by the transition
 	// period.
 	Reported bool
 }
@@ -77,12 +80,18 @@ type InFlight struct {
 	AvailableAtEnd int64
 }
 
-// pass is what the running pass has come to so far.
+// Unreaped is a pod of exited processes.
+type Unreaped struct {
+	UID   types.UID
+	Until time.Time
+}
+
+// pass is the state of the running pass.
 type pass struct {
 	kind     Pass
 	acting   [MaxThresholds]crossing
 	reclaims [numDisks]bool // disks the node has been asked to free by itself
-	limits   bool           // local-storage limits have been looked at
+	limits   bool           // local-storage limits are evaluated
 	chosen   []types.UID    // victims of this pass whose kill has not failed
 	failed   []types.UID    // pods whose kill failed in this pass
 }
@@ -95,8 +104,8 @@ type crossing struct {
 }
 
 // Under is the state under another configuration of the same node: a threshold
-// that has the same signal, value and grace in both keeps its standing, as the
-// kubelet tells thresholds apart; the others start anew.
+// that has the same signal, value and grace in both is the same one, as in the
+// kubelet, and keeps its standing; the others start anew.
 func (st State) Under(old, now *Config) State {
 	var standing [MaxThresholds]Standing
 	for i, t := range now.Thresholds {
@@ -113,7 +122,7 @@ func (st State) Under(old, now *Config) State {
 	return st
 }
 
-// without copies where it removes: earlier states keep what they hold.
+// without copies where it removes: earlier states share the slice.
 func without[T any](s []T, drop func(T) bool) []T {
 	if !slices.ContainsFunc(s, drop) {
 		return s
@@ -130,7 +139,7 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && slices.Equal(st.InFlight, other.InFlight)
+		st.Reclaims == other.Reclaims && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one
@@ -145,8 +154,8 @@ func (st *State) relieved(t *Threshold, l Layout, now time.Time) bool {
 	return false
 }
 
-// lapse takes time in which nobody looked out of the graces: a signal may have
-// recovered meanwhile. One that is longer than a grace begins it anew.
+// lapse takes time without housekeeping passes out of the graces: a signal may have
+// recovered meanwhile. Where it is longer than a grace, that begins anew.
 func (st *State) lapse(cfg *Config, now time.Time) {
 	blind := now.Sub(st.Looked) - cfg.Lapse
 	if cfg.Lapse > 0 && !st.Looked.IsZero() && blind > 0 {

@@ -353,7 +353,7 @@ func TestStatusDocumentIsWrittenAsTheContractShowsIt(t *testing.T) {
 		Evictions: []nodestatus.Eviction{{
 			Pod: "default/a", UID: "default/a", Signal: "memory.available",
 			Crossed: nodestatus.Time{Time: noon}, Decided: nodestatus.Time{Time: noon.Add(time.Millisecond)}, Signalled: nodestatus.Time{Time: noon.Add(2 * time.Millisecond)},
-			Source: "memcg-threshold", Reason: "Evicted", Message: "The node was low on resource: memory. ", Because: "no other pod could go",
+			Source: "memcg-threshold", Reason: "Evicted", Message: "The node was low on resource: memory. ", Because: "no other pod is eligible",
 		}},
 	}
 	text, err := json.MarshalIndent(status, "", "  ")

@@ -1,6 +1,6 @@
 // Package control is the loop that senses, asks eviction what to do, and does it. It
-// decides nothing. It never blocks: pods come in and reports go out over bounded
-// queues.
+// decides nothing. It never blocks: pods are received and reports are sent over
+// bounded queues.
 package control
 
 import (
@@ -75,7 +75,7 @@ type figures struct {
 	name   string // for the killer
 	usage  stats.Pod
 	growth stats.Trend // of memory
-	end    kill.Result // of its last kill
+	gone   time.Time   // when its last kill ended
 }
 
 // unreaped is an ended victim of process ids, and what reads its tasks.
@@ -350,7 +350,7 @@ func (l *Loop) killEnded(r kill.Result) {
 	l.report(Report{At: time.Now(), Ended: &r})
 	i := l.indexOf(r.UID)
 	if i >= 0 {
-		l.figures[i].end = r
+		l.figures[i].gone = r.Gone
 	}
 	switch {
 	case !r.Gone.IsZero():

@@ -11,7 +11,7 @@ const (
 	// nearing: nearer than nearing at the present rate.
 	followNear = 50 * time.Millisecond
 	nearing    = time.Second
-	// growthSpan is how far back the growth of a pod is looked at.
+	// growthSpan is the span of the growth of a pod.
 	growthSpan = 500 * time.Millisecond
 	// detailed is how many pods have their containers read at a housekeeping pass,
 	// and calmRounds in how many passes all pods are measured while memory is calm.

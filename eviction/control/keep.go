@@ -26,13 +26,13 @@ type entry struct {
 	eviction.Kept
 }
 
-// Keeper keeps in a journal what of the state the next process takes up. It is
-// beside the loop, fed with reports by one goroutine.
+// Keeper keeps in a journal the part of the state with which the next process
+// continues. One goroutine gives it the reports of the loop.
 type Keeper struct {
 	journal Journal
 	clock   func() (osprocess.Instant, error)
 	log     *slog.Logger
-	// last is what was written, under what configuration.
+	// last is what was written, under which configuration.
 	last   eviction.State
 	under  *eviction.Config
 	faulty bool
@@ -49,7 +49,7 @@ func (k *Keeper) Resume(cfg *eviction.Config) eviction.State {
 	for _, e := range k.journal.Entries(stateKind) {
 		st, ago, err := k.restore(cfg, e.Data)
 		if err != nil {
-			k.log.Warn("what was kept of before the start is not taken up: graces and conditions begin anew", "error", err)
+			k.log.Warn("the state from before the start is not restored: graces and conditions begin anew", "error", err)
 			continue
 		}
 		k.logRestored(cfg, &st, ago)
@@ -69,7 +69,7 @@ func (k *Keeper) restore(cfg *eviction.Config, data []byte) (st eviction.State, 
 	}
 	ago, known := now.Since(kept.At)
 	if !known {
-		return st, 0, fmt.Errorf("nobody knows how long ago it was: the clock was set back since %v", kept.At.Wall)
+		return st, 0, fmt.Errorf("its age is unknown: the clock was set back since %v", kept.At.Wall)
 	}
 	st = kept.Restore(cfg, time.Now(), ago)
 	if now.Boot != kept.At.Boot { // no process outlives the boot
@@ -92,7 +92,7 @@ func (k *Keeper) logRestored(cfg *eviction.Config, st *eviction.State, ago time.
 		}
 	}
 	if len(graces)+len(conditions)+len(st.InFlight) > 0 {
-		k.log.Info("taken up from before the start", "ago", ago.Round(time.Millisecond).String(), "graces", graces, "conditions", conditions, "victims", len(st.InFlight))
+		k.log.Info("restored the state from before the start", "ago", ago.Round(time.Millisecond).String(), "graces", graces, "conditions", conditions, "victims", len(st.InFlight))
 	}
 }
 
@@ -104,7 +104,7 @@ func (k *Keeper) Record(r Report) {
 		return
 	}
 	state := r.State
-	if r.DryRun { // nobody is being ended
+	if r.DryRun { // no victim is being killed
 		state.InFlight = nil
 	}
 	at, err := k.clock()

@@ -192,7 +192,7 @@ func TestWhatCannotBeReadOrDatedIsNotTakenUpAndSaidOnce(t *testing.T) {
 		"no clock": {data: json.RawMessage(`{}`), fault: errors.New("no such file")},
 		"no time":  {data: json.RawMessage(`{"at":{"boot":"b","wall":"2126-01-02T12:00:00Z"},"pressure":{"MemoryPressure":1}}`), boot: "a", booted: time.Now()},
 	} {
-		if st := p.keeper().Resume(&cfg); !st.SameKept(&eviction.State{}) || strings.Count(p.log.String(), "is not taken up") != 1 {
+		if st := p.keeper().Resume(&cfg); !st.SameKept(&eviction.State{}) || strings.Count(p.log.String(), "is not restored") != 1 {
 			t.Errorf("%s: %+v, log %q", name, st, &p.log)
 		}
 	}

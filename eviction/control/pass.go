@@ -28,7 +28,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	d := &l.driver
 	d.Decisions = l.decisions
 	d.Run(in)
-	// A soft threshold that waits for a scan is seen by housekeeping passes alone.
+	// A soft threshold that waits for a scan is evaluated by housekeeping passes only.
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
 	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims) > 0 {
@@ -55,7 +55,7 @@ func (l *Loop) awaitsVictim(now time.Time) bool {
 }
 
 // changed says whether a pass has changed more than when thresholds, conditions and
-// signals were last seen.
+// signals were last observed.
 func (l *Loop) changed(before *eviction.State) bool {
 	now := standing{held: l.driver.HeldBack != nil}
 	for c := range now.conditions {
@@ -80,28 +80,35 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 		r.Repeated[s] = l.observed[s].Available.IsKnown() && l.observed[s].Time.Equal(before.Observed[s])
 	}
 	r.Candidates, r.Sampled = kept(d.Input.Candidates), d.Input.Sampled
+	rest := r.Candidates // in the order of the pods
 	for i := range l.pods {
-		pod := l.pods[i].Pod
-		if l.pods[i].Target != nil && !slices.ContainsFunc(r.Candidates, func(c eviction.Candidate) bool { return c.Pod == pod }) {
-			r.Exited = append(r.Exited, pod)
+		switch {
+		case len(rest) > 0 && rest[0].Pod == l.pods[i].Pod:
+			rest = rest[1:]
+		case l.pods[i].Target != nil:
+			r.Exited = append(r.Exited, l.pods[i].Pod)
 		}
 	}
 	for i := range r.Decisions {
-		r.Resumed = append(r.Resumed, r.Decisions[i].Resumed...)
-		l.keepRanking(r.Decisions[i].Ranking, r.Candidates)
-		r.Decisions[i].Explain()
+		next := &r.Decisions[i]
+		r.Resumed = append(r.Resumed, next.Resumed...)
+		if len(next.Ranking) > 0 {
+			keepRanking(next.Ranking, r.Candidates)
+		}
+		next.Explain()
 	}
 	return r
 }
 
 // keepRanking gives the ranked pods the usage of the kept candidates: the loop
 // measures again into its own.
-func (l *Loop) keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
+func keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
+	usage := make(map[*eviction.Pod]*stats.Pod, len(candidates))
+	for i := range candidates {
+		usage[candidates[i].Pod] = candidates[i].Usage
+	}
 	for i := range ranking {
-		c := &ranking[i].Candidate
-		if at := slices.IndexFunc(candidates, func(k eviction.Candidate) bool { return k.Pod == c.Pod }); at >= 0 {
-			c.Usage = candidates[at].Usage
-		}
+		ranking[i].Candidate.Usage = usage[ranking[i].Pod]
 	}
 }
 
@@ -167,18 +174,12 @@ func measured(s *stats.Pod) bool {
 	return s.Processes.IsKnown() || s.Threads.IsKnown() || s.Memory.IsKnown()
 }
 
-// ended says whether the pod has no process, whatever it left behind. That holds for
-// one that was killed and could not be measured since; and for a while for one that
-// had no process to signal: its processes are not reaped.
-func (f *figures) ended(now time.Time) bool {
-	killed := !f.end.Gone.IsZero()
-	unmeasured := !measured(&f.usage) || f.usage.Time.Before(f.end.Gone)
-	unreaped := f.end.Signalled.IsZero() && now.Sub(f.end.Gone) < unreapedFor
-	return f.usage.Processes == stats.Known(0) || f.usage.Threads == stats.Known(0) || killed && (unmeasured || unreaped)
+// ended says whether the pod has no process, whatever it left behind: it was killed
+// and could not be measured since, or it is measured to have none.
+func (f *figures) ended() bool {
+	killed := !f.gone.IsZero() && (!measured(&f.usage) || f.usage.Time.Before(f.gone))
+	return killed || f.usage.Processes == stats.Known(0) || f.usage.Threads == stats.Known(0)
 }
-
-// unreapedFor is how long a pod whose kill had no process to signal is no candidate.
-const unreapedFor = 10 * time.Second
 
 // listCandidates lists the pods as they were last measured. Those without a target
 // are no candidates, and neither are ended ones that are not in flight.
@@ -187,7 +188,7 @@ func (l *Loop) listCandidates() []eviction.Candidate {
 	for i := range l.pods {
 		f := &l.figures[i]
 		inFlight := func(v eviction.InFlight) bool { return v.UID == l.pods[i].UID }
-		if l.pods[i].Target == nil || f.ended(l.node.Time) && !slices.ContainsFunc(l.driver.State.InFlight, inFlight) {
+		if l.pods[i].Target == nil || f.ended() && !slices.ContainsFunc(l.driver.State.InFlight, inFlight) {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: f.growth.PerSecond()}

@@ -9,8 +9,8 @@ import (
 )
 
 // Bounds of the poll: near a threshold the loop looks every few milliseconds, far
-// from all of them once a second, and where nothing can come near one unnoticed it
-// rests for five.
+// from all of them once a second, and where the kernel notifies before one is near it
+// sleeps for five.
 const (
 	pollFloor   = 5 * time.Millisecond
 	pollCeiling = time.Second
@@ -19,7 +19,7 @@ const (
 	// the present rate, and rateShare how often the loop looks on the way.
 	pollFloorFalling = time.Millisecond
 	rateShare        = 4
-	// armedTrust is how much longer the loop sleeps where the kernel tells of the
+	// armedTrust is how much longer the loop sleeps where the kernel notifies of the
 	// crossing.
 	armedTrust = 16
 	// rateSpan is how far back the present rate looks: a few polls.
@@ -42,11 +42,12 @@ var fillRates = [eviction.NumSignals]int64{
 }
 
 // pollInterval sleeps no longer than the nearest hard threshold is away at the
-// fastest plausible rate, longer where the kernel tells of the crossing, and never
-// longer than a part of what the signal needs at the present rate. Those that act and find nobody to end are in no hurry.
+// fastest plausible rate, longer where the kernel notifies of the crossing, and never
+// longer than a part of the time until it at the present rate. Thresholds that act
+// while no pod can be evicted need no fast poll.
 func (l *Loop) pollInterval() time.Duration {
 	interval, floor := restCeiling, pollFloor
-	rests := false // the kernel tells of memory before it is short
+	rests := false // the kernel notifies before memory is short
 	l.nearing, l.diskNear = false, false
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
@@ -66,12 +67,12 @@ func (l *Loop) pollInterval() time.Duration {
 		headroom := time.Duration(float64(left) / float64(fillRates[t.Signal]) * float64(time.Second))
 		if inUse, known := l.inUse(t.Signal, available); known && l.armed && inUse <= max(required, left/2) {
 			headroom *= armedTrust
-			if inUse <= left/2 { // the kernel tells of the other half
+			if inUse <= left/2 { // the kernel notifies of the other half
 				ceiling, rests = restCeiling, true
 			}
 		}
 		if t.Signal.Condition() == eviction.DiskPressure {
-			headroom -= l.node.Time.Sub(o.Time) // they are told as they were a pass ago
+			headroom -= l.node.Time.Sub(o.Time) // they are as of the pass before
 			if ceiling = restCeiling; headroom < l.cfg.HousekeepingInterval {
 				l.diskNear, ceiling = true, pollCeiling
 			}
@@ -108,7 +109,7 @@ func (l *Loop) blind(s eviction.Signal) bool {
 	return m == nil && s.Condition() != eviction.DiskPressure || m != nil && !m.Usage.IsKnown()
 }
 
-// memoryOf is the memory whose usage tells of a signal; nil where none does.
+// memoryOf is the memory that a signal is computed from; nil for other signals.
 func (l *Loop) memoryOf(s eviction.Signal) *stats.Memory {
 	switch s {
 	case eviction.MemoryAvailable:
@@ -120,8 +121,8 @@ func (l *Loop) memoryOf(s eviction.Signal) *stats.Memory {
 }
 
 // inUse is the part of what is available that is used now, bytes: file pages. Where
-// there are more of them than is required, usage stands still at the limit while they
-// make way, before the threshold is crossed.
+// there are more of them than is required, usage stays at the limit while the kernel frees
+// them, before the threshold is crossed.
 func (l *Loop) inUse(s eviction.Signal, available int64) (bytes int64, known bool) {
 	m := l.memoryOf(s)
 	if m == nil {
@@ -133,7 +134,7 @@ func (l *Loop) inUse(s eviction.Signal, available int64) (bytes int64, known boo
 }
 
 // aims are where the nearest hard thresholds of memory are crossed, as usage of
-// the groups whose memory the signals tell.
+// the cgroups that the signals are computed from.
 func (l *Loop) aims() collect.MemoryLevels {
 	aims := collect.MemoryLevels{{Usage: l.node.Memory.Usage}, {Usage: l.node.PodsMemory.Usage}}
 	for i := range l.cfg.Eviction.Thresholds {

@@ -12,8 +12,8 @@ import (
 )
 
 // Sensor reads the node-level figures and the time; what it cannot read stays
-// unknown. It is called at every pass and must not allocate. Disks are told as
-// they were, and if asked for measured for the next call.
+// unknown. It is called at every pass and must not allocate. The figures of disks
+// are those of the call before, and if asked for are measured for the next call.
 type Sensor interface {
 	Read(n *stats.Node, disks bool)
 }
@@ -27,15 +27,15 @@ type Meter interface {
 	ReadMemory(s *stats.Pod, containers bool) error
 }
 
-// Waiter is where the loop sleeps, and what the kernel wakes it by.
+// Waiter is where the loop sleeps until the kernel or a port wakes it.
 type Waiter interface {
-	// Wait sleeps until something rings, Wake is called or d has passed, and
-	// names what rang; "" for the other two.
+	// Wait sleeps until the kernel notifies, Wake is called or d has passed. It names
+	// the notification; "" for the other two.
 	Wait(d time.Duration) (source string)
 	// Wake ends the present Wait, or the next, from any goroutine.
 	Wake()
 	// SetLevels says where the nearest hard thresholds of memory are. It never blocks,
-	// and returns whether the kernel tells when they are crossed.
+	// and returns whether the kernel notifies when they are crossed.
 	SetLevels(collect.MemoryLevels) bool
 }
 
@@ -63,7 +63,7 @@ type Pod struct {
 type Reclaimer interface {
 	// Reclaim begins to free what a signal's disk needs, and returns at once.
 	Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need)
-	// Reclaimed receives the signal when that has ended, whatever came of it.
+	// Reclaimed receives the signal when that has ended, with success or without.
 	Reclaimed() <-chan eviction.Signal
 }
 
@@ -84,9 +84,9 @@ type UnknownPods interface {
 	UnknownPods(known []Pod) bool
 }
 
-// Pulse is felt by whoever watches over the loop. It must not wait.
+// Pulse is how a watchdog sees that the loop runs. It must not block.
 type Pulse interface {
-	// Heartbeat tells that a pass is complete that began at that time.
+	// Heartbeat says that a pass is complete that began at that time.
 	Heartbeat(time.Time)
 }
 
@@ -100,8 +100,7 @@ type Config struct {
 	HousekeepingInterval time.Duration
 }
 
-// Source says what woke the loop for a pass: one of these, or what the Waiter
-// calls it.
+// Source is what caused a pass: one of these, or what Waiter names.
 type Source string
 
 // The sources of the loop's own.
@@ -115,7 +114,7 @@ const (
 	Reconfigured Source = "reconfigured"
 )
 
-// Report is what one pass came to. It is a copy: readers may keep it.
+// Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
 	At           time.Time
 	Source       Source
@@ -135,7 +134,7 @@ type Report struct {
 	// NotResumed those whose kill could not.
 	Resumed, NotResumed []eviction.Resumed
 	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
-	// candidates before. Repeated says of a signal that the pass before went by the
+	// candidates before. Repeated says of a signal that the pass before had the
 	// same observation.
 	Outcomes     []eviction.Outcome
 	TasksLeft    []eviction.TasksLeft

@@ -9,8 +9,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Snapshot is how the node stands, measured for the one who asked. It is a
-// copy: its owner may keep it.
+// Snapshot is the state of the node, measured for the caller. It is a copy: the caller
+// may keep it.
 type Snapshot struct {
 	At           time.Time
 	Node         stats.Node
@@ -62,21 +62,21 @@ func (l *Loop) snapshot() Snapshot {
 
 func (l *Loop) glance() Snapshot {
 	l.sense()
-	return l.standing()
+	return l.snapshotNow()
 }
 
 func (l *Loop) recent() Snapshot {
 	for i := range l.figures {
-		if l.figures[i].usage.Time.IsZero() { // it came after the last of them
+		if l.figures[i].usage.Time.IsZero() { // it was set after the last of them
 			l.measure(i, justMemory)
 		}
 	}
-	s := l.standing()
+	s := l.snapshotNow()
 	s.Candidates = kept(l.listCandidates())
 	return s
 }
 
-func (l *Loop) standing() Snapshot {
+func (l *Loop) snapshotNow() Snapshot {
 	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.driver.State, Eviction: &l.cfg.Eviction}
 }
 

@@ -1,6 +1,5 @@
-// Package recorder is the flight recorder: what the node measured, which pods it
-// had and what was decided is kept on disk in the format of scenarios, so that it
-// can be told why a pod went, and played again under another configuration. It
-// stands on the far side of the loop's queues: it never decides, and however slow
-// its disk is, it holds up nobody.
+// Package recorder is the flight recorder: it keeps the facts and decisions of passes
+// on disk in the format of scenarios. From them `evictd why` explains an eviction, and
+// `evictd simulate` decides the same again, or otherwise under another configuration.
+// It receives the loop's reports over a queue: a slow disk delays no other goroutine.
 package recorder

@@ -339,7 +339,7 @@ func TestBarePodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
 		},
 		Status: v1.PodStatus{Phase: v1.PodFailed},
 	}
-	kept := bare(whole)
+	kept := redacted(whole)
 	if got, want := eviction.Digest(&kept), eviction.Digest(whole); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

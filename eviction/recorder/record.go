@@ -35,11 +35,11 @@ type record struct {
 	// them.
 	Evictions []decided `json:"evictions,omitempty"`
 	Ended     *ended    `json:"ended,omitempty"`
-	// Lost counts what came too fast to be recorded, since the start.
+	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
 
-// decided is an eviction and the ranking it came from.
+// decided is an eviction and its ranking.
 type decided struct {
 	Pod                string              `json:"pod"`
 	UID                types.UID           `json:"uid"`
@@ -218,9 +218,9 @@ func quantity(a stats.Amount) *resource.Quantity {
 	return resource.NewQuantity(n, resource.BinarySI)
 }
 
-// bare is what of a pod's manifest matters for a decision. Neither environment nor
+// redacted is the part of a pod's manifest that matters for a decision. Neither environment nor
 // arguments are recorded, for they may hold secrets.
-func bare(pod *v1.Pod) v1.Pod {
+func redacted(pod *v1.Pod) v1.Pod {
 	p := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Generation: pod.Generation, OwnerReferences: pod.OwnerReferences,
@@ -228,7 +228,7 @@ func bare(pod *v1.Pod) v1.Pod {
 		Spec: v1.PodSpec{
 			Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName, Overhead: pod.Spec.Overhead,
 			Resources: pod.Spec.Resources, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
-			InitContainers: bareContainers(pod.Spec.InitContainers), Containers: bareContainers(pod.Spec.Containers),
+			InitContainers: redactedContainers(pod.Spec.InitContainers), Containers: redactedContainers(pod.Spec.Containers),
 		},
 		Status: v1.PodStatus{Phase: pod.Status.Phase},
 	}
@@ -243,12 +243,12 @@ func bare(pod *v1.Pod) v1.Pod {
 		})
 	}
 	for i := range pod.Spec.Volumes {
-		p.Spec.Volumes = append(p.Spec.Volumes, bareVolume(&pod.Spec.Volumes[i]))
+		p.Spec.Volumes = append(p.Spec.Volumes, redactedVolume(&pod.Spec.Volumes[i]))
 	}
 	return p
 }
 
-func bareContainers(containers []v1.Container) []v1.Container {
+func redactedContainers(containers []v1.Container) []v1.Container {
 	var all []v1.Container
 	for i := range containers {
 		c := &containers[i]
@@ -257,8 +257,8 @@ func bareContainers(containers []v1.Container) []v1.Container {
 	return all
 }
 
-// bareVolume keeps the kind of a volume and the bounds of an emptyDir.
-func bareVolume(v *v1.Volume) v1.Volume {
+// redactedVolume keeps the kind of a volume and the bounds of an emptyDir.
+func redactedVolume(v *v1.Volume) v1.Volume {
 	kept := v1.Volume{Name: v.Name}
 	switch {
 	case v.EmptyDir != nil:

@@ -34,11 +34,11 @@ const (
 	retryAfter = time.Minute
 	// recordEvery is how often it is recorded what pods use while no signal is low.
 	recordEvery = time.Minute
-	// patience bounds a look at the pods.
+	// patience bounds the wait for a snapshot.
 	patience = time.Second
 )
 
-// Snapshots looks at the node and all its pods: now, or as of the last passes.
+// Snapshots measures the node and all its pods: now, or as of the last passes.
 type Snapshots interface {
 	Snapshot(context.Context) (control.Snapshot, error)
 	Recent(context.Context) (control.Snapshot, error)
@@ -56,8 +56,8 @@ type Config struct {
 	Pods func() []*v1.Pod
 }
 
-// Recorder keeps what happens. Run owns the disk; Record, Configure and SetNode
-// never wait and may be called from any goroutine.
+// Recorder records passes. Run owns the disk; Record, Configure and SetNode never
+// block and may be called from any goroutine.
 type Recorder struct {
 	cfg  Config
 	look Snapshots
@@ -74,8 +74,8 @@ type Recorder struct {
 	pods   map[string]*v1.Pod
 	listed []*v1.Pod               // what pods was made of
 	used   map[types.UID]stats.Pod // as last recorded
-	// told is when it was last recorded what pods use.
-	told time.Time
+	// usageAt is when it was last recorded what pods use.
+	usageAt time.Time
 }
 
 // ring is a journal.Ring.
@@ -90,7 +90,7 @@ func New(cfg Config, look Snapshots, log *slog.Logger) *Recorder {
 	return &Recorder{cfg: cfg, look: look, log: log, in: make(chan func(context.Context), queue)}
 }
 
-// Record keeps a report, unless too many wait.
+// Record queues a report, unless too many wait.
 func (r *Recorder) Record(report control.Report) {
 	pods := r.cfg.Pods() // as they are now: by then some are gone
 	r.post(func(ctx context.Context) { r.take(ctx, &report, pods) })
@@ -114,7 +114,7 @@ func (r *Recorder) post(do func(context.Context)) {
 	}
 }
 
-// Lost counts what nobody took in time.
+// Lost counts the reports that were not recorded in time.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() }
 
 // Run records until ctx ends, and then what still waits. It always returns nil:
@@ -145,7 +145,7 @@ func (r *Recorder) open() bool {
 	}
 	ring, err := journal.OpenRing(r.cfg.Dir, segments, segmentBytes)
 	if err != nil {
-		r.tell(err)
+		r.logFault(err)
 		r.tryAt = time.Now().Add(retryAfter)
 		return false
 	}
@@ -153,8 +153,8 @@ func (r *Recorder) open() bool {
 	return true
 }
 
-// tell logs a fault once, until things work again.
-func (r *Recorder) tell(err error) {
+// logFault logs a fault once, until writing works again.
+func (r *Recorder) logFault(err error) {
 	switch {
 	case err != nil && !r.faulty:
 		r.log.Warn("the flight recorder cannot write: what happens now is not kept", "dir", r.cfg.Dir, "error", err)
@@ -190,8 +190,8 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		switch {
 		case low(report):
 			candidates = r.ask(ctx, r.look.Snapshot)
-		case report.At.Sub(r.told) >= recordEvery:
-			candidates, r.told = r.ask(ctx, r.look.Recent), report.At
+		case report.At.Sub(r.usageAt) >= recordEvery:
+			candidates, r.usageAt = r.ask(ctx, r.look.Recent), report.At
 		}
 	}
 	s := step(report, r.begins)
@@ -244,13 +244,13 @@ func (r *Recorder) begin(report *control.Report, pods map[string]*v1.Pod) bool {
 		}},
 	}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		k.Scenario.Spec.Pods = append(k.Scenario.Spec.Pods, bare(pods[name]))
+		k.Scenario.Spec.Pods = append(k.Scenario.Spec.Pods, redacted(pods[name]))
 	}
 	data, err := json.Marshal(k)
 	if err == nil {
 		err = r.ring.Begin(data)
 	}
-	r.tell(err)
+	r.logFault(err)
 	r.begins, r.pods, r.used, r.again = at, pods, map[types.UID]stats.Pod{}, err != nil
 	return err == nil
 }
@@ -260,7 +260,7 @@ func (r *Recorder) append(rec *record) {
 	if err == nil {
 		err = r.ring.Append(data, len(rec.Evictions) > 0 || rec.Ended != nil)
 	}
-	r.tell(err)
+	r.logFault(err)
 	r.again = r.again || err != nil // what follows needs no record that is missing
 }
 
@@ -272,12 +272,12 @@ func byName(manifests []*v1.Pod) map[string]*v1.Pod {
 	return pods
 }
 
-// changes are the pods that came, and the names of those that went and were not
-// followed by another pod.
+// changes are the pods that were added, and the names of those that were removed and
+// not replaced by another pod.
 func changes(before, after map[string]*v1.Pod) (add []v1.Pod, remove []string) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if was, known := before[name]; !known || was.UID != after[name].UID {
-			add = append(add, bare(after[name]))
+			add = append(add, redacted(after[name]))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -310,7 +310,7 @@ func low(report *control.Report) bool {
 	return false
 }
 
-// ask asks for all pods; without an answer nothing is told of them.
+// ask asks for all pods; without an answer none is recorded.
 func (r *Recorder) ask(ctx context.Context, look func(context.Context) (control.Snapshot, error)) []eviction.Candidate {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -322,7 +322,7 @@ func (r *Recorder) ask(ctx context.Context, look func(context.Context) (control.
 }
 
 // usages are what the candidates use where it is exact or has moved since it was
-// last recorded. Of those that are no pods of the scenario nothing is said.
+// last recorded. Those that are no pods of the scenario are left out.
 func (r *Recorder) usages(candidates []eviction.Candidate, pods map[string]*v1.Pod, exact bool) map[string]*simulate.FileUsage {
 	used := map[string]*simulate.FileUsage{}
 	for i := range candidates {
@@ -350,7 +350,7 @@ func (r *Recorder) usages(candidates []eviction.Candidate, pods map[string]*v1.P
 // recorded anew.
 const slack = 1 << 20
 
-// moved says whether a pod uses something else than it did.
+// moved says whether the usage of a pod differs by more than slack.
 func moved(before, after *stats.Pod) bool {
 	far := func(a, b stats.Amount, slack int64) bool {
 		x, known := a.Get()

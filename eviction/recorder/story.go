@@ -17,7 +17,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// Story is one eviction, as it went.
+// Story is one eviction, from the crossing to the end of the pod.
 type Story struct {
 	Pod     string    `json:"pod"` // namespace/name
 	UID     types.UID `json:"uid"`
@@ -34,15 +34,15 @@ type Story struct {
 	Gone               nodestatus.Time `json:"gone,omitzero"`
 	Freed              string          `json:"freed,omitempty"`
 	GracePeriodSeconds int64           `json:"gracePeriodSeconds"`
-	// Grace is what it was given of that, for there was no more time.
+	// Grace is the time from SIGTERM to SIGKILL.
 	Grace   string          `json:"grace"`
 	Killed  nodestatus.Time `json:"killed,omitzero"`
 	Source  string          `json:"source"`
 	Message string          `json:"message"`
 	Because string          `json:"because"`
-	// Error says why the kill could not begin, or how it went wrong.
+	// Error says why the kill could not begin, or how it failed.
 	Error string `json:"error,omitempty"`
-	// Next would have gone in its place; empty where nobody else could.
+	// Next is the next eligible pod; empty without one.
 	Next string `json:"next,omitempty"`
 	// Ranking is the order of victims, as it was; the first ones of it.
 	Ranking []nodestatus.Ranked `json:"ranking,omitempty"`
@@ -58,7 +58,7 @@ type segment struct {
 	records []record
 }
 
-// Read reads a recording. What makes no sense is left out.
+// Read reads a recording. Records that cannot be decoded are left out.
 func Read(dir string) (*Recording, error) {
 	ring, err := journal.ReadRing(dir)
 	if err != nil {
@@ -128,7 +128,7 @@ func kindOf(hard bool) string {
 	return "soft"
 }
 
-// finish tells the last eviction of the pod how it ended.
+// finish completes the last eviction of the pod with its end.
 func finish(stories []Story, e *ended) {
 	for i := range slices.Backward(stories) {
 		s := &stories[i]
@@ -156,12 +156,12 @@ const (
 	leadOut = time.Minute
 )
 
-// Scenario is the recording around an eviction, as `evictd simulate` plays it:
-// under the same configuration the same is decided. It holds nothing from before
-// a change of the configuration.
+// Scenario is the recording around an eviction for `evictd simulate`: under the same
+// configuration it decides the same. It holds nothing from before a change of the
+// configuration.
 func (r *Recording) Scenario(s *Story) *simulate.File {
 	from, to := s.Decided.Add(-leadIn), s.Decided.Add(leadOut)
-	t := tape{from: from, pods: map[string]*v1.Pod{}, used: map[string]*simulate.FileUsage{}, kills: map[types.UID]killed{}}
+	t := converter{from: from, pods: map[string]*v1.Pod{}, used: map[string]*simulate.FileUsage{}, kills: map[types.UID]killed{}}
 	for i := range r.segments {
 		seg := &r.segments[i]
 		if seg.key.Begins.After(to) {
@@ -179,9 +179,9 @@ func (r *Recording) Scenario(s *Story) *simulate.File {
 	return &t.out
 }
 
-// tape makes one scenario of many records: it follows what the node was like, and
-// begins to write at an instant.
-type tape struct {
+// converter makes one scenario of many records. It follows the pods from the first
+// record on, and writes steps from an instant on.
+type converter struct {
 	out    simulate.File
 	from   time.Time
 	begins time.Time // of the scenario; zero before it has begun
@@ -202,14 +202,14 @@ type killed struct {
 	over bool
 }
 
-// open takes up the key of a segment: what is known of the node begins anew.
-func (t *tape) open(k *key, decided time.Time) {
+// open starts a segment with its key.
+func (t *converter) open(k *key, decided time.Time) {
 	configured := func(f *simulate.File) string {
 		text, _ := json.Marshal([]any{f.Spec.Config, f.Spec.Daemon}) // was read from JSON
 		return string(text)
 	}
 	if !t.begins.IsZero() && configured(&t.out) != configured(&k.Scenario) && !k.Begins.After(decided) {
-		*t = tape{from: t.from, kills: map[types.UID]killed{}} // another configuration
+		*t = converter{from: t.from, kills: map[types.UID]killed{}} // another configuration
 	}
 	if t.begins.IsZero() {
 		t.out = k.Scenario
@@ -227,7 +227,7 @@ func (t *tape) open(k *key, decided time.Time) {
 }
 
 // take adds a record of a segment that begins at an instant.
-func (t *tape) take(r *record, begins time.Time) {
+func (t *converter) take(r *record, begins time.Time) {
 	if r.Ended != nil {
 		t.end(r.Ended)
 	}
@@ -279,7 +279,7 @@ func (t *tape) take(r *record, begins time.Time) {
 	t.write(at, &step)
 }
 
-func (t *tape) write(at time.Time, step *simulate.FileStep) {
+func (t *converter) write(at time.Time, step *simulate.FileStep) {
 	step.At = metav1.Duration{Duration: max(0, at.Sub(t.begins))}
 	if n := len(t.out.Spec.Steps); n > 0 { // the wall clock may have been set back
 		step.At.Duration = max(step.At.Duration, t.out.Spec.Steps[n-1].At.Duration)
@@ -288,8 +288,8 @@ func (t *tape) write(at time.Time, step *simulate.FileStep) {
 	t.last = at
 }
 
-// end tells the step that decided a kill how long it took.
-func (t *tape) end(e *ended) {
+// end sets in the step that decided a kill how long it took.
+func (t *converter) end(e *ended) {
 	k, known := t.kills[e.UID]
 	if !known || k.over || e.Gone.IsZero() {
 		return
@@ -299,8 +299,8 @@ func (t *tape) end(e *ended) {
 	t.takes(&k, e.Gone.Sub(k.at))
 }
 
-// close says of kills whose end was not recorded that they outlast the scenario.
-func (t *tape) close() {
+// close has kills whose end was not recorded outlast the scenario.
+func (t *converter) close() {
 	for _, k := range t.kills {
 		if !k.over {
 			t.takes(&k, t.last.Sub(k.at)+time.Second)
@@ -308,7 +308,7 @@ func (t *tape) close() {
 	}
 }
 
-func (t *tape) takes(k *killed, d time.Duration) {
+func (t *converter) takes(k *killed, d time.Duration) {
 	kills := &t.out.Spec.Steps[k.step].Kills
 	kill := (*kills)[k.pod]
 	kill.Takes.Duration = max(0, d)

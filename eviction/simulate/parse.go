@@ -70,7 +70,7 @@ type parser struct {
 // Parse reads and validates a scenario. The error joins every fault.
 func Parse(data []byte) (*Scenario, error) { return ParseUnder(data, nil) }
 
-// ParseUnder is Parse of a scenario that is played under another configuration
+// ParseUnder is Parse of a scenario that is run under another configuration
 // than its own, unless that is nil.
 func ParseUnder(data []byte, other *config.EvictdConfiguration) (*Scenario, error) {
 	documents := manifest.Split(data)
@@ -121,9 +121,9 @@ func (p *parser) parse() {
 	}
 }
 
-// appear digests manifests as an API server without admission would see them. A
-// name may come again with another pod: one that has a uid of its own, or whose
-// forerunner was removed.
+// appear digests manifests as of an API server without admission. A
+// name may appear again with another pod: one that has a uid of its own, or whose
+// predecessor was removed.
 func (p *parser) appear(path *field.Path, manifests []v1.Pod) []*eviction.Pod {
 	var pods []*eviction.Pod
 	for i := range manifests {

@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Step is what one pass came to, in the field order of its JSON form.
+// Step is the result of one pass, in the field order of its JSON form.
 type Step struct {
 	At            string          `json:"at"`
 	ThresholdsMet []Threshold     `json:"thresholdsMet"`
@@ -57,14 +57,14 @@ type Eviction struct {
 	Grace   time.Duration `json:"-"`
 }
 
-// runner is the node that a scenario plays on. It implements eviction.Node.
+// runner is the node of a scenario. It implements eviction.Node.
 type runner struct {
 	*Scenario
 	driver eviction.Driver
 	alive  []*eviction.Pod // in the order of appearance
 	usage  map[string]usage
 	gone   map[types.UID]time.Duration // pods being killed, and when they are gone
-	ended  map[types.UID]bool          // victims whose reported end has come
+	ended  map[types.UID]bool          // victims that have ended as reported
 	step   *step
 }
 
@@ -74,7 +74,7 @@ var epoch = time.Unix(0, 0)
 // atEnd is when a pod is gone whose end is reported.
 const atEnd = time.Duration(math.MaxInt64)
 
-// Run plays the scenario.
+// Run runs the scenario.
 func (s *Scenario) Run() []Step {
 	r := runner{Scenario: s, alive: slices.Clone(s.first), usage: map[string]usage{}, gone: map[types.UID]time.Duration{}, ended: map[types.UID]bool{}}
 	r.driver.Config, r.driver.Node = &s.config, &r
@@ -121,6 +121,9 @@ func (r *runner) play(s *step) Step {
 	before, killing := r.driver.State, maps.Clone(r.gone)
 	r.driver.Decisions = nil
 	r.driver.Run(in)
+	maps.DeleteFunc(r.gone, func(uid types.UID, end time.Duration) bool {
+		return end == atEnd && !slices.ContainsFunc(r.driver.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
+	})
 	var met []eviction.Met
 	for i := range r.driver.Decisions {
 		d := &r.driver.Decisions[i]
@@ -206,8 +209,8 @@ func (r *runner) Kill(e *eviction.Eviction) error {
 	return nil
 }
 
-// endings takes the pods away that have ended: by themselves, killed, or followed
-// by another pod of their name. Of those whose end is reported the step says what is
+// endings removes the pods that have ended: by themselves, killed, or replaced by
+// another pod of their name. Of those whose end is reported the step says what is
 // known.
 func (r *runner) endings(s *step, now time.Time) []eviction.Outcome {
 	var outcomes []eviction.Outcome
@@ -233,7 +236,7 @@ func (r *runner) endings(s *step, now time.Time) []eviction.Outcome {
 	return outcomes
 }
 
-// report says how the node stands after the pass. Killing are the victims of earlier
+// report states how the node is after the pass. Killing are the victims of earlier
 // steps.
 func (r *runner) report(out *Step, met []eviction.Met, killing map[types.UID]time.Duration) {
 	for _, m := range met {
@@ -254,7 +257,7 @@ func (r *runner) report(out *Step, met []eviction.Met, killing map[types.UID]tim
 	}
 }
 
-// add adds what a decision of the pass has come to.
+// add adds a decision of the pass.
 func (s *Step) add(d *eviction.Decision) {
 	for _, step := range d.Reclaim {
 		if name := step.String(); !slices.Contains(s.NodeReclaim, name) {

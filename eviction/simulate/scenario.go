@@ -27,7 +27,7 @@ type File struct {
 	Spec FileSpec `json:"spec"`
 }
 
-// FileSpec is what happens to which node under which configuration.
+// FileSpec is a node, its configuration and what happens on it.
 type FileSpec struct {
 	Config config.EvictdConfiguration `json:"config"`
 	Node   FileNode                   `json:"node"`

@@ -11,7 +11,7 @@ import (
 
 // Text is the step for people: one line with what changed and which thresholds
 // are met, and under it what was done, each eviction with the reason why that
-// pod went before the next candidate.
+// pod ranks before the next candidate.
 func (s *Step) Text() string {
 	changes := s.Changes
 	if len(changes) == 0 {
