@@ -73,7 +73,7 @@ type Agent struct {
 	pods     map[types.UID]*v1.Pod
 	incoming map[types.UID]*v1.Pod // of an agent that has not sent all of them
 	listed   []*v1.Pod             // pods, sorted; nil when they have changed
-	api      nodestatus.API
+	api      wire.API
 	restarts uint64
 
 	running   bool               // there is an agent to be told
@@ -92,7 +92,7 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, journal: journal, log: log,
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.Answer, 64),
-		api:   nodestatus.API{Error: "the agent has not started yet"},
+		api:   wire.API{Error: "the agent has not started yet"},
 		cache: newInventoryCache(), arriving: newInventoryCache(), orders: map[uint64]func(error){},
 	}
 	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
@@ -224,9 +224,10 @@ func (a *Agent) signal() {
 func (a *Agent) API() nodestatus.API {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	api := a.api
-	api.Restarts, api.Untold = a.restarts, len(a.out.intents)
-	return api
+	return nodestatus.API{
+		Connected: a.api.Connected, Since: nodestatus.Time{Time: a.api.Since}, Error: a.api.Error, Refused: a.api.Refused,
+		Conflict: a.api.Conflict, Requests: a.api.Requests, Restarts: a.restarts, Untold: len(a.out.intents),
+	}
 }
 
 // Run keeps an agent running until ctx ends. It always returns nil: evictd
@@ -261,7 +262,7 @@ func (a *Agent) lost(err error) (useful bool) {
 	a.restarts++
 	useful, a.incoming = a.incoming == nil, map[types.UID]*v1.Pod{}
 	ended, now := "the agent has ended: "+err.Error(), time.Now()
-	a.api = nodestatus.API{Error: ended, Since: nodestatus.Time{Time: now}}
+	a.api = wire.API{Error: ended, Since: now}
 	a.arriving = newInventoryCache()
 	if a.runtime != nil {
 		runtime := *a.runtime

@@ -23,7 +23,6 @@ import (
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
-	"github.com/evictd/evictd/nodestatus"
 )
 
 // role makes this test binary an agent of the kind that its first argument says.
@@ -72,7 +71,7 @@ func answer(conn *wire.Agent) {
 			_ = conn.Send(wire.Up{Pod: pod("a")})
 			_ = conn.Send(wire.Up{Synced: true})
 		case m.Standing != nil:
-			_ = conn.Send(wire.Up{API: &nodestatus.API{Connected: true, Error: m.Standing.Conditions[0].Message}})
+			_ = conn.Send(wire.Up{API: &wire.API{Connected: true, Error: m.Standing.Conditions[0].Message}})
 		case m.Intent != nil && m.Intent.Message == "done":
 			_ = conn.Send(wire.Up{Told: m.Intent.ID})
 		case m.Event != nil && m.Event.Reason == "end":

@@ -55,7 +55,7 @@ func (p *Publisher) observe(node *v1.Node) {
 		return
 	}
 	p.seen = node
-	if p.node.Mode.BuiltIn() {
+	if p.mode.BuiltIn() {
 		if told := p.rival.observe(node.Status.Conditions, time.Now()); told != "" {
 			p.log.Error("somebody else writes the conditions of the node, which are left to them until evictd starts anew", "conflict", told)
 			p.requests.conflict(told)

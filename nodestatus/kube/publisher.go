@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 type Publisher struct {
 	client   kubernetes.Interface
 	node     wire.Node
+	mode     nodestatus.Mode
 	requests *Requests
 	say      func(wire.Up)
 	log      *slog.Logger
@@ -50,9 +52,9 @@ type Publisher struct {
 
 // New makes a Publisher that tells evictd by say, which may be called from any
 // goroutine.
-func New(client kubernetes.Interface, node wire.Node, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
+func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
 	p := &Publisher{
-		client: client, node: node, requests: requests, say: say, log: log,
+		client: client, node: node, mode: mode, requests: requests, say: say, log: log,
 		rival: newRival(), intents: map[string]*victim{}, asks: map[types.UID]wire.Ask{},
 	}
 	p.conditions = newChore("conditions", node.StatusFrequency, p.reportConditions)
