@@ -237,7 +237,9 @@ func report(t *testing.T, faults []string) {
 
 func TestProjectImportsFollowTheArrows(t *testing.T) { report(t, arrowFaults(list(t))) }
 
-func TestTheFoundationImportsNothingThatIsBuiltOnIt(t *testing.T) { report(t, foundationFaults(list(t))) }
+func TestTheFoundationImportsNothingThatIsBuiltOnIt(t *testing.T) {
+	report(t, foundationFaults(list(t)))
+}
 
 func TestForeignCodeStaysBehindItsFence(t *testing.T) { report(t, fenceFaults(list(t))) }
 
