@@ -30,6 +30,7 @@ import (
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/nodestatus/kube"
 )
 
@@ -176,7 +177,11 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	publisher := kube.New(client, *node, requests, out.say, log)
+	mode, err := nodestatus.ParseMode(node.Mode)
+	if err != nil {
+		return nil, err
+	}
+	publisher := kube.New(client, *node, mode, requests, out.say, log)
 	running.Go(func() { _ = publisher.Run(ctx) })
 	running.Go(func() {
 		podskube.Follow(ctx, client, podskube.Config{Node: node.Name, Keep: publisher.Evicting}, out, log)

@@ -1,7 +1,7 @@
-// Package agent keeps the process that speaks to the API server and the container
-// runtime for evictd: it starts it, tells it what the cluster should know and the
-// runtime should do, and hears of it which pods and containers there are. Nothing
-// here ever waits for the agent or what is behind it, and it decides nothing.
+// Package agent runs evictd-agent, the process that connects to the API server and the
+// container runtime for evictd. It sends the agent node conditions, evictions, events and
+// orders to the runtime, and receives pods and the runtime's inventory. No call waits for
+// the agent, and the package decides nothing about evictions.
 package agent
 
 import (
@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// intentKind is the journal's kind of evictions that were not told yet.
+	// intentKind is the journal's kind of evictions that are not reported.
 	intentKind = "intent"
-	// maxIntents bounds the evictions that wait to be told.
+	// maxIntents bounds the evictions that are not reported.
 	maxIntents = 512
-	// maxEvents bounds the events that wait for the agent.
+	// maxEvents bounds the events that are not sent.
 	maxEvents = 256
-	// An agent that ended is started again after firstRestart, and then each
-	// time after twice as long, up to lastRestart, unless it has told of all pods:
-	// without an agent new pods are not known, and known ones go in their place.
+	// An agent that ended is started again after firstRestart, and then each time after
+	// twice as long, up to lastRestart, unless it has sent all pods: without an agent new
+	// pods are not known, and known pods are evicted in their place.
 	firstRestart = 100 * time.Millisecond
 	lastRestart  = 30 * time.Second
 )
@@ -42,7 +42,7 @@ type Config struct {
 	// Address is the unix socket where the service manager starts an agent for each
 	// line; the next four are then unused. Empty: evictd starts the agent itself.
 	Address string
-	// Program is the agent's file as rt.OpenProgram opens it: neither a path that the
+	// Program is the agent's file as osprocess.OpenProgram opens it: neither a path that the
 	// agent's user cannot reach nor an upgrade changes what a restart executes. The
 	// caller closes it after Run. Arguments are its command line.
 	Program   *os.File
@@ -52,14 +52,14 @@ type Config struct {
 	// Socket of an embedded API, whose group the agent joins; empty for any other
 	// server.
 	Socket string
-	// Runtime connects to the container runtime, which the agent itself may not,
-	// and names its endpoint; it must not wait for long. Nil: none is used.
+	// Runtime connects to the container runtime, whose socket the agent's user cannot
+	// open, and returns its endpoint. Nil: no runtime is used.
 	Runtime func() (conn *os.File, endpoint string, err error)
 	Node    wire.Node
 }
 
-// Agent is the agent's process as evictd sees it. All but Run may be called from
-// any goroutine; nothing waits.
+// Agent is evictd's side of the agent. All methods but Run may be called from any goroutine,
+// and return at once.
 type Agent struct {
 	cfg     Config
 	journal *journal.Journal
@@ -73,11 +73,11 @@ type Agent struct {
 	pods     map[types.UID]*v1.Pod
 	incoming map[types.UID]*v1.Pod // of an agent that has not sent all of them
 	listed   []*v1.Pod             // pods, sorted; nil when they have changed
-	api      nodestatus.API
+	api      wire.API
 	restarts uint64
 
-	running   bool               // there is an agent to be told
-	runtime   *inventory.Runtime // nil before any was heard of
+	running   bool               // an agent runs
+	runtime   *inventory.Runtime // nil before the first report
 	cache     *inventoryCache
 	arriving  *inventoryCache     // of an agent that has not sent all of it
 	snapshot  *inventory.Snapshot // of runtime and cache; nil when they have changed
@@ -86,82 +86,82 @@ type Agent struct {
 	lastOrder uint64
 }
 
-// New takes up what the journal has of evictions that were not told. Without an
-// API server, to which Node.Publish is false, the journal may be nil.
+// New reads from the journal the evictions that are not reported. Without an API server
+// (Node.Publish is false) the journal may be nil.
 func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, journal: journal, log: log,
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.Answer, 64),
-		api:   nodestatus.API{Error: "the agent has not started yet"},
+		api:   wire.API{Error: "the agent has not started yet"},
 		cache: newInventoryCache(), arriving: newInventoryCache(), orders: map[uint64]func(error){},
 	}
-	a.out.asks, a.incoming = map[types.UID]*asking{}, map[types.UID]*v1.Pod{}
+	a.out.requests, a.incoming = map[types.UID]*request{}, map[types.UID]*v1.Pod{}
 	if journal == nil {
 		return a
 	}
 	for _, e := range journal.Entries(intentKind) {
 		var intent wire.Intent
 		if err := json.Unmarshal(e.Data, &intent); err != nil || intent.ID == "" {
-			log.Warn("an entry of the journal makes no sense and is dropped", "id", e.ID, "error", err)
+			log.Warn("an entry of the journal cannot be read and is dropped", "id", e.ID, "error", err)
 			journal.Drop(intentKind, e.ID)
 			continue
 		}
 		if intent.Asked && intent.Override == "" && intent.Over.IsZero() {
-			journal.Drop(intentKind, e.ID) // it had no leave yet, and will be chosen anew
+			journal.Drop(intentKind, e.ID) // the API has not granted it: the pod is ranked anew
 			continue
 		}
-		a.out.intents = append(a.out.intents, &told{Intent: intent})
+		a.out.intents = append(a.out.intents, &report{Intent: intent})
 	}
 	if n := len(a.out.intents); n > 0 {
-		log.Info("evictions from before the start are still to be told", "evictions", n)
+		log.Info("evictions from before the start are not reported yet", "evictions", n)
 	}
 	return a
 }
 
-// Stand tells how the node stands.
+// Stand sends the node's conditions.
 func (a *Agent) Stand(s wire.Standing) {
-	a.tell(func(o *outbox) { o.standing, o.standingTold = &s, false })
+	a.update(func(o *outbox) { o.standing, o.standingSent = &s, false })
 }
 
-// Press tells the headroom.
-func (a *Agent) Press(h wire.Headroom) {
-	a.tell(func(o *outbox) {
-		h.Urgent = h.Urgent || o.headroom != nil && !o.headroomTold && o.headroom.Urgent
-		o.headroom, o.headroomTold = &h, false
+// SetHeadroom sends the headroom annotation.
+func (a *Agent) SetHeadroom(h wire.Headroom) {
+	a.update(func(o *outbox) {
+		h.Urgent = h.Urgent || o.headroom != nil && !o.headroomSent && o.headroom.Urgent
+		o.headroom, o.headroomSent = &h, false
 	})
 }
 
-// Event tells an event of the node; of too many the oldest are lost.
+// Event sends an event of the node; of more than maxEvents the oldest are dropped.
 func (a *Agent) Event(e wire.Event) {
-	a.tell(func(o *outbox) {
+	a.update(func(o *outbox) {
 		o.events = append(o.events, e)
 		o.events = o.events[max(0, len(o.events)-maxEvents):]
 	})
 }
 
-// Evict tells of an eviction as far as it has come, until the API server knows.
+// Evict reports the state of an eviction, until the API server has recorded it.
 func (a *Agent) Evict(i wire.Intent) {
 	if !a.cfg.Node.Publish {
 		return
 	}
-	a.tell(func(o *outbox) {
+	a.update(func(o *outbox) {
 		for _, id := range o.evict(i) {
 			a.journal.Drop(intentKind, id)
 		}
-		a.remember(o.intent(i.ID))
+		a.persist(o.intent(i.ID))
 	})
 }
 
-// remember is called with the lock held.
-func (a *Agent) remember(i *told) {
+// persist writes an eviction to the journal. a.mu is held.
+func (a *Agent) persist(i *report) {
 	if err := a.journal.Put(intentKind, i.ID, i.Intent); err != nil {
 		a.log.Error("an eviction would not survive a crash", "error", err)
 	}
 }
 
-// Untold are the evictions that the API server does not know all of, oldest
-// first.
-func (a *Agent) Untold() []wire.Intent {
+// Unreported are the evictions that the API server has not recorded, or whose end it has
+// not, oldest first.
+func (a *Agent) Unreported() []wire.Intent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var intents []wire.Intent
@@ -171,21 +171,22 @@ func (a *Agent) Untold() []wire.Intent {
 	return intents
 }
 
-func (a *Agent) tell(change func(*outbox)) {
+// update changes the outbox and wakes the sender.
+func (a *Agent) update(change func(*outbox)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.out)
-	a.nudge()
+	a.notify()
 }
 
-func (a *Agent) nudge() {
+func (a *Agent) notify() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Pods are the node's pods as last heard of, in the order of namespace and name.
+// Pods are the node's pods as last reported, in the order of namespace and name.
 // Neither the slice nor the pods change later.
 func (a *Agent) Pods() []*v1.Pod {
 	a.mu.Lock()
@@ -202,7 +203,7 @@ func (a *Agent) Pods() []*v1.Pod {
 	return a.listed
 }
 
-// Synced says whether all pods have been heard of at least once.
+// Synced says whether all pods have been reported at least once.
 func (a *Agent) Synced() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -220,13 +221,14 @@ func (a *Agent) signal() {
 	}
 }
 
-// API is how the agent stands to the API server.
+// API is the state of the agent's connection to the API server.
 func (a *Agent) API() nodestatus.API {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	api := a.api
-	api.Restarts, api.Untold = a.restarts, len(a.out.intents)
-	return api
+	return nodestatus.API{
+		Connected: a.api.Connected, Since: nodestatus.Time{Time: a.api.Since}, Error: a.api.Error, Refused: a.api.Refused,
+		Conflict: a.api.Conflict, Requests: a.api.Requests, Restarts: a.restarts, Untold: len(a.out.intents),
+	}
 }
 
 // Run keeps an agent running until ctx ends. It always returns nil: evictd
@@ -244,7 +246,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		wait := min(firstRestart<<min(failures, 10), lastRestart)
 		failures++
-		a.log.Warn("the agent has ended and is started again; meanwhile it speaks for nobody", "error", err, "after", wait)
+		a.log.Warn("the agent has ended and is started again; until then nothing is reported", "error", err, "after", wait)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -253,15 +255,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// lost remembers why there is no agent, and says whether that had told of all
-// pods. The pods stay as they were, and so does what the runtime has.
+// lost records why the agent has ended, and says whether it had sent all pods. Pods and
+// inventory stay as they were.
 func (a *Agent) lost(err error) (useful bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.restarts++
 	useful, a.incoming = a.incoming == nil, map[types.UID]*v1.Pod{}
 	ended, now := "the agent has ended: "+err.Error(), time.Now()
-	a.api = nodestatus.API{Error: ended, Since: nodestatus.Time{Time: now}}
+	a.api = wire.API{Error: ended, Since: now}
 	a.arriving = newInventoryCache()
 	if a.runtime != nil {
 		runtime := *a.runtime

@@ -23,7 +23,6 @@ import (
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
-	"github.com/evictd/evictd/nodestatus"
 )
 
 // role makes this test binary an agent of the kind that its first argument says.
@@ -72,7 +71,7 @@ func answer(conn *wire.Agent) {
 			_ = conn.Send(wire.Up{Pod: pod("a")})
 			_ = conn.Send(wire.Up{Synced: true})
 		case m.Standing != nil:
-			_ = conn.Send(wire.Up{API: &nodestatus.API{Connected: true, Error: m.Standing.Conditions[0].Message}})
+			_ = conn.Send(wire.Up{API: &wire.API{Connected: true, Error: m.Standing.Conditions[0].Message}})
 		case m.Intent != nil && m.Intent.Message == "done":
 			_ = conn.Send(wire.Up{Told: m.Intent.ID})
 		case m.Event != nil && m.Event.Reason == "end":
@@ -137,7 +136,7 @@ func TestAgentIsHeardAndTold(t *testing.T) {
 	await(t, "the newest standing to be told", func() bool { return a.API().Error == "second" })
 	a.Evict(wire.Intent{ID: "1", UID: "a", Message: "done"})
 	a.Evict(wire.Intent{ID: "2", UID: "b"})
-	await(t, "one eviction to be done with", func() bool { return len(a.Untold()) == 1 && a.Untold()[0].ID == "2" && a.API().Untold == 1 })
+	await(t, "one eviction to be done with", func() bool { return len(a.Unreported()) == 1 && a.Unreported()[0].ID == "2" && a.API().Untold == 1 })
 }
 
 func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
@@ -216,7 +215,7 @@ func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
 		a.Evict(wire.Intent{ID: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
 	}
 	await(t, "the fault to be told", func() bool { return strings.Contains(a.API().Error, "permission denied") })
-	if n := len(a.Untold()); n != maxIntents || len(a.out.events) > maxEvents {
+	if n := len(a.Unreported()); n != maxIntents || len(a.out.events) > maxEvents {
 		t.Errorf("%d intents and %d events are kept", n, len(a.out.events))
 	}
 	if entries := records.Entries(intentKind); len(entries) != maxIntents {
@@ -232,7 +231,7 @@ func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
 	await(t, "it to be on its way", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.out.standingTold
+		return a.out.standingSent
 	})
 	for range 100 {
 		a.Stand(standing(large))
@@ -248,9 +247,9 @@ func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {
 	}
 	a := New(Config{Node: wire.Node{Publish: true}}, records, log)
 	a.Evict(wire.Intent{ID: "gone", UID: "a", Message: "done", Over: time.Now()})
-	a.ask(wire.Ask{UID: "b"})
+	a.requestEviction(wire.Ask{UID: "b"})
 	a.Evict(wire.Intent{ID: "waits for leave", UID: "b"})
-	a.ask(wire.Ask{UID: "c"})
+	a.requestEviction(wire.Ask{UID: "c"})
 	a.Evict(wire.Intent{ID: "without leave", UID: "c"})
 	a.settle("c", "its deadline has passed")
 	ended, cancel := context.WithCancel(t.Context())
@@ -262,7 +261,7 @@ func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ids []string
-	for _, i := range New(Config{}, records, log).Untold() {
+	for _, i := range New(Config{}, records, log).Unreported() {
 		ids = append(ids, i.ID)
 	}
 	if !slices.Equal(ids, []string{"gone", "without leave"}) {
@@ -271,7 +270,7 @@ func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {
 }
 
 func TestNewEvictionOfAPodTakesThePlaceOfItsLast(t *testing.T) {
-	o := outbox{asks: map[types.UID]*asking{}}
+	o := outbox{requests: map[types.UID]*request{}}
 	o.evict(wire.Intent{ID: "1", UID: "a", Override: "why"})
 	if replaced := o.evict(wire.Intent{ID: "1", UID: "a", Overdue: true}); replaced != nil || o.intents[0].Override != "why" {
 		t.Errorf("replaced %v, kept %+v", replaced, o.intents[0])

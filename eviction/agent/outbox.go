@@ -8,49 +8,49 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// outbox is what the agent is to be told: states, of which the newest counts,
-// evictions until they are done with, events, and orders for the runtime.
+// outbox holds the messages for the agent: states, of which only the newest is sent,
+// evictions until they are reported, events, and orders for the runtime.
 type outbox struct {
-	nodeTold, standingTold, headroomTold bool
+	nodeSent, standingSent, headroomSent bool
 
 	standing *wire.Standing
 	headroom *wire.Headroom
-	intents  []*told // oldest first
-	asks     map[types.UID]*asking
+	intents  []*report // oldest first
+	requests map[types.UID]*request
 	events   []wire.Event
 	orders   []wire.Order
 	look     bool
 }
 
-// told is an intent, and whether the agent has it as it is now.
-type told struct {
+// report is an eviction to be reported, and whether the agent has its newest state.
+type report struct {
 	wire.Intent
-	told bool
+	sent bool
 }
 
-// asking is a soft victim that the Eviction API is asked for. It is kept until
-// the pod is over.
-type asking struct {
+// request is the request to evict a soft victim by the Eviction API. It is kept until the
+// pod has ended.
+type request struct {
 	wire.Ask
-	told, settled bool
+	sent, settled bool
 	override      string
 }
 
-func (o *outbox) intent(id string) *told {
-	if at := slices.IndexFunc(o.intents, func(t *told) bool { return t.ID == id }); at >= 0 {
+func (o *outbox) intent(id string) *report {
+	if at := slices.IndexFunc(o.intents, func(t *report) bool { return t.ID == id }); at >= 0 {
 		return o.intents[at]
 	}
 	return nil
 }
 
-// evict takes up an eviction as far as it has come; what was known of it and is
-// not said again stays, and whether the Eviction API was asked. It returns the ids of those that it takes the place of:
-// the pod's last one, and the oldest of too many.
+// evict adds an eviction or replaces its state; Asked and Override stay where the new state
+// does not set them. It returns the ids of the reports that it removes: an earlier one of
+// the pod, and the oldest where there are more than maxIntents.
 func (o *outbox) evict(i wire.Intent) (replaced []string) {
-	if a := o.asks[i.UID]; a != nil {
-		i.Asked, i.Override = true, a.override
+	if r := o.requests[i.UID]; r != nil {
+		i.Asked, i.Override = true, r.override
 		if !i.Over.IsZero() {
-			delete(o.asks, i.UID)
+			delete(o.requests, i.UID)
 		}
 	}
 	if t := o.intent(i.ID); t != nil {
@@ -58,17 +58,17 @@ func (o *outbox) evict(i wire.Intent) (replaced []string) {
 		if i.Override == "" {
 			i.Override = t.Override
 		}
-		t.Intent, t.told = i, false
+		t.Intent, t.sent = i, false
 		return nil
 	}
-	o.intents = slices.DeleteFunc(o.intents, func(t *told) bool {
+	o.intents = slices.DeleteFunc(o.intents, func(t *report) bool {
 		same := t.UID == i.UID
 		if same {
 			replaced = append(replaced, t.ID)
 		}
 		return same
 	})
-	o.intents = append(o.intents, &told{Intent: i})
+	o.intents = append(o.intents, &report{Intent: i})
 	for len(o.intents) > maxIntents {
 		replaced = append(replaced, o.intents[0].ID)
 		o.intents = o.intents[1:]
@@ -76,41 +76,41 @@ func (o *outbox) evict(i wire.Intent) (replaced []string) {
 	return replaced
 }
 
-// again makes everything untold, for an agent that has just started.
-func (o *outbox) again() {
-	o.nodeTold, o.standingTold, o.headroomTold = false, false, false
-	for _, a := range o.asks {
-		a.told = false
+// resend marks everything as not sent, for an agent that has just started.
+func (o *outbox) resend() {
+	o.nodeSent, o.standingSent, o.headroomSent = false, false, false
+	for _, r := range o.requests {
+		r.sent = false
 	}
 	for _, t := range o.intents {
-		t.told = false
+		t.sent = false
 	}
 }
 
-// take returns what is untold, and counts it as told.
+// take returns what is not sent, and marks it as sent.
 func (o *outbox) take(node *wire.Node) (messages []wire.Down) {
 	add := func(m wire.Down) { messages = append(messages, m) }
-	if !o.nodeTold {
+	if !o.nodeSent {
 		add(wire.Down{Node: node})
 	}
 	for _, t := range o.intents {
-		if !t.told {
-			t.told = true
+		if !t.sent {
+			t.sent = true
 			intent := t.Intent
 			add(wire.Down{Intent: &intent})
 		}
 	}
-	if o.standing != nil && !o.standingTold {
+	if o.standing != nil && !o.standingSent {
 		add(wire.Down{Standing: o.standing})
 	}
-	for _, a := range o.asks {
-		if !a.told && !a.settled {
-			a.told = true
-			ask := a.Ask
+	for _, r := range o.requests {
+		if !r.sent && !r.settled {
+			r.sent = true
+			ask := r.Ask
 			add(wire.Down{Ask: &ask})
 		}
 	}
-	if o.headroom != nil && !o.headroomTold {
+	if o.headroom != nil && !o.headroomSent {
 		add(wire.Down{Headroom: o.headroom})
 	}
 	for _, e := range o.events {
@@ -122,12 +122,12 @@ func (o *outbox) take(node *wire.Node) (messages []wire.Down) {
 	if o.look {
 		add(wire.Down{Look: true})
 	}
-	o.nodeTold, o.standingTold, o.headroomTold = true, true, true
+	o.nodeSent, o.standingSent, o.headroomSent = true, true, true
 	o.events, o.orders, o.look = nil, nil, false
 	return messages
 }
 
-// forget leaves out an eviction that is done with.
+// forget removes an eviction that is reported.
 func (o *outbox) forget(id string) {
-	o.intents = slices.DeleteFunc(o.intents, func(t *told) bool { return t.ID == id })
+	o.intents = slices.DeleteFunc(o.intents, func(t *report) bool { return t.ID == id })
 }

@@ -28,11 +28,11 @@ const (
 	capSetUID        = 7
 )
 
-// endPatience is how long the agent may take to end when its line has closed, and
-// the service manager to accept a line to one.
+// endPatience is how long the agent may take to end when its connection is closed, and the
+// service manager to accept a connection.
 const endPatience = 2 * time.Second
 
-// User is whom the agent runs as.
+// User is the user that the agent runs as.
 type User struct {
 	Name     string
 	UID, GID uint32
@@ -72,17 +72,16 @@ func (u *User) String() string {
 	return u.Name
 }
 
-// process is a running agent and the lines to it. Its command is nil where the
+// process is a running agent and the connections to it. Its command is nil where the
 // service manager has started it.
 type process struct {
 	command *exec.Cmd
 	conn    *wire.Evictd
-	// dials is the line for connections to the container runtime; nil where none
-	// is used.
+	// dials passes connections to the container runtime; nil without a runtime.
 	dials *net.UnixConn
 }
 
-// start runs an agent that ends when its line closes.
+// start runs an agent that ends when its connection is closed.
 func start(cfg *Config) (*process, error) {
 	p := &process{}
 	line, err := p.launch(cfg)
@@ -109,8 +108,7 @@ func start(cfg *Config) (*process, error) {
 // programFD is the program's descriptor in the agent's process.
 const programFD = wire.FD + 1
 
-// command is a command line of the agent's program as the agent's user. The line may
-// be nil.
+// command runs the agent's program as the agent's user. line, its connection, may be nil.
 func (c *Config) command(line *os.File, arguments ...string) *exec.Cmd {
 	command := exec.Command(fmt.Sprintf("/proc/self/fd/%d", programFD), arguments...)
 	command.Args[0] = c.Program.Name()
@@ -139,9 +137,8 @@ func (c *Config) explained(err error) error {
 	return err
 }
 
-// Check has the agent's program, executed as the agent's user, judge arguments. What
-// it writes to standard error is returned. The error is an *exec.ExitError where the
-// program ran and found a fault.
+// Check validates arguments by the agent's program, as the agent's user, and returns its
+// standard error. The error is an *exec.ExitError where the program found a fault.
 func (c *Config) Check(arguments ...string) (text string, err error) {
 	command := c.command(nil, append([]string{"check"}, arguments...)...)
 	var errs bytes.Buffer
@@ -181,8 +178,8 @@ func (p *process) launch(cfg *Config) (*net.UnixConn, error) {
 	return ours, nil
 }
 
-// groupOf is the group that may speak over a socket. There is none before the
-// embedded API has made it: then the agent is started later.
+// groupOf is the group of a socket, nil for none. It is an error before the embedded API
+// has created the socket: the agent is started later.
 func groupOf(socket string) ([]uint32, error) {
 	if socket == "" {
 		return nil, nil
@@ -194,8 +191,8 @@ func groupOf(socket string) ([]uint32, error) {
 	return []uint32{info.Sys().(*syscall.Stat_t).Gid}, nil
 }
 
-// confined starts a program that cannot gain privileges: no_new_privs is of the
-// thread that forks, which ends with its goroutine.
+// confined starts a program that cannot gain privileges: no_new_privs belongs to the thread
+// that forks, which ends with its goroutine.
 func confined(start func() error) error {
 	result := make(chan error)
 	go func() {
@@ -225,8 +222,8 @@ func socketPair(kind int) (ours *net.UnixConn, theirs *os.File, err error) {
 	return conn.(*net.UnixConn), theirs, nil
 }
 
-// end closes the line and waits until the agent has ended, by force if need be. One
-// that the service manager has started ends by itself.
+// end closes the connection and waits until the agent has ended; after endPatience it is
+// killed. The service manager waits for an agent that it has started.
 func (p *process) end() {
 	p.conn.Close()
 	if p.dials != nil {
@@ -237,5 +234,5 @@ func (p *process) end() {
 	}
 	force := time.AfterFunc(endPatience, func() { _ = p.command.Process.Kill() })
 	defer force.Stop()
-	_ = p.command.Wait() // how it ended does not matter any more
+	_ = p.command.Wait()
 }

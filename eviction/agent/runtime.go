@@ -11,10 +11,10 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// maxOrders bounds the orders that are not answered yet.
+// maxOrders bounds the orders without an answer.
 const maxOrders = 256
 
-// ErrManyOrders is why an order is not given. Callers do without the runtime then.
+// ErrManyOrders means that maxOrders orders are not answered.
 var ErrManyOrders = errors.New("the container runtime has not answered too many orders")
 
 // inventoryCache is what an agent has reported of the runtime, by id.
@@ -28,7 +28,7 @@ func newInventoryCache() *inventoryCache {
 	return &inventoryCache{map[string]inventory.Sandbox{}, map[string]inventory.Container{}, map[string]inventory.Image{}}
 }
 
-// apply takes up a message, and says whether it was about the inventory.
+// apply applies a message, and says whether it was about the inventory.
 func (s *inventoryCache) apply(m *wire.Up) bool {
 	switch {
 	case m.Sandbox != nil:
@@ -77,9 +77,8 @@ func (s *inventoryCache) snapshot(runtime *inventory.Runtime) *inventory.Snapsho
 	return i
 }
 
-// hearRuntime takes up what an agent says of the runtime. It is called with the
-// lock held.
-func (a *Agent) hearRuntime(m *wire.Up) {
+// handleRuntime handles a message about the runtime. a.mu is held.
+func (a *Agent) handleRuntime(m *wire.Up) {
 	switch {
 	case m.Runtime != nil:
 		a.runtime = m.Runtime
@@ -97,8 +96,8 @@ func (a *Agent) hearRuntime(m *wire.Up) {
 	a.signal()
 }
 
-// Runtime is the container runtime as last heard of; nil before that, and where
-// there is none to hear of. What it has stays known while it does not answer.
+// Runtime is the container runtime as last reported; nil before the first report. The
+// inventory stays while the runtime does not answer.
 func (a *Agent) Runtime() *inventory.Snapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,14 +124,14 @@ func (a *Agent) Answers() bool {
 
 func (a *Agent) answersNow() bool { return a.running && a.runtime != nil && a.runtime.Connected }
 
-// Look asks the runtime for figures younger than now. They come with a later
-// Changed; Inventory.Surveyed tells.
-func (a *Agent) Look() { a.tell(func(o *outbox) { o.look = true }) }
+// Look requests figures younger than now from the runtime. Changed receives when they
+// arrive; Surveyed has their time.
+func (a *Agent) Look() { a.update(func(o *outbox) { o.look = true }) }
 
-// Order lets the runtime do something; the id is chosen here. Without an error
-// done is called once, with what became of it: when the runtime answers, when the
-// order's deadline has passed, or when the agent is lost. It must not wait. The
-// error is ErrManyOrders or, as that of done may be, wire.ErrAway.
+// Order sends an order to the runtime; the agent chooses its id. If Order returns nil, done
+// is called once: with nil or the runtime's error, after the deadline, or when the agent
+// has ended. done must not block. The error is ErrManyOrders or wire.ErrAway, which done
+// can get too.
 func (a *Agent) Order(o wire.Order, done func(error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,12 +145,12 @@ func (a *Agent) Order(o wire.Order, done func(error)) error {
 	o.ID = a.lastOrder
 	a.orders[o.ID] = done
 	a.out.orders = append(a.out.orders, o)
-	a.nudge()
+	a.notify()
 	return nil
 }
 
-// ordered tells whoever gave an order what became of it.
-func (a *Agent) ordered(d *wire.Done) {
+// finishOrder calls the callback of an order.
+func (a *Agent) finishOrder(d *wire.Done) {
 	a.mu.Lock()
 	done := a.orders[d.ID]
 	delete(a.orders, d.ID)
@@ -169,7 +168,7 @@ func (a *Agent) ordered(d *wire.Done) {
 	}
 }
 
-// abandon ends the orders of an agent that is lost.
+// abandon fails the orders of an agent that has ended.
 func (a *Agent) abandon(why error) {
 	a.mu.Lock()
 	orders := a.orders

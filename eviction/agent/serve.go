@@ -27,7 +27,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A message that the agent does not read is not waited for.
+	// A send that the agent does not read ends with ctx.
 	context.AfterFunc(ctx, func() { process.conn.Close() })
 	var running sync.WaitGroup
 	running.Go(func() { cancel(a.send(ctx, process.conn)) })
@@ -40,12 +40,12 @@ func (a *Agent) serve(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// send tells what is untold whenever there is something.
+// send sends what the outbox holds, until a send fails or ctx ends.
 func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
 	a.mu.Lock()
 	a.running = true
-	a.out.again()
-	a.nudge()
+	a.out.resend()
+	a.notify()
 	a.mu.Unlock()
 	for {
 		select {
@@ -68,26 +68,26 @@ func (a *Agent) receive(conn *wire.Evictd) error {
 	for {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
-			return errors.New("it has closed the line")
+			return errors.New("it has closed the connection")
 		}
 		if err != nil {
-			return fmt.Errorf("listen to the agent: %w", err)
+			return fmt.Errorf("receive from the agent: %w", err)
 		}
-		a.hear(&m)
+		a.handle(&m)
 	}
 }
 
-// hear takes up one message.
-func (a *Agent) hear(m *wire.Up) {
+// handle handles one message.
+func (a *Agent) handle(m *wire.Up) {
 	if m.Answer != nil {
 		select {
 		case a.answers <- *m.Answer:
-		default: // it will be asked and answered again
+		default: // the request is sent and answered again
 		}
 		return
 	}
 	if m.Done != nil {
-		a.ordered(m.Done)
+		a.finishOrder(m.Done)
 		return
 	}
 	a.mu.Lock()
@@ -103,19 +103,18 @@ func (a *Agent) hear(m *wire.Up) {
 			a.change(func(map[types.UID]*v1.Pod) {})
 		}
 	case m.Told != "":
-		a.done(m.Told)
+		a.reported(m.Told)
 	case m.API != nil:
 		a.api = *m.API
 	case m.Runc != nil:
 		a.runc = m.Runc.Containers
 		a.signal()
 	default:
-		a.hearRuntime(m)
+		a.handleRuntime(m)
 	}
 }
 
-// keep takes over the pods that are as they were, so that nobody looks at them
-// anew.
+// keep replaces pods by the known ones of the same version: pointers compare equal.
 func (a *Agent) keep(pods map[types.UID]*v1.Pod) map[types.UID]*v1.Pod {
 	for uid, pod := range pods {
 		if known := a.pods[uid]; known != nil && known.ResourceVersion == pod.ResourceVersion {
@@ -136,9 +135,9 @@ func (a *Agent) change(pods func(map[types.UID]*v1.Pod)) {
 	a.signal()
 }
 
-// done forgets an eviction that the API server knows all of, and the pod with it
-// if its status says that it has ended.
-func (a *Agent) done(id string) {
+// reported forgets an eviction that the API server has recorded, and its pod if the status
+// of that is terminal.
+func (a *Agent) reported(id string) {
 	t := a.out.intent(id)
 	if t == nil {
 		return

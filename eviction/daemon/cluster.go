@@ -47,7 +47,7 @@ type cluster struct {
 	api     bool
 	runtime RuntimeEndpoint
 	runc    bool         // an agent is wanted for the containers of runc
-	asker   *agent.Asker // nil where soft victims are killed directly
+	asker   *agent.APIEvictor // nil where soft victims are killed directly
 	log     *slog.Logger
 	// patience is how long a soft victim may wait for leave; zero asks nobody.
 	patience time.Duration
@@ -85,7 +85,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 		User:      agent.Unprivileged(uint64(Capabilities())),
 		Socket:    socketOf(file.Server),
 		Node: wire.Node{
-			Name: d.node.name, Mode: d.node.mode, Publish: api && !d.dryRun,
+			Name: d.node.name, Mode: d.node.mode.String(), Publish: api && !d.dryRun,
 			Register: d.node.mode == nodestatus.Native && FindKubelet() == 0,
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
@@ -111,7 +111,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	}
 	c.patience = softPatience(file, d.node.mode)
 	c.agent = agent.New(cfg, d.journal, log)
-	for _, intent := range c.agent.Untold() {
+	for _, intent := range c.agent.Unreported() {
 		if intent.Over.IsZero() {
 			c.unended[intent.UID] = true
 		}
@@ -163,12 +163,12 @@ func checkAgent(cfg *agent.Config, server []string) error {
 // killed, where that is configured.
 func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Running) control.Killer {
 	if c.speaksToRuntime() {
-		below = agent.NewStopper(below, c.agent, running, c.log)
+		below = agent.NewCRIStopper(below, c.agent, running, c.log)
 	}
 	if c.patience == 0 {
 		return below
 	}
-	c.asker = agent.NewAsker(below, c.agent, c.patience, c.log)
+	c.asker = agent.NewAPIEvictor(below, c.agent, c.patience, c.log)
 	return c.asker
 }
 
@@ -239,7 +239,7 @@ func (d *Daemon) press(ctx context.Context) {
 			d.log.Error("the headroom cannot be told", "error", err)
 			continue
 		}
-		d.cluster.agent.Press(wire.Headroom{Annotation: annotation, Urgent: turned})
+		d.cluster.agent.SetHeadroom(wire.Headroom{Annotation: annotation, Urgent: turned})
 		last, told = headroom, s.At
 	}
 }

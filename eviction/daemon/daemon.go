@@ -295,7 +295,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
 	last.Go(func() { d.recorder.Run(telling) })
 	if d.cluster != nil {
-		d.publisher.Resume(d.cluster.agent.Untold())
+		d.publisher.Resume(d.cluster.agent.Unreported())
 		last.Go(func() { d.cluster.run(telling) })
 	}
 	defer d.watch.Close()

@@ -37,7 +37,7 @@ func (d *Daemon) resume() *control.Keeper {
 	keeper := control.NewKeeper(d.journal, osprocess.Now, d.log)
 	state := keeper.Resume(&d.cfg.Eviction)
 	if d.cluster.speaksToAPI() {
-		promised := d.cluster.agent.Untold()
+		promised := d.cluster.agent.Unreported()
 		state.InFlight = slices.DeleteFunc(state.InFlight, func(f eviction.InFlight) bool {
 			return !slices.ContainsFunc(promised, func(i wire.Intent) bool { return i.UID == f.UID && i.Over.IsZero() })
 		})

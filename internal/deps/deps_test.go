@@ -128,6 +128,17 @@ func arrowFaults(g graph) (faults []string) {
 	return faults
 }
 
+func foundationFaults(g graph) (faults []string) {
+	for _, name := range g.project() {
+		for _, imported := range g.pkg(name).Imports {
+			if to, ours := below(imported); ours && anyOf(foundation, name) && anyOf(upper, to) {
+				faults = append(faults, fmt.Sprintf("%s imports %s: a foundation imports nothing that is built on it", name, to))
+			}
+		}
+	}
+	return faults
+}
+
 func fenceFaults(g graph) (faults []string) {
 	for _, f := range fences {
 		for _, name := range g.project() {
@@ -225,6 +236,10 @@ func report(t *testing.T, faults []string) {
 }
 
 func TestProjectImportsFollowTheArrows(t *testing.T) { report(t, arrowFaults(list(t))) }
+
+func TestTheFoundationImportsNothingThatIsBuiltOnIt(t *testing.T) {
+	report(t, foundationFaults(list(t)))
+}
 
 func TestForeignCodeStaysBehindItsFence(t *testing.T) { report(t, fenceFaults(list(t))) }
 

@@ -44,7 +44,7 @@ var arrows = []arrow{
 	{"internal/page", nil, "serving a page knows nothing of what it shows"},
 	{"internal/kubeclient", nil, "finding the API server knows nothing of what is said there"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
-	{"internal/wire", []string{"cri/inventory", "nodestatus"}, "messages carry values"},
+	{"internal/wire", []string{"cri/inventory"}, "messages carry values"},
 	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
 	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/openapi", "internal/embeddedapi/store", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
@@ -120,6 +120,10 @@ var arrows = []arrow{
 	{"scheduleradapter/lifecycle/kube", []string{"internal/metric", "scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
 	{"scheduleradapter/simulate", []string{"internal/admission", "internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
+
+// foundation packages are shared by the eviction manager and the scheduler, or are below
+// both; upper packages they never import, whatever their rows say.
+var foundation, upper = []string{"internal/...", "oom/...", "cgroup", "cri/...", "stats/..."}, []string{"eviction/...", "nodestatus/...", "scheduleradapter/...", "cmd/..."}
 
 // fence keeps foreign code in the places listed. An import path stands for
 // everything below it too. Behind a deep fence, a package outside the places may

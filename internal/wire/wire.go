@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cri/inventory"
-	"github.com/evictd/evictd/nodestatus"
 )
 
 // FD is the agent's end of the line, whoever has started it: the first that a
@@ -40,8 +39,8 @@ type Down struct {
 
 // Node is what does not change while evictd runs.
 type Node struct {
-	Name string          `json:"name"`
-	Mode nodestatus.Mode `json:"mode"`
+	Name string `json:"name"`
+	Mode string `json:"mode"` // name of a nodestatus.Mode
 	// Publish is false where the agent only reads.
 	Publish bool `json:"publish"`
 	// Register says that no kubelet speaks for the node, so that evictd does.
@@ -63,7 +62,7 @@ type Node struct {
 type Standing struct {
 	At         time.Time          `json:"at"` // of the pass
 	Conditions []v1.NodeCondition `json:"conditions"`
-	Raised     nodestatus.Raised  `json:"raised"`
+	Raised     [3]bool            `json:"raised"` // in the order of eviction.Condition
 }
 
 // Headroom is the value of nodestatus.HeadroomAnnotation.
@@ -131,10 +130,10 @@ type Up struct {
 	Pod  *v1.Pod   `json:"pod,omitempty"`  // is new or has changed
 	Gone types.UID `json:"gone,omitempty"` // this pod is no longer of the node
 	// Synced: all pods there are have been sent at least once.
-	Synced bool            `json:"synced,omitempty"`
-	Told   string          `json:"told,omitempty"` // the id of an intent that is done with
-	Answer *Answer         `json:"answer,omitempty"`
-	API    *nodestatus.API `json:"api,omitempty"`
+	Synced bool    `json:"synced,omitempty"`
+	Told   string  `json:"told,omitempty"` // the id of an intent that is done with
+	Answer *Answer `json:"answer,omitempty"`
+	API    *API    `json:"api,omitempty"`
 
 	Runtime   *inventory.Runtime   `json:"runtime,omitempty"`
 	Sandbox   *inventory.Sandbox   `json:"sandbox,omitempty"`   // is new or has changed
@@ -148,6 +147,19 @@ type Up struct {
 	Done   *Done `json:"done,omitempty"`
 
 	Runc *RuncContainers `json:"bare,omitempty"`
+}
+
+// API is the state of the agent's connection to the API server.
+type API struct {
+	Connected bool      `json:"connected"` // whether the last request was answered
+	Since     time.Time `json:"since,omitzero"`
+	Error     string    `json:"error,omitempty"` // of the last request; "" if it was answered
+	// Refused has the error of each right that the API server denies, by its name.
+	Refused map[string]string `json:"refused,omitempty"`
+	// Conflict names another writer of the node's conditions; "" if there is none.
+	Conflict string `json:"conflict,omitempty"`
+	// Requests counts requests by status code; "0" are those without an answer.
+	Requests map[string]uint64 `json:"requests,omitempty"`
 }
 
 // RuncContainers are all the containers that runc runs on this host. They replace those of

@@ -54,7 +54,7 @@ func (p *Publisher) nodeChanged(node *v1.Node) {
 		return
 	}
 	p.seen = node
-	if p.node.Mode.BuiltIn() {
+	if p.mode.BuiltIn() {
 		if conflict := p.conflicts.observe(node.Status.Conditions, time.Now()); conflict != "" {
 			p.log.Error("another program writes the node's conditions; evictd does not write them until its next start", "conflict", conflict)
 			p.requests.conflict(conflict)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 const (
@@ -30,6 +31,7 @@ const (
 type Publisher struct {
 	client   kubernetes.Interface
 	node     wire.Node
+	mode     nodestatus.Mode
 	requests *Requests
 	send     func(wire.Up)
 	log      *slog.Logger
@@ -50,9 +52,9 @@ type Publisher struct {
 }
 
 // New makes a Publisher that reports to evictd with send, from any goroutine.
-func New(client kubernetes.Interface, node wire.Node, requests *Requests, say func(wire.Up), log *slog.Logger) *Publisher {
+func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requests *Requests, send func(wire.Up), log *slog.Logger) *Publisher {
 	p := &Publisher{
-		client: client, node: node, requests: requests, send: say, log: log,
+		client: client, node: node, mode: mode, requests: requests, send: send, log: log,
 		conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.Ask{},
 	}
 	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)

@@ -81,7 +81,7 @@ type world struct {
 	mu     sync.Mutex
 	faults []*fault
 	told   []string
-	state  nodestatus.API
+	state  wire.API
 	log    bytes.Buffer
 }
 
@@ -97,7 +97,7 @@ func newWorld(t *testing.T, mode nodestatus.Mode) *world {
 	faultyCfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{next, w} })
 	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
 	node := wire.Node{
-		Name: w.node, Mode: mode, Publish: true, Register: mode == nodestatus.Native,
+		Name: w.node, Mode: mode.String(), Publish: true, Register: mode == nodestatus.Native,
 		Capacity: memory, Allocatable: memory, StatusFrequency: 100 * time.Millisecond,
 	}
 	if !node.Register {
@@ -106,7 +106,7 @@ func newWorld(t *testing.T, mode nodestatus.Mode) *world {
 			t.Fatal(err)
 		}
 	}
-	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, requests, w.hear, slog.New(slog.NewTextHandler(w, nil)))
+	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, mode, requests, w.hear, slog.New(slog.NewTextHandler(w, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.publisher.Run(ctx) })
@@ -138,7 +138,7 @@ func (w *world) hear(m wire.Up) {
 	}
 }
 
-func (w *world) heard(holds func(*nodestatus.API) bool) bool {
+func (w *world) heard(holds func(*wire.API) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return holds(&w.state)
@@ -289,7 +289,7 @@ func TestIdentityThatMayNotTaintStillTellsConditions(t *testing.T) {
 	w.stand(nodestatus.Backstop, true)
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionTrue })
 	await(t, "the refusal to be told", func() bool {
-		return w.heard(func(s *nodestatus.API) bool { return s.Refused["taints"] != "" && s.Connected })
+		return w.heard(func(s *wire.API) bool { return s.Refused["taints"] != "" && s.Connected })
 	})
 	if node := w.seen(); tainted(node, ownTaint) {
 		t.Error("the taint was written")
@@ -308,7 +308,7 @@ func TestRivalOfTheConditionsIsToldAndNotFought(t *testing.T) {
 			w.patchNode(types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"MemoryPressure","status":"False","reason":"KubeletHasSufficientMemory"}]}}`, "status")
 			turns++
 		}
-		return w.heard(func(s *nodestatus.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
+		return w.heard(func(s *wire.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
 	})
 	if turns < 3 {
 		t.Errorf("the conflict was told after %d turns, want at least 3", turns)

@@ -9,20 +9,20 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/internal/wire"
 )
 
 // Requests counts the requests to the API server and stores their errors.
 type Requests struct {
 	mu      sync.Mutex
-	state   nodestatus.API
+	state   wire.API
 	changed chan struct{}
 }
 
 // NewRequests has no requests.
 func NewRequests() *Requests {
 	return &Requests{
-		state:   nodestatus.API{Error: "the API server has not answered yet", Refused: map[string]string{}, Requests: map[string]uint64{}},
+		state:   wire.API{Error: "the API server has not answered yet", Refused: map[string]string{}, Requests: map[string]uint64{}},
 		changed: make(chan struct{}, 1),
 	}
 }
@@ -55,7 +55,7 @@ func (r *Requests) recordAnswer(code int, fault string) {
 	defer r.mu.Unlock()
 	r.state.Requests[strconv.Itoa(code)]++
 	if connected := fault == ""; connected != r.state.Connected || r.state.Since.IsZero() {
-		r.state.Connected, r.state.Since = connected, nodestatus.Time{Time: time.Now()}
+		r.state.Connected, r.state.Since = connected, time.Now()
 		r.notify()
 	}
 	r.state.Error = fault
@@ -95,7 +95,7 @@ func (r *Requests) notify() {
 }
 
 // api is a copy of the state.
-func (r *Requests) api() *nodestatus.API {
+func (r *Requests) api() *wire.API {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := r.state

@@ -31,7 +31,7 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 	}
 	nodes := p.client.CoreV1().Nodes()
 	for attempt := 1; ; attempt++ {
-		taints, changed := p.node.Mode.MergeTaints(node.Spec.Taints, standing.Raised)
+		taints, changed := p.mode.MergeTaints(node.Spec.Taints, standing.Raised)
 		if !changed {
 			return nil
 		}

@@ -61,9 +61,9 @@ func ordersOf(a *Agent) (given []wire.Order, text string) {
 	return given, strings.Join(all, ", ")
 }
 
-func stopper(a *Agent, running Running) (*Stopper, *taken) {
+func stopper(a *Agent, running Running) (*CRIStopper, *taken) {
 	killer := &taken{}
-	return NewStopper(killer, a, func(types.UID) Running { return running }, slog.New(slog.DiscardHandler)), killer
+	return NewCRIStopper(killer, a, func(types.UID) Running { return running }, slog.New(slog.DiscardHandler)), killer
 }
 
 var family = Running{Containers: []string{"a", "b"}, Sidecars: []string{"first", "second"}, Sandboxes: []string{"s"}}
@@ -86,7 +86,7 @@ func TestSoftVictimIsStoppedByTheRuntimeInOrder(t *testing.T) {
 			if len(a.out.orders) > 0 {
 				t.Errorf("%+v before all of %+v were done", a.out.orders[0], given[i:])
 			}
-			a.ordered(&wire.Done{ID: o.ID})
+			a.finishOrder(&wire.Done{ID: o.ID})
 		}
 	}
 	if killer.untold() {
@@ -96,11 +96,11 @@ func TestSoftVictimIsStoppedByTheRuntimeInOrder(t *testing.T) {
 
 func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 	for name, fail := range map[string]func(*Agent, wire.Order){
-		"an order fails":    func(a *Agent, o wire.Order) { a.ordered(&wire.Done{ID: o.ID, Error: "no"}) },
+		"an order fails":    func(a *Agent, o wire.Order) { a.finishOrder(&wire.Done{ID: o.ID, Error: "no"}) },
 		"the agent is lost": func(a *Agent, _ wire.Order) { a.abandon(io.EOF) },
 		"a later order is not taken": func(a *Agent, o wire.Order) {
 			a.runtime = &inventory.Runtime{}
-			a.ordered(&wire.Done{ID: o.ID})
+			a.finishOrder(&wire.Done{ID: o.ID})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestOrdersAreRefusedWithoutARuntimeAndBounded(t *testing.T) {
 	if err := a.Order(wire.Order{}, nil); !errors.Is(err, ErrManyOrders) {
 		t.Errorf("%v, want %v", err, ErrManyOrders)
 	}
-	a.ordered(&wire.Done{ID: 1, Error: "rpc error", Away: true})
+	a.finishOrder(&wire.Done{ID: 1, Error: "rpc error", Away: true})
 	a.abandon(io.EOF)
 	if failed != maxOrders {
 		t.Errorf("%d orders have failed with the agent, want %d", failed, maxOrders)
@@ -191,7 +191,7 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 		{Image: &inventory.Image{ID: "i2"}}, {Image: &inventory.Image{ID: "i1"}},
 		{Dropped: "d"}, {Listed: true},
 	} {
-		a.hear(&m)
+		a.handle(&m)
 	}
 	check := func() {
 		t.Helper()
@@ -212,9 +212,9 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 	if i := a.Runtime(); i.Connected || i.Error == "" {
 		t.Errorf("stands %+v, want it away", i.Runtime)
 	}
-	a.hear(&wire.Up{Image: &inventory.Image{ID: "i3"}})
+	a.handle(&wire.Up{Image: &inventory.Image{ID: "i3"}})
 	check()
-	a.hear(&wire.Up{Listed: true})
+	a.handle(&wire.Up{Listed: true})
 	if i := a.Runtime(); len(i.Images) != 1 || len(i.Sandboxes) != 0 {
 		t.Errorf("inventory %+v, want what the new agent has sent", i)
 	}

@@ -46,8 +46,8 @@ func (r *recorder) at(uid types.UID) (time.Duration, bool) {
 	return d, ok
 }
 
-// asked runs an Asker with a patience of 30 s in a bubble.
-func asked(t *testing.T, do func(*Asker, *recorder)) {
+// asked runs an APIEvictor with a patience of 30 s in a bubble.
+func asked(t *testing.T, do func(*APIEvictor, *recorder)) {
 	log := slog.New(slog.DiscardHandler)
 	records, err := journal.Open(t.TempDir(), log)
 	if err != nil {
@@ -55,7 +55,7 @@ func asked(t *testing.T, do func(*Asker, *recorder)) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		below := &recorder{start: time.Now(), killed: map[types.UID]time.Duration{}}
-		k := NewAsker(below, New(Config{Node: wire.Node{Publish: true}}, records, log), 30*time.Second, log)
+		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, records, log), 30*time.Second, log)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = k.Run(ctx) })
@@ -68,7 +68,7 @@ func asked(t *testing.T, do func(*Asker, *recorder)) {
 func soft(uid types.UID) kill.Victim { return kill.Victim{UID: uid, Name: "default/p", Soft: true} }
 
 func TestHardVictimNeverWaits(t *testing.T) {
-	asked(t, func(k *Asker, below *recorder) {
+	asked(t, func(k *APIEvictor, below *recorder) {
 		if err := k.Kill(kill.Victim{UID: "a"}); err != nil {
 			t.Error(err)
 		}
@@ -79,7 +79,7 @@ func TestHardVictimNeverWaits(t *testing.T) {
 }
 
 func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
-	asked(t, func(k *Asker, below *recorder) {
+	asked(t, func(k *APIEvictor, below *recorder) {
 		for _, uid := range []types.UID{"free", "held", "unanswered"} {
 			if err := k.Kill(soft(uid)); err != nil {
 				t.Error(err)
@@ -102,7 +102,7 @@ func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
 				t.Errorf("%s: killed %t after %v", uid, killed, at)
 			}
 		}
-		for _, i := range k.agent.Untold() {
+		for _, i := range k.agent.Unreported() {
 			if !i.Asked || (i.Override == "") != (i.UID == "free") {
 				t.Errorf("intent %+v", i)
 			}
@@ -111,7 +111,7 @@ func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
 }
 
 func TestVictimThatWaitsForLeaveGoesAtOnceWhenItIsHastened(t *testing.T) {
-	asked(t, func(k *Asker, below *recorder) {
+	asked(t, func(k *APIEvictor, below *recorder) {
 		below.refuse = 1
 		if err := k.Kill(soft("a")); err != nil {
 			t.Error(err)
@@ -123,14 +123,14 @@ func TestVictimThatWaitsForLeaveGoesAtOnceWhenItIsHastened(t *testing.T) {
 		if at, killed := below.at("a"); !killed || at != 0 || len(k.waiting) > 0 {
 			t.Errorf("killed %t after %v, %d wait", killed, at, len(k.waiting))
 		}
-		if told := k.agent.Untold(); len(told) != 1 || !told[0].Asked || !strings.Contains(told[0].Override, "hard threshold") {
+		if told := k.agent.Unreported(); len(told) != 1 || !told[0].Asked || !strings.Contains(told[0].Override, "hard threshold") {
 			t.Errorf("intents %+v", told)
 		}
 	})
 }
 
 func TestSoftVictimThatTheKillerRefusesIsTriedAgain(t *testing.T) {
-	asked(t, func(k *Asker, below *recorder) {
+	asked(t, func(k *APIEvictor, below *recorder) {
 		below.refuse = 3
 		if err := k.Kill(soft("a")); err != nil {
 			t.Error(err)
@@ -144,7 +144,7 @@ func TestSoftVictimThatTheKillerRefusesIsTriedAgain(t *testing.T) {
 }
 
 func TestHardKillOfASoftVictimEndsTheWaiting(t *testing.T) {
-	asked(t, func(k *Asker, below *recorder) {
+	asked(t, func(k *APIEvictor, below *recorder) {
 		_ = k.Kill(soft("a"))
 		_ = k.Kill(kill.Victim{UID: "a"})
 		if at, killed := below.at("a"); !killed || at != 0 {

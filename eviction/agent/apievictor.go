@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/wire"
+)
+
+// Killer ends pods in goroutines of its own.
+type Killer interface {
+	Kill(kill.Victim) error
+	Hasten(uid types.UID, grace time.Duration)
+	Results() <-chan kill.Result
+}
+
+// deadlineCheck is how often the deadlines of waiting victims are checked.
+const deadlineCheck = 100 * time.Millisecond
+
+// APIEvictor is a Killer that requests the eviction of a soft victim from the Eviction API
+// (pods/eviction) before it kills the victim. Until a deadline this respects disruption
+// budgets. Hard victims never wait.
+type APIEvictor struct {
+	Killer
+	agent    *Agent
+	patience time.Duration
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[types.UID]*waiting
+}
+
+// waiting is a victim whose eviction the API has not granted.
+type waiting struct {
+	kill.Victim
+	deadline time.Time
+	refused  string // the last answer
+	granted  bool   // it is killed as soon as the killer accepts it
+}
+
+// NewAPIEvictor sends requests by an agent. patience is from Kill to the deadline.
+func NewAPIEvictor(killer Killer, agent *Agent, patience time.Duration, log *slog.Logger) *APIEvictor {
+	return &APIEvictor{Killer: killer, agent: agent, patience: patience, log: log, waiting: map[types.UID]*waiting{}}
+}
+
+// Kill starts to kill a hard victim, or to request the eviction of a soft one, and returns
+// at once. The error is that of the Killer below.
+func (k *APIEvictor) Kill(v kill.Victim) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !v.Soft {
+		delete(k.waiting, v.UID)
+		return k.Killer.Kill(v)
+	}
+	if k.waiting[v.UID] != nil {
+		return nil
+	}
+	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
+	k.waiting[v.UID] = w
+	k.agent.requestEviction(wire.Ask{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: w.deadline})
+	return nil
+}
+
+// Hasten shortens the grace of a pod that is being killed. A waiting victim is killed now:
+// a hard threshold is crossed.
+func (k *APIEvictor) Hasten(uid types.UID, grace time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.waiting[uid]
+	if w == nil {
+		k.Killer.Hasten(uid, grace)
+		return
+	}
+	w.Soft, w.Grace = false, min(w.Grace, grace)
+	k.kill(w)
+	if !w.granted {
+		k.override(w, "A hard threshold was crossed before the Eviction API granted the eviction")
+	}
+}
+
+// kill starts to kill a victim. Where the killer is full, the next tick tries again.
+func (k *APIEvictor) kill(w *waiting) {
+	if k.Killer.Kill(w.Victim) == nil {
+		delete(k.waiting, w.UID)
+	}
+}
+
+// override has a victim killed although the API has not granted the eviction.
+func (k *APIEvictor) override(w *waiting, why string) {
+	w.granted = true
+	k.agent.settle(w.UID, why+": "+w.refused+" ")
+	k.log.Warn("a soft victim is killed without the Eviction API", "pod", w.Name, "because", why, "refused", w.refused)
+}
+
+// Run kills victims as answers arrive and deadlines pass, until ctx ends.
+func (k *APIEvictor) Run(ctx context.Context) error {
+	tick := time.NewTicker(deadlineCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case answer := <-k.agent.answers:
+			k.handle(answer)
+		case <-tick.C:
+		}
+		k.release(time.Now())
+	}
+}
+
+func (k *APIEvictor) handle(answer wire.Answer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.waiting[answer.UID]
+	switch {
+	case w == nil || w.granted:
+	case answer.Refused == "":
+		w.granted = true
+		k.agent.settle(w.UID, "")
+		k.log.Info("the Eviction API has granted the eviction", "pod", w.Name)
+	default:
+		w.refused = answer.Refused
+	}
+}
+
+// release kills the victims whose eviction is granted or whose deadline has passed.
+func (k *APIEvictor) release(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range k.waiting {
+		if !w.granted && now.After(w.deadline) {
+			k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.patience))
+		}
+		if w.granted {
+			k.kill(w)
+		}
+	}
+}
+
+// requestEviction requests the eviction of a pod until settle.
+func (a *Agent) requestEviction(ask wire.Ask) {
+	a.update(func(o *outbox) { o.requests[ask.UID] = &request{Ask: ask} })
+}
+
+// settle ends the requests for a pod; override says why it is killed without a grant, ""
+// if the API has granted the eviction.
+func (a *Agent) settle(uid types.UID, override string) {
+	a.update(func(o *outbox) {
+		r := o.requests[uid]
+		if r == nil {
+			return
+		}
+		r.settled, r.override = true, override
+		for _, t := range o.intents {
+			if t.UID == uid && override != "" {
+				t.Override, t.sent = override, false
+				a.persist(t)
+			}
+		}
+	})
+}
