@@ -1,7 +1,6 @@
-// Package oom says which oom_score_adj the kernel should hold for each container
-// of a pod, so that its own OOM killer picks the victim Kubernetes would have
-// picked. The rules are the kubelet's. It never reads or writes a process:
-// oom/apply does.
+// Package oom computes the oom_score_adj of each container of a pod, so that the
+// kernel's OOM killer chooses the same victims as Kubernetes. The rules are the
+// kubelet's. It reads and writes no process; oom/apply does.
 package oom
 
 import (
@@ -28,16 +27,16 @@ const (
 	burstableMax = BestEffortScoreAdj - 1
 )
 
-// ContainerScore is the verdict on one container.
+// ContainerScore is the oom_score_adj of one container.
 type ContainerScore struct {
 	Name     string
 	QOS      v1.PodQOSClass // the pod's
 	ScoreAdj int            // for oom_score_adj, see proc_pid_oom_score_adj(5)
 }
 
-// Scores lists the containers of a pod in manifest order, init containers first
-// and ephemeral ones last. The capacity is the node's memory in bytes and must be
-// positive. Requests that an API server would have defaulted count.
+// Scores lists the containers of a pod in the order of the manifest, init containers
+// first and ephemeral containers last. The capacity is the node's memory in bytes and
+// must be positive. Requests that an API server defaults from limits are included.
 func Scores(pod *v1.Pod, memoryCapacity int64) []ContainerScore {
 	pod = podspec.WithDefaultRequests(pod)
 	p := policy{pod: pod, class: podspec.QOSClass(pod), capacity: memoryCapacity}

@@ -2,9 +2,9 @@ package stats
 
 import "time"
 
-// The judgement of Coldness: over the last second or more, at most one in
-// coldRefaults of the reclaimable pages was read back a second, and tasks
-// waited for memory less than one part in coldStall of the time.
+// Reclaimable memory is cold if, over the last coldWindow or more, at most one in
+// coldRefaults of its pages was refaulted per second, and tasks waited for memory less
+// than one part in coldStall of the time.
 const (
 	coldWindow   = time.Second
 	coldRefaults = 100
@@ -12,10 +12,9 @@ const (
 	pageSize     = 4096
 )
 
-// Coldness follows a node's readings and judges whether its reclaimable memory
-// lies unused, so that it could be taken back at no cost. Until the first second is
-// over it takes it to lie unused: who comes to a node full of cache ends nobody
-// for that.
+// Coldness decides from a node's readings whether its reclaimable memory is unused, so
+// that reclaiming it costs nothing. In the first second it is cold: at the start no pod
+// is evicted because of page cache.
 type Coldness struct {
 	at       time.Time
 	refaults Amount
@@ -23,8 +22,8 @@ type Coldness struct {
 	cold     bool
 }
 
-// Observe takes up a reading. Without refault counts nothing is ever cold;
-// without pressure files the refaults decide alone.
+// Observe adds a reading and returns whether memory is cold. Without refault counts it
+// is not; without pressure files only refaults count.
 func (c *Coldness) Observe(n *Node) bool {
 	elapsed := n.Time.Sub(c.at)
 	if !c.at.IsZero() && elapsed < coldWindow {
@@ -35,8 +34,8 @@ func (c *Coldness) Observe(n *Node) bool {
 	} else {
 		refaulted := n.Memory.Refaults.Minus(c.refaults)
 		perSecond := float64(refaulted.Or(0)) * pageSize / elapsed.Seconds()
-		quiet := !n.MemoryStall.Known || (n.MemoryStall.Some-c.stall.Some)*coldStall < elapsed
-		c.cold = refaulted.known && quiet && perSecond*coldRefaults <= float64(n.Memory.Reclaimable().Or(0))
+		lowStall := !n.MemoryStall.Known || (n.MemoryStall.Some-c.stall.Some)*coldStall < elapsed
+		c.cold = refaulted.known && lowStall && perSecond*coldRefaults <= float64(n.Memory.Reclaimable().Or(0))
 	}
 	c.at, c.refaults, c.stall = n.Time, n.Memory.Refaults, n.MemoryStall
 	return c.cold

@@ -8,12 +8,11 @@ type MemoryModel uint8
 const (
 	// WorkingSetModel is the kubelet's: the limit less the working set.
 	WorkingSetModel MemoryModel = iota
-	// AvailableModel is the kernel's MemAvailable; for a cgroup, which has no
-	// such figure, the limit less what is neither file cache nor reclaimable
-	// slab.
+	// AvailableModel is the kernel's MemAvailable; for a cgroup, which has no such
+	// value, the limit less memory that is neither page cache nor reclaimable slab.
 	AvailableModel
-	// ReclaimAwareModel is the kubelet's with active file pages and reclaimable
-	// slab discounted for as long as they are cold.
+	// ReclaimAwareModel is the kubelet's; while they are cold, active file pages and
+	// reclaimable slab count as available.
 	ReclaimAwareModel
 )
 
@@ -33,9 +32,9 @@ func ParseMemoryModel(name string) (MemoryModel, bool) {
 	return MemoryModel(max(0, i)), i >= 0
 }
 
-// Available is what the model says is left of the memory, bytes; unknown where
-// there is no limit. Cold tells whether the reclaimable part lies unused. Huge
-// pages are never left (HugepageAwareEviction of the kubelet).
+// Available is the available memory by the model, bytes; unknown without a limit. cold
+// says that reclaimable memory is unused. Huge pages never count as available
+// (HugepageAwareEviction of the kubelet).
 func (m Memory) Available(model MemoryModel, cold bool) Amount {
 	left := func(used Amount) Amount { return m.Limit.Minus(used).Minus(Known(m.Hugetlb.Or(0))) }
 	workingSet := m.WorkingSet()

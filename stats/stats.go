@@ -1,5 +1,5 @@
-// Package stats holds what was measured, as values, and the arithmetic over
-// them. It never reads anything: stats/collect does.
+// Package stats holds measured values and the arithmetic over them. It reads nothing;
+// stats/collect does.
 package stats
 
 import "time"
@@ -56,8 +56,8 @@ func Sum(amounts ...Amount) Amount {
 	return sum
 }
 
-// Memory is what the kernel tells of one memory cgroup, or of the whole machine
-// where the cgroup is the root of the hierarchy. Bytes, unless said otherwise.
+// Memory is the figures of one memory cgroup, or of the machine for the root of the
+// hierarchy. Bytes, unless said otherwise.
 type Memory struct {
 	// Limit is memory.limit_in_bytes (v1) or memory.max (v2) of the cgroup, or
 	// MemTotal for the root. Unknown where the cgroup has no limit.
@@ -69,11 +69,11 @@ type Memory struct {
 	InactiveFile Amount
 	// ActiveFile is total_active_file (v1) or active_file (v2).
 	ActiveFile Amount
-	// SlabReclaimable is slab_reclaimable (v2), SReclaimable of /proc/meminfo
-	// for the root of either; a v1 cgroup does not tell it.
+	// SlabReclaimable is slab_reclaimable (v2), or SReclaimable of /proc/meminfo
+	// for the root; unknown for other v1 cgroups.
 	SlabReclaimable Amount
 	// Refaults counts pages read back after they had been reclaimed, since the
-	// cgroup or the machine came up: workingset_refault_file (v2),
+	// creation of the cgroup or the boot: workingset_refault_file (v2),
 	// total_workingset_refault (v1).
 	Refaults Amount
 	// Hugetlb is what huge pages of all sizes set aside, used or not (Hugetlb of
@@ -84,13 +84,12 @@ type Memory struct {
 	MemAvailable Amount
 }
 
-// WorkingSet is usage less inactive file pages, never below zero: what the
-// kubelet calls memory in use. The file pages are part of the usage, so a
-// cgroup that does not tell them counts whole.
+// WorkingSet is usage less inactive file pages, at least zero, as the kubelet computes
+// it. Unknown inactive file pages count as zero.
 func (m Memory) WorkingSet() Amount { return m.Usage.Minus(Known(m.InactiveFile.Or(0))) }
 
-// Reclaimable is the part of the working set that the kernel could take back
-// without killing anybody: active file pages and reclaimable slab, bytes.
+// Reclaimable is the part of the working set that the kernel can reclaim without an OOM
+// kill: active file pages and reclaimable slab, bytes.
 func (m Memory) Reclaimable() Amount { return Sum(m.ActiveFile, m.SlabReclaimable) }
 
 // Filesystem is one statfs: bytes for ordinary users (f_bavail), and inodes.
@@ -101,25 +100,25 @@ type Filesystem struct {
 	Inodes, InodesFree  Amount    // f_files, f_ffree
 }
 
-// Tasks counts kernel tasks, threads that is, against what the kernel allows.
+// Tasks is the number of kernel tasks (threads) and its limit.
 type Tasks struct {
 	Max     Amount // min of pid_max, threads-max and the cgroup's pids.max
 	Running Amount // fourth field of /proc/loadavg, or pids.current of the cgroup
 }
 
-// Stall is one line of a pressure file (PSI): the time in which some, or all,
-// of the tasks waited for the resource, since the machine or the cgroup came up.
+// Stall is one line of a pressure file (PSI): how long some, or all, of the tasks have
+// waited for the resource, since the boot or the creation of the cgroup.
 type Stall struct {
 	Some, Full time.Duration
 	Known      bool
 }
 
-// Node is one reading of everything node-level, taken at Time. What could not
-// be read stays unknown and blinds nothing else.
+// Node is one reading of the node, taken at Time. Each value that could not be read is
+// unknown.
 type Node struct {
 	Time        time.Time
 	Memory      Memory // of the cgroup taken as the node
-	PodsMemory  Memory // of the cgroup all pods live in; its Limit is what pods may use
+	PodsMemory  Memory // of the cgroup of all pods, with their limit
 	NodeFs      Filesystem
 	ImageFs     Filesystem
 	ContainerFs Filesystem
@@ -136,23 +135,23 @@ type Pod struct {
 	Threads    Amount      // tasks, as the kernel counts pids
 	Containers []Container // in the order of the pod's manifest, init containers first
 	Volumes    []Volume    // in the order of the pod's manifest
-	// Files belong to no container: those directly in the pod's log directory, and
-	// its etc-hosts.
+	// Files are those of no container: directly in the pod's log directory, and its
+	// etc-hosts.
 	Files Volume
-	// Unlinked is what processes of the pod hold open on the node's filesystem
-	// though it was deleted.
+	// Unlinked is the deleted files on the node's filesystem that processes of the
+	// pod have open.
 	Unlinked Volume
 }
 
 // Container is one reading of a container: bytes, and inodes.
 type Container struct {
 	Memory               Amount // working set
-	Rootfs, RootfsInodes Amount // the writable layer, and what was deleted in it and is open
+	Rootfs, RootfsInodes Amount // the writable layer, with deleted files that are open
 	Logs, LogsInodes     Amount
 }
 
-// Volume is one reading of what a part of a disk holds: bytes, and inodes. All of
-// it was so at Time or later.
+// Volume is one reading of a part of a disk: bytes, and inodes. The reading began at
+// Time.
 type Volume struct {
 	Time         time.Time
 	Used, Inodes Amount

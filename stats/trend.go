@@ -8,11 +8,9 @@ import (
 // trendSpan is the Span of a Trend that has none.
 const trendSpan = 5 * time.Second
 
-// Trend follows an amount and tells how fast it changes. The zero Trend has
-// seen nothing.
+// Trend computes how fast an amount changes. The zero Trend has no observation.
 type Trend struct {
-	// Span is how far back it looks, more or less: older changes weigh less and
-	// less. Zero means 5 s.
+	// Span is the time constant: the weight of older changes decreases. Zero means 5 s.
 	Span time.Duration
 
 	at   time.Time
@@ -20,8 +18,8 @@ type Trend struct {
 	rate float64 // units a second, negative while the amount falls
 }
 
-// Observe takes up the amount at an instant. What was not measured, and an
-// instant that does not move on, leave the trend as it is.
+// Observe adds the amount at an instant. An unknown amount, and an instant not after
+// the last one, are ignored.
 func (t *Trend) Observe(at time.Time, amount Amount) {
 	n, known := amount.Get()
 	elapsed := at.Sub(t.at)
@@ -38,8 +36,8 @@ func (t *Trend) Observe(at time.Time, amount Amount) {
 // PerSecond is the present rate, units a second; negative while the amount falls.
 func (t *Trend) PerSecond() int64 { return int64(t.rate) }
 
-// Until is how long the amount takes to fall to a floor at the present rate:
-// zero where it is there already, and not known where it does not fall.
+// Until is how long the amount takes to fall to a floor at the present rate: zero where
+// it is below, and not known where it does not fall.
 func (t *Trend) Until(floor int64) (time.Duration, bool) {
 	switch {
 	case t.at.IsZero():

@@ -8,11 +8,10 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// CheckCapacity holds the thresholds against a node: what was observed of its
-// signals. The error is a field.ErrorList's aggregate of the thresholds that are
-// not below the capacity of their signal; they would evict until nothing is
-// used. The warnings tell of those that never end once they have acted. A
-// capacity that is not known allows everything.
+// CheckCapacity compares the thresholds with the observed capacities of a node. The
+// error is a field.ErrorList's aggregate of the thresholds that are not below the
+// capacity of their signal: they would evict every pod. The warnings are of thresholds
+// that are never cleared once met. An unknown capacity is not compared.
 func (c *Config) CheckCapacity(observed eviction.Observations) (warnings []string, err error) {
 	var faults field.ErrorList
 	for _, s := range c.settings {

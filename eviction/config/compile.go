@@ -16,35 +16,35 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Config is a configuration with its defaults filled in and its texts read.
+// Config is a configuration with its defaults and parsed values.
 type Config struct {
-	// Eviction holds the thresholds as configured, in the order in which they
-	// act, with those of allocatableMemory.available copied; eviction.New
-	// completes it once the layout of the disks is known.
+	// Eviction has the configured thresholds, in order of evaluation, with those of
+	// allocatableMemory.available copied; eviction.New completes it once the layout of
+	// the disks is known.
 	Eviction eviction.Config
 	// MemoryModel chooses which memory counts as available.
 	MemoryModel stats.MemoryModel
-	// SystemReserved and KubeReserved are what pods may not use.
+	// SystemReserved and KubeReserved are reserved from pods.
 	SystemReserved, KubeReserved v1.ResourceList
-	// EnforcePods says whether pods together are held to what is allocatable.
+	// EnforcePods says whether all pods together are limited to allocatable.
 	EnforcePods bool
-	// Reclaim says what the node frees without ending a pod.
+	// Reclaim says what the node removes before it evicts a pod.
 	Reclaim reclaim.Policy
-	// NodeStatusUpdateFrequency is how often conditions are computed anew.
+	// NodeStatusUpdateFrequency is how often conditions are reconciled.
 	NodeStatusUpdateFrequency time.Duration
-	// Warnings tell of settings that are valid and probably not meant.
+	// Warnings are of valid settings that are probably mistakes.
 	Warnings []string
 
 	settings []setting
 }
 
-// setting is a threshold as configured, and the field that it stands in.
+// setting is a configured threshold and its field.
 type setting struct {
 	path *field.Path
 	eviction.Threshold
 }
 
-// defaultHard are the thresholds of a node that was told nothing (Linux).
+// defaultHard are the default hard thresholds (Linux).
 var defaultHard = map[string]string{
 	"memory.available":   "100Mi",
 	"nodefs.available":   "10%",
@@ -58,7 +58,7 @@ const (
 	defaultStatusFrequency  = 10 * time.Second
 )
 
-// compiler collects everything there is to say about one configuration.
+// compiler collects the faults and warnings of one configuration.
 type compiler struct {
 	root     *field.Path
 	settings []setting
@@ -76,8 +76,8 @@ func (c *compiler) warn(path *field.Path, format string, args ...any) {
 	c.warnings = append(c.warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// Compile reads a configuration. The error is a field.ErrorList's aggregate of
-// every fault; root, which may be nil, goes before each field's path.
+// Compile parses a configuration. The error is a field.ErrorList's aggregate of every
+// fault; root, which may be nil, is the prefix of each field's path.
 func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	c := &compiler{root: root}
 	config := Config{
@@ -114,8 +114,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	return config, c.faults.ToAggregate()
 }
 
-// duration is the kubelet's reading: zero is the default. What is negative is
-// refused.
+// duration is as with the kubelet: zero is the default. A negative one is a fault.
 func (c *compiler) duration(name string, given, otherwise time.Duration) time.Duration {
 	if given < 0 {
 		c.invalid(c.at(name), given.String(), "must not be negative")
@@ -126,8 +125,8 @@ func (c *compiler) duration(name string, given, otherwise time.Duration) time.Du
 	return given
 }
 
-// thresholds reads the settings of a file and copies those of memory.available
-// that are hard where pods are held to what is allocatable.
+// thresholds parses the thresholds, and copies the hard ones of memory.available where
+// all pods together are limited to allocatable.
 func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) {
 	reclaims := map[eviction.Signal]eviction.Value{}
 	for s, text := range c.signals("evictionMinimumReclaim", file.EvictionMinimumReclaim) {
@@ -166,8 +165,8 @@ func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) {
 	}
 }
 
-// hard is the map of hard thresholds with the defaults as the kubelet merges
-// them: all where none is given, none where any is, unless told to merge.
+// hard merges the hard thresholds with the defaults as the kubelet does: all defaults
+// where the map is nil, none otherwise, unless mergeDefaultEvictionSettings is set.
 func (c *compiler) hard(file *EvictdConfiguration) map[string]string {
 	if file.EvictionHard == nil {
 		return defaultHard
@@ -190,8 +189,8 @@ func (c *compiler) hard(file *EvictdConfiguration) map[string]string {
 	return merged
 }
 
-// signals walks a map of thresholds in the order of signals. A name that is no
-// signal is a fault.
+// signals iterates over a map of thresholds in the order of signals. An unknown signal
+// is a fault.
 func (c *compiler) signals(list string, entries map[string]string) func(func(eviction.Signal, string) bool) {
 	return func(yield func(eviction.Signal, string) bool) {
 		for _, name := range slices.Sorted(maps.Keys(entries)) {
@@ -216,7 +215,7 @@ func (c *compiler) grace(path *field.Path, text string) time.Duration {
 	return grace
 }
 
-// lint warns about what the kubelet takes in silence.
+// lint warns about settings that the kubelet ignores silently.
 func (c *compiler) lint(file *EvictdConfiguration) {
 	lists := map[string]map[string]string{
 		"evictionHard": file.EvictionHard, "evictionSoft": file.EvictionSoft,
@@ -261,7 +260,7 @@ func below(a, b eviction.Value) bool {
 	return a.Amount < b.Amount || a.Fraction < b.Fraction
 }
 
-// reservable are the resources that can be kept from pods.
+// reservable are the resources that can be reserved.
 var reservable = []string{string(v1.ResourceCPU), string(v1.ResourceEphemeralStorage), string(v1.ResourceMemory), "pid"}
 
 func (c *compiler) reserved(list string, entries map[string]string) v1.ResourceList {

@@ -12,10 +12,10 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 )
 
-// Load reads a configuration file, strictly: an EvictdConfiguration, or a
-// KubeletConfiguration of which the eviction, reserved-resources and image
-// collection fields are taken. The error joins every fault; what is not at fault
-// has been read all the same, so that Compile can find what else is wrong.
+// Load reads a configuration file strictly: an EvictdConfiguration, or a
+// KubeletConfiguration, of which it uses the eviction, reserved-resources and image
+// collection fields. The error joins every fault; the other fields are read, so that
+// Compile can find their faults.
 func Load(data []byte) (EvictdConfiguration, error) {
 	documents := manifest.Split(data)
 	if len(documents) != 1 {

@@ -1,6 +1,6 @@
-// Package config reads what evictd is told to do: its own configuration, the
-// kubelet's, and the kubelet's flags. It never touches files, flags sets or the
-// environment: callers bring text and get values, warnings and every fault.
+// Package config reads evictd's configuration, the kubelet's, and the kubelet's flags.
+// It reads no files, flag sets or environment: callers pass text and get values,
+// warnings and all faults.
 package config
 
 import (
@@ -19,10 +19,10 @@ const (
 type EvictdConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// EvictionHard maps a signal to a quantity or a percentage, below which it acts
-	// at once; nil means the kubelet's defaults, empty means none.
+	// EvictionHard maps a signal to a quantity or a percentage, below which pods are
+	// evicted at once; nil means the kubelet's defaults, empty means none.
 	EvictionHard map[string]string `json:"evictionHard,omitzero"`
-	// EvictionSoft is the same for what acts when it was met for
+	// EvictionSoft is the same for thresholds that must be met for
 	// EvictionSoftGracePeriod.
 	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`
 	// EvictionSoftGracePeriod maps each signal of EvictionSoft to a duration.
@@ -52,22 +52,23 @@ type EvictdConfiguration struct {
 	KubeReservedCgroup   string `json:"kubeReservedCgroup,omitempty"`
 
 	// ImageGCHighThresholdPercent of the images' disk used begins the collection of
-	// images at set times; nil means 85.
+	// images at regular intervals; nil means 85.
 	ImageGCHighThresholdPercent *int32 `json:"imageGCHighThresholdPercent,omitempty"`
 	// ImageGCLowThresholdPercent ends it; nil means 80.
 	ImageGCLowThresholdPercent *int32 `json:"imageGCLowThresholdPercent,omitempty"`
-	// ImageMinimumGCAge is how long an image stays whatever happens; zero means 2m.
+	// ImageMinimumGCAge is the minimum age of a removed image; zero means 2m.
 	ImageMinimumGCAge metav1.Duration `json:"imageMinimumGCAge,omitzero"`
 	// ImageMaximumGCAge is how long an image may be unused; zero is no bound.
 	ImageMaximumGCAge metav1.Duration `json:"imageMaximumGCAge,omitzero"`
-	// ImageGCPressureMode is deficit (the default): a disk under pressure loses
-	// images until it lacks nothing; or all: every unused one, as with the kubelet.
+	// ImageGCPressureMode is deficit (the default): images are removed from a disk
+	// under pressure until it lacks nothing; or all: every unused image, as with the
+	// kubelet.
 	ImageGCPressureMode string `json:"imageGCPressureMode,omitempty"`
 	// ImageGCKeep are references of images that are never collected; one that ends
-	// in * stands for all that begin so.
+	// in * is a prefix.
 	ImageGCKeep []string `json:"imageGCKeep,omitempty"`
-	// MinimumContainerTTLDuration is how long a container must have been dead to be
-	// collected; it and the next two are flags of the kubelet.
+	// MinimumContainerTTLDuration is how long ago a removed container must have exited;
+	// it and the next two are flags of the kubelet.
 	MinimumContainerTTLDuration metav1.Duration `json:"minimumContainerTTLDuration,omitzero"`
 	// MaximumDeadContainersPerContainer are kept of each container of a pod; nil
 	// means 1.
@@ -75,8 +76,8 @@ type EvictdConfiguration struct {
 	// MaximumDeadContainers are kept on the node; nil means no limit.
 	MaximumDeadContainers *int32 `json:"maximumDeadContainers,omitempty"`
 
-	// NodeStatusUpdateFrequency is how often the Node on the API server is held
-	// against what it should be; zero means 10s. Changes are told at once.
+	// NodeStatusUpdateFrequency is how often the Node is compared with its wanted
+	// status; zero means 10s. Changes are written at once.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
 
 	// VictimsPerPass is one (the default), or enough: as many as cover what is
@@ -114,15 +115,15 @@ type Run struct {
 	StatusClientCAFile      string           `json:"statusClientCAFile,omitempty"`
 	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
-	// KernelMemcgNotification lets cgroup v1 tell when memory crosses a threshold;
-	// nil means true, which costs nothing here.
+	// KernelMemcgNotification uses the memory usage notifications of cgroup v1; nil
+	// means true.
 	KernelMemcgNotification *bool  `json:"kernelMemcgNotification,omitempty"`
 	RuntimeDir              string `json:"runtimeDir,omitempty"`
-	// MemoryHighTripwire has cgroup v2 slow down pods just before a hard threshold of
-	// memory is crossed, and tell of it.
+	// MemoryHighTripwire sets memory.high of cgroup v2 just below a hard threshold of
+	// memory: the kernel throttles pods there, and notifies.
 	MemoryHighTripwire bool `json:"memoryHighTripwire,omitempty"`
-	// SoftEviction is api or direct: whether soft victims go through the Eviction
-	// API, which respects disruption budgets, until SoftEvictionDeadline.
+	// SoftEviction is api or direct: whether the Eviction API, which respects disruption
+	// budgets, is asked before a soft eviction, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`
 	SoftEvictionDeadline metav1.Duration `json:"softEvictionDeadline,omitzero"`
 	// NodeMemory, a quantity, makes the node a virtual one of that much memory,

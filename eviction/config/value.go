@@ -12,11 +12,11 @@ import (
 	"github.com/evictd/evictd/eviction"
 )
 
-// disabled are the two texts, and only these, that drop a threshold.
+// disabled are the only two values that disable a threshold.
 func disabled(text string) bool { return text == "0%" || text == "100%" }
 
-// value reads a threshold's amount as the kubelet does, but refuses what the
-// kubelet takes by accident: a live threshold of all there is, and NaN.
+// value parses a threshold as the kubelet does, but refuses 100% and NaN, which the
+// kubelet accepts by accident.
 func (c *compiler) value(path *field.Path, text string) eviction.Value {
 	if !strings.HasSuffix(text, "%") {
 		return c.quantity(path, text, true)
@@ -36,8 +36,8 @@ func (c *compiler) value(path *field.Path, text string) eviction.Value {
 	return eviction.Value{}
 }
 
-// reclaim reads a minimum reclaim: zero is fine as a quantity, and more than
-// everything is the operator's business.
+// reclaim parses a minimum reclaim: zero is valid as a quantity, and more than the
+// capacity is not checked.
 func (c *compiler) reclaim(path *field.Path, text string) eviction.Value {
 	if !strings.HasSuffix(text, "%") {
 		return c.quantity(path, text, false)
@@ -58,7 +58,7 @@ func (c *compiler) reclaim(path *field.Path, text string) eviction.Value {
 
 func (c *compiler) percent(path *field.Path, text string) (float64, bool) {
 	number := strings.TrimRight(text, "%")
-	// The kubelet parses in 32 bits, and divides in 32 bits after.
+	// The kubelet parses and divides in 32 bits.
 	percent, err := strconv.ParseFloat(number, 32)
 	if err != nil || math.IsNaN(percent) || math.IsInf(percent, 0) {
 		c.invalid(path, text, "not a percentage such as 10%")

@@ -20,7 +20,7 @@ func (d *Daemon) watchKernel(ctx context.Context) {
 	if d.node.cgroups == nil {
 		return
 	}
-	cfg := watch.Config{Log: watch.Log, Held: d.kernelLog, Cgroups: d.node.cgroups, Root: d.node.root, Pods: d.groups}
+	cfg := watch.Config{Log: watch.Log, OpenLog: d.kernelLog, Cgroups: d.node.cgroups, Root: d.node.root, Pods: d.groups}
 	_ = watch.New(cfg, func(k watch.Kill) { d.publisher.KernelKilled(k, d.tracker.named(k.Pod)) }, d.log).Run(ctx)
 }
 

@@ -83,7 +83,7 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 			})
 		}
 	}
-	inv.Use()
+	inv.AddUsers()
 	inv.Evicted = c.evictedIn(inv)
 	return inv, nil
 }

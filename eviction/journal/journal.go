@@ -1,6 +1,6 @@
-// Package journal keeps what must survive a crash: a small durable map of
-// entries, by kind and id. It is written behind the backs of those who change
-// it: nobody waits for the disk. It knows nothing of what the entries mean.
+// Package journal is a small durable map of entries, by kind and id, that survives a
+// crash. It is written in the background: no caller waits for the disk. It does not
+// interpret the entries.
 package journal
 
 import (
@@ -21,27 +21,27 @@ import (
 
 const (
 	fileName = "journal"
-	// damagedName is what a journal that cannot be read whole is kept as.
+	// damagedName is the name of a damaged journal.
 	damagedName = "journal.damaged"
-	// maxEntries bounds the map: the oldest entry goes for the newest.
+	// maxEntries bounds the map: a new entry replaces the oldest one.
 	maxEntries = 1024
 	// maxEntryBytes bounds an entry.
 	maxEntryBytes = 64 << 10
-	// compactBytes is how long the file may grow before it is written anew, and
-	// asideBytes what is set aside for it: on a full disk it grows on in that.
-	compactBytes = 1 << 20
-	asideBytes   = 2 << 20
-	// maxBytes is more than a journal ever has.
+	// compactBytes is the size at which the file is rewritten, and preallocatedBytes
+	// the size preallocated for it, so that it can grow on a full disk.
+	compactBytes      = 1 << 20
+	preallocatedBytes = 2 << 20
+	// maxBytes is larger than any journal.
 	maxBytes = 2 * maxEntries * maxEntryBytes
-	// retryAfter is how long the journal waits for a disk that refuses.
-	retryAfter = 10 * time.Second
-	// writable asks access(2) whether a directory can be written to.
+	// retryInterval is the interval of attempts after a write error.
+	retryInterval = 10 * time.Second
+	// writable is W_OK|X_OK of access(2).
 	writable = 2
-	// keepSize has fallocate(2) set blocks aside behind the end (FALLOC_FL_KEEP_SIZE).
+	// keepSize is FALLOC_FL_KEEP_SIZE: fallocate(2) allocates blocks behind the end.
 	keepSize = 1
 )
 
-// Entry is one thing that is remembered.
+// Entry is one value of the map.
 type Entry struct {
 	Kind string          `json:"kind"`
 	ID   string          `json:"id"`
@@ -50,8 +50,8 @@ type Entry struct {
 
 type key struct{ kind, id string }
 
-// Journal is the map. Put, Drop and Entries may be called from any goroutine and
-// never wait for the disk; what they change is durable soon after.
+// Journal is the map. Put, Drop and Entries may be called from any goroutine and never
+// wait for the disk; changes are durable soon after.
 type Journal struct {
 	path string
 	log  *slog.Logger
@@ -62,20 +62,19 @@ type Journal struct {
 	pending []line
 	wake    chan struct{}
 
-	file  *os.File // of Run; nil before the first writing
+	file  *os.File // owned by Run; nil before the first write
 	size  int64
-	whole bool // the file ends with a whole line, so that more may follow
+	whole bool // the file ends with a complete line, so that lines can be appended
 }
 
 type kept struct {
 	data json.RawMessage
-	at   uint64 // order of arrival
+	at   uint64 // order of insertion
 }
 
-// Open reads the journal in a directory, which it makes where there is none. A
-// journal that is torn or foreign is set aside, and what could be read of it is
-// kept. What has to be written is left to Run: a disk that is full or hangs keeps
-// nobody from starting.
+// Open reads the journal in a directory, which it creates. A damaged or foreign journal
+// is renamed, and its readable entries are kept. Run does all writes: a full or hanging
+// disk does not block the start.
 func Open(dir string, log *slog.Logger) (*Journal, error) {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -83,13 +82,13 @@ func Open(dir string, log *slog.Logger) (*Journal, error) {
 			err = fmt.Errorf("write to %s: %w", dir, err)
 		}
 	}
-	if err != nil && !refuses(err) {
+	if err != nil && !isDiskError(err) {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	j := &Journal{path: filepath.Join(dir, fileName), log: log, entries: map[key]kept{}, wake: make(chan struct{}, 1), size: compactBytes + 1}
 	data, err := j.read()
-	if refuses(err) {
-		log.Error("the journal cannot be read: what it remembers is lost", "journal", j.path, "error", err)
+	if isDiskError(err) {
+		log.Error("cannot read the journal: its entries are lost", "journal", j.path, "error", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -98,10 +97,10 @@ func Open(dir string, log *slog.Logger) (*Journal, error) {
 	for text, whole := range split(data) {
 		l, err := parse(text, whole)
 		if err != nil {
-			log.Warn("the journal is damaged: it is set aside, what came before the damage is kept",
+			log.Warn("the journal is damaged: it is renamed, entries before the damage are kept",
 				"journal", j.path, "aside", filepath.Join(dir, damagedName), "bytes", len(data), "good", good, "error", err)
 			if err := setJournalAside(j.path, filepath.Join(dir, damagedName)); err != nil {
-				log.Error("the damaged journal will be lost", "error", err)
+				log.Error("cannot rename the damaged journal: it will be overwritten", "error", err)
 			}
 			j.whole = false
 			break
@@ -109,17 +108,18 @@ func Open(dir string, log *slog.Logger) (*Journal, error) {
 		good += len(text) + 1
 		j.apply(l)
 	}
-	j.again()
+	j.scheduleRetry()
 	return j, nil
 }
 
-// refuses says whether an error is the disk's, for which no setting is to blame and
-// which may pass.
-func refuses(err error) bool {
+// isDiskError says whether an error is of the disk, and may be temporary, and not of
+// the configuration.
+func isDiskError(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}, func(fault error) bool { return errors.Is(err, fault) })
 }
 
-// read reads the file; nil where there is none. What cannot be a journal gives way.
+// read reads the file; nil where there is none. A file that cannot be a journal is
+// renamed.
 func (j *Journal) read() ([]byte, error) {
 	info, err := os.Lstat(j.path)
 	switch {
@@ -131,15 +131,15 @@ func (j *Journal) read() ([]byte, error) {
 		return os.ReadFile(j.path)
 	}
 	aside := filepath.Join(filepath.Dir(j.path), damagedName)
-	j.log.Warn("the journal is no journal: it is set aside", "journal", j.path, "aside", aside, "mode", info.Mode().String(), "bytes", info.Size())
+	j.log.Warn("the file is not a journal: it is renamed", "journal", j.path, "aside", aside, "mode", info.Mode().String(), "bytes", info.Size())
 	if err := os.Rename(j.path, aside); err != nil {
-		j.log.Error("it stays in the way", "error", err)
+		j.log.Error("cannot rename it", "error", err)
 	}
 	return nil, nil
 }
 
-// setJournalAside gives the file a second name, which it keeps when another takes
-// its place. A full disk has room for that.
+// setJournalAside links the file under a second name, which remains after the file is
+// replaced. That needs no space on a full disk.
 func setJournalAside(path, aside string) error {
 	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -147,7 +147,7 @@ func setJournalAside(path, aside string) error {
 	return os.Link(path, aside)
 }
 
-// Entries are those of a kind, in the order in which they came.
+// Entries are the entries of a kind, in the order of insertion.
 func (j *Journal) Entries(kind string) []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -174,7 +174,7 @@ func (j *Journal) sorted() []Entry {
 	return entries
 }
 
-// Put remembers a value, or replaces it.
+// Put sets an entry.
 func (j *Journal) Put(kind, id string, value any) error {
 	data, err := json.Marshal(value)
 	if err == nil && len(data) > maxEntryBytes {
@@ -187,7 +187,7 @@ func (j *Journal) Put(kind, id string, value any) error {
 	return nil
 }
 
-// Drop forgets an entry.
+// Drop deletes an entry.
 func (j *Journal) Drop(kind, id string) {
 	j.change(line{Entry: Entry{Kind: kind, ID: id}, Dropped: true})
 }
@@ -197,7 +197,7 @@ func (j *Journal) change(l line) {
 	defer j.mu.Unlock()
 	j.apply(l)
 	j.pending = append(j.pending, l)
-	if len(j.pending) > 2*maxEntries { // the disk stalls: what counts is in the map
+	if len(j.pending) > 2*maxEntries { // the disk hangs: the map has the entries
 		j.pending = nil
 		for _, e := range j.sorted() {
 			j.pending = append(j.pending, line{Entry: e})
@@ -209,7 +209,7 @@ func (j *Journal) change(l line) {
 	}
 }
 
-// apply is called with the lock held, or before there is anybody else.
+// apply is called with the lock held, or before other goroutines use the journal.
 func (j *Journal) apply(l line) {
 	k := key{l.Kind, l.ID}
 	if l.Dropped {
@@ -226,15 +226,14 @@ func (j *Journal) apply(l line) {
 	if len(j.entries) > maxEntries {
 		oldest := j.sorted()[0]
 		delete(j.entries, key{oldest.Kind, oldest.ID})
-		j.log.Warn("the journal is full: its oldest entry is forgotten", "kind", oldest.Kind, "id", oldest.ID)
+		j.log.Warn("the journal is full: its oldest entry is deleted", "kind", oldest.Kind, "id", oldest.ID)
 	}
 }
 
-// Run writes what was changed until ctx ends, and then the rest. A disk that
-// refuses is tried again; meanwhile the map holds what counts.
+// Run writes the changes until ctx ends, and then the rest. It repeats a failed write.
 func (j *Journal) Run(ctx context.Context) error {
 	defer func() {
-		_ = j.file.Close() // what counts is synced
+		_ = j.file.Close() // it is synced
 		j.file = nil
 	}()
 	broken := false
@@ -246,38 +245,38 @@ func (j *Journal) Run(ctx context.Context) error {
 		}
 		err := j.flush()
 		if err != nil && !broken {
-			j.log.Error("the journal cannot be written: a crash now would lose it", "error", err)
+			j.log.Error("cannot write the journal: a crash now would lose its changes", "error", err)
 		} else if err == nil && broken {
 			j.log.Info("the journal can be written again")
 		}
 		broken = err != nil
 		if broken {
 			select {
-			case <-time.After(retryAfter):
-				j.again()
+			case <-time.After(retryInterval):
+				j.scheduleRetry()
 			case <-ctx.Done():
 			}
 		}
 	}
 }
 
-// again makes sure of another attempt.
-func (j *Journal) again() {
+// scheduleRetry schedules another attempt.
+func (j *Journal) scheduleRetry() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
 	}
 }
 
-// flush makes durable what is pending. Where that fails, the next attempt writes
-// the whole map anew, for half a line may have been written.
+// flush makes pending changes durable. After a failure the next attempt writes the
+// whole map, as half a line may have been written.
 func (j *Journal) flush() error {
 	j.mu.Lock()
 	pending := j.pending
 	j.pending = nil
 	j.mu.Unlock()
 	if j.size > compactBytes {
-		// A full disk has no room for another file, but for more of this one.
+		// A full disk has no space for another file, but this one is preallocated.
 		if err := j.compact(); err == nil || !j.whole {
 			return err
 		}
@@ -311,7 +310,7 @@ func (j *Journal) write(text []byte) (err error) {
 	return err
 }
 
-// compact writes the map to a new file and puts it in the place of the old one.
+// compact writes the map to a new file and renames it over the old one.
 func (j *Journal) compact() error {
 	j.mu.Lock()
 	entries := j.sorted()
@@ -328,8 +327,8 @@ func (j *Journal) compact() error {
 	if err != nil {
 		return err
 	}
-	// Not every filesystem can, and a full one has nothing to set aside.
-	_ = syscall.Fallocate(int(file.Fd()), keepSize, 0, asideBytes)
+	// Not every filesystem supports it, and a full one has no space.
+	_ = syscall.Fallocate(int(file.Fd()), keepSize, 0, preallocatedBytes)
 	if _, err = file.Write(text); err == nil {
 		err = file.Sync()
 	}

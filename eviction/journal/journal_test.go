@@ -173,7 +173,7 @@ func TestFullDiskTakesTheJournalAlsoAfterARestart(t *testing.T) {
 	j, _ = open(t, dir)
 	for i := range 2 * compactBytes / 10_000 { // twice as much as has it written anew
 		put(t, j, "intent", fmt.Sprint(i%10), strings.Repeat(fmt.Sprint(i%10), 9_000))
-		if i*9_000 < asideBytes-compactBytes {
+		if i*9_000 < preallocatedBytes-compactBytes {
 			written(t, j)
 		}
 	}
@@ -221,7 +221,7 @@ func TestWhatCannotBeAJournalIsSetAside(t *testing.T) {
 				t.Fatal(err)
 			}
 			j, log := open(t, dir)
-			if !strings.Contains(log.String(), "set aside") {
+			if !strings.Contains(log.String(), "is renamed") {
 				t.Errorf("log %q", log)
 			}
 			put(t, j, "intent", "a", 1)

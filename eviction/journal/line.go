@@ -10,9 +10,8 @@ import (
 	"strconv"
 )
 
-// line is one change: eight hexadecimal digits, the CRC-32C of what follows the
-// space behind them, which is JSON. Kinds that a version does not know are kept
-// as they are.
+// line is one change: eight hexadecimal digits, the CRC-32C of the JSON that follows
+// after a space. Unknown kinds are kept.
 type line struct {
 	Entry
 	Dropped bool `json:"dropped,omitempty"`
@@ -23,7 +22,7 @@ const sumDigits = 8
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (l line) append(text []byte) []byte {
-	body, _ := json.Marshal(l) // of strings, and of what was marshalled before
+	body, _ := json.Marshal(l) // of strings and marshalled JSON
 	return fmt.Appendf(text, "%08x %s\n", crc32.Checksum(body, castagnoli), body)
 }
 
@@ -32,7 +31,7 @@ var (
 	errChecksum = errors.New("a line does not match its checksum")
 )
 
-// parse reads a line; whole says that it ended.
+// parse parses a line; whole says whether it had a line end.
 func parse(text []byte, whole bool) (l line, err error) {
 	if !whole {
 		return line{}, errTorn
@@ -43,7 +42,7 @@ func parse(text []byte, whole bool) (l line, err error) {
 		return line{}, errChecksum
 	}
 	if err := json.Unmarshal(body, &l); err != nil {
-		return line{}, fmt.Errorf("a line is no entry: %w", err)
+		return line{}, fmt.Errorf("a line is not an entry: %w", err)
 	}
 	if l.Kind == "" || l.ID == "" {
 		return line{}, errors.New("a line has no kind or no id")

@@ -15,20 +15,18 @@ import (
 
 const (
 	ringPrefix = "flight-"
-	// endMark follows the last record of a segment: what was there before does
-	// not count.
+	// endMark follows the last record of a segment; older bytes after it are ignored.
 	endMark = 0
-	// lineOverhead is what a record needs beside itself, at most.
+	// lineOverhead is the largest overhead of a record, bytes.
 	lineOverhead = 8 + 1 + 20 + 1 + 1 + 1
 )
 
-// ErrTooLarge is a record that has no room.
+// ErrTooLarge says that a record does not fit.
 var ErrTooLarge = errors.New("the segment has no room for the record")
 
-// Ring keeps the last records in files of a fixed size, whose blocks are set
-// aside when it is opened: a disk that fills up later loses none. Each segment
-// begins with a key record, from which those after it can be understood without
-// the segments before. One goroutine may use it.
+// Ring keeps the last records in files of a fixed size, preallocated when it is opened:
+// a disk that is full later loses no record. Each segment begins with a key record,
+// which makes its records readable without earlier segments. One goroutine may use it.
 type Ring struct {
 	dir   string
 	bytes int64
@@ -42,8 +40,8 @@ type ringFile struct {
 	number uint64 // of the segment in it; 0 for none
 }
 
-// OpenRing opens the ring in a directory, which it makes where there is none, and
-// continues it. The number of segments and their size, in bytes, hold from now on.
+// OpenRing opens the ring in a directory, which it creates, and continues it. segments
+// and size, in bytes, replace earlier settings.
 func OpenRing(dir string, segments int, size int64) (*Ring, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open ring: %w", err)
@@ -51,7 +49,7 @@ func OpenRing(dir string, segments int, size int64) (*Ring, error) {
 	r := &Ring{dir: dir, bytes: size, files: make([]ringFile, segments), end: size}
 	for i := range r.files {
 		path := filepath.Join(dir, ringPrefix+strconv.Itoa(i))
-		if err := setAside(path, size); err != nil {
+		if err := preallocate(path, size); err != nil {
 			return nil, fmt.Errorf("open ring: %w", err)
 		}
 		segment, err := readSegment(path)
@@ -63,11 +61,11 @@ func OpenRing(dir string, segments int, size int64) (*Ring, error) {
 			r.at = i
 		}
 	}
-	return r, nil // end is at the end: nobody knows what was lost since
+	return r, nil // the next record begins a new segment: records may have been lost since
 }
 
-// setAside makes a file of a size whose blocks exist.
-func setAside(path string, size int64) error {
+// preallocate creates a file with allocated blocks.
+func preallocate(path string, size int64) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -82,26 +80,26 @@ func setAside(path string, size int64) error {
 			return err
 		}
 	}
-	// Not by the size: a file that is long enough may be one of holes.
+	// The size does not say it: a file may be sparse.
 	err = syscall.Fallocate(int(file.Fd()), 0, 0, size)
-	if errors.Is(err, syscall.EOPNOTSUPP) { // then zeroes do
+	if errors.Is(err, syscall.EOPNOTSUPP) { // write zeroes instead
 		err = nil
 		if info.Size() < size {
 			_, err = file.WriteAt(make([]byte, size), 0)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("set %d bytes aside for %s: %w", size, path, err)
+		return fmt.Errorf("allocate %d bytes for %s: %w", size, path, err)
 	}
 	return file.Sync()
 }
 
-// Left is how many bytes the running segment has room for; zero where the next
-// record must be the key of a new one.
+// Left is the remaining size of the current segment, bytes; zero where the next record
+// must be the key of a new one.
 func (r *Ring) Left() int64 { return max(0, r.bytes-r.end-lineOverhead) }
 
-// Append writes a record, which is one line, to the running segment; a durable one
-// outlives the machine. The error is ErrTooLarge where more than Left is needed.
+// Append writes a record, one line, to the current segment; a durable one is synced to
+// the disk. The error is ErrTooLarge where it needs more than Left.
 func (r *Ring) Append(record []byte, durable bool) error {
 	if int64(len(record)) > r.Left() {
 		return fmt.Errorf("append to ring: %w: %d bytes", ErrTooLarge, len(record))
@@ -109,7 +107,7 @@ func (r *Ring) Append(record []byte, durable bool) error {
 	return r.write(ringLine(nil, r.files[r.at].number, record), durable)
 }
 
-// Begin writes the key of a new segment in the place of the oldest one.
+// Begin writes the key of a new segment over the oldest one.
 func (r *Ring) Begin(key []byte) error {
 	if int64(len(key)) > r.bytes-lineOverhead {
 		return fmt.Errorf("append to ring: %w: %d bytes", ErrTooLarge, len(key))
@@ -135,22 +133,22 @@ func (r *Ring) write(text []byte, durable bool) error {
 		err = syscall.Fdatasync(int(file.Fd()))
 	}
 	if err != nil {
-		r.end = r.bytes // half a record may be there
+		r.end = r.bytes // half a record may have been written
 		return fmt.Errorf("append to ring: %w", err)
 	}
 	r.end += int64(len(text))
 	return nil
 }
 
-// Segment is a part of the ring: its key record, and those that followed it.
+// Segment is a part of the ring: its key record, and the records after it.
 type Segment struct {
 	Number  uint64
 	Key     []byte
 	Records [][]byte
 }
 
-// ReadRing reads the segments of a ring, oldest first. It may be written
-// meanwhile. What is torn ends its segment.
+// ReadRing reads the segments of a ring, oldest first. It may be written at the same
+// time. A torn record ends its segment.
 func ReadRing(dir string) ([]Segment, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, ringPrefix+"*"))
 	if err != nil {

@@ -27,7 +27,7 @@ func BenchmarkChoose(b *testing.B) {
 	for i := range 300 {
 		inv.Images = append(inv.Images, reclaim.Image{ID: fmt.Sprint("i", i), Size: stats.Known(1 << 20), LastUsed: now.Add(-time.Duration(i*7%300) * time.Minute)})
 	}
-	inv.Use()
+	inv.AddUsers()
 	p := &reclaim.Policy{MaxPerPodContainer: 1, MaxContainers: -1}
 	g := reclaim.Goal{Containers: true, Images: true, Pressure: true, Need: eviction.Need{Bytes: 100 << 20, Layers: true}}
 	b.ReportAllocs()

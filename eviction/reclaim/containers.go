@@ -9,34 +9,34 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// unit is what the limit of dead containers counts: a container's name in a pod.
+// unit is what MaxPerPodContainer limits: a container name in a pod.
 type unit struct {
 	pod  types.UID
 	name string
 }
 
-// corpse is a dead container that may go, and why.
-type corpse struct {
+// deadContainer is a dead container that may be removed, and why.
+type deadContainer struct {
 	*Container
 	why Reason
 }
 
-// containers chooses dead containers. Those of pods that are gone go first, and
-// among equals the one that is dead for longest.
+// containers chooses dead containers. Those of deleted pods are first; among equals the
+// one that exited first.
 func (c *chooser) containers() {
 	units := c.dead()
-	var going []corpse
+	var going []deadContainer
 	for u, dead := range units {
 		if why, released := c.released(u.pod); released {
 			for _, d := range dead {
-				going = append(going, corpse{d, why})
+				going = append(going, deadContainer{d, why})
 			}
 			delete(units, u)
 		}
 	}
 	going = append(going, c.beyondPodLimit(units)...)
 	going = append(going, c.beyondNodeLimit(units)...)
-	slices.SortFunc(going, func(a, b corpse) int {
+	slices.SortFunc(going, func(a, b deadContainer) int {
 		return cmp.Or(cmp.Compare(a.why, b.why), older(a.dead(), b.dead(), a.ID, b.ID))
 	})
 	for _, d := range going {
@@ -68,8 +68,8 @@ func (c *chooser) relief(layer, logs stats.Amount) stats.Amount {
 	return stats.Sum(parts...)
 }
 
-// dead lists the containers that are dead for long enough, the newest of each
-// unit first.
+// dead lists the containers that are dead for long enough, the newest of each unit
+// first.
 func (c *chooser) dead() map[unit][]*Container {
 	units := map[unit][]*Container{}
 	for i := range c.inventory.Containers {
@@ -95,17 +95,17 @@ func newest(a, b *Container) int {
 	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
 }
 
-// beyondPodLimit takes all but the newest out of each unit.
-func (c *chooser) beyondPodLimit(units map[unit][]*Container) []corpse {
+// beyondPodLimit takes all but the newest from each unit.
+func (c *chooser) beyondPodLimit(units map[unit][]*Container) []deadContainer {
 	if c.policy.MaxPerPodContainer < 0 {
 		return nil
 	}
 	return shorten(units, c.policy.MaxPerPodContainer, BeyondPodLimit)
 }
 
-// beyondNodeLimit takes as many out of each unit as its share is exceeded by,
-// and then the oldest of all, which may be the last of its unit.
-func (c *chooser) beyondNodeLimit(units map[unit][]*Container) []corpse {
+// beyondNodeLimit takes what exceeds its share from each unit, and then the oldest of
+// all, up to the last of a unit.
+func (c *chooser) beyondNodeLimit(units map[unit][]*Container) []deadContainer {
 	most := c.policy.MaxContainers
 	if most < 0 || count(units) <= most {
 		return nil
@@ -119,7 +119,7 @@ func (c *chooser) beyondNodeLimit(units map[unit][]*Container) []corpse {
 	for _, d := range left[min(most, len(left)):] {
 		u := unit{d.Pod, d.Name}
 		units[u] = slices.DeleteFunc(units[u], func(other *Container) bool { return other == d })
-		going = append(going, corpse{d, BeyondNodeLimit})
+		going = append(going, deadContainer{d, BeyondNodeLimit})
 	}
 	return going
 }
@@ -131,19 +131,19 @@ func count(units map[unit][]*Container) (n int) {
 	return n
 }
 
-// shorten takes out of each unit what is beyond a limit.
-func shorten(units map[unit][]*Container, limit int, why Reason) (going []corpse) {
+// shorten takes from each unit what exceeds a limit.
+func shorten(units map[unit][]*Container, limit int, why Reason) (going []deadContainer) {
 	for u, dead := range units {
 		for _, d := range dead[min(limit, len(dead)):] {
-			going = append(going, corpse{d, why})
+			going = append(going, deadContainer{d, why})
 		}
 		units[u] = dead[:min(limit, len(dead))]
 	}
 	return going
 }
 
-// sandboxes chooses those that are not ready and hold no container when those
-// that go have gone: all of a pod that is gone, of other pods all but the newest.
+// sandboxes chooses sandboxes that are not ready and have no container after the
+// removals: all of a deleted pod, all but the newest of other pods.
 func (c *chooser) sandboxes() {
 	holding, last := map[string]bool{}, map[types.UID]Sandbox{}
 	for i := range c.inventory.Containers {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// images chooses unused images, the one first that was used longest ago; among
-// those the one that is known longest.
+// images chooses unused images, the least recently used first; among equals the first
+// detected.
 func (c *chooser) images() {
 	leastRecentlyUsed := func(a, b Image) int {
 		return cmp.Or(a.LastUsed.Compare(b.LastUsed), older(a.FirstDetected, b.FirstDetected, a.ID, b.ID))
 	}
 	for _, image := range sorted(c.inventory.Images, leastRecentlyUsed) {
-		if why, stays := c.excuse(&image); stays {
+		if why, stays := c.keepReason(&image); stays {
 			c.keep(Kept{Kind: KindImage, ID: image.ID, Name: image.name(), Why: why})
 			continue
 		}
@@ -24,8 +24,8 @@ func (c *chooser) images() {
 	}
 }
 
-// excuse says why an image stays whatever is needed.
-func (c *chooser) excuse(i *Image) (KeepReason, bool) {
+// keepReason says why an image is kept whatever is needed.
+func (c *chooser) keepReason(i *Image) (KeepReason, bool) {
 	switch {
 	case i.Pinned:
 		return Pinned, true
@@ -39,9 +39,9 @@ func (c *chooser) excuse(i *Image) (KeepReason, bool) {
 	return 0, false
 }
 
-// aged says whether an image was not used for longer than any may be. That can
-// be said only after having looked for so long. Unlike with the kubelet one that
-// was never used is not older than it is known.
+// aged says whether an image was unused for longer than permitted, which needs
+// detections for as long. Unlike with the kubelet, an image that was never used counts
+// from its first detection.
 func (c *chooser) aged(i *Image) bool {
 	most := c.policy.ImageMaxAge
 	beyond := func(t time.Time) bool { return c.now.Sub(t) > most }

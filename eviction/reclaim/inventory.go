@@ -16,19 +16,18 @@ type Inventory struct {
 	Images     []Image
 	// Pods of the node by uid.
 	Pods map[types.UID]Pod
-	// Evicted are pods that were evicted for what they hold on a disk: nothing of
-	// theirs is kept.
+	// Evicted are pods evicted for their disk usage: nothing of them is kept.
 	Evicted map[types.UID]bool
-	// Complete says that no source of pods is missing, so that a pod that is not
-	// among them is gone.
+	// Complete says that no source of pods is missing: a pod that is not in Pods is
+	// deleted.
 	Complete bool
-	// Watched is since when the images have been looked at without a gap in
-	// which one could have been used unseen.
+	// Watched is since when the images have been detected without a gap in which an
+	// image could have been used.
 	Watched time.Time
 }
 
-// living are the pods of which something runs.
-func (inv *Inventory) living() map[types.UID]bool {
+// runningPods are the pods with a running container.
+func (inv *Inventory) runningPods() map[types.UID]bool {
 	living := map[types.UID]bool{}
 	for i := range inv.Containers {
 		if c := &inv.Containers[i]; c.Running {
@@ -43,25 +42,25 @@ func (inv *Inventory) living() map[types.UID]bool {
 	return living
 }
 
-// Pod is what counts of a pod.
+// Pod is the part of a pod that is used here.
 type Pod struct {
-	// Ended: none of its containers will run again.
+	// Ended says that none of its containers will run again.
 	Ended bool
 	// Images are the references that its containers name.
 	Images []string
 }
 
-// Container is a container as the runtime tells of it.
+// Container is a container of the runtime.
 type Container struct {
 	ID      string
 	Pod     types.UID
 	Name    string
 	Sandbox string
-	// Image is the id or a reference of what it was made from.
+	// Image is the id or a reference of its image.
 	Image             string
 	Attempt           uint32
 	Created, Finished time.Time
-	// Running: it has not exited.
+	// Running says that it has not exited.
 	Running bool
 	// Layer is its writable layer.
 	Layer, LayerInodes stats.Amount
@@ -70,7 +69,7 @@ type Container struct {
 	Log string
 }
 
-// dead is when the container ended, or was made where that is not known.
+// dead is when the container exited, or was created where that is not known.
 func (c *Container) dead() time.Time {
 	if c.Finished.IsZero() {
 		return c.Created
@@ -91,14 +90,13 @@ type Image struct {
 	ID string
 	// References are its tags and digests.
 	References []string
-	// Size in bytes, and inodes, of its layers; those that it shares with other
-	// images count too.
+	// Size in bytes, and inodes, of its layers, shared layers included.
 	Size, Inodes stats.Amount
-	// Pinned by the runtime.
+	// Pinned says that the runtime never removes it.
 	Pinned bool
-	// UsedBy are containers and pods that the runtime or Use tell of.
+	// UsedBy are its containers and pods, of the runtime and of AddUsers.
 	UsedBy []string
-	// FirstDetected and LastUsed are what Records remember.
+	// FirstDetected and LastUsed are those of its Record.
 	FirstDetected, LastUsed time.Time
 }
 
@@ -109,7 +107,7 @@ func (i *Image) name() string {
 	return i.References[0]
 }
 
-// keeps says whether one of the patterns of Policy.Keep means the image.
+// keeps says whether a pattern of Policy.Keep matches the image.
 func keeps(patterns []string, i *Image) bool {
 	for _, pattern := range patterns {
 		prefix, open := strings.CutSuffix(pattern, "*")
@@ -122,16 +120,15 @@ func keeps(patterns []string, i *Image) bool {
 	return false
 }
 
-// Record is what is remembered of an image.
+// Record is the times of an image.
 type Record struct {
 	FirstDetected time.Time
 	LastUsed      time.Time
 }
 
-// Use adds to each image the containers that were made from it and the pods
-// that name it, whether or not they run: what a pod is about to start need not
-// be fetched again.
-func (inv *Inventory) Use() {
+// AddUsers adds to each image its containers, running or not, and the pods that name
+// it: an image that a pod is about to use is not pulled again.
+func (inv *Inventory) AddUsers() {
 	users := map[string][]string{}
 	for i := range inv.Containers {
 		c := &inv.Containers[i]
@@ -158,8 +155,8 @@ func (inv *Inventory) Use() {
 	}
 }
 
-// fullReference completes what a manifest may leave out of an image's name, as
-// runtimes do: docker.io, library and latest.
+// fullReference adds the default parts of an image's name as runtimes do: docker.io,
+// library and latest.
 func fullReference(image string) string {
 	name, digest, pinned := strings.Cut(image, "@")
 	host, rest, nested := strings.Cut(name, "/")
@@ -181,16 +178,15 @@ func fullReference(image string) string {
 	return name
 }
 
-// cutTag parts a tag from its repository: a colon after the last slash.
+// cutTag splits a tag, a colon after the last slash, from its repository.
 func cutTag(name string) (repository, tag string, tagged bool) {
 	slash := strings.LastIndexByte(name, '/')
 	repository, tag, tagged = strings.Cut(name[slash+1:], ":")
 	return name[:slash+1] + repository, tag, tagged
 }
 
-// UpdateRecords brings what is remembered up to date with the images there are, and
-// fills it in there. An image of the first look ever has been there for as long
-// as anybody knows.
+// UpdateRecords updates the records with the existing images, and fills in the images'
+// times. An image of the very first detection has the zero time.
 func UpdateRecords(before map[string]Record, inv *Inventory, now time.Time) map[string]Record {
 	after := make(map[string]Record, len(inv.Images))
 	for i := range inv.Images {

@@ -63,7 +63,7 @@ func anyInventory(r *rand.Rand) *reclaim.Inventory {
 			Pinned: r.IntN(8) == 0, FirstDetected: anyTime(r), LastUsed: anyTime(r),
 		})
 	}
-	inv.Use()
+	inv.AddUsers()
 	return inv
 }
 

@@ -1,11 +1,10 @@
-// Package reclaim chooses what a node frees without ending a pod: dead
-// containers, sandboxes that hold none, unused images; which of them go first,
-// and how many suffice. It removes nothing itself, asks no clock, and what it
-// chooses follows from its arguments alone.
+// Package reclaim chooses what a node removes before it evicts a pod: dead containers,
+// sandboxes without containers, unused images; in which order, and how many. It removes
+// nothing, reads no clock, and depends on its arguments alone.
 //
-// The rules are those of the kubelet's container and image collection (1.37),
-// except that a disk under pressure is freed of what it lacks and not of all
-// there is, and that inodes count.
+// The rules are those of the kubelet's container and image collection (1.37), except
+// that a disk under pressure is freed of what it lacks and not of everything unused,
+// and that inodes count.
 package reclaim
 
 import (
@@ -20,30 +19,30 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Policy says what may go.
+// Policy says what may be removed.
 type Policy struct {
-	// ContainerMinAge is how long a container must have been dead.
+	// ContainerMinAge is how long ago a container must have exited.
 	ContainerMinAge time.Duration
-	// MaxPerPodContainer dead containers are kept of each name in a pod, and
-	// MaxContainers on the node; negative is without limit.
+	// MaxPerPodContainer is how many dead containers of each name in a pod are kept,
+	// and MaxContainers how many on the node; negative is without limit.
 	MaxPerPodContainer, MaxContainers int
-	// ImageMinAge is how long an image must have been known. One that was not
-	// used for ImageMaxAge goes in any case; zero turns that off.
+	// ImageMinAge is how long ago an image must have been detected. An image unused for
+	// ImageMaxAge is removed in any case; zero turns that off.
 	ImageMinAge, ImageMaxAge time.Duration
-	// HighPercent of a disk used is where images begin to go, and LowPercent
-	// where that ends; see Need.
+	// HighPercent of a disk used starts the removal of images, and LowPercent ends it;
+	// see Need.
 	HighPercent, LowPercent int64
-	// Everything: a disk under pressure loses all that may go, as with the
-	// kubelet, and not what it lacks.
+	// Everything says that all unused objects are removed from a disk under pressure,
+	// as by the kubelet, and not only what it lacks.
 	Everything bool
-	// Keep are references of images that never go; one that ends in * stands
-	// for all that begin so.
+	// Keep are references of images that are never removed; a reference that ends in *
+	// is a prefix.
 	Keep []string
 }
 
-// Need is what must be freed of a filesystem that images are on: nothing below
-// HighPercent of its bytes or inodes used, else what leaves LowPercent used. It
-// is not known where the capacity is not, or is zero.
+// Need is what must be freed of the filesystem of images: nothing below HighPercent of
+// its bytes or inodes, else down to LowPercent. It is not known where the capacity is
+// not, or is zero.
 func (p *Policy) Need(fs stats.Filesystem) (need eviction.Need, known bool) {
 	capacity, measured := fs.Capacity.Get()
 	available, alsoMeasured := fs.Available.Get()
@@ -64,14 +63,12 @@ func (p *Policy) over(capacity, available int64) int64 {
 	return max(0, share(capacity, 100-p.LowPercent, 100)-available)
 }
 
-// UsedPercent is how much of a capacity above zero is used, rounded up as the
-// kubelet does.
+// UsedPercent is the used part of a capacity above zero, rounded up as by the kubelet.
 func UsedPercent(capacity, available int64) int64 {
 	return 100 - share(min(available, capacity), 100, capacity)
 }
 
-// share is n times by, divided, where the product may need more than 64 bits and
-// the quotient does not.
+// share is n*by/divided; the product may exceed 64 bits, the quotient does not.
 func share(n, by, divided int64) int64 {
 	high, low := bits.Mul64(uint64(max(0, n)), uint64(by))
 	quotient, _ := bits.Div64(high, low, uint64(divided))
@@ -80,22 +77,22 @@ func share(n, by, divided int64) int64 {
 
 // Goal is what a choice is made for.
 type Goal struct {
-	// Containers and Images say which kinds may go.
+	// Containers and Images say which kinds may be removed.
 	Containers, Images bool
-	// Pressure: a threshold acts. Then what goes is limited by Need, unless the
-	// policy says Everything, and pods that have ended keep nothing. Otherwise
-	// dead containers beyond their limits and images beyond their age go
-	// whatever the need is.
+	// Pressure says that a threshold is met: removals are limited by Need, unless the
+	// policy has Everything, and containers of ended pods are not kept. Otherwise dead
+	// containers beyond their limits and images beyond their age are removed whatever
+	// the need is.
 	Pressure bool
 	Need     eviction.Need
-	// Except are the ids of what could not be removed.
+	// Except are the ids of objects that could not be removed.
 	Except map[string]bool
 }
 
-// Kind of what is removed.
+// Kind of a removed object.
 type Kind uint8
 
-// The kinds, in the order in which they go.
+// The kinds, in the order of removal.
 const (
 	KindContainer Kind = iota
 	KindSandbox
@@ -104,7 +101,7 @@ const (
 
 func (k Kind) String() string { return [...]string{"container", "sandbox", "image"}[k] }
 
-// Reason says why something goes.
+// Reason says why an object is removed.
 type Reason uint8
 
 // The reasons. Age and Space have the kubelet's names in its metric.
@@ -123,7 +120,7 @@ func (r Reason) String() string {
 	return [...]string{"pod-gone", "pod-evicted", "pod-ended", "beyond-pod-limit", "beyond-node-limit", "no-containers", "age", "space"}[r]
 }
 
-// Removal is one thing that goes.
+// Removal is one removed object.
 type Removal struct {
 	Kind Kind
 	ID   string
@@ -132,17 +129,17 @@ type Removal struct {
 	// Name of the container, or the image's first reference.
 	Name string
 	Why  Reason
-	// Bytes and Inodes that this is expected to free on the disk. An image's
-	// are too many where it shares layers.
+	// Bytes and Inodes are what the removal is expected to free. Those of an image
+	// include shared layers.
 	Bytes, Inodes stats.Amount
 	// Log of a container is removed with it.
 	Log string
 }
 
-// KeepReason says why something stays.
+// KeepReason says why an object is kept.
 type KeepReason uint8
 
-// The excuses.
+// The reasons to keep an object.
 const (
 	Running KeepReason = iota
 	WithinLimit
@@ -158,7 +155,7 @@ func (e KeepReason) String() string {
 	return [...]string{"running", "within-limit", "too-young", "in-use", "pinned", "protected", "enough", "refused"}[e]
 }
 
-// Kept is one thing that stays.
+// Kept is one object that is kept.
 type Kept struct {
 	Kind Kind
 	ID   string
@@ -167,18 +164,18 @@ type Kept struct {
 	Why  KeepReason
 }
 
-// Plan is what goes, in order, and what stays.
+// Plan is what is removed, in order, and what is kept.
 type Plan struct {
 	Removals []Removal
 	Kept     []Kept
-	// Bytes and Inodes that the removals are expected to free, as far as known.
+	// Bytes and Inodes are the sums of the removals, as far as known.
 	Bytes, Inodes int64
 }
 
-// Choose says what goes for a goal: containers, then sandboxes, then images,
-// each in the order that suits it. The order of the inventory does not count.
+// Choose chooses what is removed for a goal: containers, then sandboxes, then images.
+// The order of the inventory does not matter.
 func Choose(inv *Inventory, p *Policy, g Goal, now time.Time) Plan {
-	c := chooser{inventory: inv, policy: p, goal: g, now: now, living: inv.living(), removed: map[string]bool{}}
+	c := chooser{inventory: inv, policy: p, goal: g, now: now, running: inv.runningPods(), removed: map[string]bool{}}
 	if g.Containers {
 		c.containers()
 		c.sandboxes()
@@ -195,13 +192,13 @@ type chooser struct {
 	policy    *Policy
 	goal      Goal
 	now       time.Time
-	living    map[types.UID]bool // pods of which something runs
+	running   map[types.UID]bool // pods with a running container
 	removed   map[string]bool    // containers
 	plan      Plan
 }
 
-// limited says whether what goes is limited by the need: an image's removal
-// unless its disk loses everything, a container's only under pressure.
+// limited says whether removals are limited by the need: of images unless the policy
+// has Everything, of containers only under pressure.
 func (c *chooser) limited(k Kind) bool {
 	if c.goal.Pressure {
 		return !c.policy.Everything
@@ -214,7 +211,7 @@ func (c *chooser) met() bool {
 	return c.plan.Bytes >= c.goal.Need.Bytes && c.plan.Inodes >= c.goal.Need.Inodes
 }
 
-// remove chooses something that may go, unless enough has been chosen.
+// remove chooses an object, unless enough are chosen.
 func (c *chooser) remove(r Removal) {
 	kept := Kept{Kind: r.Kind, ID: r.ID, Pod: r.Pod, Name: r.Name, Why: Enough}
 	if c.goal.Except[r.ID] {
@@ -234,33 +231,32 @@ func (c *chooser) choose(r Removal) {
 
 func (c *chooser) keep(k Kept) { c.plan.Kept = append(c.plan.Kept, k) }
 
-// gone says whether the pod is no longer of the node, which only a complete
-// list of pods can tell. Unlike with the kubelet one of which something runs is
-// not: others may run pods, too.
+// gone says whether the pod is deleted, which needs a complete list of pods. Unlike
+// with the kubelet, a pod with a running container is not: it may not be the kubelet's.
 func (c *chooser) gone(pod types.UID) bool {
 	_, known := c.inventory.Pods[pod]
-	return c.inventory.Complete && !known && !c.living[pod]
+	return c.inventory.Complete && !known && !c.running[pod]
 }
 
-// released says whether nothing of the pod's need be kept, and why.
+// released says whether nothing of the pod needs to be kept, and why.
 func (c *chooser) released(pod types.UID) (Reason, bool) {
 	switch {
 	case c.gone(pod):
 		return PodGone, true
-	case c.inventory.Evicted[pod] && !c.living[pod]:
+	case c.inventory.Evicted[pod] && !c.running[pod]:
 		return PodEvicted, true
-	case c.goal.Pressure && c.inventory.Complete && c.inventory.Pods[pod].Ended && !c.living[pod]:
+	case c.goal.Pressure && c.inventory.Complete && c.inventory.Pods[pod].Ended && !c.running[pod]:
 		return PodEnded, true
 	}
 	return 0, false
 }
 
-// older orders by time and then by id, so that no two are alike.
+// older orders by time and then by id.
 func older(a, b time.Time, idA, idB string) int {
 	return cmp.Or(a.Compare(b), cmp.Compare(idA, idB))
 }
 
-// sorted copies what it sorts: the inventory stays as it is.
+// sorted sorts a copy.
 func sorted[T any](s []T, order func(a, b T) int) []T {
 	s = slices.Clone(s)
 	slices.SortFunc(s, order)

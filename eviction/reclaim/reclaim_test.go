@@ -142,7 +142,7 @@ func (f *fileCase) inventory() *reclaim.Inventory {
 			FirstDetected: ago(i.Known), LastUsed: ago(i.Used),
 		})
 	}
-	inv.Use()
+	inv.AddUsers()
 	return inv
 }
 

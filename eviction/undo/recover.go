@@ -12,8 +12,8 @@ import (
 
 const prefix = "undo-"
 
-// Open makes the log of this process in a directory, which is made where it is
-// missing. Make it before anything is changed; the directory should be a tmpfs.
+// Open creates the log of this process in a directory, which it creates. The directory
+// should be a tmpfs.
 func Open(dir string) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make a log of changed settings: %w", err)
@@ -35,8 +35,8 @@ func Open(dir string) (*Log, error) {
 	}
 }
 
-// claim locks a new log and gives it its room. It says whether the log is still
-// there: before it was locked, Recover may have taken it for one without an owner.
+// claim locks and allocates a new log. It says whether the log still exists: before it
+// was locked, Recover may have removed it.
 func claim(file *os.File) (kept bool, err error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 		return false, err
@@ -55,13 +55,13 @@ func claim(file *os.File) (kept bool, err error) {
 	return err == nil && os.SameFile(mine, there), err
 }
 
-// Close undoes what is still changed, and removes the log.
+// Close undoes the remaining changes and removes the log.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var faults error
 	for _, c := range l.changes {
-		_, err := c.putBack()
+		_, err := c.restore()
 		faults = errors.Join(faults, err)
 	}
 	if faults == nil {
@@ -70,9 +70,9 @@ func (l *Log) Close() error {
 	return errors.Join(faults, l.file.Close())
 }
 
-// Recover puts back what processes that have ended left changed, by their logs in
-// a directory, and returns the files that it wrote. What fails stays recorded. A
-// log that is not our own user's is left alone.
+// Recover restores the settings that ended processes left changed, by their logs in a
+// directory, and returns the written files. A failed one stays recorded. Logs of other
+// users are ignored.
 func Recover(dir string) (undone []string, err error) {
 	logs, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
 	if err != nil {
@@ -101,10 +101,10 @@ func recoverOne(name string) (undone []string, err error) {
 	}
 	owner, known := info.Sys().(*syscall.Stat_t)
 	if !known || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() {
-		return nil, errors.New("it belongs to somebody else")
+		return nil, errors.New("it is owned by another user")
 	}
 	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return nil, nil // its owner lives
+		return nil, nil // its process is running
 	}
 	log, err := io.ReadAll(io.LimitReader(file, slots*slotSize))
 	if err != nil {
@@ -112,7 +112,7 @@ func recoverOne(name string) (undone []string, err error) {
 	}
 	var faults error
 	for _, r := range records(log) {
-		written, err := r.putBack()
+		written, err := r.restore()
 		if written {
 			undone = append(undone, r.Path)
 		}

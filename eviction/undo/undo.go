@@ -1,7 +1,7 @@
-// Package undo changes kernel settings for a while. What a file held is recorded
-// before it is changed, in a log that outlives the process; whoever comes next
-// puts back what the process did not come to. It decides nothing and knows no
-// cgroups.
+// Package undo changes kernel settings temporarily. The previous value of a file is
+// recorded before the change, in a log that survives the process: the next process, or
+// `evictd undo`, restores what is left. The package decides nothing and does not depend
+// on cgroups.
 package undo
 
 import (
@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// A log has slots of slotSize bytes, each within one page: a process that is
-	// killed has written one whole or not at all.
+	// A log has slots of slotSize bytes, each within one page: a killed process has
+	// written a slot completely or not at all.
 	slotSize = 512
 	slots    = 256
 )
 
-// ErrFull says that no more changes can be recorded; the file was left alone.
+// ErrFull says that the log is full; the file was not changed.
 var ErrFull = errors.New("too many settings are changed")
 
-// Log is the settings that this process has changed. Its file needs no sync: the
-// settings do not outlive the machine either. Any goroutine may use it.
+// Log records the settings that this process has changed. Its file needs no sync: the
+// settings do not survive a reboot either. Any goroutine may use it.
 type Log struct {
 	mu      sync.Mutex
-	file    *os.File // locked for as long as the process lives
+	file    *os.File // locked until the process ends
 	changes map[string]*Change
 	used    [slots]bool
 }
 
-// Change is a setting that is not as it was found.
+// Change is a changed setting.
 type Change struct {
 	record
 	log     *Log
@@ -43,16 +43,16 @@ type Change struct {
 	holders int
 }
 
-// record is a Change as the log holds it.
+// record is a Change as recorded in the log.
 type record struct {
 	Path string `json:"path"`
 	Was  string `json:"was"`
 	Set  string `json:"set"`
 }
 
-// Set writes a value into a file until the change is undone. A file that several
-// have changed is put back by the last of them; one that shows the value already
-// is left alone. The error is fs.ErrNotExist where the file is gone.
+// Set writes a value to a file until the change is undone. Of several changes of one
+// file, undoing the last one restores it. A file that already has the value is not
+// written. The error is fs.ErrNotExist where the file does not exist.
 func (l *Log) Set(path, value string) (*Change, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *Log) Set(path, value string) (*Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		if holds(was, value) {
+		if shows(was, value) {
 			return &Change{log: l, slot: -1}, nil
 		}
 		if c, err = l.add(record{Path: path, Was: was, Set: value}); err != nil {
@@ -86,25 +86,25 @@ func (l *Log) Set(path, value string) (*Change, error) {
 	return c, nil
 }
 
-// Undo puts back what the file held, unless somebody else has written it since.
-// One that is gone needs nothing.
+// Undo restores the value of the file, unless it was written by another process since.
+// A file that no longer exists needs nothing.
 func (c *Change) Undo() error {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	if c.holders--; c.holders > 0 || c.slot < 0 {
 		return nil
 	}
-	_, err := c.putBack()
+	_, err := c.restore()
 	if err == nil {
 		c.log.forget(c)
 	}
-	return err // the record stays, for whoever comes next
+	return err // the record stays, for Recover
 }
 
-// putBack says whether it has written.
-func (r *record) putBack() (bool, error) {
+// restore says whether it has written.
+func (r *record) restore() (bool, error) {
 	now, err := read(r.Path)
-	if err == nil && !holds(now, r.Set) {
+	if err == nil && !shows(now, r.Set) {
 		return false, nil
 	}
 	if err == nil {
@@ -116,9 +116,9 @@ func (r *record) putBack() (bool, error) {
 	return err == nil, err
 }
 
-// holds says whether a file shows a value that was written into it: it may show
-// more behind it (cpu.max), or that it is not there yet (the v1 freezer).
-func holds(shown, value string) bool {
+// shows says whether a file has a value that was written to it: further fields may
+// follow (cpu.max), or the change may be in progress (v1 freezer).
+func shows(shown, value string) bool {
 	first, _, _ := strings.Cut(shown, " ")
 	return shown == value || first == value || shown == "FREEZING" && value == "FROZEN"
 }
@@ -137,7 +137,7 @@ func write(path, value string) error {
 	return gone(errors.Join(err, f.Close()))
 }
 
-// gone: kernfs says ENODEV where a group was removed under an open file.
+// gone: kernfs returns ENODEV for an open file of a removed group.
 func gone(err error) error {
 	if errors.Is(err, syscall.ENODEV) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -172,8 +172,8 @@ func (l *Log) write(slot int, r record) error {
 	return err
 }
 
-// forget clears a record. One that cannot be cleared does no harm: the file no
-// longer holds what was set.
+// forget clears a record. A failure has no effect: the file no longer has the set
+// value.
 func (l *Log) forget(c *Change) {
 	if _, err := l.file.WriteAt(make([]byte, slotSize), int64(c.slot)*slotSize); err == nil {
 		l.used[c.slot] = false
@@ -181,7 +181,7 @@ func (l *Log) forget(c *Change) {
 	delete(l.changes, c.Path)
 }
 
-// records reads a log. What is torn is passed over.
+// records reads a log. Torn records are skipped.
 func records(log []byte) []record {
 	var found []record
 	for ; len(log) >= slotSize; log = log[slotSize:] {

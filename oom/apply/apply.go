@@ -1,5 +1,5 @@
-// Package apply keeps oom_score_adj of pods' processes at what package oom says.
-// It writes nothing else, and nothing at all where the score is right already.
+// Package apply sets oom_score_adj of pods' processes as package oom computes it. It
+// writes no other file, and does not write a score that is already set.
 package apply
 
 import (
@@ -20,18 +20,18 @@ import (
 
 // Containers lists the processes of one pod.
 type Containers interface {
-	// Processes appends the ids of the processes that are in the container
-	// now. A container that has not started or is gone has none.
+	// Processes appends the ids of the processes in the container. A container that
+	// is not running has none.
 	Processes(container string, into []int) ([]int, error)
 }
 
-// Counts is what applying scores came to, in processes.
+// Counts is the result of Apply, in processes.
 type Counts struct {
-	Rewritten int // held another score
-	Refused   int // hold another score still: the kernel did not let us change it
+	Rewritten int // had another score
+	Refused   int // still have another score: the kernel refused the write
 }
 
-// Applier writes scores. It may be used by several goroutines.
+// Applier writes scores. Several goroutines may use it.
 type Applier struct {
 	proc *os.Root
 	log  *slog.Logger
@@ -40,8 +40,8 @@ type Applier struct {
 	toldRefuse bool
 }
 
-// New writes to the processes of a procfs mount, /proc for one. The mount stays
-// open until Close.
+// New uses the processes of a procfs mount, such as /proc. The mount stays open until
+// Close.
 func New(proc string, log *slog.Logger) (*Applier, error) {
 	root, err := os.OpenRoot(proc)
 	if err != nil {
@@ -50,14 +50,14 @@ func New(proc string, log *slog.Logger) (*Applier, error) {
 	return &Applier{proc: root, log: log}, nil
 }
 
-// Close lets go of the procfs mount.
+// Close closes the procfs mount.
 func (a *Applier) Close() error { return a.proc.Close() }
 
-// Apply brings every process of the containers to its score. Processes started
-// later are caught by the next call. A process that vanishes meanwhile is normal;
-// a score that the kernel refuses (lowering needs CAP_SYS_RESOURCE, see
-// proc_pid_oom_score_adj(5)) is logged the first time, counted, and no error.
-// One container's failure does not keep the others from their scores.
+// Apply sets the score of every process of the containers. Processes started later have
+// theirs set by the next call. A process that ends meanwhile is normal. A score that
+// the kernel refuses (lowering needs CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5))
+// is logged the first time, counted, and no error. A failure for one container does not
+// affect the others.
 func (a *Applier) Apply(scores []oom.ContainerScore, of Containers) (Counts, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,8 +71,8 @@ func (a *Applier) Apply(scores []oom.ContainerScore, of Containers) (Counts, err
 	return counts, errors.Join(faults...)
 }
 
-// held bounds the processes of a container that are held open at a time.
-const held = 256
+// maxOpen bounds the open processes of a container.
+const maxOpen = 256
 
 func (a *Applier) applyTo(c oom.ContainerScore, of Containers, counts *Counts) error {
 	pids, err := of.Processes(c.Name, nil)
@@ -80,7 +80,7 @@ func (a *Applier) applyTo(c oom.ContainerScore, of Containers, counts *Counts) e
 		return err
 	}
 	var faults []error
-	for some := range slices.Chunk(pids, held) {
+	for some := range slices.Chunk(pids, maxOpen) {
 		faults = append(faults, a.applyToSome(some, c, of, counts))
 	}
 	return errors.Join(faults...)
@@ -102,9 +102,9 @@ func (a *Applier) applyToSome(pids []int, c oom.ContainerScore, of Containers, c
 	if len(drifted) == 0 {
 		return errors.Join(faults...)
 	}
-	// The id may have gone to a stranger between listing and opening. An open
-	// /proc/<pid> stays with one process for good, so an id that is listed
-	// again now, and whose directory still answers, is that of a member.
+	// The id may be reused between listing and opening. An open /proc/<pid> always
+	// refers to one process: if a second listing has the id, and the directory can
+	// still be read, the process is in the container.
 	members, err := of.Processes(c.Name, nil)
 	if err != nil {
 		return errors.Join(append(faults, err)...)
@@ -119,8 +119,8 @@ func (a *Applier) applyToSome(pids []int, c oom.ContainerScore, of Containers, c
 
 const scoreFile = "oom_score_adj"
 
-// openDrifted opens the process's directory where its score is not the wanted
-// one, and is nil where it is, or where the process is gone.
+// openDrifted opens the directory of a process with another score than wanted. It is
+// nil where the score is set, or the process has ended.
 func (a *Applier) openDrifted(pid, want int) (*os.Root, error) {
 	process, err := a.proc.OpenRoot(strconv.Itoa(pid))
 	if err != nil {
@@ -150,7 +150,7 @@ func (a *Applier) write(process *os.Root, pid int, c oom.ContainerScore, counts 
 		counts.Refused++
 		if !a.toldRefuse {
 			a.toldRefuse = true
-			a.log.Warn("the kernel refuses to change oom_score_adj; scores stay as they are where it does",
+			a.log.Warn("the kernel refuses to change oom_score_adj; such processes keep their score",
 				"pid", pid, "container", c.Name, "oomScoreAdj", c.ScoreAdj, "error", err)
 		}
 	default:
@@ -159,7 +159,7 @@ func (a *Applier) write(process *os.Root, pid int, c oom.ContainerScore, counts 
 	return nil
 }
 
-// unlessGone hides the ways in which procfs says that a process has ended.
+// unlessGone drops the errors by which procfs reports that a process has ended.
 func unlessGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil

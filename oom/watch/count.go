@@ -6,56 +6,56 @@ import (
 	"github.com/evictd/evictd/cgroup"
 )
 
-// count is what is known of the kills in a pod.
-type count struct {
-	told int64 // as the counter would be if it counted what was told
-	late int64 // the log had not told at the last look
+// podCount is the number of kills in a pod.
+type podCount struct {
+	reported int64 // the counter less the kills not reported
+	pending  int64 // not in the log at the last reading
 }
 
-// count tells what the counters have and the log does not. Where there is a log,
-// that has until the next look: the kernel counts first. It says whether something
-// waits for that. A pod that was counted is left alone while the machine's own counter
-// stands still, which rises just before the pod's.
-func (w *Watcher) count(log bool) (waits bool) {
+// checkCounters reports the kills that the counters have and the log does not. With a
+// log, a kill is reported at the second reading: the kernel counts before it logs. It
+// returns whether a kill is pending. A pod is not read while the machine's own counter
+// does not change, which the kernel increases just before the pod's.
+func (w *Watcher) checkCounters(log bool) (pending bool) {
 	kills := cgroup.OOMKills()
 	same := kills.IsKnown() && kills == w.kills
-	still := same && w.same
+	unchanged := same && w.same
 	w.kills, w.same = kills, same
-	counted := make(map[string]*count, len(w.counted))
+	counted := make(map[string]*podCount, len(w.counted))
 	for _, p := range w.cfg.Pods() {
 		c := w.counted[p.Cgroup]
-		if still && c != nil && c.late == 0 {
+		if unchanged && c != nil && c.pending == 0 {
 			counted[p.Cgroup] = c
 			continue
 		}
 		kills, known := w.killsIn(p.Cgroup)
 		switch {
-		case !known && c == nil || !holds(w.cfg.Root, p.Cgroup):
+		case !known && c == nil || !contains(w.cfg.Root, p.Cgroup):
 			continue
-		case !known: // the group is not there at the moment
+		case !known: // the group does not exist now
 		case c == nil:
-			c = &count{told: kills}
+			c = &podCount{reported: kills}
 		default:
-			w.surplus(p, c, kills, log)
-			waits = waits || c.late > 0
+			w.reportMissing(p, c, kills, log)
+			pending = pending || c.pending > 0
 		}
 		counted[p.Cgroup] = c
 	}
 	w.counted = counted
-	return waits
+	return pending
 }
 
-func (w *Watcher) surplus(p Pod, c *count, kills int64, log bool) {
-	c.told = min(c.told, kills) // on v1 a group below takes its count away with it
-	missing := kills - c.told
+func (w *Watcher) reportMissing(p Pod, c *podCount, kills int64, log bool) {
+	c.reported = min(c.reported, kills) // on v1 the count of a removed group below is lost
+	missing := kills - c.reported
 	due := missing
 	if log {
-		due = min(missing, c.late)
+		due = min(missing, c.pending)
 	}
-	c.late = missing - due
+	c.pending = missing - due
 	if due > 0 {
-		c.told += due
-		w.tell(Kill{At: time.Now(), Pod: p.UID, Cgroup: p.Cgroup, Limit: OfUnknown, Processes: due})
+		c.reported += due
+		w.report(Kill{At: time.Now(), Pod: p.UID, Cgroup: p.Cgroup, Limit: OfUnknown, Processes: due})
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// text is what a line of /dev/kmsg says if the kernel said it: whoever may write
-// there speaks as another facility. more says that it goes on with the line before
+// text is the message of a line of /dev/kmsg, if the kernel wrote it: messages of
+// processes have another facility. more says that it continues the previous line
 // (Documentation/ABI/testing/dev-kmsg).
 func text(line string) (said string, more, kernel bool) {
 	head, said, found := strings.Cut(line, ";")
@@ -20,16 +20,15 @@ func text(line string) (said string, more, kernel bool) {
 		return "", false, false
 	}
 	priority, err := strconv.ParseUint(fields[0], 10, 32)
-	const facilities = 8 // from here on; below are the kernel's levels
+	const facilities = 8 // lower priorities are of the kernel's facility
 	return said, strings.Contains(fields[3], "c"), err == nil && priority < facilities
 }
 
-// summary is what the kernel says of its choice before the kill
-// (dump_oom_summary, Linux 5.0). Of many in a short time it says it of the first
-// ten in 5 s.
+// summary is the kernel's message before the kill (dump_oom_summary, Linux 5.0). It is
+// rate-limited to ten in 5 s.
 type summary struct {
 	pid int
-	// cgroup is the victim's, and limit the one that has reached its limit: paths
+	// cgroup is the victim's, and limit the group that reached its limit: paths
 	// from the root of the hierarchy; limit is "" where the machine is out of memory.
 	cgroup, limit string
 }
@@ -38,10 +37,11 @@ type summary struct {
 //
 //	oom-kill:constraint=C,nodemask=M,cpuset=NAME,mems_allowed=L,oom_memcg=/LIMIT,task_memcg=/CGROUP,task=NAME,pid=N,uid=N
 //
-// where global_oom may stand for oom_memcg. A pod may choose the name of its process,
-// and those of groups below its own, the last part of which is also the cpuset's. So
-// the ends are found from both sides: the cpuset's name has no slash, paths begin
-// with what the pod has not chosen, and a limit holds its victim.
+// with global_oom in place of oom_memcg where the machine is out of memory. A pod may
+// choose the name of its process, and those of groups below its own, the last part of
+// which is also the name of the cpuset. So the fields are found from both ends: the
+// name of the cpuset has no slash, paths begin with a part that the pod cannot choose,
+// and the group of the limit contains the victim.
 func parseSummary(said string) (s summary, ok bool) {
 	const global, limited, victim = ",global_oom,task_memcg=", ",oom_memcg=", ",task_memcg="
 	said, ok = strings.CutPrefix(said, "oom-kill:")
@@ -69,26 +69,26 @@ func parseSummary(said string) (s summary, ok bool) {
 		return summary{}, false
 	}
 	s.limit, s.cgroup = unescape(s.limit), unescape(s.cgroup)
-	if s.limit != "" && !holds(s.limit, s.cgroup) {
+	if s.limit != "" && !contains(s.limit, s.cgroup) {
 		s.cgroup = s.limit
 	}
 	return s, true
 }
 
-// killed is what the kernel says of a kill (__oom_kill_process).
+// killed is the kernel's message of a kill (__oom_kill_process).
 type killed struct {
 	pid     int
 	process string // its name, with what does not print as \xNN
 	memory  stats.Amount
-	machine bool // no cgroup's limit was the reason
+	machine bool // the machine was out of memory
 }
 
 // parseKilled reads
 //
 //	Memory cgroup out of memory: Killed process N (NAME) total-vm:NkB, anon-rss:NkB, file-rss:NkB, shmem-rss:NkB, ...
 //
-// where the machine's "Out of memory" may stand. What is resident of three kinds is
-// its memory.
+// or with "Out of memory" for the machine. The memory is the sum of the three rss
+// values.
 func parseKilled(said string) (k killed, ok bool) {
 	reason, rest, ok := strings.Cut(said, ": Killed process ")
 	pid, rest, named := strings.Cut(rest, " (")
@@ -115,8 +115,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// unescape undoes what /dev/kmsg does to bytes that do not print, and to the
-// backslash: \xNN.
+// unescape decodes the \xNN of /dev/kmsg, for bytes that do not print and the
+// backslash.
 func unescape(s string) string {
 	first, rest, found := strings.Cut(s, `\x`)
 	if !found {
@@ -126,7 +126,7 @@ func unescape(s string) string {
 	b.WriteString(first)
 	for part := range strings.SplitSeq(rest, `\x`) {
 		code, err := strconv.ParseUint(part[:min(2, len(part))], 16, 8)
-		if err != nil || len(part) < 2 { // the end of a line that was cut
+		if err != nil || len(part) < 2 { // a truncated line
 			break
 		}
 		b.WriteByte(byte(code))
@@ -135,7 +135,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// holds says whether a group is another or lies below it.
-func holds(above, group string) bool {
+// contains says whether a group is the other or is below it.
+func contains(above, group string) bool {
 	return above == "/" || group == above || strings.HasPrefix(group, above+"/")
 }

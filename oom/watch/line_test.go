@@ -96,7 +96,7 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		said, _, _ := text(line)
-		if s, ok := parseSummary(said); ok && (s.pid <= 0 || s.cgroup == "" || s.limit != "" && !holds(s.limit, s.cgroup)) {
+		if s, ok := parseSummary(said); ok && (s.pid <= 0 || s.cgroup == "" || s.limit != "" && !contains(s.limit, s.cgroup)) {
 			t.Errorf("%+v", s)
 		}
 		if k, ok := parseKilled(said); ok && (k.pid <= 0 || k.memory.Or(0) < 0) {

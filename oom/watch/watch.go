@@ -1,6 +1,6 @@
-// Package watch follows what the kernel kills for want of memory. Its log says who
-// it was, as far as the kernel says it of each, and the counters of the pods'
-// cgroups say how many there were. It decides nothing and kills nothing.
+// Package watch follows the kernel's OOM kills. The kernel's log has the process, for
+// the kills that it logs; the counters of the pods' cgroups have their number. It
+// decides nothing and kills nothing.
 package watch
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Log is where the kernel's log is read. With kernel.dmesg_restrict=1 that needs
+// Log is the path of the kernel's log. With kernel.dmesg_restrict=1 reading it needs
 // CAP_SYSLOG.
 const Log = "/dev/kmsg"
 
-// Limit says whose limit was reached.
+// Limit says which limit was reached.
 type Limit string
 
-// The limits: of the node, of a group that holds pods, of a pod or a container of
-// it, of a group that has nothing to do with pods. The counters tell of none.
+// The limits: of the node, of a group of several pods, of a pod or its container, of
+// another group. A kill found by the counters has an unknown limit.
 const (
 	OfNode    Limit = "node"
 	OfPods    Limit = "pods"
@@ -39,21 +39,22 @@ const (
 	OfUnknown Limit = "unknown"
 )
 
-// Kill is what the kernel has killed.
+// Kill is one or several OOM kills.
 type Kill struct {
 	At    time.Time
 	Pod   types.UID // "" for none
 	Limit Limit
-	// Cgroup is "" where the kernel left it out, and the pod's where the counters tell.
+	// Cgroup is "" where the log does not have it, and the pod's for a kill found by the
+	// counters.
 	Cgroup string
-	// Processes is 1 where the log tells; the rest is known only then.
+	// Processes is 1 for a kill of the log; only then PID, Process and Memory are set.
 	Processes int64
 	PID       int
-	Process   string // its name, with what does not print as \xNN
+	Process   string // its name; bytes that do not print are \xNN
 	Memory    stats.Amount
 }
 
-// Pod is a pod and its group, or a container that is no pod's: it has no UID.
+// Pod is a pod and its group, or a container outside pods, without UID.
 type Pod struct {
 	UID    types.UID
 	Cgroup string
@@ -61,55 +62,56 @@ type Pod struct {
 
 // Config of a Watcher.
 type Config struct {
-	// Log is the path of the kernel's log. Held is the log where somebody who may has
-	// opened it; else nil.
-	Log  string
-	Held *os.File
-	// Cgroups are the host's, and Root is the group that is the node.
+	// Log is the path of the kernel's log. OpenLog is the open log where the service
+	// manager has opened it; else nil.
+	Log     string
+	OpenLog *os.File
+	// Cgroups are the host's; Root is the group of the node.
 	Cgroups *cgroup.System
 	Root    string
-	// Pods are those that there are now; of those outside Root nothing is told. Any
-	// goroutine may call it.
+	// Pods returns the present pods; kills outside Root are not reported. It is called
+	// from the goroutine of Run.
 	Pods func() []Pod
-	// Every is how often the counters are looked at where they have something to
-	// tell; else, where the log is read, it is calm times as long. Zero means 10 s.
+	// Every is the interval of reading the counters; while the log is read, it is
+	// logIntervalFactor times as long unless a kill is missing in the log. Zero means
+	// 10 s.
 	Every time.Duration
 }
 
-// Watcher follows the kernel.
+// Watcher follows the OOM kills.
 type Watcher struct {
-	cfg     Config
-	tell    func(Kill)
-	log     *slog.Logger
-	line    string            // said so far
-	chosen  *summary          // and not killed yet
-	unsaid  bool              // of whom was killed lately
-	counted map[string]*count // by the group of the pod
-	kills   stats.Amount      // of the machine, when they were counted
-	same    bool              // as when they were counted before
+	cfg         Config
+	report      func(Kill)
+	log         *slog.Logger
+	line        string               // of a record that is not complete
+	lastSummary *summary             // of the next kill; nil without one
+	unreported  bool                 // a recent kill has no summary
+	counted     map[string]*podCount // by the group of the pod
+	kills       stats.Amount         // of the machine, at the last reading
+	same        bool                 // kills was the same at the reading before
 }
 
-// New makes a Watcher that tells what was killed by tell, on the goroutine of Run.
+// New makes a Watcher that calls report for each kill, on the goroutine of Run.
 func New(cfg Config, tell func(Kill), log *slog.Logger) *Watcher {
 	if cfg.Every == 0 {
 		cfg.Every = 10 * time.Second
 	}
-	return &Watcher{cfg: cfg, tell: tell, log: log, counted: map[string]*count{}}
+	return &Watcher{cfg: cfg, report: tell, log: log, counted: map[string]*podCount{}}
 }
 
-// Run follows the kernel from now on until ctx ends, and returns nil.
+// Run reports the kills from now on until ctx ends, and returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	log, err := w.open()
-	w.count(false)
+	w.checkCounters(false)
 	if err != nil {
-		w.log.Warn("kernel OOM kills are told by the pods' counters alone, without the process, and late: the kernel's log cannot be read", "error", err)
+		w.log.Warn("cannot read the kernel's log: OOM kills are found by the pods' counters alone, without the process and with a delay", "error", err)
 	} else {
 		err := w.follow(ctx, log)
 		log.Close()
 		if ctx.Err() != nil {
 			return nil
 		}
-		w.log.Warn("kernel OOM kills are told by the pods' counters alone from now on: the kernel's log is lost", "error", err)
+		w.log.Warn("reading the kernel's log failed: OOM kills are now found by the pods' counters alone", "error", err)
 	}
 	again := time.NewTicker(w.cfg.Every)
 	defer again.Stop()
@@ -118,17 +120,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-again.C:
-			w.count(false)
+			w.checkCounters(false)
 		}
 	}
 }
 
 // open opens the log at its end.
 func (w *Watcher) open() (log *os.File, err error) {
-	if w.cfg.Held == nil {
+	if w.cfg.OpenLog == nil {
 		log, err = os.OpenFile(w.cfg.Log, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	} else {
-		log, err = pollable(w.cfg.Held)
+		log, err = pollable(w.cfg.OpenLog)
 	}
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (w *Watcher) open() (log *os.File, err error) {
 	return log, nil
 }
 
-// pollable takes over a descriptor that was opened to block, so that a deadline ends
+// pollable replaces a blocking descriptor by a nonblocking one, so that a deadline ends
 // its reads.
 func pollable(f *os.File) (*os.File, error) {
 	defer f.Close()
@@ -153,108 +155,109 @@ func pollable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// calm is how much rarer the counters are looked at while the log tells of each kill.
-const calm = 6
+// logIntervalFactor is how much longer the interval of the counters is while the log is
+// read.
+const logIntervalFactor = 6
 
-// maxRecord bounds a record of the log (PRINTK_MESSAGE_MAX is 2048 since Linux 6.4,
-// and was 8192), and what is put together of several.
+// maxRecord bounds a record of the log (PRINTK_MESSAGE_MAX is 2048 since Linux 6.4, and
+// was 8192), and a message of several records.
 const maxRecord = 16 << 10
 
-// follow reads the log, and looks at the counters now and then, until ctx ends or
-// the log does.
+// follow reads the log, and the counters at their interval, until ctx ends or reading
+// fails.
 func (w *Watcher) follow(ctx context.Context, log *os.File) error {
 	stop := context.AfterFunc(ctx, func() { log.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, maxRecord)
-	for look := time.Now().Add(calm * w.cfg.Every); ; {
+	for look := time.Now().Add(logIntervalFactor * w.cfg.Every); ; {
 		if err := log.SetReadDeadline(look); err != nil {
 			return err
 		}
-		if ctx.Err() != nil { // it came before the deadline was set
+		if ctx.Err() != nil { // ctx ended before the deadline was set
 			return nil
 		}
 		n, err := log.Read(buf)
 		switch {
 		case err == nil:
 			for line := range bytes.Lines(buf[:n]) {
-				w.hear(strings.TrimSuffix(string(line), "\n"))
+				w.readLine(strings.TrimSuffix(string(line), "\n"))
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
 		case errors.Is(err, syscall.EPIPE): // overwritten before they were read
-			w.log.Warn("messages of the kernel's log were lost; the pods' counters tell what was killed meanwhile")
-			w.line, w.chosen, w.unsaid = "", nil, true
+			w.log.Warn("messages of the kernel's log were lost; kills among them are found by the pods' counters")
+			w.line, w.lastSummary, w.unreported = "", nil, true
 		default:
 			return fmt.Errorf("read %s: %w", log.Name(), err)
 		}
 		now := time.Now()
-		if soon := now.Add(w.cfg.Every); w.unsaid && soon.Before(look) {
+		if soon := now.Add(w.cfg.Every); w.unreported && soon.Before(look) {
 			look = soon
 		}
-		w.unsaid = false
+		w.unreported = false
 		if now.After(look) {
-			look = now.Add(calm * w.cfg.Every)
-			if w.count(true) {
+			look = now.Add(logIntervalFactor * w.cfg.Every)
+			if w.checkCounters(true) {
 				look = now.Add(w.cfg.Every)
 			}
 		}
 	}
 }
 
-// hear takes up a line of the log.
-func (w *Watcher) hear(line string) {
-	said, more, kernel := text(line)
+// readLine parses one line of the log.
+func (w *Watcher) readLine(line string) {
+	message, more, kernel := text(line)
 	if !kernel {
 		return
 	}
-	if more && len(w.line)+len(said) < maxRecord {
-		said = w.line + said
+	if more && len(w.line)+len(message) < maxRecord {
+		message = w.line + message
 	}
-	w.line = said
-	if s, ok := parseSummary(said); ok {
-		w.chosen = &s
+	w.line = message
+	if s, ok := parseSummary(message); ok {
+		w.lastSummary = &s
 		return
 	}
-	k, ok := parseKilled(said)
+	k, ok := parseKilled(message)
 	if !ok {
 		return
 	}
 	kill, of := Kill{At: time.Now(), Limit: OfNode, Processes: 1, PID: k.pid, Process: k.process, Memory: k.memory}, Pod{}
-	if w.chosen != nil && w.chosen.pid == k.pid {
+	if w.lastSummary != nil && w.lastSummary.pid == k.pid {
 		var ours bool
-		if of, ours = w.place(&kill, w.chosen); !ours {
+		if of, ours = w.attribute(&kill, w.lastSummary); !ours {
 			return
 		}
-	} else if !k.machine { // by one of many summaries that were left out: counted
-		w.unsaid = true
+	} else if !k.machine { // the kernel has rate-limited its summary: found by the counters
+		w.unreported = true
 		return
 	}
-	w.chosen = nil
+	w.lastSummary = nil
 	if c := w.counted[of.Cgroup]; c != nil {
-		c.told++
+		c.reported++
 	}
-	w.tell(kill)
+	w.report(kill)
 }
 
-// place finds the pod and whose limit it was. It is false of a kill that is none of
-// this node's.
-func (w *Watcher) place(k *Kill, s *summary) (of Pod, ours bool) {
+// attribute finds the pod and the limit of a kill. ours is false for a kill outside the
+// node.
+func (w *Watcher) attribute(k *Kill, s *summary) (of Pod, ours bool) {
 	victim, seen := w.cfg.Cgroups.VisiblePath(s.cgroup)
-	if !seen || !holds(w.cfg.Root, victim) {
+	if !seen || !contains(w.cfg.Root, victim) {
 		return of, false
 	}
 	above, seen := w.cfg.Cgroups.VisiblePath(s.limit)
 	k.Cgroup, k.Limit = victim, OfOther
-	if s.limit == "" || !seen || holds(above, w.cfg.Root) {
+	if s.limit == "" || !seen || contains(above, w.cfg.Root) {
 		k.Limit = OfNode
 	}
 	for _, p := range w.cfg.Pods() {
-		if !holds(p.Cgroup, victim) {
+		if !contains(p.Cgroup, victim) {
 			continue
 		}
 		of, k.Pod = p, p.UID
 		if k.Limit != OfNode && p.UID != "" {
 			k.Limit = OfPods
-			if holds(p.Cgroup, above) {
+			if contains(p.Cgroup, above) {
 				k.Limit = OfPod
 			}
 		}

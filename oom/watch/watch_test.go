@@ -92,7 +92,7 @@ func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log st
 		return pods()
 	}
 	running.Go(func() { _ = w.Run(ctx) })
-	if <-opened; cfg.Held == nil && cfg.Log == "" {
+	if <-opened; cfg.OpenLog == nil && cfg.Log == "" {
 		wait.Until(t, "the counters to be all there is", func() bool { return strings.Contains(text.String(), withoutLog) })
 	}
 	do()
@@ -109,7 +109,7 @@ func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log st
 }
 
 // withoutLog is part of what is logged after the first look at the counters.
-const withoutLog = "told by the pods' counters alone"
+const withoutLog = "found by the pods' counters alone"
 
 func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	held, err := os.Open(Log) // as the service manager does
@@ -121,7 +121,7 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	if err := s.Create(pods[1].Cgroup, cgroup.Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Held: held, Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: time.Second}
+	cfg := Config{OpenLog: held, Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: time.Second}
 	var pid int
 	began := time.Now()
 	kills, _ := follow(t, cfg, func() { pid = burst(t, s, root+"/kubepods/podb/c", ",pid=1,uid=0") }, 1)
@@ -215,17 +215,17 @@ func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
 	deleteLater(t, s, pods[0].Cgroup)
 	var kills []Kill
 	w := New(Config{Cgroups: s, Root: root, Pods: func() []Pod { return pods }}, func(k Kill) { kills = append(kills, k) }, slog.New(slog.DiscardHandler))
-	w.count(true)
+	w.checkCounters(true)
 	pid := burst(t, s, pods[0].Cgroup+"/said", "said")
 	burst(t, s, pods[0].Cgroup+"/unsaid", "unsaid")
 	for line := range strings.Lines(linesOf(pid, "said", pods[0].Cgroup+"/said")) {
-		w.hear(strings.TrimSuffix(line, "\n"))
+		w.readLine(strings.TrimSuffix(line, "\n"))
 	}
-	if waits := w.count(true); !waits || len(kills) != 1 {
+	if waits := w.checkCounters(true); !waits || len(kills) != 1 {
 		t.Errorf("before the log has had its time: %q, waits for it %v", told(kills), waits)
 	}
 	for range 3 {
-		w.count(true)
+		w.checkCounters(true)
 	}
 	if got, want := told(kills), []string{"b pod said 1", "b unknown  1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

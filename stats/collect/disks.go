@@ -11,11 +11,11 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Paths are on the three filesystems. An empty ImageFs is that of NodeFs, an
-// empty ContainerFs that of ImageFs.
+// Paths are on the three filesystems. An empty ImageFs is the one of NodeFs, an empty
+// ContainerFs the one of ImageFs.
 type Paths struct{ NodeFs, ImageFs, ContainerFs string }
 
-// over are the paths of p, and where p has none those of q.
+// over returns the paths of p, or of q where p has none.
 func (p Paths) over(q Paths) [3]string {
 	all := [3]string{p.NodeFs, p.ImageFs, p.ContainerFs}
 	for i, otherwise := range [3]string{q.NodeFs, q.ImageFs, q.ContainerFs} {
@@ -29,10 +29,10 @@ func (p Paths) over(q Paths) [3]string {
 	return all
 }
 
-// Layout says which of the three filesystems are one.
+// Layout is the layout at the last measurement.
 type Layout int
 
-// The layouts the kubelet knows, and the one it does not.
+// The three layouts of the kubelet, and one that it does not support.
 const (
 	SharedFs   Layout = iota // one filesystem for everything
 	ImageFs                  // images and writable layers on a filesystem of their own
@@ -44,8 +44,8 @@ func (l Layout) String() string {
 	return [...]string{SharedFs: "shared", ImageFs: "imagefs", SplitFs: "split", SeparateFs: "separate"}[l]
 }
 
-// layoutOf goes by the devices of nodefs, imagefs and containerfs. One that was
-// never found, 0, is taken for the one before it.
+// layoutOf compares the devices of nodefs, imagefs and containerfs. An unknown device,
+// 0, is taken as the one before it.
 func layoutOf(devices [3]uint64) Layout {
 	for i := range devices[1:] {
 		if devices[i+1] == 0 {
@@ -64,48 +64,47 @@ func layoutOf(devices [3]uint64) Layout {
 	return SeparateFs
 }
 
-// Disks measures the node's filesystems, each on a goroutine of its own. The
-// statfs of a network filesystem waits without end for a server that is away, and
-// on any filesystem the path may have to be read from the disk. Who reads is given
-// the last figures with their time, and may ask for the next ones.
+// Disks measures the node's filesystems, each on a goroutine of its own: statfs(2) of a
+// network filesystem blocks while its server is down, and any path lookup may read the
+// disk. Readers get the last figures with their time, and may request new ones.
 type Disks struct {
-	log        *slog.Logger
-	configured Paths
-	moved      chan struct{}
-	changed    chan struct{}
+	log          *slog.Logger
+	configured   Paths
+	pathsChanged chan struct{}
+	changed      chan struct{}
 
-	mu          sync.Mutex
-	filesystems [3]*filesystem
-	layout      Layout
-	awaits      time.Time // until then the runtime may still say where its filesystems are
+	mu                sync.Mutex
+	filesystems       [3]*filesystem
+	layout            Layout
+	awaitRuntimeUntil time.Time // until then the paths of the runtime are awaited
 }
 
-// NewDisks takes the operator's paths, which go before those of the runtime.
+// NewDisks takes the configured paths, which override those of the runtime.
 func NewDisks(given Paths, log *slog.Logger) *Disks {
-	d := &Disks{log: log, configured: given, moved: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
-	d.place(given.over(Paths{}))
+	d := &Disks{log: log, configured: given, pathsChanged: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	d.setPaths(given.over(Paths{}))
 	return d
 }
 
-// AwaitRuntime leaves imagefs and containerfs unknown, where the operator names neither,
-// until the runtime has said where they are, but no longer than until an instant:
-// the figures of nodefs could end pods for a disk that lacks nothing.
+// AwaitRuntime leaves imagefs and containerfs unknown until SetRuntimePaths, at most
+// until an instant, unless their paths are configured: with the figures of nodefs
+// instead, pods could be evicted for the wrong disk.
 func (d *Disks) AwaitRuntime(until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.awaits = until
+	d.awaitRuntimeUntil = until
 }
 
-// SetRuntimePaths takes up where the runtime keeps images and writable layers.
+// SetRuntimePaths sets where the runtime keeps images and writable layers.
 func (d *Disks) SetRuntimePaths(runtime Paths) {
 	d.AwaitRuntime(time.Time{})
-	if d.place(d.configured.over(runtime)) {
-		poke(d.moved)
+	if d.setPaths(d.configured.over(runtime)) {
+		notify(d.pathsChanged)
 	}
 }
 
-// place says whether any path is another than before.
-func (d *Disks) place(paths [3]string) bool {
+// setPaths says whether a path has changed.
+func (d *Disks) setPaths(paths [3]string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, moved := d.filesystems, false
@@ -126,7 +125,7 @@ func (d *Disks) place(paths [3]string) bool {
 	return moved
 }
 
-// distinct lists the filesystems by their paths, each once.
+// distinct lists the filesystems, each once.
 func (d *Disks) distinct() []*filesystem {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,11 +145,11 @@ func (d *Disks) Layout() Layout {
 	return d.layout
 }
 
-// Changed receives when there may be another layout.
+// Changed receives when the layout may have changed.
 func (d *Disks) Changed() <-chan struct{} { return d.changed }
 
-// judge finds the layout anew, once every filesystem has answered.
-func (d *Disks) judge() {
+// updateLayout computes the layout, once every filesystem has answered.
+func (d *Disks) updateLayout() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var devices [3]uint64
@@ -171,22 +170,21 @@ func (d *Disks) judge() {
 	d.layout = layout
 	d.log.Info("the layout of the disks", "layout", layout.String(), "nodefs", paths[0], "imagefs", paths[1], "containerfs", paths[2])
 	if layout == SeparateFs {
-		d.log.Warn("writable layers are on a filesystem of their own, apart from nodefs and from the images; the kubelet knows no such layout: the thresholds of imagefs hold for containerfs", "containerfs", paths[2])
+		d.log.Warn("writable layers are on a third filesystem; the kubelet does not support this layout: the thresholds of imagefs apply to containerfs", "containerfs", paths[2])
 	}
-	poke(d.changed)
+	notify(d.changed)
 }
 
-// poke leaves word for who is busy.
-func poke(c chan<- struct{}) {
+// notify sends without blocking; the channel has room for one value.
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Measure measures every filesystem once. The error joins the paths that cannot
-// be measured. One that does not answer in time is told in the log and left to
-// Run.
+// Measure measures every filesystem once. The error joins the paths that cannot be
+// measured. A filesystem that does not answer in time is logged and left to Run.
 func (d *Disks) Measure(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -208,19 +206,19 @@ func (d *Disks) Measure(patience time.Duration) error {
 			d.log.Warn("a filesystem does not answer; it is unknown until it does", "path", f.path)
 		}
 	}
-	d.judge()
+	d.updateLayout()
 	return err
 }
 
-// Run measures what is asked for, until ctx ends. A goroutine that the kernel
-// does not let go is left behind, to end when it does.
+// Run measures on request until ctx ends. A goroutine blocked in the kernel is not
+// awaited.
 func (d *Disks) Run(ctx context.Context) error {
 	running := map[*filesystem]func(){}
 	for ctx.Err() == nil {
 		current := d.distinct()
 		for _, f := range current {
 			if running[f] == nil {
-				running[f] = d.follow(ctx, f)
+				running[f] = d.measureOnDemand(ctx, f)
 			}
 		}
 		for f, stop := range running {
@@ -231,8 +229,8 @@ func (d *Disks) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-d.moved:
-			d.judge()
+		case <-d.pathsChanged:
+			d.updateLayout()
 		}
 	}
 	for _, stop := range running {
@@ -241,24 +239,24 @@ func (d *Disks) Run(ctx context.Context) error {
 	return nil
 }
 
-// partingPatience is how long a filesystem that is not asked any more may take
-// for its last answer.
-const partingPatience = time.Second
+// stopTimeout bounds the wait for the last answer of a filesystem that is no longer
+// used.
+const stopTimeout = time.Second
 
-// follow answers for one filesystem until it is stopped.
-func (d *Disks) follow(ctx context.Context, f *filesystem) (stop func()) {
+// measureOnDemand measures one filesystem on request until it is stopped.
+func (d *Disks) measureOnDemand(ctx context.Context, f *filesystem) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			if f.measure() {
-				d.judge()
+				d.updateLayout()
 			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-f.asked:
+			case <-f.requested:
 			}
 		}
 	}()
@@ -266,26 +264,26 @@ func (d *Disks) follow(ctx context.Context, f *filesystem) (stop func()) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(partingPatience):
-			d.log.Warn("a filesystem that does not answer is left alone", "path", f.path)
+		case <-time.After(stopTimeout):
+			d.log.Warn("a filesystem does not answer; its measurement is abandoned", "path", f.path)
 		}
 	}
 }
 
-// ask has every filesystem measured anew.
-func (d *Disks) ask(now time.Time) {
+// request asks for a measurement of every filesystem.
+func (d *Disks) request(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.filesystems {
-		f.ask(now)
+		f.request(now)
 	}
 }
 
-// read makes a source of one of the filesystems.
+// read returns the last figures of one of the filesystems.
 func (d *Disks) read(i int, now time.Time, s *stats.Filesystem) error {
 	d.mu.Lock()
 	f := d.filesystems[i]
-	awaits := i > 0 && d.configured.ImageFs == "" && d.configured.ContainerFs == "" && now.Before(d.awaits)
+	awaits := i > 0 && d.configured.ImageFs == "" && d.configured.ContainerFs == "" && now.Before(d.awaitRuntimeUntil)
 	d.mu.Unlock()
 	if awaits {
 		return nil
@@ -293,8 +291,9 @@ func (d *Disks) read(i int, now time.Time, s *stats.Filesystem) error {
 	return f.read(now, s)
 }
 
-// sources are the three filesystems. One disk has one figure, however many of them it
-// is: figures of two instants would let the instant choose the signal.
+// sources are the three filesystems. If several of them are one disk, they get the same
+// figures: two readings of one disk could otherwise meet the threshold of another
+// signal.
 func (d *Disks) sources() []source {
 	var sources []source
 	for i, name := range [3]string{"nodefs", "imagefs", "containerfs"} {
@@ -315,12 +314,12 @@ func (d *Disks) sources() []source {
 	return sources
 }
 
-// oneDisk says whether two of the filesystems were last found on one device. A
-// directory with a project quota is a part of it and has another capacity.
+// oneDisk says whether two of the filesystems were last on one device. A directory with
+// a project quota is on that device and has another capacity.
 func (d *Disks) oneDisk(i, j int) bool {
 	d.mu.Lock()
 	a, b := d.filesystems[i], d.filesystems[j]
 	d.mu.Unlock()
-	device := a.on()
-	return device != 0 && device == b.on()
+	device := a.lastDevice()
+	return device != 0 && device == b.lastDevice()
 }

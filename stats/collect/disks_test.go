@@ -40,7 +40,7 @@ func (d *Disks) figures(t *testing.T, i int) (s stats.Filesystem, err error) {
 	t.Helper()
 	called := time.Now()
 	awaitThat(t, "new figures", func() bool {
-		d.ask(time.Now())
+		d.request(time.Now())
 		err = d.read(i, time.Now(), &s)
 		return err != nil && !errors.Is(err, errSilent) || s.Time.After(called)
 	})
@@ -128,7 +128,7 @@ func TestTheLayoutFollowsTheDevices(t *testing.T) {
 		if got := d.Layout(); got != c.want {
 			t.Errorf("%v: got %v", c, got)
 		}
-		if told := strings.Contains(log.String(), "on a filesystem of their own, apart"); told != (c.want == SeparateFs) {
+		if told := strings.Contains(log.String(), "on a third filesystem"); told != (c.want == SeparateFs) {
 			t.Errorf("%v: log:\n%s", c, &log)
 		}
 	}
@@ -250,7 +250,7 @@ func TestAFilesystemThatHangsHoldsUpNobodyAndBlindsNothingElse(t *testing.T) {
 	var s stats.Filesystem
 	now := time.Now()
 	for range 3 {
-		d.ask(now)
+		d.request(now)
 		if err := d.read(1, now, &s); err != nil || s.Capacity.IsKnown() {
 			t.Errorf("got %v, %v", s, err)
 		}
@@ -258,7 +258,7 @@ func TestAFilesystemThatHangsHoldsUpNobodyAndBlindsNothingElse(t *testing.T) {
 	if s, err := d.figures(t, 0); err != nil || !s.Capacity.IsKnown() {
 		t.Errorf("nodefs: got %v, %v", s, err)
 	}
-	later := time.Now().Add(answerPatience + time.Minute)
+	later := time.Now().Add(answerTimeout + time.Minute)
 	if err := d.read(1, later, &s); !errors.Is(err, errSilent) {
 		t.Errorf("after a while: got %v", err)
 	}
@@ -287,7 +287,7 @@ func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
 	})
 	cancel()
 	<-ended
-	if !strings.Contains(log.String(), "is left alone") {
+	if !strings.Contains(log.String(), "is abandoned") {
 		t.Errorf("log:\n%s", &log)
 	}
 	release()

@@ -12,28 +12,26 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// ScanInterval is how often a Survey measures what nobody asked for: the
-// kubelet's volumeStatsAggPeriod.
+// ScanInterval is the interval of regular scans: the kubelet's volumeStatsAggPeriod.
 const ScanInterval = time.Minute
 
 const (
-	// fullScanInterval is how often everything is looked at though nobody asks and
-	// no disk fills up more than its pods are seen to.
+	// fullScanInterval is the longest interval between full scans.
 	fullScanInterval = 10 * time.Minute
-	// walkPause follows every walkPerStep entries of a round that nobody waits
-	// for, so that it takes a fifth of one processor at most.
+	// walkPause follows every walkPerStep entries of a regular scan, which so uses at
+	// most a fifth of one processor.
 	walkPause = 80 * time.Millisecond
-	// maxRemembered is how many directories and files a survey remembers, some 200 bytes
-	// each. Trees beyond are read whole every time.
+	// maxRemembered bounds the remembered directories and files, some 200 bytes each.
+	// Further trees are read in full every time.
 	maxRemembered = 16_384
-	// unexplainedBytes and unexplainedInodes by which a disk may fill up more than
-	// the trees on it.
+	// A disk may grow by unexplainedBytes and unexplainedInodes more than the trees on
+	// it before a full scan is due.
 	unexplainedBytes, unexplainedInodes = 64 << 20, 10_000
 )
 
-// DiskScanner measures what all pods hold on disks, round by round, so that nobody who
-// decides ever waits for a disk. A regular round is quick where it can be (see
-// tree); one that is asked for looks at everything.
+// DiskScanner measures the disk usage of all pods, so that decisions never wait for a
+// disk. A regular scan is incremental where possible (see tree); a requested scan is
+// full.
 type DiskScanner struct {
 	log       *slog.Logger
 	pods      atomic.Pointer[[]*PodDisk]
@@ -43,18 +41,18 @@ type DiskScanner struct {
 	done      chan struct{}
 
 	// Owned by Run.
-	failed    map[PodPath]bool // whose fault was told
-	fullUsage map[uint64]usage // of the last whole round, by device
+	failed    map[PodPath]bool     // whose fault was logged
+	fullUsage map[uint64]diskUsage // of the last whole round, by device
 }
 
-// usage is what a disk holds, and the trees on it.
-type usage struct {
+// diskUsage is the usage of a disk, and of the trees on it.
+type diskUsage struct {
 	bytes, inodes           int64
 	treesBytes, treesInodes int64
 	path                    string // on it
 }
 
-// NewDiskScanner makes a survey of nothing.
+// NewDiskScanner makes a scanner without pods.
 func NewDiskScanner(log *slog.Logger) *DiskScanner {
 	s := &DiskScanner{
 		log: log, requests: make(chan struct{}, 1), unscanned: make(chan struct{}, 1), done: make(chan struct{}, 1),
@@ -65,23 +63,23 @@ func NewDiskScanner(log *slog.Logger) *DiskScanner {
 	return s
 }
 
-// SetPods replaces the pods. Those that were never measured are measured next, and
-// those that the runtime has told of since.
+// SetPods replaces the pods. Pods that were never measured, or have new paths, are
+// scanned next.
 func (s *DiskScanner) SetPods(pods []*PodDisk) {
 	s.pods.Store(&pods)
-	poke(s.unscanned)
+	notify(s.unscanned)
 }
 
-// Request asks for a whole round, at full speed, and returns at once.
-func (s *DiskScanner) Request() { poke(s.requests) }
+// Request asks for a full scan without pauses, and returns at once.
+func (s *DiskScanner) Request() { notify(s.requests) }
 
-// LastScan is when the last whole round began; zero before the first.
+// LastScan is when the last full scan of all pods began; zero before the first.
 func (s *DiskScanner) LastScan() time.Time { return *s.since.Load() }
 
-// Done receives when a round is complete.
+// Done receives when a scan has ended.
 func (s *DiskScanner) Done() <-chan struct{} { return s.done }
 
-// Run surveys until ctx ends, and returns nil.
+// Run scans until ctx ends, and returns nil.
 func (s *DiskScanner) Run(ctx context.Context) error {
 	regular := time.NewTicker(ScanInterval)
 	defer regular.Stop()
@@ -105,28 +103,28 @@ func (s *DiskScanner) Run(ctx context.Context) error {
 
 func everyPod(*PodDisk) bool { return true }
 
-// diskScan is one look at many pods.
+// diskScan is one scan of several pods.
 type diskScan struct {
 	scanner  *DiskScanner
 	ctx      context.Context
-	whole    bool
+	full     bool
 	pause    time.Duration
 	room     int
-	looked   int // entries since the last pause
+	entries  int // entries since the last pause
 	overlays map[uint64]PodPath
 }
 
-// scan looks at the pods that are chosen.
+// scan scans the chosen pods.
 func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration, chosen func(*PodDisk) bool) {
 	begun := time.Now()
-	r := &diskScan{scanner: s, ctx: ctx, whole: whole, pause: pause, room: maxRemembered}
+	r := &diskScan{scanner: s, ctx: ctx, full: whole, pause: pause, room: maxRemembered}
 	if whole {
 		r.overlays = s.overlays()
 	}
 	pods, complete := *s.pods.Load(), true
 	for _, pod := range pods {
 		for t := range pod.trees {
-			r.room -= t.remembers
+			r.room -= t.remembered
 		}
 	}
 	for _, pod := range pods {
@@ -142,10 +140,10 @@ func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration,
 		s.fullUsage = usageOf(pods)
 		s.since.Store(&begun)
 	}
-	poke(s.done)
+	notify(s.done)
 }
 
-// overlays finds the writable layers; none where the mounts cannot be read.
+// overlays finds the writable layers; none where mountinfo cannot be read.
 func (s *DiskScanner) overlays() map[uint64]PodPath {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -154,21 +152,22 @@ func (s *DiskScanner) overlays() map[uint64]PodPath {
 	defer mounts.Close()
 	layers, err := overlays(mounts)
 	if err != nil {
-		s.log.Warn("the mounts cannot be read; writable layers are as the runtime tells them", "error", err)
+		s.log.Warn("cannot read the mount table; writable layers have the figures of the runtime", "error", err)
 	}
-	delete(layers, rootDevice(os.Getpid())) // a host that is itself a container
+	delete(layers, rootDevice(os.Getpid())) // the root of a host that is itself a container
 	return layers
 }
 
-func (r *diskScan) ended() bool { return r.ctx.Err() != nil }
+func (r *diskScan) cancelled() bool { return r.ctx.Err() != nil }
 
-// pace rests between two steps, unless somebody waits for a round.
-func (r *diskScan) pace() bool {
+// wait pauses between two steps, unless a scan was requested. It returns false when ctx
+// has ended.
+func (r *diskScan) wait() bool {
 	if len(r.scanner.requests) > 0 {
 		r.pause = 0
 	}
 	if r.pause == 0 {
-		return !r.ended()
+		return !r.cancelled()
 	}
 	select {
 	case <-r.ctx.Done():
@@ -178,23 +177,22 @@ func (r *diskScan) pace() bool {
 	}
 }
 
-// measure looks at one tree. One that is nowhere, or not there, holds nothing
-// known.
+// measure measures one tree. A tree without a path, or that does not exist, is unknown.
 func (r *diskScan) measure(t *tree) stats.Volume {
 	if t.place == (PodPath{}) {
 		return stats.Volume{}
 	}
 	room := r.room
-	entries, err := t.look(time.Now(), r.whole, &r.room, r.pace)
-	t.remembers += room - r.room
-	if r.looked += entries % walkPerStep; r.looked >= walkPerStep {
-		r.looked = 0
-		r.pace()
+	entries, err := t.measure(time.Now(), r.full, &r.room, r.wait)
+	t.remembered += room - r.room
+	if r.entries += entries % walkPerStep; r.entries >= walkPerStep {
+		r.entries = 0
+		r.wait()
 	}
 	failed := r.scanner.failed
 	switch {
 	case err != nil && !failed[t.place]:
-		r.scanner.log.Warn("a pod's directory cannot be measured", "path", t.place.String(), "error", err)
+		r.scanner.log.Warn("cannot measure a directory of a pod", "path", t.place.String(), "error", err)
 		failed[t.place] = true
 	case err == nil:
 		delete(failed, t.place)
@@ -202,15 +200,15 @@ func (r *diskScan) measure(t *tree) stats.Volume {
 	return t.volume()
 }
 
-// volume is what the tree held when it was last looked at; unknown before that.
+// volume is the usage of the tree at its last measurement; unknown before.
 func (t *tree) volume() stats.Volume {
-	if t.whole.IsZero() {
+	if t.lastFull.IsZero() {
 		return stats.Volume{}
 	}
-	return stats.Volume{Time: t.whole, Used: stats.Known(t.bytes), Inodes: stats.Known(t.inodes)}
+	return stats.Volume{Time: t.lastFull, Used: stats.Known(t.bytes), Inodes: stats.Known(t.inodes)}
 }
 
-// trees are all of a pod.
+// trees are all trees of a pod.
 func (d *PodDisk) trees(yield func(*tree) bool) {
 	for _, trees := range [][]tree{d.volumes, d.logs, d.layers} {
 		for i := range trees {
@@ -221,10 +219,10 @@ func (d *PodDisk) trees(yield func(*tree) bool) {
 	}
 }
 
-// usageOf sums the trees by device, for those devices that hold one which is not
-// looked at whole every time.
-func usageOf(pods []*PodDisk) map[uint64]usage {
-	all := map[uint64]usage{}
+// usageOf sums the trees by device, for the devices with an incrementally measured
+// tree.
+func usageOf(pods []*PodDisk) map[uint64]diskUsage {
+	all := map[uint64]diskUsage{}
 	for _, pod := range pods {
 		for t := range pod.trees {
 			u := all[t.device]
@@ -247,8 +245,8 @@ func usageOf(pods []*PodDisk) map[uint64]usage {
 	return all
 }
 
-// unexplained says whether a disk has filled up since the last whole round by more
-// than quick looks have found.
+// unexplained says whether a disk has grown since the last full scan by more than
+// incremental scans have found.
 func (s *DiskScanner) unexplained() bool {
 	for device, now := range usageOf(*s.pods.Load()) {
 		then, known := s.fullUsage[device]

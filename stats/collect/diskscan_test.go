@@ -110,7 +110,7 @@ func TestADirectoryThatCannotBeMeasuredIsToldOnce(t *testing.T) {
 	var log bytes.Buffer
 	_, round := surveying(t, &log, volumeOf(file))
 	round()
-	if told := bytes.Count(log.Bytes(), []byte("cannot be measured")); told != 1 {
+	if told := bytes.Count(log.Bytes(), []byte("cannot measure a directory")); told != 1 {
 		t.Errorf("told %d times:\n%s", told, &log)
 	}
 }
@@ -141,7 +141,7 @@ func TestADiskThatFillsUpMoreThanItsTreesIsSurveyedWhole(t *testing.T) {
 	}
 	old := time.Now().Add(-time.Hour)
 	room := maxRemembered
-	if _, err := disk.volumes[0].look(time.Now().Add(time.Hour), true, &room, onward); err != nil || disk.volumes[0].root == nil {
+	if _, err := disk.volumes[0].measure(time.Now().Add(time.Hour), true, &room, onward); err != nil || disk.volumes[0].root == nil {
 		t.Fatal("nothing is remembered", err)
 	}
 	s.fullUsage = usageOf(*s.pods.Load())

@@ -1,6 +1,7 @@
-// Package collect reads the values of package stats from the kernel: cgroups,
-// statfs, /proc and directories. What cannot be read stays unknown, and blinds
-// nothing else. It never decides, and it waits for nobody: no runtime, no API.
+// Package collect reads the values of package stats from the kernel: cgroups, statfs,
+// /proc and directories. A value that cannot be read is unknown and does not affect the
+// others. The package decides nothing and calls no container runtime and no API.
 //
-// Its types belong to one goroutine each, that which senses.
+// Each of its types is used by one goroutine, that of the sensing loop, unless said
+// otherwise.
 package collect

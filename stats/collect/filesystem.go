@@ -16,39 +16,38 @@ import (
 // constant does not compile elsewhere.
 const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
 
-// answerPatience is how long the last figures of a filesystem are taken for
-// those of now while it is asked for new ones. The kernel answers in microseconds.
-const answerPatience = 10 * time.Second
+// answerTimeout is how long the last figures of a filesystem count as present while new
+// ones are requested. The kernel usually answers in microseconds.
+const answerTimeout = 10 * time.Second
 
 var errSilent = errors.New("does not answer")
 
-// filesystem is the one that a path is on. It is looked up at every reading anew:
-// a descriptor kept open would keep it from being unmounted, and would not see
-// what is mounted over it later.
+// filesystem is the filesystem of a path. The path is looked up at every reading: an
+// open descriptor would prevent unmounting, and would not see a later mount over it.
 type filesystem struct {
-	path  string
-	pathZ []byte // with its NUL, because unix.Statfs copies the path
-	asked chan struct{}
-	busy  sync.Mutex // held while the kernel is asked, which may be for ever
+	path      string
+	pathZ     []byte // with its NUL, because unix.Statfs copies the path
+	requested chan struct{}
+	busy      sync.Mutex // held during statfs(2), which may block without end
 
 	mu     sync.Mutex
-	figure stats.Filesystem // the last one; unknown before the first and where errno says why
+	figure stats.Filesystem // the last one; unknown before the first and where errno is set
 	errno  unix.Errno
 	device uint64    // the last one found; 0 before the first
-	since  time.Time // when it was asked what it has not answered; zero where it has
+	since  time.Time // when the pending request was made; zero without one
 }
 
 func newFilesystem(path string) *filesystem {
-	return &filesystem{path: path, pathZ: append([]byte(path), 0), asked: make(chan struct{}, 1)}
+	return &filesystem{path: path, pathZ: append([]byte(path), 0), requested: make(chan struct{}, 1)}
 }
 
-// ask has it measured, unless it is being asked.
-func (f *filesystem) ask(now time.Time) {
+// request asks for a measurement, unless one is pending.
+func (f *filesystem) request(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.since.IsZero() {
 		f.since = now
-		poke(f.asked)
+		notify(f.requested)
 	}
 }
 
@@ -56,7 +55,7 @@ func (f *filesystem) ask(now time.Time) {
 func (f *filesystem) read(now time.Time, s *stats.Filesystem) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.since.IsZero() && now.Sub(f.since) > answerPatience {
+	if !f.since.IsZero() && now.Sub(f.since) > answerTimeout {
 		return fmt.Errorf("statfs %s: %w", f.path, errSilent)
 	}
 	if f.errno != 0 {
@@ -66,8 +65,7 @@ func (f *filesystem) read(now time.Time, s *stats.Filesystem) error {
 	return nil
 }
 
-// measure asks the kernel, and says whether the path is on another device than
-// before.
+// measure calls statfs(2), and says whether the path is now on another device.
 func (f *filesystem) measure() (moved bool) {
 	f.busy.Lock()
 	defer f.busy.Unlock()
@@ -83,8 +81,8 @@ func (f *filesystem) measure() (moved bool) {
 	return true
 }
 
-// statfs fills in bytes for ordinary users and inodes. A filesystem without a fixed
-// number of inodes (btrfs) tells none.
+// statfs fills in bytes available to ordinary users, and inodes. They are unknown for a
+// filesystem without a fixed number of inodes (btrfs).
 func (f *filesystem) statfs(s *stats.Filesystem) (device uint64, errno unix.Errno) {
 	var stx unix.Statx_t
 	here := unix.AT_FDCWD
@@ -107,14 +105,14 @@ func (f *filesystem) statfs(s *stats.Filesystem) (device uint64, errno unix.Errn
 	return unix.Mkdev(stx.Dev_major, stx.Dev_minor), 0
 }
 
-// on is the device that the path was last found on; 0 before.
-func (f *filesystem) on() uint64 {
+// lastDevice is the device of the path at the last measurement; 0 before.
+func (f *filesystem) lastDevice() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.device
 }
 
-// fault is why there are no figures, or nothing.
+// fault is the error of the last measurement, or nil.
 func (f *filesystem) fault() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,26 +9,24 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// NodeConfig says where the node's figures are.
+// NodeConfig says where the node is measured.
 type NodeConfig struct {
-	// Host is put before /proc; "" on the host itself.
+	// Host is prepended to /proc; "" on the host itself.
 	Host string
-	// Cgroups is where the node's memory is measured. Where it is nil, Virtual
-	// tells the memory instead.
+	// Cgroups is where the node's memory is measured; nil where Virtual is used.
 	Cgroups *cgroup.System
 	// Root is the group taken as the node, from Cgroups.Resolve; "" is the top.
 	Root string
-	// Pods is the name of the group below Root that pods live in; "" finds
+	// Pods is the name of the group of all pods below Root; "" finds
 	// kubepods or kubepods.slice.
 	Pods string
 	// Disks are the node's filesystems.
 	Disks *Disks
-	// Virtual is the memory of a node whose cgroups cannot be used.
+	// Virtual is the memory of a node without usable cgroups.
 	Virtual *VirtualMemory
 }
 
-// Node reads everything node-level. Once a source was read, reading it again
-// allocates nothing.
+// Node reads the node. Reading a source again allocates nothing.
 type Node struct {
 	log      *slog.Logger
 	cgroups  *cgroup.System
@@ -41,8 +39,8 @@ type Node struct {
 	sources  []source
 }
 
-// source is one thing that is read. Its loss is reported once, and its return; an
-// optional one, which this kernel may not have, only after it was once read.
+// source is one reading function. Its failure is logged once, and its recovery; for an
+// optional source, which the kernel may not have, only after the first success.
 type source struct {
 	name     string
 	read     func(*stats.Node) error
@@ -50,8 +48,7 @@ type source struct {
 	lost     bool
 }
 
-// NewNode takes what it is told. Sources that cannot be read now are tried again
-// at every Read.
+// NewNode opens nothing. A source that cannot be read is retried at every Read.
 func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 	n := &Node{log: log, cgroups: cfg.Cgroups, disks: cfg.Disks, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
 	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
@@ -95,13 +92,13 @@ const numPressures = 3
 
 var pressures = [numPressures]string{cgroup.MemoryStall: "memory", cgroup.IOStall: "io", cgroup.CPUStall: "cpu"}
 
-// Read measures the node now. What a source does not tell is unknown in s; that
-// it was lost, or is back, is logged. Disks are told as they were last measured,
-// and if asked for measured again, beside the caller.
+// Read measures the node. A source that fails leaves its values unknown; the failure
+// and the recovery are logged. Disks have their last figures; disks requests new ones,
+// which are measured on other goroutines.
 func (n *Node) Read(s *stats.Node, disks bool) {
 	*s = stats.Node{Time: time.Now()}
 	if disks {
-		n.disks.ask(s.Time)
+		n.disks.request(s.Time)
 	}
 	for i := range n.sources {
 		src := &n.sources[i]
@@ -109,11 +106,11 @@ func (n *Node) Read(s *stats.Node, disks bool) {
 		switch {
 		case err != nil && !src.lost:
 			src.lost = true
-			n.log.Warn("a source of measurements is lost", "source", src.name, "error", err)
+			n.log.Warn("a source of measurements failed", "source", src.name, "error", err)
 		case err == nil && src.lost:
 			src.lost = false
 			if !src.optional {
-				n.log.Info("a source of measurements is back", "source", src.name)
+				n.log.Info("a source of measurements works again", "source", src.name)
 			}
 			src.optional = false
 		}
@@ -146,8 +143,8 @@ func (n *Node) readPodsMemory(s *stats.Node) error {
 
 func (n *Node) readTasks(s *stats.Node) error { return n.tasks.read(n.root.group, &s.Tasks) }
 
-// readPressure prefers the pressure of the node's own group to that of the
-// machine.
+// readPressure reads the pressure of the node's group, or of the machine where the
+// group has none.
 func (n *Node) readPressure(r cgroup.Resource, s *stats.Node) error {
 	to := [numPressures]*stats.Stall{cgroup.MemoryStall: &s.MemoryStall, cgroup.IOStall: &s.IOStall, cgroup.CPUStall: &s.CPUStall}[r]
 	if n.root.group != nil {
@@ -166,14 +163,13 @@ func (n *Node) readPressure(r cgroup.Resource, s *stats.Node) error {
 	return nil
 }
 
-// group is a cgroup that is opened when it is there, and again when it comes
-// back.
+// group is a cgroup that is opened when it exists, and again when it was recreated.
 type group struct {
 	open  func() (*cgroup.Group, error)
 	group *cgroup.Group
 }
 
-// read reads the group, and if it is gone the one that took its place.
+// read reads the group; if it was removed, the group now at its path.
 func (g *group) read(from func(*cgroup.Group) error) error {
 	kept := g.group != nil
 	if !kept {
@@ -201,7 +197,7 @@ func (g *group) close() {
 	}
 }
 
-// procFile is a file of /proc that is opened when it is first read.
+// procFile is a file of /proc that is opened at its first read.
 type procFile struct {
 	path string
 	file cgroup.File

@@ -109,7 +109,7 @@ func TestALostSourceIsReportedOnceAndBlindsNothingElse(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	for _, source := range []string{"nodefs", "imagefs", "containerfs", "tasks"} {
-		if c := strings.Count(logged.String(), "is lost\" source="+source); c != 1 {
+		if c := strings.Count(logged.String(), "failed\" source="+source); c != 1 {
 			t.Errorf("%s reported %d times:\n%s", source, c, logged)
 		}
 	}
@@ -118,7 +118,7 @@ func TestALostSourceIsReportedOnceAndBlindsNothingElse(t *testing.T) {
 	for range 3 {
 		n.Read(&got, true)
 	}
-	if c := strings.Count(logged.String(), "is back\" source=tasks"); c != 1 || strings.Count(logged.String(), "\n") != 1 || !got.Tasks.Running.IsKnown() {
+	if c := strings.Count(logged.String(), "works again\" source=tasks"); c != 1 || strings.Count(logged.String(), "\n") != 1 || !got.Tasks.Running.IsKnown() {
 		t.Errorf("the return is reported %d times:\n%s", c, logged)
 	}
 }

@@ -12,25 +12,26 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// What rang a Watch: a memory usage threshold of cgroup v1, a change of
-// memory.events on v2, a trigger on memory stalls.
+// What woke a MemoryNotifier: a memory usage threshold of cgroup v1, a change of
+// memory.events on v2, a PSI trigger of memory.
 const (
 	MemcgThreshold = "memcg-threshold"
 	MemoryEvents   = "memory-events"
 	MemoryStall    = "memory-stall"
 )
 
-// MemoryLevel is how a group's memory stands: what it uses now, and the use at which a
-// threshold is crossed; bytes, unknown where there is none. Far from that the kernel
-// is to tell of half the way.
+// MemoryLevel is a group's memory usage and the usage at which a threshold is crossed;
+// bytes, unknown without one. Far from the threshold the kernel notifies at half of the
+// distance.
 type MemoryLevel struct {
 	Usage, Threshold stats.Amount
 }
 
-// halfway is how much is left to a mark, bytes, where half the way is told.
+// halfway is the distance to a threshold, bytes, from which the kernel notifies at half
+// of it.
 const halfway = 128 << 20
 
-// notifyAt is the use that the kernel is to tell of.
+// notifyAt is the usage at which the kernel is to notify.
 func (a MemoryLevel) notifyAt() (mark int64, known bool) {
 	mark, known = a.Threshold.Get()
 	if left := mark - a.Usage.Or(mark); left >= halfway {
@@ -39,18 +40,18 @@ func (a MemoryLevel) notifyAt() (mark int64, known bool) {
 	return mark, known
 }
 
-// near says whether a usage threshold is where the kernel is to tell; 0 is none.
-func (a MemoryLevel) near(threshold int64) bool {
+// isNear says whether a usage threshold is close enough to notifyAt; 0 is none.
+func (a MemoryLevel) isNear(threshold int64) bool {
 	mark, _ := a.notifyAt()
 	off := mark - threshold
 	return threshold != 0 && max(off, -off) <= max(thresholdSlack, (mark-a.Usage.Or(mark))/thresholdShare)
 }
 
-// Left is how much more may be used before the threshold is crossed, bytes.
+// Left is the usage that is left before the threshold is crossed, bytes.
 func (a MemoryLevel) Left() stats.Amount {
 	usage, used := a.Usage.Get()
-	mark, aimed := a.Threshold.Get()
-	if !used || !aimed {
+	mark, known := a.Threshold.Get()
+	if !used || !known {
 		return stats.Amount{}
 	}
 	return stats.Known(mark - usage)
@@ -59,19 +60,19 @@ func (a MemoryLevel) Left() stats.Amount {
 // MemoryLevels are those of the node and of the pods' group.
 type MemoryLevels [2]MemoryLevel
 
-// A Watch is where the one who senses sleeps: the kernel's notices of the node's
-// memory wake him, and whoever calls Wake. A notice says that something happened
-// and never what is available.
+// MemoryNotifier is where the sensing loop sleeps: the kernel's events of the node's
+// memory wake it, and Wake. An event says that memory has changed, not how much is
+// available.
 type MemoryNotifier struct {
 	log           *slog.Logger
 	poller        *cgroup.Poller
 	groups        [2]group
 	subscriptions [numSubscriptions]subscription
-	levels        chan MemoryLevels // nil: usage thresholds are not wanted
+	levels        chan MemoryLevels // nil: usage thresholds are not used
 	fired         chan struct{}
 }
 
-// The notices, by their id in the bell: the first that rang names the wake.
+// The events, by their id in the poller: the first that fired is the reason of the wake.
 const (
 	nodeUsage = iota
 	podsUsage
@@ -84,35 +85,34 @@ const (
 
 var subscriptionSources = [numSubscriptions]string{MemcgThreshold, MemcgThreshold, MemoryEvents, MemoryEvents, MemoryStall, MemoryStall}
 
-// subscription is one notice that the watch wants. Its loss is logged once, and so is its
-// return.
+// subscription is one event that the notifier uses. Its failure is logged once, and its
+// recovery.
 type subscription struct {
 	name      string
 	group     *group
 	open      func(*cgroup.Group) (*cgroup.Event, error)
 	event     *cgroup.Event
 	threshold int64        // of a usage threshold
-	armed     atomic.Int64 // the mark that the kernel tells of; 0 for none
+	armed     atomic.Int64 // the threshold set in the kernel; 0 for none
 	lost      bool
 }
 
 const (
-	// stallTime in stallWindow wakes the watch where that window is allowed,
-	// else stallTimeLong in stallWindowLong.
+	// stallTime in stallWindow wakes the notifier where that window is permitted, else
+	// stallTimeLong in stallWindowLong.
 	stallTime, stallWindow         = 50 * time.Millisecond, 500 * time.Millisecond
 	stallTimeLong, stallWindowLong = 100 * time.Millisecond, 2 * time.Second
-	// reopenInterval is how often what is missing is tried again.
+	// reopenInterval is how often missing events are retried.
 	reopenInterval = 10 * time.Second
-	// thresholdSlack is how far a usage threshold may be off its mark near it, bytes:
-	// the kernel charges in batches that are no finer.
+	// thresholdSlack is the tolerance of a usage threshold, bytes: the kernel charges
+	// in batches.
 	thresholdSlack = 1 << 20
-	// thresholdShare is the part of what is left to a mark that the threshold may be
-	// off far from it.
+	// thresholdShare is the tolerance as a part of the remaining distance, if larger.
 	thresholdShare = 16
 )
 
-// NewMemoryNotifier makes a watch on the groups of a node. Without thresholds those of
-// memory usage, which only cgroup v1 has, are left out; the kubelet calls that
+// NewMemoryNotifier makes a notifier for the groups of a node. Without thresholds it
+// leaves out the usage thresholds of cgroup v1, as without the kubelet's
 // kernelMemcgNotification.
 func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*MemoryNotifier, error) {
 	w := &MemoryNotifier{log: log, fired: make(chan struct{}, 1)}
@@ -140,7 +140,8 @@ func (s *subscription) init(name string, g *group, open func(*cgroup.Group) (*cg
 	s.name, s.group, s.open = name, g, open
 }
 
-// nodeStall prefers the node's own group to the machine, as readPressure does.
+// nodeStall uses the node's own group, or the machine where the group has no PSI, as
+// readPressure does.
 func (cfg *NodeConfig) nodeStall(g *cgroup.Group) (*cgroup.Event, error) {
 	n, err := groupStall(g)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -153,7 +154,7 @@ func (cfg *NodeConfig) nodeStall(g *cgroup.Group) (*cgroup.Event, error) {
 
 func groupStall(g *cgroup.Group) (*cgroup.Event, error) { return shortest(g.NotifyStall) }
 
-// shortest takes the shortest window that the kernel allows.
+// shortest uses the shortest window that the kernel permits.
 func shortest(notify func(stall, window time.Duration) (*cgroup.Event, error)) (*cgroup.Event, error) {
 	n, err := notify(stallTime, stallWindow)
 	if err != nil {
@@ -162,9 +163,8 @@ func shortest(notify func(stall, window time.Duration) (*cgroup.Event, error)) (
 	return n, nil
 }
 
-// Wait sleeps until a notice rings, Wake is called or d has passed, and says
-// which notice it was, if any. It opens nothing and allocates nothing; one
-// goroutine calls it.
+// Wait sleeps until an event, Wake or d, and returns the kind of event, "" without one.
+// It opens nothing and allocates nothing; one goroutine calls it.
 func (w *MemoryNotifier) Wait(d time.Duration) (source string) {
 	rang := w.poller.Wait(d)
 	if rang == 0 {
@@ -180,34 +180,33 @@ func (w *MemoryNotifier) Wait(d time.Duration) (source string) {
 // Wake ends the present Wait, or the next. Any goroutine may call it.
 func (w *MemoryNotifier) Wake() { w.poller.Wake() }
 
-// SetLevels tells where thresholds are now, and returns whether the kernel already tells
-// when memory comes there, or half the way. It never blocks; only one goroutine may
-// call it.
+// SetLevels sets usage and thresholds, and returns whether the kernel already notifies
+// at the threshold or at half of the distance. It never blocks; one goroutine calls it.
 func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
 	if w.levels == nil {
 		return false
 	}
-	aimed, near := 0, 0
+	thresholds, near := 0, 0
 	for i := range a {
 		if _, known := a[i].notifyAt(); known {
-			aimed++
-			if a[i].near(w.subscriptions[nodeUsage+i].armed.Load()) {
+			thresholds++
+			if a[i].isNear(w.subscriptions[nodeUsage+i].armed.Load()) {
 				near++
 			}
 		}
 	}
-	if near < aimed {
+	if near < thresholds {
 		select {
 		case <-w.levels:
 		default:
 		}
 		w.levels <- a
 	}
-	return aimed > 0 && near == aimed
+	return thresholds > 0 && near == thresholds
 }
 
-// Run keeps the notices until ctx ends: they are opened when their groups are
-// there, and usage thresholds follow the marks. It returns nil.
+// Run opens the events once their groups exist, and moves usage thresholds, until ctx
+// ends. It returns nil.
 func (w *MemoryNotifier) Run(ctx context.Context) error {
 	again := time.NewTicker(reopenInterval)
 	defer again.Stop()
@@ -226,7 +225,7 @@ func (w *MemoryNotifier) Run(ctx context.Context) error {
 	}
 }
 
-// Close lets go of everything. Nobody may run or wait any more.
+// Close closes everything. No goroutine may be in Run or Wait.
 func (w *MemoryNotifier) Close() {
 	for i := range w.subscriptions {
 		w.subscriptions[i].close()
@@ -237,7 +236,7 @@ func (w *MemoryNotifier) Close() {
 	w.poller.Close()
 }
 
-// reopen opens what is not open.
+// reopen opens the events that are not open.
 func (w *MemoryNotifier) reopen() {
 	for i := range w.groups {
 		err := w.checkGroup(&w.groups[i])
@@ -249,8 +248,8 @@ func (w *MemoryNotifier) reopen() {
 	}
 }
 
-// checkGroup looks whether a group is still there, and lets go of what belongs to one
-// that was removed: that rings like a crossing.
+// checkGroup checks that a group still exists, and closes the events of a removed
+// group; its removal fires like a crossing.
 func (w *MemoryNotifier) checkGroup(g *group) error {
 	kept := g.group
 	err := g.read(func(g *cgroup.Group) error { _, err := g.Usage(); return err })
@@ -268,8 +267,8 @@ func (w *MemoryNotifier) closeGroup(g *group) {
 	}
 }
 
-// open opens a notice in the place of the one before, which stays where that
-// fails. fault is that of its group.
+// open opens an event and replaces the one before, which stays open if that fails.
+// fault is that of the group.
 func (w *MemoryNotifier) open(id int, fault error) (opened bool) {
 	s := &w.subscriptions[id]
 	var n *cgroup.Event
@@ -282,17 +281,17 @@ func (w *MemoryNotifier) open(id int, fault error) (opened bool) {
 		}
 	}
 	switch {
-	case errors.Is(fault, errors.ErrUnsupported), errors.Is(fault, cgroup.ErrGone), errors.Is(fault, cgroup.ErrNoPods): // told elsewhere
+	case errors.Is(fault, errors.ErrUnsupported), errors.Is(fault, cgroup.ErrGone), errors.Is(fault, cgroup.ErrNoPods): // reported by Node.Read
 	case fault == nil:
 		s.close()
 		s.event = n
 		s.armed.Store(s.threshold)
 		if s.lost {
-			w.log.Info("a kernel notification is back", "notification", s.name)
+			w.log.Info("a kernel notification works again", "notification", s.name)
 		}
 		s.lost = false
 	case !s.lost:
-		w.log.Warn("a kernel notification is not to be had, polling goes on without it", "notification", s.name, "error", fault)
+		w.log.Warn("a kernel notification is not available; polling continues without it", "notification", s.name, "error", fault)
 		s.lost = true
 	}
 	return fault == nil
@@ -306,12 +305,12 @@ func (s *subscription) close() {
 	}
 }
 
-// moveThresholds moves usage thresholds to their marks: memory that was used, and file pages
-// that came or went, have moved them. One that is a little off is left alone.
+// moveThresholds sets usage thresholds: used memory and file pages move them. A small
+// difference is ignored.
 func (w *MemoryNotifier) moveThresholds(a MemoryLevels) {
 	for i := range a {
 		s := &w.subscriptions[nodeUsage+i]
-		if mark, known := a[i].notifyAt(); known && !a[i].near(s.armed.Load()) {
+		if mark, known := a[i].notifyAt(); known && !a[i].isNear(s.armed.Load()) {
 			s.threshold = mark
 			w.open(nodeUsage+i, w.checkGroup(s.group))
 		}

@@ -13,12 +13,12 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// maxDescriptors of a pod are looked at; what more it has open is not counted.
+// maxDescriptors bounds the checked descriptors of a pod; further ones are not counted.
 const maxDescriptors = 20_000
 
-// overlays maps the device of every overlay filesystem that is mounted on this
-// host to the directory of its writable layer. A pod may mount one of its own that
-// names any directory; that is not among them.
+// overlays maps the device of every overlay filesystem mounted on this host to the
+// directory of its writable layer. Mounts inside a pod, which may name any directory,
+// are not among them.
 func overlays(mountinfo io.Reader) (map[uint64]PodPath, error) {
 	layers := map[uint64]PodPath{}
 	lines := bufio.NewReader(mountinfo)
@@ -55,7 +55,7 @@ func parseOverlay(line string) (device uint64, upper string, ok bool) {
 	return unix.Mkdev(uint32(majorNumber), uint32(minorNumber)), upper, err1 == nil && err2 == nil && filepath.IsAbs(upper)
 }
 
-// unescape undoes \ooo, by which mountinfo writes blanks, commas and backslashes.
+// unescape decodes \ooo, by which mountinfo writes blanks, commas and backslashes.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -71,7 +71,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// rootDevice is the device that a process has its root on; 0 where it has ended.
+// rootDevice is the device of a process's root; 0 where the process has ended.
 func rootDevice(pid int) uint64 {
 	var st unix.Statx_t
 	if statAt(unix.AT_FDCWD, nameZ("/proc/"+strconv.Itoa(pid)+"/root"), 0, &st) != 0 {
@@ -80,8 +80,8 @@ func rootDevice(pid int) uint64 {
 	return device(&st)
 }
 
-// unlinked sums by device what processes hold open though it was deleted, each
-// file once. Anonymous memory (memfd) is on a device that no pod writes files on.
+// unlinked sums by device the deleted files that processes have open, each once.
+// Anonymous memory (memfd) is on a device without files of pods.
 func unlinked(pids []int) map[uint64]stats.Volume {
 	type file struct{ device, ino uint64 }
 	seen := map[file]bool{}
@@ -92,7 +92,7 @@ func unlinked(pids []int) map[uint64]stats.Volume {
 	for _, pid := range pids {
 		fds, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		w.read(fds, buf, func(nameZ []byte) {
 			var st unix.Statx_t

@@ -17,7 +17,7 @@ func Volume(root, id, plugin, volume string) PodPath {
 	return PodPath{root, "pods/" + id + "/volumes/" + plugin + "/" + volume}
 }
 
-// The plugins of volumes that hold bytes of the node's filesystem, or of memory.
+// The plugins of volumes on the node's filesystem, or in memory.
 const (
 	EmptyDir  = "kubernetes.io~empty-dir"
 	ConfigMap = "kubernetes.io~configmap"
@@ -32,7 +32,7 @@ func LogDir(root, namespace, name, id string) PodPath {
 	return PodPath{root, namespace + "_" + name + "_" + id}
 }
 
-// PodFiles says where a pod keeps what it writes. What is nowhere is not measured.
+// PodFiles is where a pod writes. A zero path is not measured.
 type PodFiles struct {
 	// Root is a path on the node's filesystem, the kubelet's root directory.
 	Root    string
@@ -43,38 +43,38 @@ type PodFiles struct {
 	Containers []string // in the order of PodConfig's
 }
 
-// ProcessLister appends the processes of a container of a pod, or with "" all of the pod's.
+// ProcessLister appends the processes of a container of a pod, or with "" of the whole
+// pod.
 type ProcessLister func(container string, into []int) ([]int, error)
 
-// RuntimeFigures is what the runtime says of a pod's containers, in their order; what it
-// does not say is unknown or nowhere.
+// RuntimeFigures is what the runtime reports of a pod's containers, in their order; a
+// value that it does not report is unknown or zero.
 type RuntimeFigures struct {
 	Layers []stats.Volume // the writable ones
 	Logs   []PodPath
 }
 
-// PodDisk is what a pod holds on disks, as the last survey found it. Any goroutine
-// may read it.
+// PodDisk is the disk usage of a pod at the last scan. Any goroutine may read it.
 type PodDisk struct {
-	files     PodFiles
-	processes atomic.Pointer[ProcessLister] // nil leaves layers, and what is deleted and open, to others
-	found     atomic.Pointer[holdings]
-	runtime   atomic.Pointer[RuntimeFigures]
-	moved     atomic.Bool // since the last survey it was told of other places
+	files        PodFiles
+	processes    atomic.Pointer[ProcessLister] // nil: layers and deleted open files are not scanned
+	found        atomic.Pointer[podUsage]
+	runtime      atomic.Pointer[RuntimeFigures]
+	pathsChanged atomic.Bool // since the last scan
 
-	// What the survey remembers; nobody else touches it.
+	// Owned by the scanner.
 	volumes, logs, layers []tree
-	open                  []stats.Volume // beside layers: deleted and open
+	open                  []stats.Volume // deleted open files, by container
 	unlinked              stats.Volume
 }
 
-// holdings are what one round has found, beside the volumes and the containers.
-type holdings struct {
+// podUsage is the result of one scan.
+type podUsage struct {
 	volumes, logs, layers, open []stats.Volume
 	files, unlinked             stats.Volume
 }
 
-// NewPodDisk makes a pod that was never surveyed.
+// NewPodDisk makes a pod that was not scanned.
 func NewPodDisk(files PodFiles) *PodDisk {
 	n := len(files.Containers)
 	d := &PodDisk{files: files, volumes: make([]tree, len(files.Volumes)), logs: make([]tree, n), layers: make([]tree, n), open: make([]stats.Volume, n)}
@@ -84,29 +84,28 @@ func NewPodDisk(files PodFiles) *PodDisk {
 	return d
 }
 
-// Matches says whether the pod keeps its files there, so that what is known of them
-// still holds.
+// Matches says whether the pod has the same paths, so that its results are still valid.
 func (d *PodDisk) Matches(files *PodFiles) bool {
 	return d.files.Root == files.Root && d.files.Logs == files.Logs && d.files.EtcHosts == files.EtcHosts &&
 		slices.Equal(d.files.Volumes, files.Volumes) && slices.Equal(d.files.Containers, files.Containers)
 }
 
-// SetProcesses says who knows the pod's processes.
+// SetProcesses sets the lister of the pod's processes.
 func (d *PodDisk) SetProcesses(processes ProcessLister) { d.processes.Store(&processes) }
 
-// SetRuntimeFigures takes up what the runtime says: places go before those where the kubelet
-// would keep it, and figures before those of the survey that are older.
-func (d *PodDisk) SetRuntimeFigures(told RuntimeFigures) {
-	if before := d.runtime.Swap(&told); before == nil || !slices.Equal(before.Logs, told.Logs) {
-		d.moved.Store(true)
+// SetRuntimeFigures sets the runtime's paths and figures. Its paths replace the
+// kubelet's default paths; its figures replace older ones of the scanner.
+func (d *PodDisk) SetRuntimeFigures(figures RuntimeFigures) {
+	if before := d.runtime.Swap(&figures); before == nil || !slices.Equal(before.Logs, figures.Logs) {
+		d.pathsChanged.Store(true)
 	}
 }
 
-// read fills in what is known; before the first survey that is nothing.
+// read fills in the results; before the first scan everything is unknown.
 func (d *PodDisk) read(s *stats.Pod) {
 	found := d.found.Load()
 	if found == nil {
-		found = &holdings{}
+		found = &podUsage{}
 	}
 	s.Volumes = append(s.Volumes, found.volumes...)
 	for range len(d.files.Volumes) - len(found.volumes) {
@@ -128,16 +127,16 @@ func (d *PodDisk) read(s *stats.Pod) {
 
 // runtimeLayer is the runtime's figure of a writable layer; unknown without one.
 func (d *PodDisk) runtimeLayer(i int) stats.Volume {
-	if told := d.runtime.Load(); told != nil && i < len(told.Layers) {
-		return told.Layers[i]
+	if figures := d.runtime.Load(); figures != nil && i < len(figures.Layers) {
+		return figures.Layers[i]
 	}
 	return stats.Volume{}
 }
 
-// logDir is where a container logs to.
+// logDir is the log directory of a container.
 func (d *PodDisk) logDir(i int) PodPath {
-	if told := d.runtime.Load(); told != nil && i < len(told.Logs) && told.Logs[i] != (PodPath{}) {
-		return told.Logs[i]
+	if figures := d.runtime.Load(); figures != nil && i < len(figures.Logs) && figures.Logs[i] != (PodPath{}) {
+		return figures.Logs[i]
 	}
 	if d.files.Logs == (PodPath{}) {
 		return PodPath{}
@@ -145,13 +144,13 @@ func (d *PodDisk) logDir(i int) PodPath {
 	return PodPath{d.files.Logs.Root, d.files.Logs.Below + "/" + d.files.Containers[i]}
 }
 
-// unscanned says whether the pod, or a place of it, was never measured.
-func (d *PodDisk) unscanned() bool { return d.found.Load() == nil || d.moved.Load() }
+// unscanned says whether the pod, or a path of it, was never scanned.
+func (d *PodDisk) unscanned() bool { return d.found.Load() == nil || d.pathsChanged.Load() }
 
-// scan measures the pod, and says whether it came to the end.
+// scan measures the pod, and says whether it was completed.
 func (d *PodDisk) scan(r *diskScan) bool {
-	d.moved.Store(false)
-	found := &holdings{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
+	d.pathsChanged.Store(false)
+	found := &podUsage{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
 	var projects []uint32
 	for i := range d.volumes {
 		if d.volumes[i].place == (PodPath{}) {
@@ -164,14 +163,14 @@ func (d *PodDisk) scan(r *diskScan) bool {
 		}
 		found.volumes[i] = r.measure(&d.volumes[i])
 	}
-	if r.whole {
+	if r.full {
 		d.scanProcesses(r, len(projects) > 0)
 	}
 	for i := range d.logs {
 		d.logs[i].moveTo(d.logDir(i))
 		found.logs[i] = r.measure(&d.logs[i])
-		// The runtime's figures may be from before what a whole round is asked for.
-		if r.whole || !d.runtimeLayer(i).Used.IsKnown() {
+		// The runtime's figures may be older than the request of a full scan.
+		if r.full || !d.runtimeLayer(i).Used.IsKnown() {
 			found.layers[i] = r.measure(&d.layers[i])
 		} else {
 			found.layers[i] = d.layers[i].volume()
@@ -186,16 +185,16 @@ func (d *PodDisk) scan(r *diskScan) bool {
 		found.files = found.files.Plus(stats.Volume{Used: stats.Known(size), Inodes: stats.Known(1)})
 	}
 	found.files.Time = time.Now()
-	if r.ended() {
+	if r.cancelled() {
 		return false
 	}
 	d.found.Store(found)
 	return true
 }
 
-// scanProcesses finds the writable layer that each container's processes have as
-// their root, and what they hold open though it was deleted. A volume that a quota
-// counts has the deleted in it already.
+// scanProcesses finds the writable layer that is the root of each container's
+// processes, and the deleted files that they have open. A project quota already counts
+// the deleted files of its volume.
 func (d *PodDisk) scanProcesses(r *diskScan, quota bool) {
 	ask := d.processes.Load()
 	if ask == nil {
@@ -217,7 +216,7 @@ func (d *PodDisk) scanProcesses(r *diskScan, quota bool) {
 	for i, name := range d.files.Containers {
 		pids, err = processes(name, pids[:0])
 		if err != nil || len(pids) == 0 {
-			continue // what it has written stays until it is removed
+			continue // its layer keeps the last figures
 		}
 		root := rootDevice(pids[0])
 		place, is := r.overlays[root]

@@ -10,7 +10,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// PodConfig says where a pod's figures are.
+// PodConfig says where a pod is measured.
 type PodConfig struct {
 	// Cgroups and Cgroup are the pod's group. Without Cgroups, Processes and
 	// Leader are its processes.
@@ -23,23 +23,22 @@ type PodConfig struct {
 	// Containers are the names in the order of the manifest, init containers
 	// first.
 	Containers []string
-	// Child names the group of a container below the pod's; "" where it is not
-	// known now. Without Child it is the container's own name.
+	// Child returns the name of a container's group below the pod's; "" where it is
+	// not known. Without Child it is the container's name.
 	Child func(container string) string
-	// Disk is what the survey finds of the pod's volumes; nil leaves them and
-	// the logs unknown.
+	// Disk has the results of the disk scanner; nil leaves volumes and logs unknown.
 	Disk *PodDisk
 }
 
-// Pod reads one pod through descriptors that stay open. The pod need not exist
-// yet, and may be gone: then its figures are unknown.
+// Pod reads one pod through descriptors that stay open. The values of a pod that does
+// not exist yet, or no longer, are unknown.
 type Pod struct {
 	cfg        PodConfig
 	pod        group
 	containers []group
 }
 
-// NewPod takes what it is told; nothing is opened before it is read.
+// NewPod opens nothing before the first read.
 func NewPod(cfg PodConfig) *Pod {
 	p := &Pod{cfg: cfg, containers: make([]group, len(cfg.Containers))}
 	p.pod.open = func() (*cgroup.Group, error) { return cfg.Cgroups.Open(cfg.Cgroup) }
@@ -58,23 +57,23 @@ func NewPod(cfg PodConfig) *Pod {
 	return p
 }
 
-// Read measures the pod now, and adds what the last survey of its directories
-// found. Slices of s are used again. The error joins what could not be read for
-// another reason than being gone, and leaves it unknown.
+// Read measures the pod and adds the results of the last disk scan. Slices of s are
+// reused. The error joins what could not be read; a removed group is no error, its
+// values are unknown.
 func (p *Pod) Read(s *stats.Pod) error {
 	err := p.ReadMemory(s, true)
 	if p.cfg.Cgroups == nil {
 		return err
 	}
-	return errors.Join(err, present(p.pod.read(func(g *cgroup.Group) (err error) {
+	return errors.Join(err, existing(p.pod.read(func(g *cgroup.Group) (err error) {
 		s.Processes, err = g.Processes()
 		return err
 	})))
 }
 
-// ReadMemory is Read without the processes, whose files are opened to count them:
-// it uses descriptors that stay open and, for a pod of a cgroup, takes a tenth of
-// the time. Containers are read if asked for.
+// ReadMemory is Read without the processes, whose files must be opened to count them:
+// it uses open descriptors and, for a pod with a cgroup, takes a tenth of the time.
+// containers selects whether containers are read.
 func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 	*s = stats.Pod{
 		Time:       time.Now(),
@@ -90,7 +89,7 @@ func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 		}
 		return nil
 	}
-	err := present(p.pod.read(func(g *cgroup.Group) error {
+	err := existing(p.pod.read(func(g *cgroup.Group) error {
 		var err1, err2 error
 		s.Memory, err1 = g.WorkingSet()
 		s.Threads, err2 = g.Threads()
@@ -100,7 +99,7 @@ func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 		return err
 	}
 	for i := range p.containers {
-		err = errors.Join(err, present(p.containers[i].read(func(g *cgroup.Group) (err error) {
+		err = errors.Join(err, existing(p.containers[i].read(func(g *cgroup.Group) (err error) {
 			s.Containers[i].Memory, err = g.WorkingSet()
 			return err
 		})))
@@ -114,8 +113,8 @@ func zeroed[T any](s []T, n int) []T {
 	return s
 }
 
-// present drops the error of a group that is not there: pods come and go.
-func present(err error) error {
+// existing drops the error of a removed group.
+func existing(err error) error {
 	if errors.Is(err, cgroup.ErrGone) {
 		return nil
 	}

@@ -11,12 +11,11 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Processes measures pods as sets of processes, where cgroups cannot be used: a
-// pod is the session of a leader, and everything that descends from it. What it
-// tells is as of the last Scan.
+// Processes measures pods as sets of processes, where cgroups cannot be used: a pod is
+// the session of a leader and all descendants. Values are as of the last Scan.
 //
-// Shared memory counts for each process that maps it. A process that leaves both
-// its session and its parents is no longer seen.
+// Shared memory counts for each process that maps it. A process that leaves both its
+// session and its parents is not counted.
 type Processes struct {
 	proc  string
 	table map[int]proc.Stat
@@ -27,7 +26,7 @@ func NewProcesses(host string) *Processes {
 	return &Processes{proc: host + "/proc", table: map[int]proc.Stat{}}
 }
 
-// Scan lists all processes. Those that end meanwhile are not in it.
+// Scan lists all processes. Processes that end meanwhile are left out.
 func (p *Processes) Scan() error {
 	dir, err := os.Open(p.proc)
 	if err != nil {
@@ -66,8 +65,7 @@ func (p *Processes) Usage(leaders []int) stats.Amount {
 	return stats.Known(bytes)
 }
 
-// pod fills what the processes of one pod use: memory of their own and shared, no
-// file pages.
+// pod fills in the usage of one pod: anonymous and shared memory, no file pages.
 func (p *Processes) pod(leader int, s *stats.Pod) {
 	var bytes, processes, threads int64
 	for pid, process := range p.table {
@@ -80,8 +78,8 @@ func (p *Processes) pod(leader int, s *stats.Pod) {
 	s.Memory, s.Processes, s.Threads = stats.Known(bytes), stats.Known(processes), stats.Known(threads)
 }
 
-// belongs follows the parents upwards. A table read while processes come and go
-// may show a loop, so that the climb ends at its size.
+// belongs follows the parents. A table read while processes start and end may have a
+// loop, so the number of steps is bounded.
 func (p *Processes) belongs(pid, leader int) bool {
 	for range len(p.table) {
 		at, ok := p.table[pid]
@@ -129,8 +127,8 @@ func kilobytes(value string) int64 {
 	return int64(n) << 10
 }
 
-// VirtualMemory is the memory of a node that has no cgroup: a capacity that was
-// given, of which the pods' processes use some.
+// VirtualMemory is the memory of a node without a cgroup: a configured capacity, used
+// by the pods' processes.
 type VirtualMemory struct {
 	Capacity  int64 // bytes
 	Processes *Processes

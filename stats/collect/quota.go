@@ -33,7 +33,7 @@ type projectQuota struct {
 	_                              uint32
 }
 
-// used is what the quota counts; unknown where it does not say.
+// used is the usage of the quota; unknown where the kernel does not set it.
 func (q *projectQuota) used(now time.Time) (v stats.Volume) {
 	v.Time = now
 	if q.valid&spaceIsValid != 0 {
@@ -45,13 +45,12 @@ func (q *projectQuota) used(now time.Time) (v stats.Volume) {
 	return v
 }
 
-// quotaOf reads what the project of a directory uses, at no cost that grows, and
-// files among it that are deleted and still open. The project is the directory's
-// own: not that of its parent, and not in taken. Zero is none; so it is without
-// project quotas, and on a kernel before 5.14.
+// quotaOf reads the usage of a directory's project quota, in constant time and with
+// deleted open files. The project must be the directory's own: not that of its parent,
+// and not in taken. Zero is none, as without project quotas, and before Linux 5.14.
 //
-// The kubelet gives emptyDirs projects where its feature
-// LocalStorageCapacityIsolationFSQuotaMonitoring is on; evictd gives none.
+// The kubelet assigns projects to emptyDirs with its feature
+// LocalStorageCapacityIsolationFSQuotaMonitoring; evictd assigns none.
 func quotaOf(p PodPath, taken []uint32) (project uint32, used stats.Volume) {
 	fd, err := p.open(unix.O_RDONLY | unix.O_DIRECTORY)
 	if err != nil {

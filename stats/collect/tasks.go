@@ -9,9 +9,9 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// tasks reads how many tasks there are and may be, as the kubelet does
-// (pkg/kubelet/stats/pidlimit): the machine's limit is the smaller of pid_max and
-// threads-max, each used if it can be read.
+// tasks reads the number of tasks and their limit as the kubelet does
+// (pkg/kubelet/stats/pidlimit): the machine's limit is the lower of pid_max and
+// threads-max, each if it can be read.
 type tasks struct {
 	pidMax, threadsMax, loadavg procFile
 }
@@ -30,8 +30,8 @@ func (t *tasks) close() {
 	t.loadavg.file.Close()
 }
 
-// read measures the machine, or the node's group where that may have fewer tasks
-// than the machine: the group's limit and the group's tasks belong together.
+// read measures the machine, or the node's group where its limit is lower: limit and
+// number are then both the group's.
 func (t *tasks) read(root *cgroup.Group, s *stats.Tasks) error {
 	var buf [128]byte
 	pidMax, err1 := t.pidMax.read(buf[:])

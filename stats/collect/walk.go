@@ -15,37 +15,36 @@ import (
 )
 
 const (
-	walkPerStep = 10_000    // entries looked at without a pause, some 20 ms
+	walkPerStep = 10_000    // entries without a pause, some 20 ms
 	walkEntries = 1_000_000 // entries of one tree; the rest is not counted
-	walkDepth   = 512       // directories open at once; what is in deeper ones is not counted
-	walkLinks   = 65_536    // files with several links that are told apart; of more each link counts for its part
+	walkDepth   = 512       // open directories; deeper ones are not counted
+	walkLinks   = 65_536    // inodes with several links that are remembered; each link of others counts for its part
 )
 
-// errPartly says that a tree is made so that not all of it is counted.
-var errPartly = errors.New("it holds more than is counted: more than 1,000,000 entries, or directories more than 512 deep")
+// errIncomplete says that a tree is too large or too deep to be counted in full.
+var errIncomplete = errors.New("it holds more than is counted: more than 1,000,000 entries, or directories more than 512 deep")
 
-// What a tree remembers of its files decides what a quick look finds.
+// What an incremental measurement checks.
 const (
 	// largeBlocks of 512 bytes make a file large.
 	largeBlocks = 1 << 20 / 512
-	// recently is how long after it was written to a file is looked at again, and
-	// how soon after it has changed a directory is not believed to show by its
-	// times that it changes again.
+	// A file written to within recently is checked again. A directory that changed
+	// within settling is read again: its times may not show a further change.
 	recently, settling = 10 * time.Minute, 2 * time.Second
-	// smallTree is looked at whole every time: entries.
+	// smallTree, in entries, is measured in full every time.
 	smallTree = 2000
 )
 
-// PodPath is a directory or a file of a pod's: Below, a relative path, is looked up
-// below Root without following any symbolic link. The zero Place is nowhere.
+// PodPath is a directory or a file of a pod: Below, a relative path, is resolved below
+// Root without following any symbolic link. The zero PodPath is none.
 type PodPath struct{ Root, Below string }
 
 func (p PodPath) String() string { return filepath.Join(p.Root, p.Below) }
 
-var errName = errors.New("is no path that stays below its root")
+var errName = errors.New("is not a path below its root")
 
-// open returns a descriptor, or ENOTDIR and the like where a link is in the way.
-// Root itself is the operator's and may be a link.
+// open returns a descriptor, or an error such as ENOTDIR at a symbolic link. Root is
+// configured and may be a symbolic link.
 func (p PodPath) open(flags int) (int, error) {
 	fd, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,41 +70,37 @@ func (p PodPath) open(flags int) (int, error) {
 	return fd, nil
 }
 
-// tree is a directory, and what the last looks at it have found: 512-byte blocks
-// and distinct inodes of everything on its own filesystem, itself included, as the
-// kubelet counts.
+// tree is a directory and its last measurement: 512-byte blocks and distinct inodes of
+// everything on its own filesystem, itself included, as the kubelet counts.
 //
-// The times of a directory tell that entries came or went, and nothing of files
-// that grow. So a quick look reads only directories that have changed, and besides
-// stats files that are large, were written to lately or have several links. A small
-// file that was left alone for ten minutes and then grows shows in the next whole
-// look.
+// The times of a directory show added and removed entries, not files that grow. So an
+// incremental measurement reads only directories that have changed, and stats files
+// that are large, were written to recently or have several links. A small file that was
+// not written to for ten minutes and then grows is found by the next full measurement.
 type tree struct {
 	place         PodPath
 	bytes, inodes int64
 	device        uint64
-	whole         time.Time // when the last whole look began
-	entries       int       // that it found
+	lastFull      time.Time // when the last full measurement began
+	entries       int       // of the last full measurement
 	root          *directory
-	remembers     int // directories and files
+	remembered    int // directories and files
 }
 
-// moveTo makes it the tree at a place, of which nothing is known where it is
-// another one.
+// moveTo sets the path of the tree; a new path discards its results.
 func (t *tree) moveTo(place PodPath) {
 	if t.place != place {
 		*t = tree{place: place}
 	}
 }
 
-// directory is what a tree remembers of one: enough to know later what it holds
-// without reading it.
+// directory is what a tree remembers of a directory, to measure it without reading it.
 type directory struct {
 	ino          uint64
 	mtime, ctime unix.StatxTimestamp
-	bytes        int64 // of itself and of the files that are left alone
+	bytes        int64 // of itself and of files that are not checked
 	inodes       int64
-	lively       [][]byte // files that are looked at every time, with their NUL
+	checked      [][]byte // names of the checked files, with NUL
 	below        []subdirectory
 }
 
@@ -114,8 +109,8 @@ type subdirectory struct {
 	*directory
 }
 
-// walk is one look at a tree. It follows no symbolic link, and passes over what
-// vanishes meanwhile: the pod writes there while we look.
+// walk is one measurement of a tree. It follows no symbolic link, and skips entries
+// that are deleted meanwhile: the pod may write at the same time.
 type walk struct {
 	tree   *tree
 	now    time.Time
@@ -123,20 +118,20 @@ type walk struct {
 	room   *int        // directories and files that may be remembered
 	linked map[uint64]struct{}
 	// buffers of directory entries, one a level.
-	buffers       [][]byte
-	entries       int
-	bytes, inodes int64
-	ended, partly bool
+	buffers           [][]byte
+	entries           int
+	bytes, inodes     int64
+	ended, incomplete bool
 }
 
-// look measures the tree: whole, or where that is remembered quickly. A directory
-// that does not exist holds nothing and is no error. A look that pace ends leaves
-// the figures as they were. It returns how many entries it has looked at.
-func (t *tree) look(now time.Time, whole bool, room *int, pace func() bool) (entries int, err error) {
+// measure measures the tree: in full, or incrementally where it was measured before. A
+// directory that does not exist is empty and no error. If pace ends the measurement,
+// the results do not change. It returns the number of entries.
+func (t *tree) measure(now time.Time, whole bool, room *int, pace func() bool) (entries int, err error) {
 	fd, err := t.place.open(unix.O_RDONLY | unix.O_DIRECTORY)
 	if err != nil {
-		t.root.forget(room)
-		*t = tree{place: t.place, remembers: t.remembers}
+		t.root.releaseRoomBelow(room)
+		*t = tree{place: t.place, remembered: t.remembered}
 		if errors.Is(err, unix.ENOENT) {
 			return 1, nil
 		}
@@ -158,44 +153,44 @@ func (t *tree) look(now time.Time, whole bool, room *int, pace func() bool) (ent
 		return w.entries, nil
 	}
 	if before == nil {
-		t.root.forget(room)
-		t.whole, t.entries = now, w.entries
+		t.root.releaseRoomBelow(room)
+		t.lastFull, t.entries = now, w.entries
 	}
 	t.bytes, t.inodes, t.root = w.bytes, w.inodes, root
 	if t.entries < smallTree {
-		t.root.forget(room)
+		t.root.releaseRoomBelow(room)
 		t.root = nil
 	}
-	if w.partly {
-		return w.entries, fmt.Errorf("measure %s: %w", t.place, errPartly)
+	if w.incomplete {
+		return w.entries, fmt.Errorf("measure %s: %w", t.place, errIncomplete)
 	}
 	return w.entries, nil
 }
 
-// forget gives back the room of a directory and of all below it.
-func (d *directory) forget(room *int) {
+// releaseRoomBelow releases the room of a directory and of all below it.
+func (d *directory) releaseRoomBelow(room *int) {
 	if d == nil {
 		return
 	}
-	d.leave(room)
+	d.releaseRoom(room)
 	for _, sub := range d.below {
-		sub.forget(room)
+		sub.releaseRoomBelow(room)
 	}
 }
 
-// leave gives back the room of a directory alone.
-func (d *directory) leave(room *int) { *room += 1 + len(d.lively) + len(d.below) }
+// releaseRoom releases the room of a directory alone.
+func (d *directory) releaseRoom(room *int) { *room += 1 + len(d.checked) + len(d.below) }
 
-// directory counts a directory and everything below it, and closes it. It returns
-// what is to be remembered: nil where there is no room.
+// directory counts a directory and everything below it, and closes it. It returns what
+// is remembered: nil without room.
 func (w *walk) directory(fd int, st *unix.Statx_t, before *directory, depth int) *directory {
 	defer unix.Close(fd)
 	if before != nil && before.ino == st.Ino && before.mtime == st.Mtime && before.ctime == st.Ctime {
-		return w.again(fd, before, depth)
+		return w.revisit(fd, before, depth)
 	}
 	var known map[string]*directory
 	if before != nil {
-		before.leave(w.room)
+		before.releaseRoom(w.room)
 		known = make(map[string]*directory, len(before.below))
 		for _, sub := range before.below {
 			known[sub.name] = sub.directory
@@ -207,25 +202,25 @@ func (w *walk) directory(fd int, st *unix.Statx_t, before *directory, depth int)
 	*w.room--
 	for len(w.buffers) <= depth {
 		size := 8 << 10
-		if len(w.buffers) >= 32 { // rarely that deep
+		if len(w.buffers) >= 32 { // rare
 			size = 1 << 10
 		}
 		w.buffers = append(w.buffers, make([]byte, size))
 	}
 	complete := w.read(fd, w.buffers[depth], func(nameZ []byte) { w.entry(fd, nameZ, d, known, depth) })
 	for _, gone := range known {
-		gone.forget(w.room)
+		gone.releaseRoomBelow(w.room)
 	}
 	settled := w.now.Sub(time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec))) > settling
 	if !complete || !settled || *w.room < 0 {
-		d.forget(w.room)
+		d.releaseRoomBelow(w.room)
 		return nil
 	}
 	return d
 }
 
-// read lists a directory, and says whether it came to the end. A name has its NUL
-// and is the caller's until it returns.
+// read lists a directory, and says whether it was completed. each may use the name,
+// with its NUL, until it returns.
 func (w *walk) read(fd int, buf []byte, each func(nameZ []byte)) (complete bool) {
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -248,7 +243,7 @@ func (w *walk) read(fd int, buf []byte, each func(nameZ []byte)) (complete bool)
 	}
 }
 
-// entry counts one entry of a directory that is read.
+// entry counts one entry of a directory.
 func (w *walk) entry(fd int, nameZ []byte, d *directory, known map[string]*directory, depth int) {
 	var st unix.Statx_t
 	if errno := statAt(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW, &st); errno != 0 || device(&st) != w.tree.device {
@@ -264,7 +259,7 @@ func (w *walk) entry(fd int, nameZ []byte, d *directory, known map[string]*direc
 	}
 	written := time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)) // the mtime is the pod's to set
 	if st.Nlink > 1 || st.Blocks >= largeBlocks || w.now.Sub(written) < recently {
-		d.lively = append(d.lively, bytes.Clone(nameZ[:bytes.IndexByte(nameZ, 0)+1]))
+		d.checked = append(d.checked, bytes.Clone(nameZ[:bytes.IndexByte(nameZ, 0)+1]))
 		*w.room--
 		w.count(&st)
 		return
@@ -276,12 +271,12 @@ func (w *walk) entry(fd int, nameZ []byte, d *directory, known map[string]*direc
 	w.inodes++
 }
 
-// again counts a directory that has the entries it had.
-func (w *walk) again(fd int, d *directory, depth int) *directory {
+// revisit counts a directory whose entries have not changed.
+func (w *walk) revisit(fd int, d *directory, depth int) *directory {
 	w.bytes += d.bytes
 	w.inodes += d.inodes
 	var st unix.Statx_t
-	for _, name := range d.lively {
+	for _, name := range d.checked {
 		if !w.step() {
 			return d
 		}
@@ -301,11 +296,11 @@ func (w *walk) again(fd int, d *directory, depth int) *directory {
 	return d
 }
 
-// descend goes into a directory that was found, unless it is too deep.
+// descend counts a directory that was found, unless it is too deep.
 func (w *walk) descend(in int, name string, st *unix.Statx_t, before *directory, depth int) *directory {
 	fd := -1
 	if depth+1 >= walkDepth {
-		w.partly = true
+		w.incomplete = true
 	} else {
 		fd, _ = unix.Openat(in, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
@@ -314,7 +309,7 @@ func (w *walk) descend(in int, name string, st *unix.Statx_t, before *directory,
 		w.inodes++
 		return nil
 	}
-	// It may be another one by now.
+	// The name may be of another directory by now.
 	if statAt(fd, nameZ(""), unix.AT_EMPTY_PATH, st) != 0 || device(st) != w.tree.device {
 		unix.Close(fd)
 		return nil
@@ -338,10 +333,10 @@ func (w *walk) count(st *unix.Statx_t) {
 	w.inodes++
 }
 
-// step says whether to go on.
+// step says whether to continue.
 func (w *walk) step() bool {
 	if w.entries >= walkEntries {
-		w.partly = true
+		w.incomplete = true
 		return false
 	}
 	if w.ended {
@@ -364,7 +359,7 @@ func nameZ(name string) *byte { return &append([]byte(name), 0)[0] }
 
 func device(st *unix.Statx_t) uint64 { return unix.Mkdev(st.Dev_major, st.Dev_minor) }
 
-// fileSize is what a regular file occupies; nothing where it is not there.
+// fileSize is the size on disk of a regular file; found is false where there is none.
 func (p PodPath) fileSize() (bytes int64, found bool) {
 	fd, err := p.open(unix.O_PATH)
 	if err != nil {

@@ -23,7 +23,7 @@ func whole(t *testing.T, path string) *tree {
 	t.Helper()
 	room := maxRemembered
 	w := &tree{place: placed(path)}
-	if _, err := w.look(time.Now(), true, &room, onward); err != nil || w.whole.IsZero() {
+	if _, err := w.measure(time.Now(), true, &room, onward); err != nil || w.lastFull.IsZero() {
 		t.Fatalf("got %v, %v", w, err)
 	}
 	return w
@@ -77,7 +77,7 @@ func TestFilesThatVanishDuringTheWalkArePassedOver(t *testing.T) {
 	}
 	room := maxRemembered
 	w := tree{place: placed(dir)}
-	_, err := w.look(time.Now(), true, &room, func() bool {
+	_, err := w.measure(time.Now(), true, &room, func() bool {
 		for i := range files / 100 {
 			if err := os.RemoveAll(fmt.Sprintf("%s/d%d", dir, i)); err != nil {
 				t.Error(err)
@@ -102,7 +102,7 @@ func TestADirectoryDeeperThanTheLimitIsCountedToTheLimit(t *testing.T) {
 	}
 	room := maxRemembered
 	w := tree{place: placed(dir)}
-	if _, err := w.look(time.Now(), true, &room, onward); w.inodes != walkDepth+1 || !errors.Is(err, errPartly) {
+	if _, err := w.measure(time.Now(), true, &room, onward); w.inodes != walkDepth+1 || !errors.Is(err, errIncomplete) {
 		t.Errorf("got %d inodes, %v", w.inodes, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestADirectoryOfManyEntriesIsWalkedInSteps(t *testing.T) {
 	steps := 0
 	room := maxRemembered
 	w := tree{place: placed(dir)}
-	entries, err := w.look(time.Now(), true, &room, func() bool { steps++; return true })
+	entries, err := w.measure(time.Now(), true, &room, func() bool { steps++; return true })
 	if err != nil || entries != many+1 || steps != 2 || w.inodes != 2 {
 		t.Errorf("%d entries in %d steps, %d inodes, %v", entries, steps, w.inodes, err)
 	}
@@ -210,7 +210,7 @@ func revisit(t *testing.T, dir string) *revisited {
 func (w *revisited) again(whole bool) (entries int) {
 	w.t.Helper()
 	w.now = w.now.Add(time.Minute)
-	entries, err := w.look(w.now, whole, &w.room, onward)
+	entries, err := w.measure(w.now, whole, &w.room, onward)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 	if w.again(true); w.inodes != quick || w.bytes != bytes {
 		t.Errorf("a whole look finds %d inodes and %d bytes, the quick one %d and %d", w.inodes, w.bytes, quick, bytes)
 	}
-	w.root.forget(&w.room)
+	w.root.releaseRoomBelow(&w.room)
 	if w.room != maxRemembered {
 		t.Errorf("%d of %d come back", w.room, maxRemembered)
 	}
@@ -322,7 +322,7 @@ func TestNoLinkLeadsOutOfAPlace(t *testing.T) {
 	} {
 		room := maxRemembered
 		w := tree{place: PodPath{root, below}}
-		_, err := w.look(time.Now(), true, &room, onward)
+		_, err := w.measure(time.Now(), true, &room, onward)
 		if !errors.Is(err, want) || (err == nil) != (w.inodes == 2) {
 			t.Errorf("%q: got %v, %d inodes", below, err, w.inodes)
 		}
@@ -344,7 +344,7 @@ func TestADirectoryThatIsSwappedForALinkIsNotFollowed(t *testing.T) {
 	}
 	room := maxRemembered
 	w := tree{place: placed(dir)}
-	w.look(time.Now(), true, &room, func() bool {
+	w.measure(time.Now(), true, &room, func() bool {
 		for i := range 102 {
 			from := fmt.Sprintf("%s/d%d", dir, i)
 			if os.Rename(from, from+".gone") == nil {
@@ -372,12 +372,12 @@ func BenchmarkWalk(b *testing.B) {
 		b.Run(kind.name, func(b *testing.B) {
 			room := maxRemembered
 			w := tree{place: placed(dir)}
-			if _, err := w.look(now, true, &room, onward); err != nil {
+			if _, err := w.measure(now, true, &room, onward); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := w.look(now, kind.whole, &room, onward); err != nil || w.inodes != 101_001 {
+				if _, err := w.measure(now, kind.whole, &room, onward); err != nil || w.inodes != 101_001 {
 					b.Fatal(w.inodes, err)
 				}
 			}
