@@ -18,11 +18,11 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/serve"
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 // onLoop has the loop answer a question when it comes to it.
-func onLoop[T any](ctx context.Context, l *loop.Loop, answer func() T) (T, error) {
+func onLoop[T any](ctx context.Context, l *cycle.Loop, answer func() T) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
 	answers := make(chan T, 1)
@@ -80,7 +80,7 @@ Without POD it lists the pods that wait, why, and since when.`,
 	output := cli.OutputFlag(c, "text", "json")
 	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", defaultStatusAddress)
 	nodes := c.Flags().Bool("nodes", false, "name every node that the pod does not fit")
-	pending := func(ctx context.Context) (body []byte, waiting []loop.PendingPod, err error) {
+	pending := func(ctx context.Context) (body []byte, waiting []cycle.PendingPod, err error) {
 		if body, err = client.Fetch(ctx, "/v1/explain"); err == nil {
 			err = serve.Decode(body, &waiting)
 		}
@@ -111,7 +111,7 @@ Without POD it lists the pods that wait, why, and since when.`,
 			_, err := c.OutOrStdout().Write(body)
 			return err
 		}
-		var x loop.Explanation
+		var x cycle.Explanation
 		if err := serve.Decode(body, &x); err != nil {
 			return fmt.Errorf("read explanation: %w", err)
 		}
@@ -120,7 +120,7 @@ Without POD it lists the pods that wait, why, and since when.`,
 	return c
 }
 
-func tellPending(out io.Writer, waiting []loop.PendingPod) error {
+func tellPending(out io.Writer, waiting []cycle.PendingPod) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(waiting) == 0 {
 		fmt.Fprintln(w, "no pod waits for a node")
@@ -134,7 +134,7 @@ func tellPending(out io.Writer, waiting []loop.PendingPod) error {
 	return w.Flush()
 }
 
-func whyPending(p *loop.PendingPod) string {
+func whyPending(p *cycle.PendingPod) string {
 	switch {
 	case p.Gate != "":
 		return p.Gate
@@ -146,7 +146,7 @@ func whyPending(p *loop.PendingPod) string {
 	return strings.Join(p.Rejectors, ", ")
 }
 
-func tellExplanation(out io.Writer, x *loop.Explanation, names bool) error {
+func tellExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s fits %d of %d nodes\n", x.Pod, x.Feasible, x.Nodes)
 	if x.Node != "" {
@@ -193,7 +193,7 @@ func tellExplanation(out io.Writer, x *loop.Explanation, names bool) error {
 
 // tellBest writes the best nodes with a column for each plugin that tells them
 // apart or gives anything.
-func tellBest(w io.Writer, best []loop.Scored) {
+func tellBest(w io.Writer, best []cycle.Scored) {
 	given := map[string]bool{}
 	for i := range best {
 		for plugin, score := range best[i].Scores {

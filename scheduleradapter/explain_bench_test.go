@@ -12,7 +12,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 )
 
 // BenchmarkExplain is how long the loop is held up by who asks about a pod, at 5,000
@@ -24,24 +23,24 @@ func BenchmarkExplain(b *testing.B) {
 			b.Fatal(err)
 		}
 		env, storage := environment()
-		core, err := loop.NewCore(time.Time{}, loop.Parts{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
+		scheduler, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
 			return Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 		}}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		crowd(b, core.Table, 5_000, 0)
+		crowd(b, scheduler.Table, 5_000, 0)
 		for i := range waiting {
-			core.Queue.Add(time.Time{}, crowded(b, fmt.Sprint("full-", i), 0))
+			scheduler.Queue.Add(time.Time{}, crowded(b, fmt.Sprint("full-", i), 0))
 		}
 		half := crowded(b, "half", 0, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
 		})
-		core.Queue.Add(time.Time{}, half)
+		scheduler.Queue.Add(time.Time{}, half)
 		for _, pod := range []string{"full-0", "half", "running-7-3"} {
 			b.Run(fmt.Sprintf("%d waiting/%s", waiting, pod), func(b *testing.B) {
 				for b.Loop() {
-					if _, found := core.Explain(time.Time{}, "default/"+pod); !found {
+					if _, found := scheduler.Explain(time.Time{}, "default/"+pod); !found {
 						b.Fatal("no such pod")
 					}
 				}
@@ -49,12 +48,12 @@ func BenchmarkExplain(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%d waiting/who waits", waiting), func(b *testing.B) {
 			for b.Loop() {
-				core.Pending(0)
+				scheduler.Pending(0)
 			}
 		})
 		b.Run(fmt.Sprintf("%d waiting/nodes", waiting), func(b *testing.B) {
 			for b.Loop() {
-				core.Nodes(time.Time{})
+				scheduler.Nodes(time.Time{})
 			}
 		})
 	}

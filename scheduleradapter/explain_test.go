@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
@@ -48,7 +48,7 @@ func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 			}
 		}
 	}
-	var x loop.Explanation
+	var x cycle.Explanation
 	if err := json.Unmarshal([]byte(explain("-o", "json", "default/big")), &x); err != nil || x.Nodes != 2 || len(x.Refused) != 2 || x.Nearest[1].Short[0].Lacks != "500m" {
 		t.Errorf("%+v, %v", x, err)
 	}

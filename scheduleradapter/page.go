@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evictd/evictd/internal/page"
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 //go:embed web
@@ -93,8 +93,8 @@ func (d *daemon) newPage() *page.Page {
 	return page.New(web, page.Feed{Past: past, Now: func(ctx context.Context) ([]page.Event, error) {
 		now := time.Now()
 		var o overview
-		var pending []loop.PendingPod
-		nodes, err := onLoop(ctx, d.loop, func() []loop.NodeStanding {
+		var pending []cycle.PendingPod
+		nodes, err := onLoop(ctx, d.loop, func() []cycle.NodeSummary {
 			pending, o.Pending, o.Placed = d.loop.Pending(shownPending), d.loop.Queue.Len(), d.loop.Table.PodCount()
 			return d.loop.Nodes(now)
 		})

@@ -101,7 +101,7 @@ func Profiles(cfg *config.Config, env framework.Env, storage *volumes.Storage, h
 		} else if !reflect.DeepEqual(own, sorter) {
 			faults = append(faults, field.Invalid(field.NewPath("profiles").Index(i).Child("plugins", framework.QueueSort.String()), own.Name, "must be the same for all profiles"))
 		}
-		profiles = append(profiles, cycle.Profile{Runner: runner, Enough: func(nodes int) int {
+		profiles = append(profiles, cycle.Profile{Runner: runner, NumFeasibleNodesToFind: func(nodes int) int {
 			return config.NumFeasibleNodesToFind(nodes, p.PercentageOfNodesToScore)
 		}})
 	}
@@ -132,7 +132,7 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 		at := framework.Point(point)
 		for _, e := range enabled {
 			plugin := plugins[e.Name]
-			_, isForeign := plugin.(framework.Guest)
+			_, isForeign := plugin.(framework.Adapter)
 			switch {
 			case plugin == nil:
 			case framework.Extends(plugin, at):

@@ -35,7 +35,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
@@ -108,7 +107,7 @@ type daemon struct {
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
 	pressure  informers.SharedInformerFactory // nil where nobody looks at it
-	loop      *loop.Loop
+	loop      *cycle.Loop
 	plugins   *plugins // foreign ones; nil without any
 	writer    *kube.Writer
 	watch     *kube.Watch
@@ -148,8 +147,8 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
 		return nil, err
 	}
-	d.loop, err = loop.New(loop.Config{
-		Parts: loop.Parts{
+	d.loop, err = cycle.NewLoop(cycle.LoopConfig{
+		Config: cycle.Config{
 			Table: table,
 			Profiles: func(env framework.Env) ([]cycle.Profile, error) {
 				return Profiles(cfg, env, storage, d.plugins.host(), log)
@@ -165,7 +164,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d.plugins.host().Attach(outoftree.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
+	d.plugins.host().Attach(outoftree.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Pods: d.loop})
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
@@ -288,7 +287,7 @@ func (d *daemon) lead(around context.Context) error {
 	}
 	elector.Run(around)
 	if around.Err() == nil {
-		return loop.ErrDeposed
+		return cycle.ErrLeaseLost
 	}
 	return nil
 }

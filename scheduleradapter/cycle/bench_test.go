@@ -141,7 +141,7 @@ func BenchmarkAttempt(b *testing.B) {
 				step := func() {
 					pod := pods[next%coming]
 					c.table.Displace(pod.UID)
-					if r := c.Attempt(pod, time.Time{}); r.Status.OK() == w.hopeless {
+					if r := c.SchedulingCycle(pod, time.Time{}); r.Status.OK() == w.hopeless {
 						b.Fatal(r.Message)
 					}
 					next++
@@ -182,7 +182,7 @@ func BenchmarkWhatIf(b *testing.B) {
 		c.node(fmt.Sprint("node-", i))
 		c.table.Place(c.pod(fmt.Sprint("running-", i), requests("4", "1Gi")), nodetable.Row(i))
 	}
-	r := c.Attempt(c.pod("p"), time.Time{})
+	r := c.SchedulingCycle(c.pod("p"), time.Time{})
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {

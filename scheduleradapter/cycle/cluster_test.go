@@ -3,7 +3,6 @@ package cycle
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -27,27 +26,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
 )
 
-// promises are nominations.
-type promises map[types.UID]promise
-
-type promise struct {
-	pod  *nodetable.Pod
-	node string
-}
-
-func (p promises) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
-	return func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
-		for _, promise := range p {
-			if !yield(promise.pod, nodetable.Intern(promise.node)) {
-				return
-			}
-		}
-	}
-}
-
-func (p promises) Len() int                  { return len(p) }
-func (p promises) Node(uid types.UID) string { return p[uid].node }
-
 // bound is an API server that remembers which pod has which node.
 type bound map[types.UID]string
 
@@ -59,20 +37,27 @@ func (b bound) Bind(_ context.Context, pod *nodetable.Pod, node *nodetable.Node)
 	return nil
 }
 
+// silent is Callbacks that do nothing.
+type silent struct{}
+
+func (silent) AttemptEnded(*Attempt)            {}
+func (silent) Nominated(*nodetable.Pod, string) {}
+func (silent) Preempt(*Attempt)                 {}
+func (silent) Warn(*nodetable.Pod, Warning)     {}
+
 // cluster is a scheduler with the plugins of this branch, over real parts.
 type cluster struct {
 	testing.TB
 	*Scheduler
-	table    *nodetable.Table
-	promises promises
-	bound    bound
-	enough   func(int) int
+	table  *nodetable.Table
+	bound  bound
+	enough func(int) int
 }
 
 func everyNode(nodes int) int { return nodes }
 
 func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
-	c := &cluster{TB: t, table: nodetable.New(), promises: promises{}, bound: bound{}, enough: everyNode}
+	c := &cluster{TB: t, table: nodetable.New(), bound: bound{}, enough: everyNode}
 	env := framework.Env{Table: c.table, Binder: c.bound}
 	var plan framework.Plan
 	enable := func(make framework.Factory, args any, weight int64, points ...framework.Point) {
@@ -103,7 +88,16 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Scheduler = New(c.table, []Profile{{runner, func(n int) int { return c.enough(n) }}}, c.promises, rand.New(rand.NewPCG(1, 0)))
+	c.Scheduler, err = New(start, Config{
+		Table: c.table,
+		Env:   framework.Env{Random: rand.New(rand.NewPCG(1, 0))},
+		Profiles: func(framework.Env) ([]Profile, error) {
+			return []Profile{{runner, func(n int) int { return c.enough(n) }}}, nil
+		},
+	}, silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
@@ -143,8 +137,4 @@ func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 
 func requests(cpu, memory string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = quantities(cpu, memory) }
-}
-
-func prioritized(priority int32) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Spec.Priority = &priority }
 }

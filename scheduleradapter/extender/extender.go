@@ -207,7 +207,7 @@ func (e *Extender) Bind(ctx context.Context, a framework.Assignment) framework.S
 		err = errors.New(result.Error)
 	}
 	if err != nil {
-		return framework.Failed(fmt.Errorf("%s: bind: %w", e.name, err))
+		return framework.AsStatus(fmt.Errorf("%s: bind: %w", e.name, err))
 	}
 	return framework.Status{}
 }
@@ -244,7 +244,7 @@ func (e *Extender) judge(err error) (s framework.Status, faulty bool) {
 		e.ignore(err)
 		return framework.Status{}, true
 	}
-	return framework.Failed(fmt.Errorf("%s: %w", e.name, err)), true
+	return framework.AsStatus(fmt.Errorf("%s: %w", e.name, err)), true
 }
 
 // ignore tells of the first of several faults in a row that nothing fails for.

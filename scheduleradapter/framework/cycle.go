@@ -23,27 +23,27 @@ type Cycle struct {
 	// Rows are the feasible nodes to be scored, Totals their scores.
 	Rows   []nodetable.Row
 	Totals []int64
-	// State is what the profile's Host keeps for this attempt; nil without one.
+	// State is what the profile's CycleHooks keeps for this attempt; nil without one.
 	State any
 	// Timing of the attempt.
 	Timing Timing
 
-	runner     *Runner
-	rejections []Rejection        // by row; holds where evaluated and not feasible
-	running    int16              // index of the filter that is running
-	names      []nodetable.Symbol // to look at, where narrowed
-	isNarrowed bool
-	narrows    bool           // the running PreFilter does
-	candidates nodetable.Bits // to look at
-	skipFilter []bool
-	skipScore  []bool
-	scores     [][]int64 // by score plugin, by index in Rows
-	nominated  []nominee // of others, on nodes of the table, by row
-	measurer   int       // see findMeasurer
-	single     nodetable.Bits
-	narrowing  []string                      // plugins that narrowed, sorted
-	further    map[nodetable.Row][]Rejection // see Further
-	refusal    Status                        // of PreFilter
+	runner          *Runner
+	rejections      []Rejection        // by row; holds where evaluated and not feasible
+	running         int16              // index of the filter that is running
+	names           []nodetable.Symbol // to look at, where narrowed
+	isNarrowed      bool
+	narrows         bool           // the running PreFilter does
+	candidates      nodetable.Bits // to look at
+	skipFilter      []bool
+	skipScore       []bool
+	scores          [][]int64 // by score plugin, by index in Rows
+	nominated       []nominee // of others, on nodes of the table, by row
+	sumFilter       int       // see findSumFilter
+	single          nodetable.Bits
+	narrowing       []string                      // plugins that narrowed, sorted
+	further         map[nodetable.Row][]Rejection // see Further
+	preFilterStatus Status                        // of PreFilter
 }
 
 // Rejection is why a node was taken out: which filter, and its reasons.
@@ -68,7 +68,7 @@ func (c *Cycle) Reject(row nodetable.Row, reasons uint32, unresolvable bool) {
 
 // Await takes a row out, like Reject, where the pod waits for something outside
 // the scheduler.
-func (c *Cycle) Await(row nodetable.Row, reasons uint32) {
+func (c *Cycle) RejectPending(row nodetable.Row, reasons uint32) {
 	c.Feasible.Clear(row)
 	c.rejections[row] = Rejection{filter: c.running, Unresolvable: true, Pending: true, reasons: reasons}
 }
@@ -113,7 +113,7 @@ func (c *Cycle) Rejected(row nodetable.Row) (r Rejection, ok bool) {
 // Resolvable puts into a set the nodes where preempting pods may help: those
 // rejected for what other pods do.
 func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
-	if c.refusal.Code == Unschedulable {
+	if c.preFilterStatus.Code == Unschedulable {
 		return into.Copied(c.Table.Alive())
 	}
 	into = into.Copied(c.Evaluated)
@@ -126,9 +126,9 @@ func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
 	return into
 }
 
-// Refusal is why PreFilter rejected the pod for all nodes; success where it did
+// PreFilterStatus is why PreFilter rejected the pod for all nodes; success where it did
 // not.
-func (c *Cycle) Refusal() Status { return c.refusal }
+func (c *Cycle) PreFilterStatus() Status { return c.preFilterStatus }
 
 // Narrowing are the plugins that limited the nodes to look at, sorted.
 func (c *Cycle) Narrowing() []string { return c.narrowing }
@@ -137,8 +137,8 @@ func (c *Cycle) Narrowing() []string { return c.narrowing }
 // asked which events may help. The pending ones wait for something outside; a
 // plugin may be both.
 func (c *Cycle) Rejectors() (names, pending []string) {
-	if c.refusal.Code.Rejected() {
-		names = append(slices.Clone(c.narrowing), c.refusal.Plugin)
+	if c.preFilterStatus.Code.Rejected() {
+		names = append(slices.Clone(c.narrowing), c.preFilterStatus.Plugin)
 		slices.Sort(names)
 		return slices.Compact(names), nil
 	}
@@ -237,7 +237,7 @@ func (c *Cycle) FitsAlone(row nodetable.Row) (fits bool, why Rejection, s Status
 // Beside is a cycle for the same pod over other nodes, which have passed the
 // filters. What becomes of them does not show in c; but plugins remember the
 // latest nodes they were asked about.
-func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
+func (c *Cycle) ForNodes(feasible nodetable.Bits) *Cycle {
 	b := *c
 	b.Feasible, b.Rows, b.Totals, b.scores, b.single = feasible, nil, nil, nil, nil
 	b.Timing = Timing{}
@@ -247,11 +247,11 @@ func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
 
 // probe runs the filters for one node and leaves no trace in the cycle.
 func (c *Cycle) probe(row nodetable.Row) (Rejection, bool, Status) {
-	return c.ask(row, 0, c.runner.late)
+	return c.runFilters(row, 0, c.runner.late)
 }
 
 // ask is probe with some of the filters.
-func (c *Cycle) ask(row nodetable.Row, begin, end int) (Rejection, bool, Status) {
+func (c *Cycle) runFilters(row nodetable.Row, begin, end int) (Rejection, bool, Status) {
 	feasible, was, running, measured := c.Feasible, c.rejections[row], c.running, c.Timing.Plugins
 	c.Timing.Plugins = false
 	single := c.single.Emptied(c.Table.Rows())

@@ -16,7 +16,7 @@ func (r *Runner) rejectFurther(c *Cycle) Status {
 	for row := range c.Evaluated.All() {
 		first, rejected := c.Rejected(row)
 		for i := int(first.filter) + 1; rejected && i < r.late; i++ {
-			why, fits, s := c.ask(row, i, i+1)
+			why, fits, s := c.runFilters(row, i, i+1)
 			if s.Code == Error {
 				return s
 			}

@@ -6,34 +6,34 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Measurer is a Filterer that compares amounts: what it would say of a node with
+// SumFilterer is a Filterer that compares amounts: what it would say of a node with
 // fewer or more pods follows from sums, without trying it out.
-type Measurer interface {
+type SumFilterer interface {
 	Filterer
 	// Measures says whether sums tell all there is to the cycle's pod.
-	Measures(c *Cycle) bool
+	DecidesBySums(c *Cycle) bool
 	// Lacks are the reasons for which the cycle's pod would not fit a row if the
 	// pods there requested so much less; 0 where it would. It is good after the
 	// cycle's Filter.
-	Lacks(c *Cycle, row nodetable.Row, less nodetable.Sum) (reasons uint32)
+	ReasonsWithout(c *Cycle, row nodetable.Row, less nodetable.Sum) (reasons uint32)
 }
 
-// PodBlind is a Filterer that looks at nodes and never at the pods on them.
-type PodBlind interface{ IgnoresPods() }
+// PodIndependent is a Filterer that looks at nodes and never at the pods on them.
+type PodIndependent interface{ IgnoresPods() }
 
-// measurer is the index of the filter on which alone it depends what pods coming
+// sumFilter is the index of the filter on which alone it depends what pods coming
 // and going mean for the cycle's pod: all others that look at pods are skipped,
 // and those that run do so before it. It is -1 where there is none.
-func (c *Cycle) findMeasurer() int {
+func (c *Cycle) findSumFilter() int {
 	found := -1
 	for i := range c.runner.late {
 		if c.skipFilter[i] {
 			continue
 		}
 		f := c.runner.filters[i].plugin
-		if m, ok := f.(Measurer); ok && found < 0 && m.Measures(c) {
+		if m, ok := f.(SumFilterer); ok && found < 0 && m.DecidesBySums(c) {
 			found = i
-		} else if _, blind := f.(PodBlind); !blind || found >= 0 {
+		} else if _, blind := f.(PodIndependent); !blind || found >= 0 {
 			return -1
 		}
 	}
@@ -44,19 +44,19 @@ func (c *Cycle) findMeasurer() int {
 // less requested there by pods: the nominated ones count, who matter no less. It
 // is only known, and then for every less, where amounts are all that matters to
 // the pod.
-func (c *Cycle) Lacks(row nodetable.Row, less nodetable.Sum) (why Rejection, lacks, known bool) {
-	if c.measurer < 0 || int(c.rejections[row].filter) != c.measurer {
+func (c *Cycle) RejectedWithout(row nodetable.Row, less nodetable.Sum) (why Rejection, lacks, known bool) {
+	if c.sumFilter < 0 || int(c.rejections[row].filter) != c.sumFilter {
 		return Rejection{}, false, false
 	}
-	why = c.measured(row, less)
+	why = c.rejectionBySums(row, less)
 	return why, why.reasons != 0, true
 }
 
-// measured is the measurer's rejection of a row, without reasons where it has
+// measured is the sumFilter's rejection of a row, without reasons where it has
 // none.
-func (c *Cycle) measured(row nodetable.Row, less nodetable.Sum) Rejection {
-	m := c.runner.filters[c.measurer].plugin.(Measurer)
-	return Rejection{filter: int16(c.measurer), reasons: m.Lacks(c, row, less.Minus(c.promised(row)))}
+func (c *Cycle) rejectionBySums(row nodetable.Row, less nodetable.Sum) Rejection {
+	m := c.runner.filters[c.sumFilter].plugin.(SumFilterer)
+	return Rejection{filter: int16(c.sumFilter), reasons: m.ReasonsWithout(c, row, less.Minus(c.nominatedSum(row)))}
 }
 
 // fitsBesideNominated is fitsAmongNominated after the filters have run for all
@@ -65,18 +65,18 @@ func (c *Cycle) fitsBesideNominated(row nodetable.Row) (fits bool, why Rejection
 	was := c.rejections[row]
 	feasible := c.Feasible.Has(row)
 	switch {
-	case c.measurer < 0:
+	case c.sumFilter < 0:
 		return c.fitsAmongNominated(row)
-	case !feasible && int(was.filter) != c.measurer: // the node alone is enough
+	case !feasible && int(was.filter) != c.sumFilter: // the node alone is enough
 		return false, was, Status{}
 	}
-	why = c.measured(row, nodetable.Sum{})
+	why = c.rejectionBySums(row, nodetable.Sum{})
 	why.Unresolvable = !feasible && was.Unresolvable
 	return why.reasons == 0, why, Status{}
 }
 
 // promised is what the nominated pods of a row request.
-func (c *Cycle) promised(row nodetable.Row) (sum nodetable.Sum) {
+func (c *Cycle) nominatedSum(row nodetable.Row) (sum nodetable.Sum) {
 	if len(c.nominated) == 0 {
 		return sum
 	}

@@ -34,8 +34,8 @@ func unavailable(nodes int, why string) string {
 // room said.
 func (c *Cycle) Message(postFilter Status) string {
 	var text string
-	if c.refusal.Code.Rejected() {
-		text = unavailable(c.Table.Len(), c.refusal.Message())
+	if c.preFilterStatus.Code.Rejected() {
+		text = unavailable(c.Table.Len(), c.preFilterStatus.Message())
 	} else {
 		text = c.histogram().Message(c.Table.Len())
 	}

@@ -51,11 +51,11 @@ type Env struct {
 	Binder Binder
 	// Budgets are the disruption budgets, with their status as of now.
 	Budgets func() []*policyv1.PodDisruptionBudget
-	// Preparing says whether victims of a pod are still being told to go, so that
+	// Preempting says whether victims of a pod are still being told to go, so that
 	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
-	Preparing func(types.UID) bool
-	// Paused are the nodes where a pod is not to preempt now; nil for none ever.
-	Paused func(pod *nodetable.Pod) []nodetable.Symbol
+	Preempting func(types.UID) bool
+	// PausedNodes are the nodes where a pod is not to preempt now; nil for none ever.
+	PausedNodes func(pod *nodetable.Pod) []nodetable.Symbol
 	// Preemptors are asked in order before a candidate is picked.
 	Preemptors []Preemptor
 	// Random is where a choice among equals comes from.
@@ -192,10 +192,10 @@ type PreBinder interface {
 	PreBind(ctx context.Context, a Assignment) Status
 }
 
-// Preparer is a PreBinder that knows beforehand whether it has anything to do.
-type Preparer interface {
+// PreFlighter is a PreBinder that knows beforehand whether it has anything to do.
+type PreFlighter interface {
 	PreBinder
-	Prepares(a Assignment) bool
+	PreBindPreFlight(a Assignment) bool
 }
 
 // BindPlugin binds, or skips so that the next one does.
@@ -211,16 +211,16 @@ type PostBinder interface {
 // Hinter says which events may let the pods fit that it has rejected.
 type Hinter interface{ Events() []EventHint }
 
-// Guest is a plugin that was written against another framework: its Host stands
+// Adapter is a plugin that was written against another framework: its CycleHooks stands
 // between. It extends fewer points than it has methods for.
-type Guest interface {
+type Adapter interface {
 	Plugin
 	Extends(point Point) bool
-	Host() Host
+	Hooks() CycleHooks
 }
 
-// Host is what the guests of a profile share.
-type Host interface {
+// CycleHooks is what the guests of a profile share.
+type CycleHooks interface {
 	// Begin comes before a cycle's first PreFilter.
 	Begin(c *Cycle)
 	// BeforePreBind comes before the first PreBind of a binding; the context is for
@@ -233,7 +233,7 @@ type Host interface {
 
 // Extends says whether a plugin implements an extension point.
 func Extends(p Plugin, point Point) bool {
-	if g, ok := p.(Guest); ok && !g.Extends(point) {
+	if g, ok := p.(Adapter); ok && !g.Extends(point) {
 		return false
 	}
 	return [Points]func(Plugin) bool{

@@ -9,7 +9,7 @@ func (c *Cycle) EveryRejection(row nodetable.Row) (all []Rejection, s Status) {
 		if c.skipFilter[i] {
 			continue
 		}
-		why, fits, s := c.ask(row, i, i+1)
+		why, fits, s := c.runFilters(row, i, i+1)
 		if s.Code == Error {
 			return all, s
 		}

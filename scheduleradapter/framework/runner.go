@@ -38,7 +38,7 @@ type Runner struct {
 	binders     []named[BindPlugin]
 	postBinders []named[PostBinder]
 	hints       map[string][]EventHint
-	host        Host // of guests; nil without any
+	hooks       CycleHooks // of guests; nil without any
 	everyReason bool
 }
 
@@ -90,8 +90,8 @@ func New(profile string, plan *Plan, options ...Option) (*Runner, error) {
 			if h, ok := e.Plugin.(Hinter); ok {
 				r.hints[e.Plugin.Name()] = h.Events()
 			}
-			if g, ok := e.Plugin.(Guest); ok {
-				r.host = g.Host()
+			if g, ok := e.Plugin.(Adapter); ok {
+				r.hooks = g.Hooks()
 			}
 		}
 	}
@@ -164,13 +164,13 @@ func (r *Runner) FilterPlugins() []string {
 func (r *Runner) PreEnqueue(pod *nodetable.Pod) Status {
 	for _, p := range r.preEnqueue {
 		if s := p.plugin.PreEnqueue(pod); !s.OK() {
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
 }
 
-func (p *named[T]) sign(s Status) Status {
+func (p *named[T]) withPlugin(s Status) Status {
 	s.Plugin = p.name
 	return s
 }
@@ -185,7 +185,7 @@ func (r *Runner) Reserve(a Assignment) Status {
 	for _, p := range r.reservers {
 		if s := p.plugin.Reserve(a); !s.OK() {
 			r.Unreserve(a)
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
@@ -213,7 +213,7 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 			}
 			waits[p.name] = min(timeout, MaxPermitWait)
 		case !s.OK():
-			return nil, p.sign(s)
+			return nil, p.withPlugin(s)
 		}
 	}
 	if waits != nil {
@@ -222,30 +222,30 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 	return nil, Status{}
 }
 
-// Prepares says whether a plugin knows that it has something to do at PreBind.
-func (r *Runner) Prepares(a Assignment) bool {
+// PreBindPreFlight says whether a plugin knows that it has something to do at PreBind.
+func (r *Runner) PreBindPreFlight(a Assignment) bool {
 	return slices.ContainsFunc(r.preBinders, func(p named[PreBinder]) bool {
-		preparer, knows := p.plugin.(Preparer)
-		return knows && preparer.Prepares(a)
+		preparer, knows := p.plugin.(PreFlighter)
+		return knows && preparer.PreBindPreFlight(a)
 	})
 }
 
 // PreBind does what has to be done before binding, in order.
 func (r *Runner) PreBind(ctx context.Context, a Assignment) Status {
-	if r.host == nil {
+	if r.hooks == nil {
 		return r.preBind(ctx, a)
 	}
-	ctx, s := r.host.BeforePreBind(ctx, a)
+	ctx, s := r.hooks.BeforePreBind(ctx, a)
 	if s.OK() {
 		s = r.preBind(ctx, a)
 	}
-	return r.host.AfterPreBind(ctx, a, s)
+	return r.hooks.AfterPreBind(ctx, a, s)
 }
 
 func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.preBinders {
 		if s := p.plugin.PreBind(ctx, a); !s.OK() {
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
@@ -255,10 +255,10 @@ func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 func (r *Runner) Bind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.binders {
 		if s := p.plugin.Bind(ctx, a); s.Code != Skip {
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
-	return Failed(fmt.Errorf("every bind plugin skipped %s", a.Pod))
+	return AsStatus(fmt.Errorf("every bind plugin skipped %s", a.Pod))
 }
 
 // PostBind tells the plugins that a pod is bound.

@@ -20,7 +20,7 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	c.Feasible = c.Feasible.Emptied(table.Rows())
 	c.Rows, c.Totals = c.Rows[:0], c.Totals[:0]
 	c.Timing.Spans = c.Timing.Spans[:0]
-	c.isNarrowed, c.narrowing, c.refusal = false, c.narrowing[:0], Status{}
+	c.isNarrowed, c.narrowing, c.preFilterStatus = false, c.narrowing[:0], Status{}
 	if n := table.Rows(); len(c.rejections) < n {
 		c.rejections = make([]Rejection, n)
 	}
@@ -30,14 +30,14 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 		c.further = map[nodetable.Row][]Rejection{}
 	}
 	c.nominate(nominated)
-	if c.State = nil; r.host != nil {
-		r.host.Begin(c)
+	if c.State = nil; r.hooks != nil {
+		r.hooks.Begin(c)
 	}
 	begin := c.Timing.Begin()
-	c.refusal = r.preFilter(c)
-	c.Timing.End(PreFilter, c.refusal.Code, begin)
-	c.measurer = c.findMeasurer()
-	return c.refusal
+	c.preFilterStatus = r.preFilter(c)
+	c.Timing.End(PreFilter, c.preFilterStatus.Code, begin)
+	c.sumFilter = c.findSumFilter()
+	return c.preFilterStatus
 }
 
 // sized is a slice of n zero values, in the memory of s where that suffices.
@@ -64,7 +64,7 @@ func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) 
 // preFilter goes on after a plugin that says Unschedulable, since trying what
 // preemption would do needs what every plugin has computed; the last such status
 // counts. Source: kube-scheduler's RunPreFilterPlugins.
-func (r *Runner) preFilter(c *Cycle) (refusal Status) {
+func (r *Runner) preFilter(c *Cycle) (preFilterStatus Status) {
 	for i := range r.preFilters {
 		p := &r.preFilters[i]
 		c.narrows = false
@@ -77,17 +77,17 @@ func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 				c.skipFilter[p.partner] = true
 			}
 		case s.Code == Unschedulable:
-			refusal = p.sign(s)
+			preFilterStatus = p.withPlugin(s)
 			continue
 		case !s.OK():
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 		if c.narrows {
 			c.narrowing = append(c.narrowing, p.name)
 			slices.Sort(c.narrowing)
 		}
 		if c.isNarrowed && len(c.names) == 0 {
-			return p.sign(Status{Code: UnschedulableAndUnresolvable, Reason: emptied(c.narrowing)})
+			return p.withPlugin(Status{Code: UnschedulableAndUnresolvable, Reason: emptied(c.narrowing)})
 		}
 	}
 	if c.isNarrowed {
@@ -98,7 +98,7 @@ func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 			}
 		}
 	}
-	return refusal
+	return preFilterStatus
 }
 
 // emptied is why no node is left to look at.
@@ -109,9 +109,9 @@ func emptied(plugins []string) string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", plugins)
 }
 
-// TryNode looks at one node before all others: the one nominated to the pod, if
+// EvaluateNominatedNode looks at one node before all others: the one nominated to the pod, if
 // it is there.
-func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
+func (r *Runner) EvaluateNominatedNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	if row == nodetable.NoRow || !c.candidates.Has(row) {
 		return false, Status{}
 	}
@@ -168,7 +168,7 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 		s := r.filters[i].plugin.Filter(c)
 		c.Timing.endPlugin(Filter, r.filters[i].name, s.Code, begin)
 		if s.Code == Error {
-			return r.filters[i].sign(s)
+			return r.filters[i].withPlugin(s)
 		}
 	}
 	return Status{}
@@ -234,7 +234,7 @@ func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 		n, s := p.plugin.PostFilter(c)
 		c.Timing.endPlugin(PostFilter, p.name, s.Code, begin)
 		if s.Code == Success || s.Code == UnschedulableAndUnresolvable || s.Code == Error {
-			return n, p.sign(s)
+			return n, p.withPlugin(s)
 		}
 		if n.Decided {
 			nomination = n
@@ -275,7 +275,7 @@ func (r *Runner) preScore(c *Cycle) Status {
 				c.skipScore[p.partner] = true
 			}
 		case !s.OK():
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
@@ -304,7 +304,7 @@ func (r *Runner) scoreRows(c *Cycle) Status {
 		s := score(c, &r.scorers[i], c.scores[i])
 		c.Timing.endPlugin(Score, r.scorers[i].name, s.Code, begin)
 		if !s.OK() {
-			return r.scorers[i].sign(s)
+			return r.scorers[i].withPlugin(s)
 		}
 	}
 	return Status{}
@@ -326,7 +326,7 @@ func score(c *Cycle, p *named[Scorer], scores []int64) Status {
 	}
 	if outside < 0 {
 		i := slices.IndexFunc(scores, func(score int64) bool { return score < 0 || score > MaxScore })
-		return Failed(fmt.Errorf("score %d of node %s is not within 0 to %d", scores[i], c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
+		return AsStatus(fmt.Errorf("score %d of node %s is not within 0 to %d", scores[i], c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
 	}
 	return Status{}
 }

@@ -41,8 +41,8 @@ type Status struct {
 	Err error
 }
 
-// Failed is the answer for an error.
-func Failed(err error) Status { return Status{Code: Error, Err: err} }
+// AsStatus is the answer for an error.
+func AsStatus(err error) Status { return Status{Code: Error, Err: err} }
 
 // OK says whether to go on.
 func (s Status) OK() bool { return s.Code == Success }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clients "k8s.io/client-go/kubernetes/typed/events/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 const (
@@ -47,7 +47,7 @@ type events struct {
 }
 
 type happening struct {
-	loop.Event
+	cycle.Event
 	at time.Time
 }
 
@@ -68,7 +68,7 @@ func newEvents(client clients.EventsGetter, binding *traffic, log *slog.Logger) 
 	return &events{client: client, binding: binding, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
 }
 
-func (e *events) add(event loop.Event) {
+func (e *events) add(event cycle.Event) {
 	select {
 	case e.waiting <- happening{event, time.Now()}:
 	default:

@@ -14,7 +14,7 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 const (
@@ -36,7 +36,7 @@ type statuses struct {
 // said is of a pod as it was known then.
 type said struct {
 	pod    *v1.Pod
-	status loop.Status
+	status cycle.Status
 }
 
 func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
@@ -44,7 +44,7 @@ func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.
 	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]said{}}
 }
 
-func (s *statuses) add(pod *v1.Pod, status loop.Status) {
+func (s *statuses) add(pod *v1.Pod, status cycle.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[pod.UID] = said{pod, s.pending[pod.UID].status.With(status)}
@@ -115,7 +115,7 @@ func (s *statuses) write(ctx context.Context, what said) error {
 }
 
 // changes are what a pod's status does not say yet.
-func changes(pod *v1.Pod, s loop.Status, now time.Time) (status podStatus, differs bool) {
+func changes(pod *v1.Pod, s cycle.Status, now time.Time) (status podStatus, differs bool) {
 	if s.Nominated != nil && *s.Nominated != pod.Status.NominatedNodeName {
 		node := nominated(*s.Nominated)
 		status.NominatedNodeName, differs = &node, true

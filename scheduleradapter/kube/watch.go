@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
@@ -24,7 +24,7 @@ import (
 // Watch tells a loop what the API server tells. What cannot be digested is
 // reported once and left out.
 type Watch struct {
-	loop    *loop.Loop
+	loop    *cycle.Loop
 	storage *volumes.Storage
 	log     *slog.Logger
 	synced  []cache.InformerSynced
@@ -34,7 +34,7 @@ type Watch struct {
 
 // NewWatch registers with the informers of a factory, which the caller starts
 // afterwards.
-func NewWatch(factory informers.SharedInformerFactory, l *loop.Loop, storage *volumes.Storage, api *Volumes, log *slog.Logger) (*Watch, error) {
+func NewWatch(factory informers.SharedInformerFactory, l *cycle.Loop, storage *volumes.Storage, api *Volumes, log *slog.Logger) (*Watch, error) {
 	w := &Watch{loop: l, storage: storage, log: log, odd: map[types.UID]bool{}}
 	w.synced = append(w.synced, factory.Policy().V1().PodDisruptionBudgets().Informer().HasSynced)
 	return w, errors.Join(w.watchNodesAndPods(factory), w.watchGroups(factory), w.watchStorage(factory, api))
@@ -249,7 +249,7 @@ func stored[T object](w *Watch, resource framework.Resource, set func(T) error, 
 				new = is
 				w.left(is, false, set(is))
 			}
-			w.loop.Changed(resource, old, new)
+			w.loop.ObjectChanged(resource, old, new)
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -120,14 +120,14 @@ func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.N
 
 // PatchStatus has a status written soon; of several for a pod, what they say
 // together.
-func (w *Writer) PatchStatus(pod *v1.Pod, s loop.Status) { w.statuses.add(pod, s) }
+func (w *Writer) PatchStatus(pod *v1.Pod, s cycle.Status) { w.statuses.add(pod, s) }
 
 // Tell has an event recorded, unless too many are waiting.
-func (w *Writer) Tell(e loop.Event) { w.events.add(e) }
+func (w *Writer) RecordEvent(e cycle.Event) { w.events.add(e) }
 
 // Evict says in the victim's status why it goes, and deletes it with the grace it
 // asks for. Budgets were respected as far as they can be when it was chosen.
-func (w *Writer) Evict(ctx context.Context, victim, preemptor *v1.Pod) error {
+func (w *Writer) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error {
 	free, err := take(ctx, w.evictions)
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (p *prebind) MarkPrebound() bool {
 func (p *profile) BeforePreBind(ctx context.Context, a framework.Assignment) (context.Context, framework.Status) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.host.prebinds.add(a.Pod.UID, cancel)
-	for _, g := range p.guests {
+	for _, g := range p.adapters {
 		if s := g.preFlight(ctx, a); !s.OK() {
 			return ctx, s
 		}
@@ -87,19 +87,19 @@ func (p *profile) AfterPreBind(ctx context.Context, a framework.Assignment, s fr
 	}
 	p.host.prebinds.remove(a.Pod.UID)
 	if s.OK() && !b.MarkPrebound() {
-		s = framework.Failed(context.Cause(ctx))
+		s = framework.AsStatus(context.Cause(ctx))
 	}
 	b.cancel(nil)
 	return s
 }
 
 // binds calls the plugin about a pod that is being bound, on any goroutine.
-func (g *guest) binds(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) (s *fwk.Status) {
+func (g *adapter) binds(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) (s *fwk.Status) {
 	defer g.profile.host.guard(g.name, point, &s)
 	return f(a.State.(fwk.CycleState), a.Pod.Object, a.Node.Name.Value())
 }
 
-func (g *guest) preFlight(ctx context.Context, a framework.Assignment) framework.Status {
+func (g *adapter) preFlight(ctx context.Context, a framework.Assignment) framework.Status {
 	plugin, ok := g.plugin.(fwk.PreBindPlugin)
 	if !ok {
 		return framework.Status{}
@@ -119,7 +119,7 @@ func (g *guest) preFlight(ctx context.Context, a framework.Assignment) framework
 }
 
 // PreBind prepares a binding, unless PreBindPreFlight had nothing to do.
-func (g *guest) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
+func (g *adapter) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	if a.State.(*cycleState).GetSkipPreBindPlugins().Has(g.name) {
 		return framework.Status{}
 	}
@@ -130,7 +130,7 @@ func (g *guest) PreBind(ctx context.Context, a framework.Assignment) framework.S
 }
 
 // Bind binds, or skips.
-func (g *guest) Bind(ctx context.Context, a framework.Assignment) framework.Status {
+func (g *adapter) Bind(ctx context.Context, a framework.Assignment) framework.Status {
 	s := g.binds(framework.Bind, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		return g.plugin.(fwk.BindPlugin).Bind(ctx, state, pod, node)
 	})
@@ -138,7 +138,7 @@ func (g *guest) Bind(ctx context.Context, a framework.Assignment) framework.Stat
 }
 
 // PostBind tells the plugin that the pod is bound.
-func (g *guest) PostBind(ctx context.Context, a framework.Assignment) {
+func (g *adapter) PostBind(ctx context.Context, a framework.Assignment) {
 	g.binds(framework.PostBind, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		g.plugin.(fwk.PostBindPlugin).PostBind(ctx, state, pod, node)
 		return nil

@@ -34,7 +34,7 @@ var actions = []struct {
 
 // register finds the events that may help a pod that the plugin has rejected: all
 // of them where it does not say.
-func (g *guest) register() error {
+func (g *adapter) register() error {
 	extensions, ok := g.plugin.(fwk.EnqueueExtensions)
 	if !ok {
 		g.events = []framework.EventHint{{Event: framework.Event{Resource: framework.AnyResource, Action: framework.All}}}
@@ -59,7 +59,7 @@ func (g *guest) register() error {
 	return nil
 }
 
-func (g *guest) hint(f fwk.QueueingHintFn) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
+func (g *adapter) hint(f fwk.QueueingHintFn) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
 	return func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 		was, is := objects(o)
 		answer := fwk.QueueSkip

@@ -13,8 +13,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// guest is a foreign plugin as the framework here runs it.
-type guest struct {
+// adapter is a foreign plugin as the framework here runs it.
+type adapter struct {
 	profile *profile
 	name    string
 	plugin  fwk.Plugin
@@ -25,12 +25,12 @@ type guest struct {
 	known map[string]uint32
 }
 
-func (g *guest) Name() string                  { return g.name }
-func (g *guest) Host() framework.Host          { return g.profile }
-func (g *guest) Events() []framework.EventHint { return g.events }
+func (g *adapter) Name() string                  { return g.name }
+func (g *adapter) Hooks() framework.CycleHooks   { return g.profile }
+func (g *adapter) Events() []framework.EventHint { return g.events }
 
 // Extends says which points the plugin itself implements.
-func (g *guest) Extends(point framework.Point) bool {
+func (g *adapter) Extends(point framework.Point) bool {
 	return [framework.Points]func(fwk.Plugin) bool{
 		framework.PreEnqueue: is[fwk.PreEnqueuePlugin],
 		framework.QueueSort:  is[fwk.QueueSortPlugin],
@@ -53,7 +53,7 @@ func is[T any](p fwk.Plugin) bool {
 }
 
 // call runs a function of the plugin on the owner's goroutine.
-func (g *guest) call(point framework.Point, f func() *fwk.Status) (s *fwk.Status) {
+func (g *adapter) call(point framework.Point, f func() *fwk.Status) (s *fwk.Status) {
 	g.profile.host.enter()
 	defer g.profile.host.leave()
 	defer g.profile.host.guard(g.name, point, &s)
@@ -62,7 +62,7 @@ func (g *guest) call(point framework.Point, f func() *fwk.Status) (s *fwk.Status
 
 // PreEnqueue says whether a pod may be tried: any answer but success holds it
 // back.
-func (g *guest) PreEnqueue(pod *nodetable.Pod) framework.Status {
+func (g *adapter) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	s := g.call(framework.PreEnqueue, func() *fwk.Status {
 		return g.plugin.(fwk.PreEnqueuePlugin).PreEnqueue(g.profile.host.ctx, pod.Object)
 	})
@@ -70,7 +70,7 @@ func (g *guest) PreEnqueue(pod *nodetable.Pod) framework.Status {
 }
 
 // Less orders the queue.
-func (g *guest) Less(a, b framework.Queued) (less bool) {
+func (g *adapter) Less(a, b framework.Queued) (less bool) {
 	g.call(framework.QueueSort, func() *fwk.Status {
 		less = g.plugin.(fwk.QueueSortPlugin).Less(queued{a}, queued{b})
 		return nil
@@ -79,7 +79,7 @@ func (g *guest) Less(a, b framework.Queued) (less bool) {
 }
 
 // PreFilter looks at the pod and all nodes.
-func (g *guest) PreFilter(c *framework.Cycle) framework.Status {
+func (g *adapter) PreFilter(c *framework.Cycle) framework.Status {
 	state := c.State.(*cycleState)
 	var result *fwk.PreFilterResult
 	s := g.call(framework.PreFilter, func() (s *fwk.Status) {
@@ -100,7 +100,7 @@ func (g *guest) PreFilter(c *framework.Cycle) framework.Status {
 	return status(g.name, framework.PreFilter, s, fwk.Skip, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable)
 }
 
-func (g *guest) extend(plugin fwk.PreFilterPlugin, state fwk.CycleState, pod *nodetable.Pod, info fwk.PodInfo, node fwk.NodeInfo, added bool) *fwk.Status {
+func (g *adapter) extend(plugin fwk.PreFilterPlugin, state fwk.CycleState, pod *nodetable.Pod, info fwk.PodInfo, node fwk.NodeInfo, added bool) *fwk.Status {
 	return g.call(framework.PreFilter, func() *fwk.Status {
 		extensions := plugin.PreFilterExtensions()
 		switch {
@@ -114,7 +114,7 @@ func (g *guest) extend(plugin fwk.PreFilterPlugin, state fwk.CycleState, pod *no
 }
 
 // Filter asks about every feasible node, several at once.
-func (g *guest) Filter(c *framework.Cycle) framework.Status {
+func (g *adapter) Filter(c *framework.Cycle) framework.Status {
 	if s := g.profile.sight(c); !s.OK() {
 		return s
 	}
@@ -129,7 +129,7 @@ func (g *guest) Filter(c *framework.Cycle) framework.Status {
 		switch s := answers[i]; s.Code() {
 		case fwk.Success:
 		case fwk.Pending:
-			c.Await(row, g.reason(s))
+			c.RejectPending(row, g.reason(s))
 		case fwk.Unschedulable, fwk.UnschedulableAndUnresolvable:
 			c.Reject(row, g.reason(s), s.Code() == fwk.UnschedulableAndUnresolvable)
 		default:
@@ -140,7 +140,7 @@ func (g *guest) Filter(c *framework.Cycle) framework.Status {
 }
 
 // each runs a function for each index, several at once.
-func (g *guest) each(point framework.Point, answers []*fwk.Status, f func(i int) *fwk.Status) {
+func (g *adapter) each(point framework.Point, answers []*fwk.Status, f func(i int) *fwk.Status) {
 	h := g.profile.host
 	h.enter()
 	defer h.leave()
@@ -155,7 +155,7 @@ func (g *guest) each(point framework.Point, answers []*fwk.Status, f func(i int)
 }
 
 // reason is the number of what a status says, for Reasons.
-func (g *guest) reason(s *fwk.Status) uint32 {
+func (g *adapter) reason(s *fwk.Status) uint32 {
 	key := strings.Join(s.Reasons(), "\x00")
 	number, known := g.known[key]
 	if !known {
@@ -167,14 +167,14 @@ func (g *guest) reason(s *fwk.Status) uint32 {
 }
 
 // Reasons are what the plugin said of a node in this cycle.
-func (g *guest) Reasons(_ *nodetable.Pod, number uint32) []string { return g.texts[number] }
+func (g *adapter) Reasons(_ *nodetable.Pod, number uint32) []string { return g.texts[number] }
 
 // PostFilter may make room, and nominate a node.
-func (g *guest) PostFilter(c *framework.Cycle) (framework.Nomination, framework.Status) {
+func (g *adapter) PostFilter(c *framework.Cycle) (framework.Nomination, framework.Status) {
 	var result *fwk.PostFilterResult
-	verdicts := judge(c)
+	nodeStatuses := nodeStatusesOf(c)
 	s := g.call(framework.PostFilter, func() (s *fwk.Status) {
-		result, s = g.plugin.(fwk.PostFilterPlugin).PostFilter(g.profile.host.ctx, c.State.(*cycleState), c.Pod.Object, verdicts)
+		result, s = g.plugin.(fwk.PostFilterPlugin).PostFilter(g.profile.host.ctx, c.State.(*cycleState), c.Pod.Object, nodeStatuses)
 		return s
 	})
 	answer := status(g.name, framework.PostFilter, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
@@ -185,7 +185,7 @@ func (g *guest) PostFilter(c *framework.Cycle) (framework.Nomination, framework.
 	if name := result.NominatedNodeName; name != "" {
 		row := c.Table.Row(nodetable.Intern(name))
 		if row == nodetable.NoRow {
-			return framework.Nomination{}, framework.Failed(fmt.Errorf("plugin %q nominates node %q, which there is not", g.name, name))
+			return framework.Nomination{}, framework.AsStatus(fmt.Errorf("plugin %q nominates node %q, which there is not", g.name, name))
 		}
 		nomination.Node = c.Table.Node(row)
 	}
@@ -193,7 +193,7 @@ func (g *guest) PostFilter(c *framework.Cycle) (framework.Nomination, framework.
 }
 
 // PreScore looks at all feasible nodes.
-func (g *guest) PreScore(c *framework.Cycle) framework.Status {
+func (g *adapter) PreScore(c *framework.Cycle) framework.Status {
 	if s := g.profile.sight(c); !s.OK() {
 		return s
 	}
@@ -209,7 +209,7 @@ func (g *guest) PreScore(c *framework.Cycle) framework.Status {
 }
 
 // Score asks for the score of each node, several at once.
-func (g *guest) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+func (g *adapter) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	if s := g.profile.sight(c); !s.OK() {
 		return s
 	}
@@ -230,7 +230,7 @@ func (g *guest) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) 
 }
 
 // Normalize lets a plugin that has ScoreExtensions bring its scores into range.
-func (g *guest) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
+func (g *adapter) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	list := make(fwk.NodeScoreList, len(rows))
 	for i, row := range rows {
 		list[i] = fwk.NodeScore{Name: c.Table.Node(row).Name.Value(), Score: scores[i]}
@@ -249,12 +249,12 @@ func (g *guest) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []int
 }
 
 // assigned calls the plugin about a pod that has a node, on the owner's goroutine.
-func (g *guest) assigned(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) *fwk.Status {
+func (g *adapter) assigned(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) *fwk.Status {
 	return g.call(point, func() *fwk.Status { return f(a.State.(fwk.CycleState), a.Pod.Object, a.Node.Name.Value()) })
 }
 
 // Reserve tells the plugin that a pod has a node.
-func (g *guest) Reserve(a framework.Assignment) framework.Status {
+func (g *adapter) Reserve(a framework.Assignment) framework.Status {
 	s := g.assigned(framework.Reserve, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		return g.plugin.(fwk.ReservePlugin).Reserve(g.profile.host.ctx, state, pod, node)
 	})
@@ -262,7 +262,7 @@ func (g *guest) Reserve(a framework.Assignment) framework.Status {
 }
 
 // Unreserve tells it that the pod has none after all.
-func (g *guest) Unreserve(a framework.Assignment) {
+func (g *adapter) Unreserve(a framework.Assignment) {
 	g.assigned(framework.Reserve, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		g.plugin.(fwk.ReservePlugin).Unreserve(g.profile.host.ctx, state, pod, node)
 		return nil
@@ -270,7 +270,7 @@ func (g *guest) Unreserve(a framework.Assignment) {
 }
 
 // Permit asks whether the pod may be bound.
-func (g *guest) Permit(a framework.Assignment) (framework.Status, time.Duration) {
+func (g *adapter) Permit(a framework.Assignment) (framework.Status, time.Duration) {
 	var longest time.Duration
 	s := g.assigned(framework.Permit, a, func(state fwk.CycleState, pod *v1.Pod, node string) (s *fwk.Status) {
 		s, longest = g.plugin.(fwk.PermitPlugin).Permit(g.profile.host.ctx, state, pod, node)

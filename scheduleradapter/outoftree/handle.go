@@ -73,7 +73,7 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	for _, pod := range pods {
 		uids = append(uids, pod.UID)
 	}
-	h.host.post(func(o Owner) { o.Loop.Activate(uids...) })
+	h.host.post(func(o Owner) { o.Pods.Activate(uids...) })
 }
 
 // AddNominatedPod promises a pod the node that is named, or else the one its
@@ -103,12 +103,12 @@ func (h *Host) nominate(f func(*queue.Nominator)) {
 	h.mu.Lock()
 	attached := h.owner.Do != nil
 	if !attached {
-		h.early = append(h.early, func(o Owner) { f(o.Nominations) })
+		h.early = append(h.early, func(o Owner) { f(o.Scheduler.Nominator) })
 	}
 	h.mu.Unlock()
 	if attached {
 		ask(h, func(o Owner) struct{} {
-			f(o.Nominations)
+			f(o.Scheduler.Nominator)
 			return struct{}{}
 		})
 	}
@@ -117,7 +117,7 @@ func (h *Host) nominate(f func(*queue.Nominator)) {
 // NominatedPodsForNode is who is promised room on a node.
 func (h *handle) NominatedPodsForNode(name string) []fwk.PodInfo {
 	return ask(h.host, func(o Owner) (pods []fwk.PodInfo) {
-		for pod := range o.Nominations.On(nodetable.Intern(name)) {
+		for pod := range o.Scheduler.Nominator.On(nodetable.Intern(name)) {
 			pods = append(pods, newPodInfo(pod))
 		}
 		return pods
@@ -178,7 +178,7 @@ func (w waiting) GetPendingPlugins() []string {
 
 // Allow gives a plugin's permission, soon.
 func (w waiting) Allow(plugin string) {
-	w.host.post(func(o Owner) { o.Loop.Allow(w.pod.UID, plugin) })
+	w.host.post(func(o Owner) { o.Pods.Allow(w.pod.UID, plugin) })
 }
 
 // Reject ends the wait, soon: the pod is unschedulable. It is false where the pod
@@ -197,8 +197,8 @@ type preempted string
 func (p preempted) Error() string { return "waiting on permit for pod: " + string(p) }
 
 func (w waiting) end(s framework.Status) bool {
-	waits := ask(w.host, func(o Owner) bool { return o.Scheduler.Waiting(w.pod.UID) })
-	w.host.post(func(o Owner) { o.Loop.Reject(w.pod.UID, s) })
+	waits := ask(w.host, func(o Owner) bool { return o.Scheduler.IsWaiting(w.pod.UID) })
+	w.host.post(func(o Owner) { o.Pods.Reject(w.pod.UID, s) })
 	return waits
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
-	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
 // Factory makes a plugin, as kube-scheduler's WithPlugin takes it: args are what
@@ -34,24 +33,22 @@ type Config struct {
 	Log         *slog.Logger
 }
 
-// Owner is the goroutine that owns table, queue and scheduler, as plugins reach
-// it.
+// Owner is the goroutine that owns the Scheduler.
 type Owner struct {
-	// Do has a function run on that goroutine, soon, in order, and not inside
-	// another. It may be called from any goroutine, and does not wait.
-	Do          func(func())
-	Scheduler   *cycle.Scheduler
-	Nominations *queue.Nominator
-	Loop        Loop
+	// Do calls a function on that goroutine, in the order of the calls of Do. It does
+	// not block; any goroutine may call it.
+	Do        func(func())
+	Scheduler *cycle.Scheduler
+	Pods      PodActions
 }
 
-// Loop is what plugins ask of the owner, on whose goroutine it is called.
-type Loop interface {
-	// Activate makes pods active, whatever they wait for.
+// PodActions are requests of plugins. The owner's goroutine calls them.
+type PodActions interface {
+	// Activate moves pods to the active queue.
 	Activate(pods ...types.UID)
-	// Allow is a plugin's permission for a waiting pod.
+	// Allow records that a plugin allows a waiting pod.
 	Allow(pod types.UID, plugin string)
-	// Reject ends the wait of a pod, if it still waits.
+	// Reject ends the wait of a pod; it does nothing for a pod that does not wait.
 	Reject(pod types.UID, s framework.Status)
 }
 
@@ -178,9 +175,9 @@ func (h *Host) Factories(profileName string) map[string]framework.Factory {
 
 // profile is what the foreign plugins of a profile share.
 type profile struct {
-	host   *Host
-	name   string
-	guests []*guest
+	host     *Host
+	name     string
+	adapters []*adapter
 
 	cycle   *framework.Cycle // the latest
 	views   []view
@@ -197,11 +194,11 @@ func (p *profile) factory(name string, factory Factory) framework.Factory {
 		if plugin == nil {
 			return nil, fmt.Errorf("plugin %s: its factory made none", name)
 		}
-		g := &guest{profile: p, name: name, plugin: plugin}
+		g := &adapter{profile: p, name: name, plugin: plugin}
 		if err := g.register(); err != nil {
 			return nil, fmt.Errorf("plugin %s: %w", name, err)
 		}
-		p.guests = append(p.guests, g)
+		p.adapters = append(p.adapters, g)
 		return g, nil
 	}
 }
@@ -216,7 +213,7 @@ func (p *profile) Begin(c *framework.Cycle) {
 	c.State = state
 	p.cycle, p.scoring = c, false
 	p.views = append(p.views[:0], view{state: state})
-	for _, g := range p.guests {
+	for _, g := range p.adapters {
 		g.ran, g.texts, g.known = false, g.texts[:0], map[string]uint32{}
 	}
 }

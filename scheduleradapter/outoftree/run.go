@@ -17,10 +17,10 @@ import (
 // What a plugin has the profile's plugins run for is the pod of the cycle: the
 // others would need a cycle of their own.
 var (
-	errNoCycle      = errors.New("plugins can be run only by a plugin that the scheduling cycle waits for")
-	errOtherPod     = errors.New("plugins can be run only for the pod of the scheduling cycle, as it is")
-	errScoring      = errors.New("nodes cannot be scored while nodes are being scored")
-	errForeignState = errors.New("the cycle state was not made by this scheduler")
+	errNoCycle    = errors.New("plugins can be run only by a plugin that the scheduling cycle waits for")
+	errOtherPod   = errors.New("plugins can be run only for the pod of the scheduling cycle, as it is")
+	errScoring    = errors.New("nodes cannot be scored while nodes are being scored")
+	errOtherState = errors.New("the cycle state was not made by this scheduler")
 )
 
 // try runs a function with the table as the given nodes show it, and with what
@@ -156,7 +156,7 @@ func (p *profile) extension(state fwk.CycleState, pod *v1.Pod, info fwk.PodInfo,
 	}
 	own, ok := state.(*cycleState)
 	if !ok {
-		return fwk.AsStatus(errForeignState)
+		return fwk.AsStatus(errOtherState)
 	}
 	row := nodetable.NoRow
 	if object := node.Node(); object != nil {
@@ -176,14 +176,14 @@ func (h *handle) RunPreScorePlugins(_ context.Context, state fwk.CycleState, pod
 		own, ok := state.(*cycleState)
 		switch {
 		case !ok:
-			return fwk.AsStatus(errForeignState)
+			return fwk.AsStatus(errOtherState)
 		case p.scoring:
 			return fwk.AsStatus(errScoring)
 		}
 		defer func() { p.scoring = false }()
 		feasible := nodetable.Bits(nil).Emptied(c.Table.Rows())
 		feasible.SetAll(rows)
-		own.scoring = c.Beside(feasible)
+		own.scoring = c.ForNodes(feasible)
 		own.scoring.State = state
 		return answer(c.Runner().PreScore(own.scoring))
 	})
@@ -197,7 +197,7 @@ func (h *handle) RunScorePlugins(_ context.Context, state fwk.CycleState, pod *v
 		own, ok := state.(*cycleState)
 		switch {
 		case !ok:
-			return fwk.AsStatus(errForeignState)
+			return fwk.AsStatus(errOtherState)
 		case p.scoring:
 			return fwk.AsStatus(errScoring)
 		}

@@ -38,7 +38,7 @@ func status(plugin string, point framework.Point, s *fwk.Status, allowed ...fwk.
 	if err == nil {
 		err = fmt.Errorf("unexpected status %s", s.Code())
 	}
-	return framework.Failed(fmt.Errorf("running %s plugin %q: %w", point, plugin, err))
+	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", point, plugin, err))
 }
 
 // answer is a status as plugins see it.

@@ -8,19 +8,19 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// verdicts are why the nodes were rejected, for PostFilter.
-type verdicts struct {
+// nodeStatuses are why the nodes were rejected, for PostFilter.
+type nodeStatuses struct {
 	nodes  map[string]*fwk.Status
 	absent *fwk.Status // of all others
 }
 
 // judge collects what a cycle found out. Nodes rejected for the same reasons
 // share a status.
-func judge(c *framework.Cycle) verdicts {
-	v := verdicts{map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}
+func nodeStatusesOf(c *framework.Cycle) nodeStatuses {
+	v := nodeStatuses{map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}
 	switch {
-	case !c.Refusal().OK():
-		v.absent = answer(c.Refusal())
+	case !c.PreFilterStatus().OK():
+		v.absent = answer(c.PreFilterStatus())
 	case len(c.Narrowing()) > 0:
 		v.absent = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.Narrowing()))
 	}
@@ -39,7 +39,7 @@ func judge(c *framework.Cycle) verdicts {
 }
 
 // Get is why a node was rejected.
-func (v verdicts) Get(node string) *fwk.Status {
+func (v nodeStatuses) Get(node string) *fwk.Status {
 	if s := v.nodes[node]; s != nil {
 		return s
 	}
@@ -47,7 +47,7 @@ func (v verdicts) Get(node string) *fwk.Status {
 }
 
 // NodesForStatusCode are the nodes of a lister that were rejected with a code.
-func (v verdicts) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
+func (v nodeStatuses) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	all, err := lister.List()
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func (p *profile) sight(c *framework.Cycle) framework.Status {
 		}
 		for v := &p.views[depth+1]; v.replayed < len(moves); v.replayed++ {
 			if s := p.replay(c, depth+1, moves[v.replayed]); !s.IsSuccess() {
-				return framework.Failed(s.AsError())
+				return framework.AsStatus(s.AsError())
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (p *profile) replay(c *framework.Cycle, depth int, m nodetable.Move) *fwk.S
 // extend tells the plugins with PreFilterExtensions of a pod that is added to a
 // node, or removed.
 func (p *profile) extend(state fwk.CycleState, pod *nodetable.Pod, info fwk.PodInfo, node fwk.NodeInfo, added bool) *fwk.Status {
-	for _, g := range p.guests {
+	for _, g := range p.adapters {
 		plugin, ok := g.plugin.(fwk.PreFilterPlugin)
 		if !ok || !g.ran || state.GetSkipFilterPlugins().Has(g.name) {
 			continue

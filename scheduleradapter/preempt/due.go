@@ -8,12 +8,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Patience is how long a victim may still be there when its grace is over.
-const Patience = time.Minute
+// TerminationTimeout is how long a victim may still be there when its grace is over.
+const TerminationTimeout = time.Minute
 
-// Due is when a pod is to be gone: the end of its grace, which would begin now
+// TerminationDeadline is when a pod is to be gone: the end of its grace, which would begin now
 // where it is not being deleted.
-func Due(pod *nodetable.Pod, now time.Time) time.Time {
+func TerminationDeadline(pod *nodetable.Pod, now time.Time) time.Time {
 	if at := pod.Object.DeletionTimestamp; at != nil {
 		return at.Time
 	}
@@ -27,5 +27,5 @@ func Due(pod *nodetable.Pod, now time.Time) time.Time {
 // Overdue says whether a pod is being deleted and has not gone in time: nobody is
 // to count on its going.
 func Overdue(pod *nodetable.Pod, now time.Time) bool {
-	return pod.Terminating && !now.Before(Due(pod, now).Add(Patience))
+	return pod.Terminating && !now.Before(TerminationDeadline(pod, now).Add(TerminationTimeout))
 }

@@ -48,7 +48,7 @@ func (*Plugin) Name() string { return Name }
 
 // PreEnqueue holds a pod back while its victims are being told to go.
 func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
-	if p.env.Preparing == nil || !p.env.Preparing(pod.UID) {
+	if p.env.Preempting == nil || !p.env.Preempting(pod.UID) {
 		return framework.Status{}
 	}
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod to be finished"}
@@ -58,7 +58,7 @@ func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 // held back: another one left. Where nobody is told behind the scheduler, victims
 // leave at once.
 func (p *Plugin) Events() []framework.EventHint {
-	if p.env.Preparing == nil {
+	if p.env.Preempting == nil {
 		return nil
 	}
 	return []framework.EventHint{{
@@ -92,7 +92,7 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 			Reason: fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", node.Name.Value(), len(best.victims)),
 		}
 	case err != nil:
-		return framework.Nomination{}, framework.Failed(fmt.Errorf("preemption: %w", err))
+		return framework.Nomination{}, framework.AsStatus(fmt.Errorf("preemption: %w", err))
 	}
 	return framework.Nomination{Decided: true}, framework.Status{
 		Code: framework.Unschedulable, Reason: "preemption: " + why.Message(c.Table.Len()),
@@ -151,10 +151,10 @@ func wasPreempted(pod *v1.Pod) bool {
 
 // pause takes out the nodes where the pod is not to preempt now, and counts them.
 func (p *Plugin) pause(c *framework.Cycle) (n int) {
-	if p.env.Paused == nil {
+	if p.env.PausedNodes == nil {
 		return 0
 	}
-	for _, name := range p.env.Paused(c.Pod) {
+	for _, name := range p.env.PausedNodes(c.Pod) {
 		if row := c.Table.Row(name); row != nodetable.NoRow && p.resolvable.Has(row) {
 			p.resolvable.Clear(row)
 			n++

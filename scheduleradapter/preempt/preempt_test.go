@@ -43,7 +43,7 @@ func newCluster(t testing.TB, percentage, absolute int32, random framework.Rando
 	c := &cluster{TB: t, table: nodetable.New(), busy: map[types.UID]bool{}}
 	env := framework.Env{
 		Table: c.table, Random: random, Budgets: func() []*policyv1.PodDisruptionBudget { return c.budgets },
-		Preparing: func(uid types.UID) bool { return c.busy[uid] },
+		Preempting: func(uid types.UID) bool { return c.busy[uid] },
 	}
 	var plan framework.Plan
 	enable := func(factory framework.Factory, args any, points ...framework.Point) framework.Plugin {

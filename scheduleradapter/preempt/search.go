@@ -51,7 +51,7 @@ func (s *search) tryNode(row nodetable.Row) (candidate, error) {
 		s.nobody++
 		return candidate{}, nil
 	}
-	why, lacks, measured := s.Lacks(row, gone)
+	why, lacks, measured := s.RejectedWithout(row, gone)
 	switch {
 	case lacks:
 		s.refused[why]++
@@ -60,7 +60,7 @@ func (s *search) tryNode(row nodetable.Row) (candidate, error) {
 		s.listLower(row)
 		return s.reprieve(row, func(pod *nodetable.Pod) (bool, error) {
 			still := gone.Minus(pod.Requests.Sum())
-			_, lacks, _ := s.Lacks(row, still)
+			_, lacks, _ := s.RejectedWithout(row, still)
 			if !lacks {
 				gone = still
 			}

@@ -25,7 +25,7 @@ func backoff(initial, longest time.Duration, n int) time.Duration {
 
 // expiry is when the backoff of a pod that failed now ends; zero for none. An
 // error counts apart from rejections: it is soon over or it is ours.
-func (q *Queue) expiry(e *Entry, now time.Time) time.Time {
+func (q *Queue) backoffExpiration(e *Entry, now time.Time) time.Time {
 	if q.cfg.MaxBackoff == 0 {
 		return time.Time{}
 	}
@@ -38,7 +38,7 @@ func (q *Queue) expiry(e *Entry, now time.Time) time.Time {
 
 // backsOff says whether the pod still waits: through the whole window in which
 // its backoff ends.
-func (e *Entry) backsOff(now time.Time) bool {
+func (e *Entry) isBackingOff(now time.Time) bool {
 	return !e.Backoff.IsZero() && !e.Backoff.Before(now.Truncate(window))
 }
 

@@ -112,7 +112,7 @@ func BenchmarkPopAndFail(b *testing.B) {
 			for b.Loop() {
 				now = now.Add(time.Millisecond)
 				e := q.Pop(now)
-				q.Move(now, happened)
+				q.MoveAllToActiveOrBackoff(now, happened)
 				q.Fail(now, e, rejection)
 				q.Activate(now, e.Pod.UID)
 			}
@@ -136,7 +136,7 @@ func BenchmarkEvent(b *testing.B) {
 				happened := &framework.Occurrence{Event: c.event}
 				b.ReportAllocs()
 				for b.Loop() {
-					q.Move(benchStart, happened)
+					q.MoveAllToActiveOrBackoff(benchStart, happened)
 				}
 			})
 		}
@@ -152,7 +152,7 @@ func BenchmarkEventThatWakesAll(b *testing.B) {
 			rejection := Rejection{Unschedulable: []string{"Fit"}}
 			b.ReportAllocs()
 			for b.Loop() {
-				if moved := q.Move(benchStart, happened); moved != n {
+				if moved := q.MoveAllToActiveOrBackoff(benchStart, happened); moved != n {
 					b.Fatalf("%d moved", moved)
 				}
 				for range n {

@@ -3,7 +3,7 @@
 // event that may help them, pods held back by a gate, and pods under way.
 //
 // It is one value with one owner: no goroutines, no locks, no clock of its own.
-// Time is an argument and does not go backwards; the same calls give the same
+// Time is an argument and does not go backwards; the same hints give the same
 // answers. Order, gates and hints are a profile's; the queue never looks at what a
 // pod wants. The rules are those of kube-scheduler 1.37 with pods popped early from
 // backoff (SchedulerPopFromBackoffQ) and queueing hints.
@@ -26,7 +26,7 @@ var (
 )
 
 // everything says whether the event stands for every change there is.
-func everything(e framework.Event) bool {
+func isWildcard(e framework.Event) bool {
 	return e.Resource == framework.AnyResource && e.Action == framework.All
 }
 
@@ -61,17 +61,17 @@ type Queue struct {
 	active     heap
 	backoff    heap         // rejected by plugins; may be popped early
 	errors     heap         // failed otherwise; never early
-	waiting    heap         // those at rest whom waiting long wakes, longest first
+	waiting    heap         // those at queueSkip whom waiting long wakes, longest first
 	rejections []*rejection // in order of first appearance; who rests is in one
-	flights    flights
+	inFlight   inFlightPods
 
 	depths   [places]int
 	arrived  map[Arrival]int
 	interest map[framework.Event]bool // whether any profile registered for the event
 
-	names []string // scratch of rejection
-	key   []byte   // scratch of rejection
-	woken []woken  // scratch of Advance and Move
+	names    []string   // scratch of rejection
+	key      []byte     // scratch of rejection
+	requeued []requeued // scratch of Advance and Move
 }
 
 // New makes an empty queue that begins at an instant.
@@ -118,7 +118,7 @@ func New(start time.Time, cfg Config) *Queue {
 func (q *Queue) Add(now time.Time, pod *nodetable.Pod) Place { return q.Update(now, pod, 0) }
 
 // Update takes a pod's new version, of which changed says what is different: one
-// or-ed value of UpdatePod... bits. A pod at rest moves if a hint of the plugins
+// or-ed value of UpdatePod... bits. A pod at queueSkip moves if a hint of the plugins
 // that rejected it says so; a pod in flight will, when it comes back. A pod not
 // known is added.
 func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Action) Place {
@@ -133,7 +133,7 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 			at:      [slots]int{-1, -1},
 		}
 		q.entries[pod.UID] = e
-		return q.enqueue(e, now, hurry, nil, podAdded)
+		return q.enqueue(e, now, queueImmediately, nil, podAdded)
 	}
 	old := e.Pod
 	e.Pod = pod
@@ -148,8 +148,8 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 				Pod:    pod,
 			}
 			if e.place == InFlight {
-				q.flights.record(own, e)
-			} else if o := e.by.call(own.Event).judge(pod, own); o != rest {
+				q.inFlight.record(own, e)
+			} else if o := e.by.hintsOf(own.Event).isPodWorthRequeuing(pod, own); o != queueSkip {
 				return q.enqueue(e, now, o, e.by, own.Event)
 			}
 		}
@@ -171,7 +171,7 @@ func (q *Queue) Delete(uid types.UID) {
 // ready, else the first in backoff after a rejection. What time has brought is
 // done first. The pod is in flight until Fail, Permit or Delete.
 func (q *Queue) Pop(now time.Time) *Entry {
-	q.Advance(now)
+	q.Flush(now)
 	e := q.active.first()
 	if e == nil {
 		e = q.backoff.first()
@@ -206,18 +206,18 @@ func (q *Queue) Fail(now time.Time, e *Entry, by Rejection) Place {
 	e.Flushed = false
 	if len(by.Unschedulable)+len(by.Pending) == 0 {
 		e.Errors++
-		e.Backoff = q.expiry(e, now)
-		return q.enqueue(e, now, retry, nil, attemptFailed)
+		e.Backoff = q.backoffExpiration(e, now)
+		return q.enqueue(e, now, queueAfterBackoff, nil, attemptFailed)
 	}
 	e.Errors = 0
 	e.Unsuccessful++
-	e.Backoff = q.expiry(e, now)
+	e.Backoff = q.backoffExpiration(e, now)
 	r := q.rejection(e.profile, by, "")
-	o := retry
+	o := queueAfterBackoff
 	if e.place == InFlight {
-		o = q.replay(e, r)
+		o = q.strategyForInFlightPod(e, r)
 	}
-	if o == rest {
+	if o == queueSkip {
 		q.put(e, Unschedulable, r, attemptFailed)
 		return Unschedulable
 	}

@@ -75,7 +75,7 @@ func (s *script) check() error {
 		}
 	}
 	from := uint64(0)
-	for e := q.flights.oldest; e != nil; e = e.younger {
+	for e := q.inFlight.oldest; e != nil; e = e.younger {
 		in("flights", []*Entry{e}, InFlight)
 		if e.from < from {
 			fault("%s was popped before its elder", e.Pod.UID)
@@ -95,14 +95,14 @@ func (s *script) check() error {
 		if found[e] != want {
 			fault("%s is in %d lists", e.Pod.UID, found[e])
 		}
-		waits := (e.place == Unschedulable || e.place == Gated) && e.by.call(framework.UnschedulableTimeout).always
+		waits := (e.place == Unschedulable || e.place == Gated) && e.by.hintsOf(framework.UnschedulableTimeout).always
 		if waits != (e.at[byTimeout] >= 0) {
 			fault("%s waits for a timeout: %v", e.Pod.UID, !waits)
 		}
 	}
 	for _, r := range q.rejections {
-		if r.carried != carried[r] {
-			fault("%d pods carry %v, not %d", carried[r], r.unschedulable, r.carried)
+		if r.pods != carried[r] {
+			fault("%d pods carry %v, not %d", carried[r], r.unschedulable, r.pods)
 		}
 	}
 	for place := Active; place < places; place++ {
@@ -110,8 +110,8 @@ func (s *script) check() error {
 			fault("depth of %v is %d, not %d", place, depths[place], q.Depth(place))
 		}
 	}
-	if q.flights.oldest == nil && len(q.flights.events) > 0 {
-		fault("%d events for nobody", len(q.flights.events))
+	if q.inFlight.oldest == nil && len(q.inFlight.events) > 0 {
+		fault("%d events for nobody", len(q.inFlight.events))
 	}
 	return errors.Join(errs...)
 }

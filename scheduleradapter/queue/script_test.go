@@ -222,7 +222,7 @@ func helps(o *framework.Occurrence, pod *nodetable.Pod) bool {
 func (s *script) plain() map[string]func() error {
 	return map[string]func() error{
 		"trace":   func() error { s.traces = true; return nil },
-		"advance": func() error { s.q.Advance(s.now); s.twin.advance(s.now); return nil },
+		"advance": func() error { s.q.Flush(s.now); s.twin.advance(s.now); return nil },
 		"show":    func() error { s.show(); return nil },
 		"counts": func() error {
 			var lines []string
@@ -330,7 +330,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 			ev, err := event(name)
 			if err == nil {
 				o := &framework.Occurrence{Event: ev, Object: helped(args)}
-				s.q.Move(s.now, o)
+				s.q.MoveAllToActiveOrBackoff(s.now, o)
 				s.twin.move(s.now, o)
 			}
 			return err
@@ -373,7 +373,7 @@ func (s *script) show() {
 	if n := kept(s.q); n > 0 {
 		s.printf("recorded: %d\n", n)
 	}
-	for _, b := range s.q.Blames() {
+	for _, b := range s.q.UnschedulablePods() {
 		if b.Pods > 0 {
 			s.printf("rejected by %s: %d\n", b.Plugin, b.Pods)
 		}

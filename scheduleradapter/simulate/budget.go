@@ -43,7 +43,7 @@ func (s *Simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) in
 		}
 	}
 	for _, pod := range s.Table.AllPods() {
-		count(pod, !s.Waits(pod.UID))
+		count(pod, !s.IsWaiting(pod.UID))
 	}
 	for _, e := range s.Queue.Entries() {
 		count(e.Pod, false)

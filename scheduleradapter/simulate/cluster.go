@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/lifecycle"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
@@ -151,8 +151,8 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 		case object.Spec.NodeName != "":
 			s.populateRunning(pod)
 		default:
-			s.Adopt(s.now, pod)
-			if s.Ours(pod) && !pod.Terminating {
+			s.AddNominatedPod(s.now, pod)
+			if s.ResponsibleFor(pod) && !pod.Terminating {
 				pending = append(pending, pod)
 			}
 		}
@@ -187,7 +187,7 @@ func (s *Simulation) populateRunning(pod *nodetable.Pod) {
 
 // running is a pod that runs on a node.
 func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
-	pod = loop.Changed(pod, func(object *v1.Pod) {
+	pod = cycle.UpdatedPod(pod, func(object *v1.Pod) {
 		object.Spec.NodeName = node
 		object.Status.NominatedNodeName = ""
 		object.Status.StartTime = &metav1.Time{Time: since}
@@ -198,11 +198,11 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 
 // Preempt makes victims go to make room. One that waits for permission on its node
 // goes back into the queue.
-func (s *Simulation) Preempt(a *loop.Attempt) {
+func (s *Simulation) Preempt(a *cycle.Attempt) {
 	for _, victim := range a.Victims {
-		if s.Waits(victim.UID) {
+		if s.IsWaiting(victim.UID) {
 			s.summary.Preempted++
-			s.Deny(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
+			s.Reject(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
 		} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
 			s.summary.Preempted++
 		}
@@ -218,13 +218,13 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	}
 	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
 	gone := s.now.Add(grace)
-	leaving := loop.Leaving(pod, gone, reason)
+	leaving := cycle.TerminatingPod(pod, gone, reason)
 	s.Table.Place(leaving, row)
 	node := s.Table.Node(row).Name.Value()
 	s.timers.add(gone, func() {
 		s.Table.Displace(leaving.UID)
 		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: leaving, Node: node, By: by})
-		s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
+		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
 	})
 	return true
 }

@@ -67,10 +67,10 @@ func (p *plugins) Activate(pods ...types.UID) { p.s.Queue.Activate(p.s.now, pods
 
 // Allow gives a plugin's permission; after the last one the pod is bound, soon.
 func (p *plugins) Allow(pod types.UID, plugin string) {
-	if a := p.s.Core.Allow(pod, plugin); a != nil {
+	if a := p.s.Scheduler.Allow(pod, plugin); a != nil {
 		p.s.permitted = append(p.s.permitted, a)
 	}
 }
 
 // Reject ends the wait of a pod.
-func (p *plugins) Reject(pod types.UID, status framework.Status) { p.s.Deny(p.s.now, pod, status) }
+func (p *plugins) Reject(pod types.UID, status framework.Status) { p.s.Reject(p.s.now, pod, status) }

@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -18,7 +18,7 @@ type Reporter interface {
 // Attempt to find a node for a pod. It is good until the report returns.
 type Attempt struct {
 	At time.Duration
-	loop.Attempt
+	cycle.Attempt
 }
 
 // Event is what became of a running pod.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
@@ -38,7 +37,7 @@ const maxErrors = 5
 // Simulation is a cluster in which time passes when nothing is left to do.
 type Simulation struct {
 	Config
-	*loop.Core
+	*cycle.Scheduler
 	objects *Objects
 	storage *volumes.Storage
 	report  Reporter
@@ -49,7 +48,7 @@ type Simulation struct {
 	errors  map[types.UID]int
 
 	inbox     *inbox
-	permitted []*loop.Attempt
+	permitted []*cycle.Attempt
 }
 
 // New prepares a cluster, whose objects are not to be used again. The error joins
@@ -59,7 +58,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	s.now = s.start
 	table := nodetable.New()
 	s.storage = volumes.NewSimulatedStorage(table)
-	core, err := loop.NewCore(s.start, loop.Parts{
+	scheduler, err := cycle.New(s.start, cycle.Config{
 		Table:          table,
 		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.storage) },
 		Env:            framework.Env{Binder: binder{}, Budgets: s.budgets, Random: cfg.Random},
@@ -70,9 +69,9 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Core = core
+	s.Scheduler = scheduler
 	if cfg.Assembled != nil {
-		cfg.Assembled(outoftree.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Nominations: s.Promises, Loop: &plugins{s}})
+		cfg.Assembled(outoftree.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Pods: &plugins{s}})
 	}
 	return s, s.populate()
 }
@@ -132,60 +131,60 @@ func (s *Simulation) next() (next time.Time, any bool) {
 
 // attempt looks for a node for a pod.
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
-	if a := s.Attempt(s.now, e); a.Outcome == loop.Scheduled {
+	if a := s.ScheduleOne(s.now, e); a.Outcome == cycle.Scheduled {
 		s.bind(ctx, a)
 	}
 }
 
 // bind ends a pod's way through the scheduler, unless binding fails.
-func (s *Simulation) bind(ctx context.Context, a *loop.Attempt) {
+func (s *Simulation) bind(ctx context.Context, a *cycle.Attempt) {
 	if status := s.inbox.await(func() framework.Status { return a.Binding.Run(ctx) }); !status.OK() {
-		s.Unbound(s.now, a, status)
+		s.HandleBindingFailure(s.now, a, status)
 		return
 	}
 	s.tell(a)
 	s.summary.Scheduled++
-	s.Bound(a.Pod.UID)
+	s.Remove(a.Pod.UID)
 	node := a.Binding.Node
 	bound := running(a.Pod, a.Node, s.now)
 	s.Table.Place(bound, s.Table.Row(node.Name))
 	s.watch(bound, node, s.now)
-	s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
+	s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
 }
 
-func (s *Simulation) tell(a *loop.Attempt) {
+func (s *Simulation) tell(a *cycle.Attempt) {
 	s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Attempt: *a})
 }
 
-// Attempted reports, and gives up a pod whose attempts end in errors.
-func (s *Simulation) Attempted(a *loop.Attempt) {
+// AttemptEnded reports an attempt, and removes a pod after maxErrors errors.
+func (s *Simulation) AttemptEnded(a *cycle.Attempt) {
 	s.tell(a)
-	if a.Outcome != loop.Failed && a.Place() != queue.Binding { // those are tried again whatever happens
+	if a.Outcome != cycle.Failed && a.Place() != queue.Binding { // those are tried again whatever happens
 		return
 	}
 	if s.errors[a.Pod.UID]++; s.errors[a.Pod.UID] == maxErrors {
-		s.Bound(a.Pod.UID)
+		s.Remove(a.Pod.UID)
 		s.summary.Unschedulable++
 	}
 }
 
-// Warn has nobody to tell.
-func (*Simulation) Warn(*nodetable.Pod, loop.Warning) {}
+// Warn does nothing; warnings are not part of the report.
+func (*Simulation) Warn(*nodetable.Pod, cycle.Warning) {}
 
-// Promised has nobody to tell.
-func (*Simulation) Promised(*nodetable.Pod, string) {}
+// Nominated does nothing; there is no API server.
+func (*Simulation) Nominated(*nodetable.Pod, string) {}
 
 // moved tells of a pod that a gate holds back.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
-		s.tell(&loop.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: loop.Gated, Message: e.Gate.Message()})
+		s.tell(&cycle.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: cycle.Gated, Message: e.Gate.Message()})
 	}
 }
 
 // total completes the summary with where the pods are that have no node.
 func (s *Simulation) total() Summary {
 	s.summary.Gated = s.Queue.Depth(queue.Gated)
-	s.summary.Waiting = s.Waiting()
+	s.summary.Waiting = s.WaitingPodCount()
 	for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable} {
 		s.summary.Unschedulable += s.Queue.Depth(place)
 	}

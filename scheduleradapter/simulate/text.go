@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -42,7 +42,7 @@ func NewText(w io.Writer) *Text { return &Text{out: w, refusals: map[types.UID]*
 
 // Attempt takes note of an attempt.
 func (t *Text) Attempt(a *Attempt) {
-	if a.Outcome == loop.Scheduled {
+	if a.Outcome == cycle.Scheduled {
 		delete(t.refusals, a.Pod.UID)
 		t.placements = append(t.placements, placement(a))
 		return
@@ -69,13 +69,13 @@ func placement(a *Attempt) string {
 
 func title(a *Attempt) string {
 	switch a.Outcome {
-	case loop.Nominated:
+	case cycle.Nominated:
 		return fmt.Sprintf("%s waits for room on %s", a.Pod, a.Nominated)
-	case loop.Waiting:
+	case cycle.Waiting:
 		return fmt.Sprintf("%s waits for permission to run on %s", a.Pod, a.Node)
-	case loop.Gated:
+	case cycle.Gated:
 		return fmt.Sprintf("%s is held back", a.Pod)
-	case loop.Failed:
+	case cycle.Failed:
 		return fmt.Sprintf("%s could not be tried", a.Pod)
 	default:
 		return fmt.Sprintf("%s does not fit", a.Pod)

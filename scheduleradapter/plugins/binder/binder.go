@@ -23,7 +23,7 @@ func (*Plugin) Name() string { return Name }
 // Bind binds the pod.
 func (p *Plugin) Bind(ctx context.Context, a framework.Assignment) framework.Status {
 	if err := p.binder.Bind(ctx, a.Pod, a.Node); err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	return framework.Status{}
 }

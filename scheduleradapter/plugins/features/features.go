@@ -45,7 +45,7 @@ func (p *Plugin) infer(pod *nodetable.Pod) (declared.FeatureSet, error) {
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	required, err := p.infer(c.Pod)
 	if err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	if required.IsEmpty() {
 		return framework.Status{Code: framework.Skip}
@@ -59,7 +59,7 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	for row := range c.Feasible.All() {
 		match, err := declared.DefaultFramework.MatchNode(p.required, c.Table.Node(row).Object)
 		if err != nil {
-			return framework.Failed(err)
+			return framework.AsStatus(err)
 		}
 		if !match.IsMatch {
 			c.Reject(row, 1, true)

@@ -152,14 +152,14 @@ func (f *Fit) digest(r *nodetable.Requests) {
 	}
 }
 
-// Measures says that sums tell whether the pod fits: where it requests nothing
+// DecidesBySums says that sums tell whether the pod fits: where it requests nothing
 // that only some nodes have.
-func (f *Fit) Measures(c *framework.Cycle) bool {
+func (f *Fit) DecidesBySums(c *framework.Cycle) bool {
 	return !slices.ContainsFunc(c.Pod.Requests.Extended, func(a nodetable.Amount) bool { return a.Value > 0 && !f.ignores(a.Name.Value()) })
 }
 
-// Lacks are the resources that would be missing if so much less were requested.
-func (f *Fit) Lacks(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (refusal uint32) {
+// ReasonsWithout are the resources that would be missing if so much less were requested.
+func (f *Fit) ReasonsWithout(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (refusal uint32) {
 	t, r := f.table, &c.Pod.Requests
 	for bit, n := range [extendedBit]struct {
 		*nodetable.Column

@@ -64,7 +64,7 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	}
 	selector, err := nodetable.NewSelector(&metav1.LabelSelector{MatchLabels: c.Pod.Object.Labels})
 	if err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	p.alike = nodetable.NewMatcher([]string{c.Pod.Object.Namespace}, nil, selector, false)
 	return framework.Status{}
@@ -78,7 +78,7 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	}
 	selector, err := nodetable.NewNodeSelector(wanted, nil)
 	if err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	p.scratch = p.scratch.Copied(c.Feasible)
 	p.scratch.AndNot(c.Table.Select(selector))

@@ -96,7 +96,7 @@ func (b *Binding) PreFilter(c *framework.Cycle) framework.Status {
 		}
 		class := b.classes[classOfClaim(object)]
 		if class != nil && class.object.VolumeBindingMode == nil {
-			return framework.Failed(fmt.Errorf("VolumeBindingMode not set for StorageClass %q", class.object.Name))
+			return framework.AsStatus(fmt.Errorf("VolumeBindingMode not set for StorageClass %q", class.object.Name))
 		}
 		if class == nil || !class.delays() || object.Spec.VolumeName != "" {
 			immediate = true

@@ -113,7 +113,7 @@ func (b *Binding) withdraw(a framework.Assignment) *plan {
 }
 
 // Prepares says whether claims are to be bound for a pod.
-func (b *Binding) Prepares(a framework.Assignment) bool {
+func (b *Binding) PreBindPreFlight(a framework.Assignment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plans[a.Pod.UID] != nil
@@ -126,10 +126,10 @@ func (b *Binding) PreBind(ctx context.Context, a framework.Assignment) framework
 		return framework.Status{}
 	}
 	if err := p.write(ctx, b.api); err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	if err := b.api.Await(ctx, b.timeout, p.done); err != nil {
-		return framework.Failed(fmt.Errorf("binding volumes: %w", err))
+		return framework.AsStatus(fmt.Errorf("binding volumes: %w", err))
 	}
 	return framework.Status{}
 }

@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	config "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/internal/metric"
-	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
@@ -57,7 +56,7 @@ func (h *holding) Permit(a framework.Assignment) (framework.Status, time.Duratio
 }
 
 // Prepares says that pods with volumes take time.
-func (*holding) Prepares(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
+func (*holding) PreBindPreFlight(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
 
 func (h *holding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	return h.preBind(ctx, a.Pod.Object.Name)
@@ -65,10 +64,10 @@ func (h *holding) PreBind(ctx context.Context, a framework.Assignment) framework
 
 // inWorld runs a test with a loop that leads, in a bubble of time.
 func inWorld(t *testing.T, test func(*world)) {
-	inWorldOf(t, func(*Config) {}, test)
+	inWorldOf(t, func(*LoopConfig) {}, test)
 }
 
-func inWorldOf(t *testing.T, change func(*Config), test func(*world)) {
+func inWorldOf(t *testing.T, change func(*LoopConfig), test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, metrics: metric.NewSet(), over: make(chan error, 1), binds: map[string]chan error{}}
@@ -77,8 +76,8 @@ func inWorldOf(t *testing.T, change func(*Config), test func(*world)) {
 			permit:  func(string) (framework.Status, time.Duration) { return framework.Status{}, 0 },
 			preBind: func(context.Context, string) framework.Status { return framework.Status{} },
 		}
-		cfg := Config{
-			Parts: Parts{
+		cfg := LoopConfig{
+			Config: Config{
 				Table: nodetable.New(), Profiles: w.profiles, InitialBackoff: time.Second, MaxBackoff: 10 * time.Second,
 				Env: framework.Env{Binder: w, Random: rand.New(rand.NewPCG(1, 1))},
 			},
@@ -86,7 +85,7 @@ func inWorldOf(t *testing.T, change func(*Config), test func(*world)) {
 		}
 		change(&cfg)
 		var err error
-		if w.Loop, err = New(cfg); err != nil {
+		if w.Loop, err = NewLoop(cfg); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -99,7 +98,7 @@ func inWorldOf(t *testing.T, change func(*Config), test func(*world)) {
 	})
 }
 
-func (w *world) profiles(env framework.Env) ([]cycle.Profile, error) {
+func (w *world) profiles(env framework.Env) ([]Profile, error) {
 	var plan framework.Plan
 	few := int32(1)
 	enable := func(make framework.Factory, args any, points ...framework.Point) {
@@ -118,7 +117,7 @@ func (w *world) profiles(env framework.Env) ([]cycle.Profile, error) {
 	enable(func(any, framework.Env) (framework.Plugin, error) { return w.plugin, nil }, nil, framework.Permit, framework.PreBind)
 	enable(binder.New, nil, framework.Bind)
 	runner, err := framework.New(v1.DefaultSchedulerName, &plan)
-	return []cycle.Profile{{Runner: runner, Enough: func(n int) int { return n }}}, err
+	return []Profile{{Runner: runner, NumFeasibleNodesToFind: func(n int) int { return n }}}, err
 }
 
 // note writes down what the loop tells.
@@ -164,9 +163,11 @@ func (w *world) PatchStatus(pod *v1.Pod, s Status) {
 	w.note("status of %s:%s", pod.Name, text)
 }
 
-func (w *world) Tell(e Event) { w.note("event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note) }
+func (w *world) RecordEvent(e Event) {
+	w.note("event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note)
+}
 
-func (w *world) Evict(ctx context.Context, victim, preemptor *v1.Pod) error {
+func (w *world) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error {
 	w.note("evict %s for %s", victim.Name, preemptor.Name)
 	return w.evict(ctx, victim.Name)
 }

@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"context"
@@ -120,7 +120,7 @@ func TestAPodThatMattersLessLosesItsPromise(t *testing.T) {
 
 func (w *world) promised(pod string) (node string) {
 	w.do(func() {
-		for p, name := range w.Promises.All() {
+		for p, name := range w.Nominator.All() {
 			if p.Object.Name == pod {
 				node = name.Value()
 			}
@@ -140,7 +140,7 @@ func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
 		w.plugin.preBind = func(ctx context.Context, pod string) framework.Status {
 			if pod == "prepares" {
 				<-ctx.Done()
-				return framework.Failed(ctx.Err())
+				return framework.AsStatus(ctx.Err())
 			}
 			return framework.Status{}
 		}
@@ -198,7 +198,7 @@ func TestAVictimThatNobodyHearsOfHoldsNoLongerThanThePromise(t *testing.T) {
 		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high", "evict two for high")
 		w.node("b")
 		w.after()
-		time.Sleep(30*time.Second + preempt.Patience + time.Millisecond)
+		time.Sleep(30*time.Second + preempt.TerminationTimeout + time.Millisecond)
 		w.after("event NominationExpired of high: *", "status of high: nominated to \"\"", "bind high to b", "event Scheduled of high: *")
 	})
 }

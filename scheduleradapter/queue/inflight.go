@@ -2,23 +2,23 @@ package queue
 
 import "github.com/evictd/evictd/scheduleradapter/framework"
 
-// flights are the pods in flight, in order of popping, and what happened since
+// inFlightPods are the pods in flight, in order of popping, and what happened since
 // the oldest of them was popped: a pod that comes back rejected may have been
 // helped while it was away. A pod that waits long in Permit keeps every event
 // since it was popped.
-type flights struct {
+type inFlightPods struct {
 	oldest, newest *Entry
-	events         []flightEvent
+	events         []inFlightEvent
 	dead           int    // events at the front that nobody waits for
 	base           uint64 // number of the event events[0]
 }
 
-type flightEvent struct {
+type inFlightEvent struct {
 	occurrence *framework.Occurrence
 	only       *Entry // whom it concerns; nil for all
 }
 
-func (f *flights) enter(e *Entry) {
+func (f *inFlightPods) enter(e *Entry) {
 	e.from = f.base + uint64(len(f.events))
 	e.older = f.newest
 	if f.newest == nil {
@@ -30,7 +30,7 @@ func (f *flights) enter(e *Entry) {
 }
 
 // leave lets go of a pod and of the events that only it waited for.
-func (f *flights) leave(e *Entry) {
+func (f *inFlightPods) leave(e *Entry) {
 	if e.older == nil {
 		f.oldest = e.younger
 	} else {
@@ -59,11 +59,11 @@ func (f *flights) leave(e *Entry) {
 }
 
 // record keeps an event for the pods in flight, or for one of them.
-func (f *flights) record(o *framework.Occurrence, only *Entry) {
+func (f *inFlightPods) record(o *framework.Occurrence, only *Entry) {
 	if f.oldest != nil {
-		f.events = append(f.events, flightEvent{o, only})
+		f.events = append(f.events, inFlightEvent{o, only})
 	}
 }
 
 // since is what happened after e was popped, what was meant for others included.
-func (f *flights) since(e *Entry) []flightEvent { return f.events[e.from-f.base:] }
+func (f *inFlightPods) since(e *Entry) []inFlightEvent { return f.events[e.from-f.base:] }

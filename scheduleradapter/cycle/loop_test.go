@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"context"
@@ -227,7 +227,7 @@ func TestAPodBeingDeletedIsNotTried(t *testing.T) {
 
 func TestAClockThatJumpsHurtsNobody(t *testing.T) {
 	var jump time.Duration
-	inWorldOf(t, func(c *Config) {
+	inWorldOf(t, func(c *LoopConfig) {
 		c.Clock = func() time.Time { return time.Now().Add(jump) }
 	}, func(w *world) {
 		answer := w.slow("p")
@@ -308,7 +308,7 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 	for _, c := range []struct {
 		cause error
 		after time.Duration
-	}{{nil, 10 * time.Second}, {ErrDeposed, 0}} {
+	}{{nil, 10 * time.Second}, {ErrLeaseLost, 0}} {
 		inWorld(t, func(w *world) {
 			w.slow("p")
 			w.node("a")
@@ -325,7 +325,7 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 }
 
 func TestNoMorePodsThanAllowedAreOnTheirWay(t *testing.T) {
-	inWorldOf(t, func(c *Config) { c.MaxBindings = 2 }, func(w *world) {
+	inWorldOf(t, func(c *LoopConfig) { c.MaxBindings = 2 }, func(w *world) {
 		w.node("a")
 		answers := map[string]chan error{}
 		for i := range 3 {
@@ -348,13 +348,13 @@ func withVolume(p *v1.Pod) {
 }
 
 func TestPodsThatWaitForVolumesHoldUpNobody(t *testing.T) {
-	inWorldOf(t, func(c *Config) { c.MaxBindings = 1 }, func(w *world) {
+	inWorldOf(t, func(c *LoopConfig) { c.MaxBindings = 1 }, func(w *world) {
 		w.plugin.preBind = func(ctx context.Context, pod string) framework.Status {
 			if pod != "p" {
 				return framework.Status{}
 			}
 			<-ctx.Done()
-			return framework.Failed(ctx.Err())
+			return framework.AsStatus(ctx.Err())
 		}
 		w.node("a")
 		w.set("p", withVolume)
@@ -367,17 +367,17 @@ func TestPodsThatWaitForVolumesHoldUpNobody(t *testing.T) {
 }
 
 func TestWhatIsPostedIsDoneInOrder(t *testing.T) {
-	m := newMailbox()
+	m := newCalls()
 	var did []int
 	for i := range 3 {
-		m.post(func() {
+		m.add(func() {
 			did = append(did, i)
 			if i == 0 {
-				m.post(func() { did = append(did, 10) })
+				m.add(func() { did = append(did, 10) })
 			}
 		})
 	}
-	for m.empty() {
+	for m.run() {
 	}
 	if fmt.Sprint(did) != "[0 1 2 10]" {
 		t.Errorf("did %v", did)

@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"slices"
@@ -11,11 +11,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
-// metrics are kube-scheduler's, by its names and with its buckets.
+// metrics have the names and buckets of kube-scheduler's metrics.
 type metrics struct {
 	attempts, preemptions *prometheus.CounterVec
 	duration              *prometheus.HistogramVec
-	permits, sli          *prometheus.HistogramVec
+	permitWaits, sli      *prometheus.HistogramVec
 	violations            *prometheus.CounterVec
 	timings
 	algorithm, tries prometheus.Observer
@@ -28,28 +28,28 @@ func newMetrics(set *metric.Set, l *Loop) *metrics {
 	milliseconds := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &metrics{
 		attempts:    stable.Counter("scheduler_schedule_attempts_total", "Attempts to schedule pods, by result.", "result", "profile"),
-		duration:    stable.Histogram("scheduler_scheduling_attempt_duration_seconds", "Duration of attempts, the binding included.", milliseconds, "result", "profile"),
-		algorithm:   beta.Histogram("scheduler_scheduling_algorithm_duration_seconds", "Duration of finding a node.", milliseconds).WithLabelValues(),
-		sli:         beta.Histogram("scheduler_pod_scheduling_sli_duration_seconds", "From a pod's coming into the queue to its being bound, by attempts.", prometheus.ExponentialBuckets(0.01, 2, 20), "attempts"),
+		duration:    stable.Histogram("scheduler_scheduling_attempt_duration_seconds", "Duration of attempts, including the binding.", milliseconds, "result", "profile"),
+		algorithm:   beta.Histogram("scheduler_scheduling_algorithm_duration_seconds", "Duration of selecting a node.", milliseconds).WithLabelValues(),
+		sli:         beta.Histogram("scheduler_pod_scheduling_sli_duration_seconds", "Duration from the arrival of a pod in the queue to its binding, by attempts.", prometheus.ExponentialBuckets(0.01, 2, 20), "attempts"),
 		tries:       stable.Histogram("scheduler_pod_scheduling_attempts", "Attempts it took to schedule a pod.", prometheus.ExponentialBuckets(1, 2, 5)).WithLabelValues(),
-		permits:     beta.Histogram("scheduler_permit_wait_duration_seconds", "How long pods waited for permission.", milliseconds, "result"),
-		preemptions: stable.Counter("scheduler_preemption_attempts_total", "Attempts to make room for a pod, in vain or not."),
+		permitWaits: beta.Histogram("scheduler_permit_wait_duration_seconds", "Duration of waits for Permit.", milliseconds, "result"),
+		preemptions: stable.Counter("scheduler_preemption_attempts_total", "Attempts to preempt pods."),
 		violations:  alpha.Counter("scheduler_preemption_pdb_violations_total", "Victims that a disruption budget protects.", "preemptor"),
 		timings:     newTimings(stable, beta, alpha),
 		victims:     stable.Histogram("scheduler_preemption_victims", "Victims of an attempt.", prometheus.ExponentialBuckets(1, 2, 7)).WithLabelValues(),
 		loops: set.Of(metric.Own, metric.Alpha).Counter("evictd_scheduler_preemption_loops_total",
-			"Preemptions by pods that had preempted on the same node before, while others took the room.").WithLabelValues(),
+			"Preemptions on a node where the pod had preempted before and other pods used the resources.").WithLabelValues(),
 	}
 	addQueue(set, l)
 	return m
 }
 
-// results are kube-scheduler's names of outcomes.
+// results are the label values of kube-scheduler by outcome.
 var results = map[Outcome]string{Scheduled: "scheduled", Unschedulable: "unschedulable", Nominated: "unschedulable", Failed: "error"}
 
 func (m *metrics) attempted(a *Attempt, took time.Duration) {
 	m.algorithm.Observe(took.Seconds())
-	if slices.ContainsFunc(a.Cycle.Timing.Spans, makesRoom) {
+	if slices.ContainsFunc(a.Cycle.Timing.Spans, isPostFilter) {
 		m.preemptions.WithLabelValues().Inc()
 	}
 	if len(a.Victims) > 0 {
@@ -58,43 +58,44 @@ func (m *metrics) attempted(a *Attempt, took time.Duration) {
 	}
 	m.timings.attempted(a.Cycle.Timing.Spans, a.Pod.Object.Spec.SchedulerName)
 	if a.Outcome != Scheduled && a.Outcome != Waiting {
-		m.ended(a, took)
+		m.attemptDone(a, took)
 	}
 }
 
-// ended counts an attempt that is over.
-func (m *metrics) ended(a *Attempt, took time.Duration) {
+// attemptDone counts an attempt.
+func (m *metrics) attemptDone(a *Attempt, took time.Duration) {
 	result, profile := results[a.Outcome], a.Pod.Object.Spec.SchedulerName
 	m.attempts.WithLabelValues(result, profile).Inc()
 	m.duration.WithLabelValues(result, profile).Observe(took.Seconds())
 }
 
-func (m *metrics) scheduled(f *flight, now time.Time) {
-	m.ended(f.Attempt, time.Since(f.begin))
-	m.tries.Observe(float64(f.Number))
-	attempts := strconv.Itoa(f.Number)
-	if f.Number >= 15 {
+func (m *metrics) podScheduled(p *assumedPod, now time.Time) {
+	m.attemptDone(p.Attempt, time.Since(p.begin))
+	m.tries.Observe(float64(p.Number))
+	attempts := strconv.Itoa(p.Number)
+	if p.Number >= 15 {
 		attempts = "15+"
 	}
-	m.sli.WithLabelValues(attempts).Observe(now.Sub(f.Added).Seconds())
+	m.sli.WithLabelValues(attempts).Observe(now.Sub(p.Added).Seconds())
 }
 
-func (m *metrics) permit(result string, took time.Duration) {
-	m.permits.WithLabelValues(result).Observe(took.Seconds())
+func (m *metrics) permitWait(result string, took time.Duration) {
+	m.permitWaits.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// patience is how long the page waits for a loop that is busy, or over.
-const patience = time.Second
+// gatherTimeout bounds how long the metrics page waits for the loop's goroutine.
+const gatherTimeout = time.Second
 
-// addQueue adds what the loop alone knows. Where it does not answer nothing is told.
+// addQueue adds the metrics that are read on the loop's goroutine. They are left out
+// if the loop does not answer within gatherTimeout.
 func addQueue(set *metric.Set, l *Loop) {
 	stable, beta, alpha := set.Of(metric.Scheduler, metric.Stable), set.Of(metric.Scheduler, metric.Beta), set.Of(metric.Scheduler, metric.Alpha)
-	pending := stable.AskedGauge("scheduler_pending_pods", "Pods without a node, by where the queue keeps them.", "queue")
-	incoming := stable.AskedCounter("scheduler_queue_incoming_pods_total", "Pods that came into a part of the queue, by what brought them.", "event", "queue")
-	blamed := beta.AskedGauge("scheduler_unschedulable_pods", "Pods that a plugin keeps from having a node.", "plugin", "profile")
-	cache := alpha.AskedGauge("scheduler_cache_size", "Nodes, pods and assumed pods that the scheduler counts with.", "type")
-	inFlight := alpha.AskedGauge("scheduler_inflight_events", "Events kept for the pods that are being tried.", "event")
-	goroutines := beta.AskedGauge("scheduler_goroutines", "Goroutines by what they do.", "operation")
+	pending := stable.AskedGauge("scheduler_pending_pods", "Pods without a node, by queue.", "queue")
+	incoming := stable.AskedCounter("scheduler_queue_incoming_pods_total", "Pods that were added to a queue, by event.", "event", "queue")
+	unschedulable := beta.AskedGauge("scheduler_unschedulable_pods", "Pods that a plugin rejected in their last attempt.", "plugin", "profile")
+	cache := alpha.AskedGauge("scheduler_cache_size", "Nodes, pods and assumed pods in the scheduler cache.", "type")
+	inFlight := alpha.AskedGauge("scheduler_inflight_events", "Events kept for the pods in flight.", "event")
+	goroutines := beta.AskedGauge("scheduler_goroutines", "Goroutines by operation.", "operation")
 	look := func() (all []prometheus.Metric) {
 		for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable, queue.Gated} {
 			all = append(all, pending.Is(float64(l.Queue.Depth(place)), place.String()))
@@ -102,8 +103,8 @@ func addQueue(set *metric.Set, l *Loop) {
 		for arrival, n := range l.Queue.Arrivals() {
 			all = append(all, incoming.Is(float64(n), arrival.By.String(), arrival.To.String()))
 		}
-		for _, blame := range l.Queue.Blames() {
-			all = append(all, blamed.Is(float64(blame.Pods), blame.Plugin, blame.Profile))
+		for _, r := range l.Queue.UnschedulablePods() {
+			all = append(all, unschedulable.Is(float64(r.Pods), r.Plugin, r.Profile))
 		}
 		for kind, n := range map[string]int{"nodes": l.Table.Len(), "pods": l.Table.PodCount(), "assumed_pods": len(l.assumed)} {
 			all = append(all, cache.Is(float64(n), kind))
@@ -116,7 +117,7 @@ func addQueue(set *metric.Set, l *Loop) {
 	set.Ask(func(into chan<- prometheus.Metric) {
 		answer := make(chan []prometheus.Metric, 1)
 		l.Do(func() { answer <- look() })
-		timeout := time.NewTimer(patience)
+		timeout := time.NewTimer(gatherTimeout)
 		defer timeout.Stop()
 		select {
 		case all := <-answer:
@@ -125,5 +126,5 @@ func addQueue(set *metric.Set, l *Loop) {
 			}
 		case <-timeout.C:
 		}
-	}, pending, incoming, blamed, cache, inFlight, goroutines)
+	}, pending, incoming, unschedulable, cache, inFlight, goroutines)
 }

@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"errors"
@@ -41,7 +41,7 @@ func TestANominationWhoseVictimDoesNotGoEndsAndAnotherNodeIsLookedFor(t *testing
 		time.Sleep(100*time.Second - time.Millisecond)
 		w.after()
 		time.Sleep(2 * time.Millisecond)
-		w.after("event NominationExpired of high: Pod default/stays was to leave node a by *",
+		w.after("event NominationExpired of high: Victim default/stays on node a did not terminate by *",
 			"status of high: Unschedulable nominated to \"b\"",
 			"event FailedScheduling of high: 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node b, preempting 1 victims",
 			"event Preempted of two: *", "evict two for high")
@@ -55,7 +55,7 @@ func TestANominationWhoseVictimDoesNotGoEndsAndAnotherNodeIsLookedFor(t *testing
 // on a host that learns what time it is after it has started.
 func TestTheWallClockOfVictimsMayBeSet(t *testing.T) {
 	var ahead time.Duration
-	inWorldOf(t, func(c *Config) { c.Wall = func() time.Time { return time.Now().Add(ahead) } }, func(w *world) {
+	inWorldOf(t, func(c *LoopConfig) { c.Wall = func() time.Time { return time.Now().Add(ahead) } }, func(w *world) {
 		w.node("a")
 		w.set("stays", on("a"), cpu("2"), prioritized(1), graceful(40))
 		w.do(func() { ahead = 24 * time.Hour })
@@ -155,19 +155,19 @@ func TestAPreemptorWhoseRoomOthersTakeAgainAndAgainPausesThere(t *testing.T) {
 		round(1)
 		preempts(1)
 		round(2)
-		preempts(2, "event PreemptionLoop of high: Preempted 3 times on node a, and others took the room; no more there for 1m0s")
+		preempts(2, "event PreemptionLoop of high: Preempted 3 times on node a, and other pods used the resources; preemption on this node pauses for 1m0s")
 		round(3)
 		w.after("status of high: Unschedulable nominated to \"\"",
 			"event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 node(s) filled up again after earlier preemptions.")
 		time.Sleep(time.Minute + time.Millisecond)
-		preempts(3, "event PreemptionLoop of high: Preempted 4 times on node a, and others took the room; no more there for 2m0s")
+		preempts(3, "event PreemptionLoop of high: Preempted 4 times on node a, and other pods used the resources; preemption on this node pauses for 2m0s")
 		round(4)
 		w.after("status of high: Unschedulable nominated to \"\"", "event FailedScheduling of high: *")
 		w.remove("filler-4", on("a"), cpu("2")) // it is tried, and fits
 		w.after("bind high to a", "event Scheduled of high: *")
 		w.do(func() {
-			if r := &w.recurrence; len(r.rounds)+len(r.pauses) > 0 {
-				t.Errorf("%d rounds, %d pauses are remembered", len(r.rounds), len(r.pauses))
+			if r := &w.preemptionLoops; len(r.preemptions)+len(r.pauses) > 0 {
+				t.Errorf("%d rounds, %d pauses are remembered", len(r.preemptions), len(r.pauses))
 			}
 		})
 	})
@@ -191,8 +191,8 @@ func TestAControllersPodsThatPreemptOneAfterTheOtherAreNoLoop(t *testing.T) {
 		}
 		synctest.Wait()
 		w.do(func() {
-			if loops := len(w.recurrence.pauses); loops > 0 || len(w.recurrence.rounds["set"]) != 4 {
-				t.Errorf("%d loops, %d rounds", loops, len(w.recurrence.rounds["set"]))
+			if loops := len(w.preemptionLoops.pauses); loops > 0 || len(w.preemptionLoops.preemptions["set"]) != 4 {
+				t.Errorf("%d loops, %d rounds", loops, len(w.preemptionLoops.preemptions["set"]))
 			}
 		})
 	})
@@ -206,18 +206,18 @@ func TestAControllersPodThatReplacesAnotherGoesOnWithItsLoop(t *testing.T) {
 	}
 	inWorld(t, func(w *world) {
 		w.do(func() {
-			for i := range loopRounds {
-				w.preempted(w.now(), pod(w, fmt.Sprint("replica-", i)))
+			for i := range maxPreemptions {
+				w.recordPreemption(w.now(), pod(w, fmt.Sprint("replica-", i)))
 			}
 		})
 		w.after("event PreemptionLoop of replica-2: *")
 		w.do(func() {
-			if got := w.recurrence.paused(pod(w, "replica-3").Pod); len(got) != 1 {
+			if got := w.preemptionLoops.pausedNodes(pod(w, "replica-3").Pod); len(got) != 1 {
 				t.Errorf("paused on %d nodes", len(got))
 			}
-			w.recurrence.sweep(w.now().Add(time.Hour))
-			if len(w.recurrence.rounds) != 0 {
-				t.Errorf("remembers %v", w.recurrence.rounds)
+			w.preemptionLoops.sweep(w.now().Add(time.Hour))
+			if len(w.preemptionLoops.preemptions) != 0 {
+				t.Errorf("remembers %v", w.preemptionLoops.preemptions)
 			}
 		})
 	})

@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"strings"
@@ -12,9 +12,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
-// timings are the metrics of what parts of the work take. They keep the observers
-// they have used, so that an attempt allocates nothing; but for points, which any
-// goroutine may use, they belong to the loop's.
+// timings are the metrics of durations. They cache the observers, so that an attempt
+// does not allocate. Any goroutine may use points, only the loop's the others.
 type timings struct {
 	points, plugins, events, hints *prometheus.HistogramVec
 	evaluations, executions        *prometheus.HistogramVec
@@ -23,7 +22,7 @@ type timings struct {
 	ofEvent map[framework.Event]prometheus.Observer
 }
 
-// profileSpan is a kind of span; Took is zero.
+// profileSpan is the key of an observer; Took is zero.
 type profileSpan struct {
 	framework.Span
 	profile string
@@ -36,26 +35,25 @@ func newTimings(stable, beta, alpha metric.Maker) timings {
 	return timings{
 		points:      stable.Histogram("scheduler_framework_extension_point_duration_seconds", "Duration of all plugins of an extension point.", tenths, "extension_point", "status", "profile"),
 		plugins:     beta.Histogram("scheduler_plugin_execution_duration_seconds", "Duration of a plugin at an extension point, in every tenth attempt.", fine, "plugin", "extension_point", "status"),
-		events:      alpha.Histogram("scheduler_event_handling_duration_seconds", "Duration of telling waiting pods of an event.", tenths, "event"),
-		hints:       alpha.Histogram("scheduler_queueing_hint_execution_duration_seconds", "Duration of a plugin's judging whether an event helps a pod.", fine, "plugin", "event", "hint"),
-		evaluations: alpha.Histogram("scheduler_preemption_evaluation_duration_seconds", "Duration of choosing victims.", long, "preemptor", "result"),
-		executions:  alpha.Histogram("scheduler_preemption_execution_duration_seconds", "Duration of telling victims to go.", long, "preemptor", "result"),
+		events:      alpha.Histogram("scheduler_event_handling_duration_seconds", "Duration of handling a cluster event in the queue.", tenths, "event"),
+		hints:       alpha.Histogram("scheduler_queueing_hint_execution_duration_seconds", "Duration of a queueing hint.", fine, "plugin", "event", "hint"),
+		evaluations: alpha.Histogram("scheduler_preemption_evaluation_duration_seconds", "Duration of selecting victims.", long, "preemptor", "result"),
+		executions:  alpha.Histogram("scheduler_preemption_execution_duration_seconds", "Duration of deleting victims.", long, "preemptor", "result"),
 		ofSpan:      map[profileSpan]prometheus.Observer{},
 		ofEvent:     map[framework.Event]prometheus.Observer{},
 	}
 }
 
-// preemptor is the label of preemptions for one pod; kube-scheduler preempts for
-// groups too.
+// preemptor is the label value of preemptions by a single pod.
 const preemptor = "pod"
 
-// label is kube-scheduler's name of an extension point.
+// label is the label value of an extension point.
 func label(p framework.Point) string {
 	name := p.String()
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// attempted takes up what the parts of an attempt took.
+// attempted observes the spans of an attempt.
 func (t *timings) attempted(spans []framework.Span, profile string) {
 	for _, s := range spans {
 		kind := profileSpan{s, profile}
@@ -66,14 +64,14 @@ func (t *timings) attempted(spans []framework.Span, profile string) {
 			t.ofSpan[kind] = o
 		}
 		o.Observe(s.Took.Seconds())
-		if makesRoom(s) {
+		if isPostFilter(s) {
 			t.evaluations.WithLabelValues(preemptor, s.Code.String()).Observe(s.Took.Seconds())
 		}
 	}
 }
 
-// makesRoom says whether a span is that of all who make room for a pod.
-func makesRoom(s framework.Span) bool { return s.Point == framework.PostFilter && s.Plugin == "" }
+// isPostFilter reports whether a span is that of all PostFilter plugins.
+func isPostFilter(s framework.Span) bool { return s.Point == framework.PostFilter && s.Plugin == "" }
 
 func (t *timings) observer(kind profileSpan) prometheus.Observer {
 	if kind.Plugin != "" {
@@ -86,8 +84,7 @@ func (t *timings) point(p framework.Point, s framework.Status, profile string, t
 	t.points.WithLabelValues(label(p), s.Code.String(), profile).Observe(took.Seconds())
 }
 
-// handled takes up how long an event took.
-func (t *timings) handled(event framework.Event, took time.Duration) {
+func (t *timings) eventHandled(event framework.Event, took time.Duration) {
 	o := t.ofEvent[event]
 	if o == nil {
 		o = t.events.WithLabelValues(event.String())
@@ -96,8 +93,8 @@ func (t *timings) handled(event framework.Event, took time.Duration) {
 	o.Observe(took.Seconds())
 }
 
-// executed takes up how long the telling of victims took.
-func (t *timings) executed(err error, took time.Duration) {
+// preemptionExecuted observes the duration of the deletion of victims.
+func (t *timings) preemptionExecuted(err error, took time.Duration) {
 	result := "success"
 	if err != nil {
 		result = "error"
@@ -105,17 +102,17 @@ func (t *timings) executed(err error, took time.Duration) {
 	t.executions.WithLabelValues(preemptor, result).Observe(took.Seconds())
 }
 
-// measured is a profile whose hints are measured.
-type measured struct {
+// measuredProfile is a profile whose queueing hints are measured.
+type measuredProfile struct {
 	queue.Profile
 	hints map[string][]framework.EventHint
 }
 
-func (m measured) Hints() map[string][]framework.EventHint { return m.hints }
+func (m measuredProfile) Hints() map[string][]framework.EventHint { return m.hints }
 
-// measure has the hints of a profile measured.
-func (t *timings) measure(p queue.Profile) queue.Profile {
-	m := measured{p, map[string][]framework.EventHint{}}
+// measureHints wraps the queueing hints of a profile.
+func (t *timings) measureHints(p queue.Profile) queue.Profile {
+	m := measuredProfile{p, map[string][]framework.EventHint{}}
 	for plugin, hints := range p.Hints() {
 		own := make([]framework.EventHint, len(hints))
 		for i, h := range hints {
@@ -128,18 +125,18 @@ func (t *timings) measure(p queue.Profile) queue.Profile {
 	return m
 }
 
-type verdict struct {
+type hintResult struct {
 	event framework.Event
 	label string
 }
 
-func (t *timings) measureHint(plugin string, ask hintFunc) hintFunc {
-	observers := map[verdict]prometheus.Observer{}
+func (t *timings) measureHint(plugin string, call hintFunc) hintFunc {
+	observers := map[hintResult]prometheus.Observer{}
 	return func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 		begin := time.Now()
-		hint, err := ask(o, pod)
+		hint, err := call(o, pod)
 		took := time.Since(begin)
-		v := verdict{o.Event, hint.String()}
+		v := hintResult{o.Event, hint.String()}
 		if err != nil {
 			v.label = "Error"
 		}

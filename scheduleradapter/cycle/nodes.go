@@ -1,4 +1,4 @@
-package loop
+package cycle
 
 import (
 	"time"
@@ -8,46 +8,46 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// NodeStanding is how a node stands with the scheduler: what it has to give and
-// gives, in millicores, bytes and pods, and what speaks against it.
-type NodeStanding struct {
+// NodeSummary describes a node: its resources in millicores, bytes and pods, and
+// its conditions, taints and evictions.
+type NodeSummary struct {
 	Name string `json:"name"`
-	// Ready is that condition; Conditions are the others that are true.
+	// Ready is the condition Ready; Conditions are the other true conditions.
 	Ready         bool     `json:"ready"`
 	Unschedulable bool     `json:"unschedulable,omitempty"`
 	Conditions    []string `json:"conditions,omitempty"`
 	Taints        []string `json:"taints,omitempty"`
-	// Levels are ok, tight, soft or hard by signal, as its evictd says; Silent says
-	// that it has stopped to.
+	// Levels are ok, tight, soft or hard by signal, as evictd publishes them. Silent:
+	// the Lease of evictd is not renewed.
 	Levels map[string]string `json:"levels,omitempty"`
 	Silent bool              `json:"silent,omitempty"`
-	// Evicted counts recent evictions from it.
+	// Evicted is the number of recent evictions from the node.
 	Evicted int   `json:"evicted,omitempty"`
 	Given   Given `json:"given"`
 }
 
-// Given is what of each resource is requested, and what is allocatable.
+// Given has the requested and the allocatable amount of each resource.
 type Given struct {
 	CPU    [2]int64 `json:"cpu"`
 	Memory [2]int64 `json:"memory"`
 	Pods   [2]int64 `json:"pods"`
 }
 
-// Nodes tells how the nodes stand, in the order of their rows.
-func (c *Core) Nodes(now time.Time) []NodeStanding {
-	all := make([]NodeStanding, 0, c.Table.Len())
-	for row := range c.Table.Alive().All() {
-		all = append(all, c.standing(row, now))
+// Nodes describes all nodes in the order of their rows.
+func (s *Scheduler) Nodes(now time.Time) []NodeSummary {
+	all := make([]NodeSummary, 0, s.Table.Len())
+	for row := range s.Table.Alive().All() {
+		all = append(all, summarize(s.Table, row, now))
 	}
 	return all
 }
 
-func (c *Core) standing(row nodetable.Row, now time.Time) NodeStanding {
-	n := c.Table.Node(row)
+func summarize(table *nodetable.Table, row nodetable.Row, now time.Time) NodeSummary {
+	n := table.Node(row)
 	given := func(c *nodetable.Column) [2]int64 { return [2]int64{c.Requested[row], c.Allocatable[row]} }
-	s := NodeStanding{
-		Name: n.Name.Value(), Unschedulable: n.Unschedulable, Evicted: len(c.Table.Evictions(n.Name)),
-		Given: Given{given(&c.Table.CPU), given(&c.Table.Memory), given(&c.Table.Pods)},
+	s := NodeSummary{
+		Name: n.Name.Value(), Unschedulable: n.Unschedulable, Evicted: len(table.Evictions(n.Name)),
+		Given: Given{given(&table.CPU), given(&table.Memory), given(&table.Pods)},
 	}
 	for i := range n.Object.Status.Conditions {
 		condition := &n.Object.Status.Conditions[i]
@@ -62,7 +62,7 @@ func (c *Core) standing(row nodetable.Row, now time.Time) NodeStanding {
 	for i := range n.Object.Spec.Taints {
 		s.Taints = append(s.Taints, n.Object.Spec.Taints[i].ToString())
 	}
-	if h := c.Table.Headroom(n.Name); h != nil {
+	if h := table.Headroom(n.Name); h != nil {
 		s.Silent, s.Levels = h.Until.Before(now), map[string]string{}
 		for _, l := range h.Signals {
 			s.Levels[l.Signal] = l.Level.String()
