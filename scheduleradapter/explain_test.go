@@ -39,7 +39,7 @@ func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 	c.until("the pod's reasons are known", func() bool { return strings.Contains(explain(), "Insufficient cpu") })
 	for what, is := range map[string][]string{
 		explain():        {"default/big", "unschedulable", "Insufficient cpu"},
-		explain("big"):   {"default/big fits 0 of 2 nodes", "after 1 attempt: ", "taint disk=slow:NoSchedule is not tolerated", "cannot help", "cpu: 500m more than the 1 that are free"},
+		explain("big"):   {"default/big fits 0 of 2 nodes", "after 1 attempt: ", "taint disk=slow:NoSchedule is not tolerated", "cannot help", "cpu: 500m more than the free 1"},
 		explain("small"): {"default/small fits 1 of 2 nodes", "it is on a", "BEST NODES", "NodeResourcesFit"},
 	} {
 		for _, part := range is {

@@ -110,7 +110,12 @@ var arrows = []arrow{
 		"the scheduling and binding cycles call interfaces, which kube and simulate implement"},
 	{"scheduleradapter/outoftree", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/queue"}, "it implements interfaces of framework, and passes requests of plugins to the owner of the scheduler"},
 	{"scheduleradapter/extender", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
-	{"scheduleradapter/kube", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/plugins/volumes"}, "it implements interfaces of cycle, framework and volumes"},
+	{"scheduleradapter/profile", []string{"scheduleradapter/config", "scheduleradapter/cycle", "scheduleradapter/extender", "scheduleradapter/framework", "scheduleradapter/outoftree", "scheduleradapter/plugins/...", "scheduleradapter/preempt"},
+		"profiles are made of plugins and extenders"},
+	{"scheduleradapter/explain", []string{"internal/cli", "internal/serve", "scheduleradapter/cycle"}, "it prints what cycle explains"},
+	{"scheduleradapter/statuspage", []string{"internal/page", "internal/serve", "scheduleradapter/cycle"}, "it serves what cycle reports"},
+	{"scheduleradapter/drain", []string{"internal/cli", "internal/kubeclient"}, "a drain uses the API server only"},
+	{"scheduleradapter/kube", []string{"internal/metric", "scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/plugins/volumes"}, "it implements interfaces of cycle, framework and volumes"},
 	{"scheduleradapter/lifecycle", []string{"scheduleradapter/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
 	{"scheduleradapter/lifecycle/kube", []string{"internal/metric", "scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
 	{"scheduleradapter/simulate", []string{"internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
@@ -129,7 +134,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

@@ -15,12 +15,27 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 )
 
+// Readers of the arguments of built-in plugins.
+var (
+	NodeAffinity     = reader(nil, checkNodeAffinity)
+	Fit              = reader(completeFit, checkFit)
+	Balanced         = reader(completeBalanced, checkBalanced)
+	VolumeLimits     = readerOf(Group, completeLimits, checkLimits)
+	VolumeBinding    = reader(completeVolumeBinding, checkVolumeBinding)
+	TopologySpread   = reader(completeSpread, checkSpread)
+	InterPodAffinity = reader(completeInterPod, checkInterPod)
+	Preemption       = reader(completePreemption, checkPreemption)
+	Pressure         = readerOf(Group, completePressure, checkPressure)
+	NodeLabel        = readerOf(Group, nil, checkNodeLabel)
+	ServiceAffinity  = readerOf(Group, nil, checkServiceArgs)
+)
+
 // reader makes the reader of one argument type. Complete fills in defaults; it may
 // be nil.
 func reader[T any, P interface {
 	*T
 	runtime.Object
-}](complete func(P), check func(*field.Path, P) field.ErrorList) argsReader {
+}](complete func(P), check func(*field.Path, P) field.ErrorList) ArgsReader {
 	return readerOf(configv1.SchemeGroupVersion, complete, check)
 }
 
@@ -28,7 +43,7 @@ func reader[T any, P interface {
 func readerOf[T any, P interface {
 	*T
 	runtime.Object
-}](group schema.GroupVersion, complete func(P), check func(*field.Path, P) field.ErrorList) argsReader {
+}](group schema.GroupVersion, complete func(P), check func(*field.Path, P) field.ErrorList) ArgsReader {
 	return func(path *field.Path, raw []byte) (runtime.Object, []error) {
 		var faults []error
 		args := P(new(T))

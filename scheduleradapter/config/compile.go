@@ -54,9 +54,8 @@ func (c *compiler) warn(path *field.Path, format string, args ...any) {
 }
 
 // Compile completes and checks a configuration; the empty one becomes
-// kube-scheduler's default profile. Plugins are all that a profile may name, the
-// default ones in order: BuiltIn and whatever else was compiled in. The error
-// joins every fault.
+// kube-scheduler's default profile. plugins are all that a profile may name, the default
+// ones in order. The error joins every fault.
 func Compile(file *File, plugins []Plugin) (Config, error) {
 	c := &compiler{plugins: plugins, warnings: slices.Clone(file.warnings)}
 	initial := ptr.Deref(file.PodInitialBackoffSeconds, defaultInitialBackoff)
@@ -218,8 +217,8 @@ func (c *compiler) instances(path *field.Path, configured []configv1.PluginConfi
 				continue
 			}
 			args, configured := arguments[e.Name]
-			if p, _ := c.plugin(e.Name); !configured && p.args != nil {
-				args, _ = p.args(nil, nil)
+			if p, _ := c.plugin(e.Name); !configured && p.Args != nil {
+				args, _ = p.Args(nil, nil)
 			}
 			instances = append(instances, Instance{e.Name, args})
 		}
@@ -244,9 +243,9 @@ func (c *compiler) arguments(path *field.Path, configured []configv1.PluginConfi
 			c.warn(at, "there is no plugin %q", plugin.Name)
 		}
 		var args runtime.Object = &runtime.Unknown{Raw: plugin.Args.Raw, ContentType: runtime.ContentTypeJSON}
-		if known.args != nil {
+		if known.Args != nil {
 			var faults []error
-			args, faults = known.args(at.Child("args"), plugin.Args.Raw)
+			args, faults = known.Args(at.Child("args"), plugin.Args.Raw)
 			c.faults = append(c.faults, faults...)
 		}
 		arguments[plugin.Name] = args

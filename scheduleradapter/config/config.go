@@ -116,7 +116,7 @@ type File struct {
 // kube-scheduler took it up to 1.22, of which it makes one. MaxVolumes is the
 // value of MaxVolumesVariable. The error joins every fault; what is not at fault
 // has been read all the same, so that Compile can find what else is wrong.
-func Load(data []byte, maxVolumes string) (File, error) {
+func Load(data []byte, maxVolumes string, plugins []Plugin) (File, error) {
 	var file File
 	documents := manifest.Split(data)
 	if len(documents) != 1 {
@@ -133,7 +133,7 @@ func Load(data []byte, maxVolumes string) (File, error) {
 	case legacy:
 		var p policy
 		err = manifest.Decode(documents[0], &p)
-		file, faults := translate(&p, maxVolumes)
+		file, faults := translate(&p, maxVolumes, plugins)
 		return file, errors.Join(append([]error{err}, faults...)...)
 	}
 	return file, fmt.Errorf("apiVersion %q, kind %q: expected %s %s or %s %s",

@@ -10,75 +10,29 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// Plugin is what a configuration has to know of a plugin that it may name.
+// Plugin describes a plugin that a configuration may name.
 type Plugin struct {
 	Name string
-	// Points are those that the plugin implements; nil where only its maker can
-	// tell, once it is made.
+	// Points are the extension points that the plugin implements; nil: known after
+	// the plugin is made.
 	Points []framework.Point
-	// Default says that every profile has the plugin unless it is disabled, after
-	// the default plugins before it.
+	// Default: every profile enables the plugin unless it is disabled, in the order
+	// of the list of plugins.
 	Default bool
-	// Weight is that of a default plugin; zero means 1.
+	// Weight of a default plugin; zero: 1.
 	Weight int32
-	// args reads the arguments of a built-in plugin that has some.
-	args argsReader
+	// Args reads the arguments; nil: the plugin is out-of-tree, or has none.
+	Args ArgsReader
 }
 
-// argsReader completes and checks arguments, which may be none at all.
-type argsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
+// ArgsReader completes and checks the arguments of a plugin; raw may be empty.
+type ArgsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
 
 func (p Plugin) implements(point framework.Point) bool {
 	return p.Points == nil || slices.Contains(p.Points, point)
 }
 
-// BuiltIn returns the plugins of kube-scheduler 1.37, in the order of its default
-// profile and with that profile's weights, but for DynamicResources and those of
-// its disabled features; and those that it has no more or never had, which run
-// where a profile enables them.
-func BuiltIn() []Plugin {
-	var (
-		filters = []framework.Point{framework.PreFilter, framework.Filter}
-		scores  = []framework.Point{framework.PreScore, framework.Score}
-		both    = []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score}
-	)
-	plugins := []Plugin{
-		{Name: "SchedulingGates", Points: []framework.Point{framework.PreEnqueue}},
-		{Name: "PrioritySort", Points: []framework.Point{framework.QueueSort}},
-		{Name: "NodeName", Points: filters},
-		{Name: "NodeUnschedulable", Points: []framework.Point{framework.Filter}},
-		{Name: "TaintToleration", Points: []framework.Point{framework.Filter, framework.PreScore, framework.Score}, Weight: 3},
-		{Name: "NodeAffinity", Points: both, Weight: 2, args: reader(nil, checkNodeAffinity)},
-		{Name: "NodePorts", Points: filters},
-		{Name: nodeResourcesFit, Points: both, Weight: 1, args: reader(completeFit, checkFit)},
-		{Name: "VolumeRestrictions", Points: filters},
-		{Name: nodeVolumeLimits, Points: filters, args: readerOf(Group, completeLimits, checkLimits)},
-		{Name: "VolumeBinding", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score, framework.Reserve, framework.PreBind}, args: reader(completeVolumeBinding, checkVolumeBinding)},
-		{Name: "VolumeZone", Points: filters},
-		{Name: podTopologySpread, Points: both, Weight: 2, args: reader(completeSpread, checkSpread)},
-		{Name: interPodAffinity, Points: both, Weight: 2, args: reader(completeInterPod, checkInterPod)},
-		{Name: "DefaultPreemption", Points: []framework.Point{framework.PreEnqueue, framework.PostFilter}, args: reader(completePreemption, checkPreemption)},
-		{Name: "NodeResourcesBalancedAllocation", Points: scores, Weight: 1, args: reader(completeBalanced, checkBalanced)},
-		{Name: "ImageLocality", Points: []framework.Point{framework.Score}, Weight: 1},
-		{Name: "DefaultBinder", Points: []framework.Point{framework.Bind}},
-		{Name: "NodeDeclaredFeatures", Points: filters},
-	}
-	for i := range plugins {
-		plugins[i].Default = true
-	}
-	only := []framework.Point{framework.Score}
-	return append(plugins,
-		Plugin{Name: nodePressure, Points: []framework.Point{framework.Filter, framework.Score, framework.Reserve}, args: readerOf(Group, completePressure, checkPressure)},
-		Plugin{Name: nodeLabel, Points: []framework.Point{framework.Filter, framework.Score}, args: readerOf(Group, nil, checkNodeLabel)},
-		Plugin{Name: serviceAffinity, Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score}, args: readerOf(Group, nil, checkServiceArgs)},
-		Plugin{Name: nodePreferAvoidPods, Points: only},
-		Plugin{Name: "NodeResourcesLeastAllocated", Points: only, args: reader(completeFit, checkFit)},
-		Plugin{Name: "NodeResourcesMostAllocated", Points: only, args: reader(completeFit, checkFit)},
-		Plugin{Name: "RequestedToCapacityRatio", Points: only, args: reader(completeFit, checkFit)},
-	)
-}
-
-// Plugins that are named more than once.
+// Plugins to which a Policy is translated, and whose arguments it sets.
 const (
 	interPodAffinity    = "InterPodAffinity"
 	nodeLabel           = "NodeLabel"

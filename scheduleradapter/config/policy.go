@@ -96,9 +96,9 @@ type fit struct {
 
 // translate makes one profile of a Policy. What the file cannot name is as in the
 // default profile. What is at fault is left out.
-func translate(p *policy, maxVolumes string) (File, []error) {
+func translate(p *policy, maxVolumes string, plugins []Plugin) (File, []error) {
 	t := &translation{
-		compiler: compiler{plugins: BuiltIn()}, maxVolumes: maxVolumes, scoredBy: map[string]*field.Path{}, shared: map[string]shared{},
+		compiler: compiler{plugins: plugins}, maxVolumes: maxVolumes, scoredBy: map[string]*field.Path{}, shared: map[string]shared{},
 		volumes: NodeVolumeLimitsArgs{CSI: new(false)},
 		pressure: NodePressureArgs{
 			Conditions: []v1.NodeConditionType{}, Headroom: new(false), EvictionHalfLife: &metav1.Duration{}, Ramp: &metav1.Duration{},

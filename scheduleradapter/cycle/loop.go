@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -153,6 +154,20 @@ func (l *Loop) now() time.Time {
 // Do calls a function on the loop's goroutine, in the order of the calls of Do. It
 // does not block. Functions that are posted after the end of Run are dropped.
 func (l *Loop) Do(f func()) { l.calls.add(f) }
+
+// Ask calls a function on the loop's goroutine and returns its result. The error is
+// that of the context.
+func Ask[T any](ctx context.Context, l *Loop, f func() T) (T, error) {
+	result := make(chan T, 1)
+	l.Do(func() { result <- f() })
+	select {
+	case r := <-result:
+		return r, nil
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("the scheduler does not answer: %w", ctx.Err())
+	}
+}
 
 // Lead starts scheduling, after the functions that were posted before.
 func (l *Loop) Lead() { l.Do(func() { l.leads = true }) }

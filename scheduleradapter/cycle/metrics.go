@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"time"
@@ -115,16 +116,11 @@ func addQueue(set *metric.Set, l *Loop) {
 		return append(all, goroutines.Is(float64(l.Bindings()), "binding"))
 	}
 	set.Ask(func(into chan<- prometheus.Metric) {
-		answer := make(chan []prometheus.Metric, 1)
-		l.Do(func() { answer <- look() })
-		timeout := time.NewTimer(gatherTimeout)
-		defer timeout.Stop()
-		select {
-		case all := <-answer:
-			for _, m := range all {
-				into <- m
-			}
-		case <-timeout.C:
+		ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+		defer cancel()
+		all, _ := Ask(ctx, l, look)
+		for _, m := range all {
+			into <- m
 		}
 	}, pending, incoming, unschedulable, cache, inFlight, goroutines)
 }

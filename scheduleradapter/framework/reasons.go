@@ -2,8 +2,8 @@ package framework
 
 import "github.com/evictd/evictd/scheduleradapter/nodetable"
 
-// EveryRejection asks each filter about a node, and lists those that reject it; not
-// the ones that ask services outside. It leaves no trace in the cycle.
+// EveryRejection runs each filter for a node, except late ones, and lists the
+// rejections. It restores the cycle.
 func (c *Cycle) EveryRejection(row nodetable.Row) (all []Rejection, s Status) {
 	for i := range c.runner.late {
 		if c.skipFilter[i] {

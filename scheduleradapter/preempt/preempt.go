@@ -18,6 +18,9 @@ import (
 // Name of the plugin.
 const Name = "DefaultPreemption"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is DefaultPreemption.
 type Plugin struct {
 	env framework.Env

@@ -2,20 +2,19 @@ package queue
 
 import "github.com/evictd/evictd/scheduleradapter/framework"
 
-// inFlightPods are the pods in flight, in order of popping, and what happened since
-// the oldest of them was popped: a pod that comes back rejected may have been
-// helped while it was away. A pod that waits long in Permit keeps every event
-// since it was popped.
+// inFlightPods has the pods in flight in the order of Pop, and the events since the
+// oldest Pop: an event may help a pod that is rejected after it. A pod that waits
+// for Permit keeps all events since its Pop.
 type inFlightPods struct {
 	oldest, newest *Entry
 	events         []inFlightEvent
-	dead           int    // events at the front that nobody waits for
-	base           uint64 // number of the event events[0]
+	dead           int    // number of leading events that no pod needs
+	base           uint64 // number of events[0]
 }
 
 type inFlightEvent struct {
 	occurrence *framework.Occurrence
-	only       *Entry // whom it concerns; nil for all
+	only       *Entry // pod that the event concerns; nil: all
 }
 
 func (f *inFlightPods) enter(e *Entry) {
@@ -29,7 +28,7 @@ func (f *inFlightPods) enter(e *Entry) {
 	f.newest = e
 }
 
-// leave lets go of a pod and of the events that only it waited for.
+// leave removes a pod and the events that only it needs.
 func (f *inFlightPods) leave(e *Entry) {
 	if e.older == nil {
 		f.oldest = e.younger
@@ -49,7 +48,7 @@ func (f *inFlightPods) leave(e *Entry) {
 	}
 	clear(f.events[f.dead:end])
 	f.dead = end
-	if f.dead > len(f.events)/2 { // move what lives to the front, at most once an event
+	if f.dead > len(f.events)/2 { // each event is copied at most once
 		n := copy(f.events, f.events[f.dead:])
 		clear(f.events[n:])
 		f.events = f.events[:n]
@@ -65,5 +64,5 @@ func (f *inFlightPods) record(o *framework.Occurrence, only *Entry) {
 	}
 }
 
-// since is what happened after e was popped, what was meant for others included.
+// since has the events after the Pop of e, including those that concern other pods.
 func (f *inFlightPods) since(e *Entry) []inFlightEvent { return f.events[e.from-f.base:] }

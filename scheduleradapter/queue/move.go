@@ -11,18 +11,18 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// requeued is a pod at queueSkip that an event helps.
+// requeued is a pod that an event moves.
 type requeued struct {
 	entry    *Entry
 	strategy queueingStrategy
 }
 
-// MoveAllToActiveOrBackoff tells the queue of a change in the cluster: of every pod at queueSkip, the
-// hints of the plugins that rejected it decide whether it is tried again. Changes
-// of a waiting pod itself go to Update; other pods' wait for UnscheduledPod here.
-// It returns how many pods became active or went to backoff. The occurrence may
-// be kept for the pods in flight and must not change any more. A pod that leaves
-// its node, where it was only assumed to be, does not wake itself.
+// MoveAllToActiveOrBackoff handles a cluster event: an unschedulable or gated pod
+// moves if a queueing hint of the plugins that rejected it returns Queue. Events of
+// the pod itself are passed to Update. It returns the number of pods that became
+// active or went to backoff. The occurrence must not change afterwards: it is kept
+// for the pods in flight. The deletion event of an assumed pod does not move that
+// pod.
 func (q *Queue) MoveAllToActiveOrBackoff(now time.Time, o *framework.Occurrence) int {
 	if !q.isEventOfInterest(o.Event) {
 		return 0
@@ -45,7 +45,7 @@ func (q *Queue) MoveAllToActiveOrBackoff(now time.Time, o *framework.Occurrence)
 	return q.requeue(now, o.Event)
 }
 
-// wake moves the requeued and returns how many no gate held back.
+// requeue moves the pods and returns how many are not gated.
 func (q *Queue) requeue(now time.Time, why framework.Event) (moved int) {
 	for _, r := range q.requeued {
 		if q.enqueue(r.entry, now, r.strategy, r.entry.by, why) != Gated {
@@ -57,8 +57,8 @@ func (q *Queue) requeue(now time.Time, why framework.Event) (moved int) {
 	return moved
 }
 
-// interested says whether any plugin registered for the event. What nobody
-// registered for is not kept for the pods in flight either.
+// isEventOfInterest reports whether any plugin registered for the event. Other
+// events are not kept for the pods in flight.
 func (q *Queue) isEventOfInterest(event framework.Event) bool {
 	known, ok := q.interest[event]
 	if ok {
@@ -74,7 +74,7 @@ func (q *Queue) isEventOfInterest(event framework.Event) bool {
 	return interested
 }
 
-// replay judges what happened while the pod was in flight.
+// strategyForInFlightPod evaluates the events since the Pop of a pod.
 func (q *Queue) strategyForInFlightPod(e *Entry, r *rejection) queueingStrategy {
 	best := queueSkip
 	for _, happened := range q.inFlight.since(e) {
@@ -89,8 +89,8 @@ func (q *Queue) strategyForInFlightPod(e *Entry, r *rejection) queueingStrategy 
 	return best
 }
 
-// Activate makes pods active whatever they wait for, except for a gate that
-// still holds. A pod in flight comes back to backoff if it is rejected.
+// Activate moves pods to the active queue unless PreEnqueue gates them. A pod in
+// flight goes to backoff if it is rejected.
 func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 	for _, uid := range uids {
 		e := q.entries[uid]
@@ -106,8 +106,8 @@ func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 	}
 }
 
-// Advance does what time brings: pods whose backoff has passed become active,
-// and every 30 seconds those that have rested too long are tried again.
+// Flush moves pods whose backoff has ended to the active queue, and each 30 s the
+// pods that exceed MaxUnschedulable.
 func (q *Queue) Flush(now time.Time) {
 	if flush := q.lastFlush(now); flush.After(q.flushed) {
 		q.flushed = flush
@@ -120,14 +120,13 @@ func (q *Queue) Flush(now time.Time) {
 	}
 	for _, h := range [...]*heap{&q.backoff, &q.errors} {
 		for e := h.first(); e != nil && !e.isBackingOff(now); e = h.first() {
-			q.put(e, Active, e.by, backoffComplete) // its gates were asked on the way into backoff
+			q.put(e, Active, e.by, backoffComplete) // PreEnqueue ran on the way into backoff
 		}
 	}
 }
 
-// Next is the instant of the next Pop that hands out a pod if nothing happens
-// before, at the earliest: now where there is a pod to pop. It reports false
-// where time alone brings none.
+// Next is the earliest instant at which Pop returns a pod if no event happens;
+// false: never.
 func (q *Queue) Next(now time.Time) (time.Time, bool) {
 	if q.active.first() != nil || q.backoff.first() != nil {
 		return now, true
@@ -150,8 +149,8 @@ func (q *Queue) Next(now time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// enqueue moves a pod towards its next attempt, as far as gates and backoff let
-// it; by is who rejected it last.
+// enqueue runs PreEnqueue and moves a pod to the active queue, to backoff, or to
+// the gated pods. by is its last rejection.
 func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejection, why framework.Event) Place {
 	to := Active
 	if o == queueAfterBackoff && e.isBackingOff(now) {
@@ -168,7 +167,7 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejecti
 	return to
 }
 
-// put is the only way from one place to another.
+// put moves a pod to a place.
 func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 	from := e.place
 	switch from {
@@ -229,7 +228,7 @@ func (q *Queue) count(e *Entry, from Place, why framework.Event) {
 	}
 }
 
-// profile finds a profile; a name that was not configured gets an empty one.
+// profile finds a profile; a name that is not configured has an empty one.
 func (q *Queue) profile(name string) *profile {
 	p := q.profiles[name]
 	if p == nil {
@@ -239,15 +238,16 @@ func (q *Queue) profile(name string) *profile {
 	return p
 }
 
-// Get finds a pod, nil where the queue has none of that UID.
+// Get finds a pod; nil: the queue does not have it.
 func (q *Queue) Get(uid types.UID) *Entry { return q.entries[uid] }
 
-// Entries is every pod in the order in which they came.
+// Entries lists all pods in the order of arrival.
 func (q *Queue) Entries() []*Entry {
 	return slices.SortedFunc(maps.Values(q.entries), func(a, b *Entry) int { return int(a.arrival) - int(b.arrival) })
 }
 
-// Find is the first to have come of the pods that a function means; nil for none.
+// Find returns the first pod by arrival for which a function returns true; nil:
+// none.
 func (q *Queue) Find(is func(*nodetable.Pod) bool) (first *Entry) {
 	for _, e := range q.entries {
 		if (first == nil || e.arrival < first.arrival) && is(e.Pod) {
@@ -257,10 +257,10 @@ func (q *Queue) Find(is func(*nodetable.Pod) bool) (first *Entry) {
 	return first
 }
 
-// Len is how many pods there are.
+// Len is the number of pods.
 func (q *Queue) Len() int { return len(q.entries) }
 
-// Depth is how many pods are in a place of the queue.
+// Depth is the number of pods in a place.
 func (q *Queue) Depth(p Place) int { return q.depths[p] }
 
 // InFlightEvents counts the events that are kept for the pods in flight.
@@ -272,12 +272,12 @@ func (q *Queue) InFlightEvents() map[framework.Event]int {
 	return counts
 }
 
-// Arrival is a way into a place.
+// Arrival is the move of a pod to a place by an event.
 type Arrival struct {
 	To Place
 	By framework.Event
 }
 
-// Arrivals counts pods by where they went and why since the queue began:
-// kube-scheduler's queue_incoming_pods_total.
+// Arrivals counts moves since the start: kube-scheduler's
+// queue_incoming_pods_total.
 func (q *Queue) Arrivals() map[Arrival]int { return maps.Clone(q.arrived) }

@@ -9,23 +9,23 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Profile is what the queue asks of a scheduler profile; a framework.Runner is
-// one. It must not call the queue.
+// Profile is the part of a framework.Runner that the queue uses. It must not call
+// the queue.
 type Profile interface {
-	// PreEnqueue says whether the pod may be tried at all.
+	// PreEnqueue returns Success, or why the pod is gated.
 	PreEnqueue(pod *nodetable.Pod) framework.Status
-	// Hints are, by plugin, the events that may mend the plugin's rejections.
+	// Hints are the queueing hints by plugin.
 	Hints() map[string][]framework.EventHint
 }
 
-// Rejection names the plugins that rejected a pod in an attempt. Neither list
-// filled means that the attempt ended in an error.
+// Rejection has the plugins that rejected a pod in an attempt. Both lists are empty
+// after an error.
 type Rejection struct {
 	Unschedulable []string
-	Pending       []string // wait for something outside; no backoff once it came
+	Pending       []string // returned the code Pending: an event moves the pod without backoff
 }
 
-// profile is a Profile with the rejections seen under it.
+// profile is a Profile with the rejections of its pods.
 type profile struct {
 	name       string
 	preEnqueue func(pod *nodetable.Pod) framework.Status
@@ -33,8 +33,7 @@ type profile struct {
 	rejections map[string]*rejection
 }
 
-// newProfile takes in a profile; nil stands for one not configured, without gates
-// and hints.
+// newProfile wraps a profile; nil: no PreEnqueue plugins and no hints.
 func newProfile(name string, p Profile) *profile {
 	own := &profile{
 		name:       name,
@@ -49,7 +48,7 @@ func newProfile(name string, p Profile) *profile {
 	return own
 }
 
-// hears says whether the plugin registered for the event.
+// isRegistered reports whether the plugin registered for the event.
 func (p *profile) isRegistered(plugin string, event framework.Event) bool {
 	return slices.ContainsFunc(p.hints[plugin], func(h framework.EventHint) bool { return h.Event.Includes(event) })
 }
@@ -157,7 +156,7 @@ func (r *rejection) remove(e *Entry) {
 	r.members = r.members[:last]
 }
 
-// rejection finds the rejection by these plugins and this gate in the profile.
+// rejection finds or adds the rejection by plugins and gate.
 func (q *Queue) rejection(p *profile, by Rejection, gate string) *rejection {
 	names := append(q.names[:0], by.Unschedulable...)
 	if gate != "" {
@@ -196,15 +195,16 @@ func (q *Queue) rejection(p *profile, by Rejection, gate string) *rejection {
 	return r
 }
 
-// UnschedulableCount is how many waiting pods a plugin rejected last.
+// UnschedulableCount is the number of pods that a plugin rejected in their last
+// attempt.
 type UnschedulableCount struct {
 	Profile, Plugin string
 	Pods            int
 }
 
-// UnschedulablePods counts the pods by the plugins that rejected them, those on their way
-// to another attempt included, by profile and plugin: kube-scheduler's
-// unschedulable_pods. A plugin that no longer keeps any pod is named with zero.
+// UnschedulablePods counts the pods by profile and plugin, including active and
+// backoff pods: kube-scheduler's unschedulable_pods. Plugins without such pods are
+// listed with zero.
 func (q *Queue) UnschedulablePods() []UnschedulableCount {
 	counts := map[UnschedulableCount]int{}
 	for _, r := range q.rejections {

@@ -167,7 +167,7 @@ func TestALargeClusterWithHostileNames(t *testing.T) {
 	for i := range 12 {
 		waits = append(waits, cycle.PendingPod{Pod: fmt.Sprintf("shop/analytics-%d", i), Place: "backoff", Since: at.Add(-time.Minute), Attempts: i, Message: "0/600 nodes are available: 590 Insufficient memory, 10 node(s) had untolerated taint(s)."})
 	}
-	address := feed(t, "scheduleradapter", cycle.Explanation{Pod: hostile, Nodes: 600, Refused: []cycle.Refused{{Plugin: "<b>bold</b>", Reasons: []string{"<i>no</i>"}, Count: 600, Nodes: []string{}}}, Nearest: []cycle.Near{}, Best: []cycle.Scored{}},
+	address := feed(t, "scheduleradapter/statuspage", cycle.Explanation{Pod: hostile, Nodes: 600, Refused: []cycle.Refused{{Plugin: "<b>bold</b>", Reasons: []string{"<i>no</i>"}, Count: 600, Nodes: []string{}}}, Nearest: []cycle.Near{}, Best: []cycle.Scored{}},
 		page.Event{Name: "figures", Data: figures},
 		page.Event{Name: "overview", Data: map[string]any{"at": at.UnixMilli(), "standing": "schedules", "placed": 7213, "pending": 13, "nodes": 600}},
 		page.Event{Name: "pending", Data: waits}, page.Event{Name: "nodes", Data: nodes})

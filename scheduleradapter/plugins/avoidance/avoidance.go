@@ -16,6 +16,9 @@ import (
 // Name of the plugin.
 const Name = "NodePreferAvoidPods"
 
+// Registration of the plugin.
+var Registration = framework.Register[Plugin](Name, New)
+
 // Plugin is NodePreferAvoidPods.
 type Plugin struct{}
 

@@ -16,6 +16,9 @@ import (
 // Name of the plugin.
 const Name = "NodeDeclaredFeatures"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // release is the Kubernetes version by which features count as universal.
 const release = "1.37.0"
 

@@ -10,6 +10,9 @@ import (
 // Name of the plugin.
 const Name = "ImageLocality"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Bytes of images below which a node scores 0; and, for each image of a pod, from
 // which on it scores 100.
 const (

@@ -15,6 +15,9 @@ import (
 // Name of the plugin.
 const Name = "InterPodAffinity"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Why a node is rejected.
 const (
 	apart   = iota // from the pods it has to be with

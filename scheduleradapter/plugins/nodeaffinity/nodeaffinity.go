@@ -16,6 +16,9 @@ import (
 // Name of the plugin.
 const Name = "NodeAffinity"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // What a node was taken out for.
 const (
 	mismatchesPod uint32 = iota

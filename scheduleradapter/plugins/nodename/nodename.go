@@ -10,6 +10,9 @@ import (
 // Name of the plugin.
 const Name = "NodeName"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodeName.
 type Plugin struct {
 	others nodetable.Bits

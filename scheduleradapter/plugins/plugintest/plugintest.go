@@ -55,8 +55,8 @@ func (c *Cluster) Place(p *v1.Pod, node string) {
 	c.Table.PlaceOn(c.Digest(p), nodetable.Intern(node))
 }
 
-// Verdict is what a plugin says of a pod and every node.
-type Verdict struct {
+// Result is what a plugin says of a pod and every node.
+type Result struct {
 	// Status of PreFilter, or where another point failed.
 	Status framework.Status
 	// Rejected has by node the reasons, joined by ", ", with a leading "never: "
@@ -69,7 +69,7 @@ type Verdict struct {
 
 // Holds fails the test where the plugin rejects or scores otherwise than its naive
 // twin.
-func (v Verdict) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
+func (v Result) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
 	t.Helper()
 	Equal(t, what+": rejected", v.Rejected, rejected)
 	Equal(t, what+": scores", v.Scores, scores)
@@ -84,19 +84,19 @@ func Equal[T any](t *testing.T, what string, got, want T) {
 }
 
 // Judge runs a plugin at the points up to Score that it implements.
-func (c *Cluster) Judge(p framework.Plugin, pod *nodetable.Pod) Verdict {
+func (c *Cluster) Evaluate(p framework.Plugin, pod *nodetable.Pod) Result {
 	c.Helper()
-	return c.JudgeAt(p, pod, time.Time{})
+	return c.EvaluateAt(p, pod, time.Time{})
 }
 
-// JudgeAt is Judge at a time.
-func (c *Cluster) JudgeAt(p framework.Plugin, pod *nodetable.Pod, now time.Time) Verdict {
+// EvaluateAt is Judge at a time.
+func (c *Cluster) EvaluateAt(p framework.Plugin, pod *nodetable.Pod, now time.Time) Result {
 	c.Helper()
 	runner, err := framework.New("", plan(p))
 	if err != nil {
 		c.Fatal(err)
 	}
-	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{Now: now}}
+	v := Result{Rejected: map[string]string{}, Cycle: &framework.Cycle{Now: now}}
 	if v.Status = runner.Begin(v.Cycle, c.Table, pod, nil); !v.Status.OK() {
 		return v
 	}

@@ -14,6 +14,9 @@ import (
 // BalancedName is the name of the plugin Balanced.
 const BalancedName = "NodeResourcesBalancedAllocation"
 
+// BalancedRegistration of the plugin NodeResourcesBalancedAllocation.
+var BalancedRegistration = framework.Register[*Balanced](BalancedName, NewBalanced)
+
 // Balanced prefers nodes whose resources the pod brings closer to being used
 // alike.
 type Balanced struct {

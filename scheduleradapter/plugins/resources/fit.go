@@ -16,6 +16,9 @@ import (
 // FitName is the name of the plugin Fit.
 const FitName = "NodeResourcesFit"
 
+// FitRegistration of the plugin NodeResourcesFit.
+var FitRegistration = framework.Register[*Fit](FitName, NewFit)
+
 // Fit keeps pods off nodes without room for them, and scores nodes by how full
 // they would be.
 type Fit struct {

@@ -17,6 +17,9 @@ import (
 // Name of the plugin.
 const Name = "ServiceAffinity"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is ServiceAffinity.
 type Plugin struct {
 	affinity, antiAffinity []nodetable.Symbol // label keys

@@ -15,6 +15,9 @@ import (
 // Name of the plugin.
 const Name = "PodTopologySpread"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Why a node is rejected.
 const (
 	skewed = 1 << iota

@@ -12,6 +12,9 @@ import (
 // Name of the plugin.
 const Name = "NodeUnschedulable"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodeUnschedulable.
 type Plugin struct {
 	// cordon is the taint that a cordoned node stands for.

@@ -23,6 +23,11 @@ import (
 // BindingName is the name of the plugin Binding.
 const BindingName = "VolumeBinding"
 
+// BindingRegistration of the plugin BindingName.
+func (s *Storage) BindingRegistration() framework.Registration {
+	return framework.Register[*Binding](BindingName, s.NewBinding)
+}
+
 // Binding is VolumeBinding: a pod goes where its bound volumes can be had, and
 // where those of its claims that are still to be bound can be found or made.
 type Binding struct {

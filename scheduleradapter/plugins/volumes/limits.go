@@ -16,6 +16,11 @@ import (
 // LimitsName is the name of the plugin Limits.
 const LimitsName = "NodeVolumeLimits"
 
+// LimitsRegistration of the plugin LimitsName.
+func (s *Storage) LimitsRegistration() framework.Registration {
+	return framework.Register[*Limits](LimitsName, s.NewLimits)
+}
+
 // Limits is NodeVolumeLimits: a node gets no more volumes of a CSI driver than
 // that says it takes, and no more of an in-tree plugin than the node says or the
 // arguments do.

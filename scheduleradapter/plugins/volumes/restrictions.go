@@ -12,6 +12,11 @@ import (
 // RestrictionsName is the name of the plugin Restrictions.
 const RestrictionsName = "VolumeRestrictions"
 
+// RestrictionsRegistration of the plugin RestrictionsName.
+func (s *Storage) RestrictionsRegistration() framework.Registration {
+	return framework.Register[*Restrictions](RestrictionsName, s.NewRestrictions)
+}
+
 // Restrictions is VolumeRestrictions: no two pods of a node write one disk, and no
 // two of the cluster use a claim that is for one pod.
 type Restrictions struct {

@@ -16,6 +16,11 @@ import (
 // ZoneName is the name of the plugin Zone.
 const ZoneName = "VolumeZone"
 
+// ZoneRegistration of the plugin ZoneName.
+func (s *Storage) ZoneRegistration() framework.Registration {
+	return framework.Register[*Zone](ZoneName, s.NewZone)
+}
+
 // Zone is VolumeZone: a pod goes to the zones and regions that its bound volumes
 // are labelled with.
 type Zone struct {

@@ -1,4 +1,4 @@
-module github.com/evictd/evictd/test/foreignplugin
+module github.com/evictd/evictd/test/outoftreeplugin
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-package scheduleradapter
+package profile
 
 import (
 	"fmt"
@@ -21,13 +21,13 @@ import (
 type crowdedCluster struct{ *cycle.Scheduler }
 
 func newCrowd(b *testing.B, nodes int, running int32) crowdedCluster {
-	cfg, err := config.Compile(&config.File{}, config.BuiltIn())
+	cfg, err := config.Compile(&config.File{}, BuiltIn())
 	if err != nil {
 		b.Fatal(err)
 	}
 	env, storage := environment()
 	s, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-		return Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
+		return New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 	}}, nil)
 	if err != nil {
 		b.Fatal(err)

@@ -1,4 +1,4 @@
-// Command foreignplugin is an evictd-scheduler with plugins of somebody else's
+// Command outoftreeplugin is an evictd-scheduler with plugins of somebody else's
 // compiled in, written against k8s.io/kube-scheduler/framework. Its tests hold
 // the scheduler to calling them at every extension point.
 package main
@@ -22,7 +22,7 @@ func main() {
 
 // command is evictd-scheduler with the plugins, which write into a notebook.
 func command(notes *notebook) *cobra.Command {
-	return scheduleradapter.NewCommand("foreignplugin",
+	return scheduleradapter.NewCommand("outoftreeplugin",
 		scheduleradapter.WithPlugin(everywhereName, newEverywhere(notes)),
 		scheduleradapter.WithPlugin(countingName, newCounting(notes)),
 		scheduleradapter.WithPlugin(roomName, newRoom(notes)),

@@ -1,4 +1,5 @@
-package scheduleradapter
+// Package explain serves and prints why pods wait, and on which nodes a pod fits.
+package explain
 
 import (
 	"cmp"
@@ -6,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -21,65 +23,56 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-// onLoop has the loop answer a question when it comes to it.
-func onLoop[T any](ctx context.Context, l *cycle.Loop, answer func() T) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
-	defer cancel()
-	answers := make(chan T, 1)
-	l.Do(func() { answers <- answer() })
-	select {
-	case a := <-answers:
-		return a, nil
-	case <-ctx.Done():
-		var none T
-		return none, fmt.Errorf("the scheduler is busy, or ends: %w", ctx.Err())
-	}
-}
-
-// explain serves /v1/explain?pod=NAME; without a pod, the list of those that wait.
-func (d *daemon) explain(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("pod")
-	type answer struct {
-		document any
-		found    bool
-	}
-	a, err := onLoop(r.Context(), d.loop, func() answer {
-		if name == "" {
-			return answer{d.loop.Pending(0), true}
+// Handler serves /v1/explain?pod=NAME; without a pod, the list of waiting pods.
+func Handler(l *cycle.Loop, log *slog.Logger) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("pod")
+		type answer struct {
+			document any
+			found    bool
 		}
-		x, found := d.loop.Explain(time.Now(), name)
-		return answer{x, found}
-	})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	if !a.found {
-		http.Error(w, fmt.Sprintf("no pod %s of this scheduler's profiles", name), http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(a.document); err != nil {
-		d.log.Debug("explanation not delivered", "error", err)
+		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
+		defer cancel()
+		a, err := cycle.Ask(ctx, l, func() answer {
+			if name == "" {
+				return answer{l.Pending(0), true}
+			}
+			x, found := l.Explain(time.Now(), name)
+			return answer{x, found}
+		})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		if !a.found {
+			http.Error(w, fmt.Sprintf("no pod %s of this scheduler's profiles", name), http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(a.document); err != nil {
+			log.Debug("explanation is not sent", "error", err)
+		}
 	}
 }
 
-func explainCommand() *cobra.Command {
+// NewCommand is `evictd-scheduler explain`, which reads the status address of the
+// running scheduler.
+func NewCommand(statusAddress string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [POD]",
-		Short: "Tell where a pod would fit now, where not, and why; without POD, who waits",
-		Long: `Have the running scheduler try a pod at every node, by the plugins of its profile,
-without moving anything, and tell which nodes it fits, what each score is, which
-nodes it does not fit and why, and what would have to change. POD is
-NAMESPACE/NAME, a name or a uid; one that runs is tried as if it did not.
-Without POD it lists the pods that wait, why, and since when.`,
+		Short: "Explain on which nodes a pod fits, and why not on the others; without POD, list waiting pods",
+		Long: `The running scheduler filters and scores all nodes for a pod with the plugins of its
+profile, and changes nothing. The output has the scores of feasible nodes, and why
+the other nodes are infeasible. POD is NAMESPACE/NAME, a name or a uid; a pod that has
+a node is evaluated as if it had none. Without POD, the output lists the waiting pods,
+since when they wait, and why.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", defaultStatusAddress)
-	nodes := c.Flags().Bool("nodes", false, "name every node that the pod does not fit")
+	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", statusAddress)
+	nodes := c.Flags().Bool("nodes", false, "list all infeasible nodes")
 	pending := func(ctx context.Context) (body []byte, waiting []cycle.PendingPod, err error) {
 		if body, err = client.Fetch(ctx, "/v1/explain"); err == nil {
 			err = serve.Decode(body, &waiting)
@@ -101,7 +94,7 @@ Without POD it lists the pods that wait, why, and since when.`,
 				_, failed := c.OutOrStdout().Write(body)
 				return cmp.Or(err, failed)
 			}
-			return tellPending(c.OutOrStdout(), waiting)
+			return writePending(c.OutOrStdout(), waiting)
 		}
 		body, err := client.Fetch(c.Context(), "/v1/explain?"+url.Values{"pod": args}.Encode())
 		if err != nil {
@@ -115,63 +108,63 @@ Without POD it lists the pods that wait, why, and since when.`,
 		if err := serve.Decode(body, &x); err != nil {
 			return fmt.Errorf("read explanation: %w", err)
 		}
-		return tellExplanation(c.OutOrStdout(), &x, *nodes)
+		return writeExplanation(c.OutOrStdout(), &x, *nodes)
 	}
 	return c
 }
 
-func tellPending(out io.Writer, waiting []cycle.PendingPod) error {
+func writePending(out io.Writer, waiting []cycle.PendingPod) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(waiting) == 0 {
-		fmt.Fprintln(w, "no pod waits for a node")
+		fmt.Fprintln(w, "no pod waits")
 		return w.Flush()
 	}
-	fmt.Fprintln(w, "POD\tQUEUE\tSINCE\tATTEMPTS\tWHY")
+	fmt.Fprintln(w, "POD\tQUEUE\tSINCE\tATTEMPTS\tREASON")
 	for i := range waiting {
 		p := &waiting[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Pod, p.Place, p.Since.UTC().Format(time.RFC3339), p.Attempts, whyPending(p))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", p.Pod, p.Place, p.Since.UTC().Format(time.RFC3339), p.Attempts, reason(p))
 	}
 	return w.Flush()
 }
 
-func whyPending(p *cycle.PendingPod) string {
+func reason(p *cycle.PendingPod) string {
 	switch {
 	case p.Gate != "":
 		return p.Gate
 	case p.Nominated != "":
-		return "waits for room on " + p.Nominated
+		return "waits for victims on " + p.Nominated
 	case p.Message != "":
 		return p.Message
 	}
 	return strings.Join(p.Rejectors, ", ")
 }
 
-func tellExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
+func writeExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s fits %d of %d nodes\n", x.Pod, x.Feasible, x.Nodes)
 	if x.Node != "" {
-		fmt.Fprintf(w, "  it is on %s; this is how they would do were it not\n", x.Node)
+		fmt.Fprintf(w, "  it is on %s; the result is without it\n", x.Node)
 	}
 	if p := x.Waiting; p != nil {
 		fmt.Fprintf(w, "  it waits since %s, %s after %d attempt%s", p.Since.UTC().Format(time.RFC3339), p.Place, p.Attempts, map[bool]string{false: "s"}[p.Attempts == 1])
-		if why := whyPending(p); why != "" {
+		if why := reason(p); why != "" {
 			fmt.Fprintf(w, ": %s", why)
 		}
 		fmt.Fprintln(w)
 	}
 	if x.Refusal != "" {
-		fmt.Fprintf(w, "  no node is looked at: %s\n", x.Refusal)
+		fmt.Fprintf(w, "  no node is evaluated: %s\n", x.Refusal)
 	}
-	tellBest(w, x.Best)
+	writeBest(w, x.Best)
 	if len(x.Refused) > 0 {
-		fmt.Fprintln(w, "\nNODES\tREFUSED BY\tWHY\tPREEMPTION")
+		fmt.Fprintln(w, "\nNODES\tREJECTED BY\tREASON\tPREEMPTION")
 	}
 	for i := range x.Refused {
 		r := &x.Refused[i]
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", r.Count, r.Plugin, strings.Join(r.Reasons, ", "), map[bool]string{true: "may help", false: "cannot help"}[r.Resolvable])
 	}
 	if len(x.Nearest) > 0 {
-		fmt.Fprintln(w, "\nNEAREST TO FITTING\tALL THAT WOULD HAVE TO CHANGE")
+		fmt.Fprintln(w, "\nNEAREST NODES\tREASONS")
 	}
 	for i := range x.Nearest {
 		n := &x.Nearest[i]
@@ -180,7 +173,7 @@ func tellExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 			fmt.Fprintf(w, "\ttaint %s is not tolerated\n", taint)
 		}
 		for _, s := range n.Short {
-			fmt.Fprintf(w, "\t%s: %s more than the %s that are free\n", s.Resource, s.Lacks, s.Free)
+			fmt.Fprintf(w, "\t%s: %s more than the free %s\n", s.Resource, s.Lacks, s.Free)
 		}
 	}
 	for i := range x.Refused {
@@ -191,9 +184,9 @@ func tellExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 	return w.Flush()
 }
 
-// tellBest writes the best nodes with a column for each plugin that tells them
-// apart or gives anything.
-func tellBest(w io.Writer, best []cycle.Scored) {
+// writeBest writes the best nodes, with a column for each plugin with a score above
+// zero.
+func writeBest(w io.Writer, best []cycle.Scored) {
 	given := map[string]bool{}
 	for i := range best {
 		for plugin, score := range best[i].Scores {

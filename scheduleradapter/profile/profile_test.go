@@ -1,9 +1,10 @@
-package scheduleradapter
+package profile
 
 import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -26,21 +27,21 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 	every := &configv1.Plugins{}
 	var file config.File
 	file.Profiles = []configv1.KubeSchedulerProfile{{Plugins: every}}
-	for _, p := range config.BuiltIn() {
+	for _, p := range BuiltIn() {
 		if !p.Default {
 			every.MultiPoint.Enabled = append(every.MultiPoint.Enabled, configv1.Plugin{Name: p.Name})
 		}
 	}
-	cfg, err := config.Compile(&file, config.BuiltIn())
+	cfg, err := config.Compile(&file, BuiltIn())
 	if err != nil {
 		t.Fatal(err)
 	}
 	env, storage := environment()
-	factories := registry(storage)
+	made := factories(storage)
 	for _, instance := range cfg.Profiles[0].Plugins {
-		factory := factories[instance.Name]
+		factory := made[instance.Name]
 		if factory == nil {
-			t.Errorf("nobody makes %s", instance.Name)
+			t.Errorf("%s has no factory", instance.Name)
 			continue
 		}
 		plugin, err := factory(instance.Args, env)
@@ -49,31 +50,39 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 		} else if plugin.Name() != instance.Name {
 			t.Errorf("%s is made as %s", instance.Name, plugin.Name())
 		}
-		delete(factories, instance.Name)
+		delete(made, instance.Name)
 	}
-	for name := range factories {
-		t.Errorf("%s is made and in no configuration", name)
+	for name := range made {
+		t.Errorf("%s is in no configuration", name)
 	}
 }
 
 func TestExamplesAreLoadedWithoutAWarningAndKeepEveryDefaultPlugin(t *testing.T) {
-	files, err := filepath.Glob("../docs/examples/*.yaml")
-	more, err2 := filepath.Glob("../docs/examples/*/*.yaml")
+	files, err := filepath.Glob("../../docs/examples/*.yaml")
+	more, err2 := filepath.Glob("../../docs/examples/*/*.yaml")
 	if err := errors.Join(err, err2); err != nil || len(files) == 0 || len(more) == 0 {
 		t.Fatal(files, more, err)
 	}
-	usual, err := loadConfig("", config.BuiltIn())
+	usual, err := config.Compile(&config.File{}, BuiltIn())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range append(files, more...) {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			cfg, err := loadConfig(file, config.BuiltIn())
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := config.Load(data, "", BuiltIn())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Compile(&loaded, BuiltIn())
 			if err != nil {
 				t.Fatal(err)
 			}
 			env, storage := environment()
-			if _, err := Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler)); err != nil || len(cfg.Warnings) > 0 {
+			if _, err := New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler)); err != nil || len(cfg.Warnings) > 0 {
 				t.Error(cfg.Warnings, err)
 			}
 			for point, enabled := range usual.Profiles[0].Points {
@@ -92,8 +101,8 @@ func TestExamplesAreLoadedWithoutAWarningAndKeepEveryDefaultPlugin(t *testing.T)
 	}
 }
 
-func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
-	plugins := append(config.BuiltIn(),
+func TestPluginsWithoutAFactoryAreReportedTogether(t *testing.T) {
+	plugins := append(BuiltIn(),
 		config.Plugin{Name: "One", Default: true, Points: []framework.Point{framework.Filter}},
 		config.Plugin{Name: "Two", Default: true, Points: []framework.Point{framework.Score}})
 	cfg, err := config.Compile(&config.File{}, plugins)
@@ -101,7 +110,7 @@ func TestPluginsThatNobodyMakesAreNamedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	env, storage := environment()
-	_, err = Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
+	_, err = New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 	const want = "profile default-scheduler: plugin One is not part of this program\nplugin Two is not part of this program"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)

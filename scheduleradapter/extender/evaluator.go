@@ -11,64 +11,64 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Jury judges nodes for another scheduler, by the filters and scores of a profile.
+// Evaluator judges nodes for another scheduler, by the filters and scores of a profile.
 // It belongs to the goroutine that owns the table.
-type Jury struct {
+type Evaluator struct {
 	table  *nodetable.Table
 	runner *framework.Runner
 	cycle  framework.Cycle
 }
 
-// NewJury makes a jury of a profile.
-func NewJury(table *nodetable.Table, runner *framework.Runner) *Jury {
-	return &Jury{table: table, runner: runner}
+// NewEvaluator makes a evaluator of a profile.
+func NewEvaluator(table *nodetable.Table, runner *framework.Runner) *Evaluator {
+	return &Evaluator{table: table, runner: runner}
 }
 
-// Verdict is what is said of nodes, by name. Of a node that is in neither map
+// Result is what is said of nodes, by name. Of a node that is in neither map
 // nothing is known.
-type Verdict struct {
-	Refused map[string]Refusal
+type Result struct {
+	Refused map[string]Rejection
 	// Scores are the totals of the others; they fit where those are 0 to 100.
 	Scores map[string]int64
 }
 
-// Refusal is why a pod should not go to a node.
-type Refusal struct {
+// Rejection is why a pod should not go to a node.
+type Rejection struct {
 	Reason       string
 	Unresolvable bool // whoever is preempted there
 }
 
 // Judge says what is known of nodes for a pod.
-func (j *Jury) Judge(now time.Time, pod *v1.Pod, nodes []string) (Verdict, error) {
+func (e *Evaluator) Evaluate(now time.Time, pod *v1.Pod, nodes []string) (Result, error) {
 	digest, err := nodetable.NewPod(pod)
 	if err != nil {
-		return Verdict{}, err
+		return Result{}, err
 	}
-	c := &j.cycle
+	c := &e.cycle
 	c.Now = now
-	status := j.runner.Begin(c, j.table, digest, nil)
+	status := e.runner.Begin(c, e.table, digest, nil)
 	if status.OK() {
-		_, status = j.runner.Filter(c, 0, j.table.Len())
+		_, status = e.runner.Filter(c, 0, e.table.Len())
 	}
 	if status.OK() && !c.Feasible.Empty() {
-		status = j.runner.Score(c)
+		status = e.runner.Score(c)
 	}
 	if !status.OK() {
-		return Verdict{}, fmt.Errorf("judge pod %s: %s", digest, status.Message())
+		return Result{}, fmt.Errorf("evaluate pod %s: %s", digest, status.Message())
 	}
-	v := Verdict{Refused: map[string]Refusal{}, Scores: map[string]int64{}}
+	v := Result{Refused: map[string]Rejection{}, Scores: map[string]int64{}}
 	totals := map[nodetable.Row]int64{}
 	for i, row := range c.Rows {
 		totals[row] = c.Totals[i]
 	}
 	for _, name := range nodes {
-		row := j.table.Row(nodetable.Intern(name))
+		row := e.table.Row(nodetable.Intern(name))
 		if row == nodetable.NoRow {
 			continue
 		}
 		if why, rejected := c.Rejected(row); rejected {
 			_, reasons := c.Explain(why)
-			v.Refused[name] = Refusal{strings.Join(reasons, ", "), why.Unresolvable}
+			v.Refused[name] = Rejection{strings.Join(reasons, ", "), why.Unresolvable}
 			continue
 		}
 		v.Scores[name] = totals[row]

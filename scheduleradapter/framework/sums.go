@@ -6,24 +6,23 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// SumFilterer is a Filterer that compares amounts: what it would say of a node with
-// fewer or more pods follows from sums, without trying it out.
+// SumFilterer is a Filterer that compares sums of requests. Its result for a node
+// with fewer pods follows from the sums.
 type SumFilterer interface {
 	Filterer
-	// Measures says whether sums tell all there is to the cycle's pod.
+	// DecidesBySums reports whether the result for the cycle's pod depends on sums
+	// only.
 	DecidesBySums(c *Cycle) bool
-	// Lacks are the reasons for which the cycle's pod would not fit a row if the
-	// pods there requested so much less; 0 where it would. It is good after the
-	// cycle's Filter.
+	// ReasonsWithout are the reasons for which the pod does not fit a row if the pods
+	// there requested less by this sum; 0: it fits. It is valid after Filter.
 	ReasonsWithout(c *Cycle, row nodetable.Row, less nodetable.Sum) (reasons uint32)
 }
 
-// PodIndependent is a Filterer that looks at nodes and never at the pods on them.
+// PodIndependent is a Filterer that does not read the pods of nodes.
 type PodIndependent interface{ IgnoresPods() }
 
-// sumFilter is the index of the filter on which alone it depends what pods coming
-// and going mean for the cycle's pod: all others that look at pods are skipped,
-// and those that run do so before it. It is -1 where there is none.
+// findSumFilter returns the index of the only filter that reads pods, if it is a
+// SumFilterer that decides by sums and runs last; -1: there is none.
 func (c *Cycle) findSumFilter() int {
 	found := -1
 	for i := range c.runner.late {
@@ -40,10 +39,9 @@ func (c *Cycle) findSumFilter() int {
 	return found
 }
 
-// Lacks tells why the pod would not fit a row that filters have rejected, were
-// less requested there by pods: the nominated ones count, who matter no less. It
-// is only known, and then for every less, where amounts are all that matters to
-// the pod.
+// RejectedWithout is why the pod would not fit a rejected row if the pods there
+// requested less by this sum, with the nominated pods of the same or higher
+// priority. known is false if the result does not follow from sums.
 func (c *Cycle) RejectedWithout(row nodetable.Row, less nodetable.Sum) (why Rejection, lacks, known bool) {
 	if c.sumFilter < 0 || int(c.rejections[row].filter) != c.sumFilter {
 		return Rejection{}, false, false
@@ -52,22 +50,22 @@ func (c *Cycle) RejectedWithout(row nodetable.Row, less nodetable.Sum) (why Reje
 	return why, why.reasons != 0, true
 }
 
-// measured is the sumFilter's rejection of a row, without reasons where it has
-// none.
+// rejectionBySums is the rejection of a row by the sum filter; without reasons: it
+// fits.
 func (c *Cycle) rejectionBySums(row nodetable.Row, less nodetable.Sum) Rejection {
 	m := c.runner.filters[c.sumFilter].plugin.(SumFilterer)
 	return Rejection{filter: int16(c.sumFilter), reasons: m.ReasonsWithout(c, row, less.Minus(c.nominatedSum(row)))}
 }
 
-// fitsBesideNominated is fitsAmongNominated after the filters have run for all
-// rows, without trying it out where sums tell.
+// fitsBesideNominated is fitsAmongNominated after the filters ran on all rows, by
+// sums if possible.
 func (c *Cycle) fitsBesideNominated(row nodetable.Row) (fits bool, why Rejection, s Status) {
 	was := c.rejections[row]
 	feasible := c.Feasible.Has(row)
 	switch {
 	case c.sumFilter < 0:
 		return c.fitsAmongNominated(row)
-	case !feasible && int(was.filter) != c.sumFilter: // the node alone is enough
+	case !feasible && int(was.filter) != c.sumFilter: // rejected without the nominated pods
 		return false, was, Status{}
 	}
 	why = c.rejectionBySums(row, nodetable.Sum{})
@@ -75,7 +73,7 @@ func (c *Cycle) fitsBesideNominated(row nodetable.Row) (fits bool, why Rejection
 	return why.reasons == 0, why, Status{}
 }
 
-// promised is what the nominated pods of a row request.
+// nominatedSum is the sum of the requests of the pods that are nominated to a row.
 func (c *Cycle) nominatedSum(row nodetable.Row) (sum nodetable.Sum) {
 	if len(c.nominated) == 0 {
 		return sum

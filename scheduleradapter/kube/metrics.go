@@ -1,4 +1,4 @@
-package scheduleradapter
+package kube
 
 import (
 	"net/http"
@@ -11,12 +11,12 @@ import (
 	"github.com/evictd/evictd/internal/metric"
 )
 
-// measureRequests counts what is asked of the API server, as client-go's programs
-// do: a duration ends with the head of the answer.
-func measureRequests(set *metric.Set, how *rest.Config) {
+// MeasureRequests adds the metrics of requests to the API server. A duration ends
+// when the headers of the response arrive.
+func MeasureRequests(set *metric.Set, how *rest.Config) {
 	alpha := set.Of(metric.Client, metric.Alpha)
-	requests := alpha.Counter("rest_client_requests_total", "Requests to the API server, by status code; <error> got no answer.", "code", "method", "host")
-	duration := alpha.Histogram("rest_client_request_duration_seconds", "From a request to the head of its answer.",
+	requests := alpha.Counter("rest_client_requests_total", "Requests to the API server, by status code; <error>: no response.", "code", "method", "host")
+	duration := alpha.Histogram("rest_client_request_duration_seconds", "Duration from a request to the headers of its response.",
 		[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host")
 	how.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(request *http.Request) (*http.Response, error) {
@@ -36,8 +36,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (t roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// leadership is 1 for the Lease while this process has it, and has no value where
-// nobody is elected.
-func leadership(set *metric.Set) *prometheus.GaugeVec {
-	return set.Of(metric.Client, metric.Alpha).Gauge("leader_election_master_status", "1 while this process leads, 0 while it waits to; none where nobody is elected.", "name")
+// NewLeaderGauge adds leader_election_master_status, by name of the Lease.
+func NewLeaderGauge(set *metric.Set) *prometheus.GaugeVec {
+	return set.Of(metric.Client, metric.Alpha).Gauge("leader_election_master_status", "1 while this process holds the Lease, 0 while it does not; absent without leader election.", "name")
 }

@@ -1,4 +1,4 @@
-package scheduleradapter
+package kube
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 
 func TestTheListOfMetricsHasTheClients(t *testing.T) {
 	set := metric.NewSet()
-	measureRequests(set, &rest.Config{})
-	leadership(set)
-	golden.Section(t, "../docs/metrics.md", "client", set.Table())
+	MeasureRequests(set, &rest.Config{})
+	NewLeaderGauge(set)
+	golden.Section(t, "../../docs/metrics.md", "client", set.Table())
 }

@@ -1,4 +1,4 @@
-package scheduleradapter
+package profile
 
 import (
 	"fmt"
@@ -18,13 +18,13 @@ import (
 // nodes with four pods each: the default profile, with and without a queue of pods.
 func BenchmarkExplain(b *testing.B) {
 	for _, waiting := range []int{1, 10_000} {
-		cfg, err := config.Compile(&config.File{}, config.BuiltIn())
+		cfg, err := config.Compile(&config.File{}, BuiltIn())
 		if err != nil {
 			b.Fatal(err)
 		}
 		env, storage := environment()
 		scheduler, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-			return Profiles(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
+			return New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
 		}}, nil)
 		if err != nil {
 			b.Fatal(err)

@@ -1,4 +1,5 @@
-package scheduleradapter
+// Package statuspage serves the status page of the scheduler.
+package statuspage
 
 import (
 	"context"
@@ -8,41 +9,47 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evictd/evictd/internal/page"
+	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 //go:embed web
 var web embed.FS
 
+// Interval of Figures.Take.
+const Interval = 5 * time.Second
+
 const (
-	// figuresKept are a quarter of an hour.
-	figuresKept = int(15 * time.Minute / attendEvery)
-	// shownPending bounds the pods that the status page lists.
+	// keptFigures are those of 15 minutes.
+	keptFigures = int(15 * time.Minute / Interval)
+	// shownPending bounds the listed pods.
 	shownPending = 200
 )
 
-// figures are what the status page shows of the metrics, now and before.
-type figures struct {
+// Figures are the metrics that the page shows, for the last 15 minutes.
+type Figures struct {
 	metrics prometheus.Gatherer
 	kept    *page.Ring[figure]
 }
 
-// figure is how the metrics stood; totals count since the start.
+// figure has the metrics at an instant; totals count since the start.
 type figure struct {
 	At       int64              `json:"at"` // ms
 	Pending  map[string]float64 `json:"pending"`
 	Attempts map[string]float64 `json:"attempts"` // by result
-	// Durations of attempts: how many took no longer than each of Bounds, seconds.
+	// Durations are the cumulative counts of attempts by upper bound; Bounds are in
+	// seconds.
 	Durations []uint64  `json:"durations"`
 	Bounds    []float64 `json:"bounds"`
 }
 
-func newFigures(metrics prometheus.Gatherer) *figures {
-	return &figures{metrics, page.NewRing[figure](figuresKept)}
+// NewFigures reads from a gatherer.
+func NewFigures(metrics prometheus.Gatherer) *Figures {
+	return &Figures{metrics, page.NewRing[figure](keptFigures)}
 }
 
-// take reads the metrics. What cannot be read is left out.
-func (f *figures) take(now time.Time) {
+// Take reads the metrics. Metrics that cannot be read are left out.
+func (f *Figures) Take(now time.Time) {
 	families, _ := f.metrics.Gather()
 	is := figure{At: now.UnixMilli(), Pending: map[string]float64{}, Attempts: map[string]float64{}}
 	for _, family := range families {
@@ -70,7 +77,7 @@ func (f *figures) take(now time.Time) {
 }
 
 // since are the figures after an instant, oldest first.
-func (f *figures) since(at time.Time) []figure {
+func (f *Figures) since(at time.Time) []figure {
 	all := f.kept.All()
 	for len(all) > 0 && all[0].At <= at.UnixMilli() {
 		all = all[1:]
@@ -78,35 +85,36 @@ func (f *figures) since(at time.Time) []figure {
 	return all
 }
 
-// overview is of the cluster.
 type overview struct {
 	At       int64  `json:"at"` // ms
 	Standing string `json:"standing"`
-	Placed   int    `json:"placed"` // pods that have a node
+	Placed   int    `json:"placed"` // pods with a node
 	Pending  int    `json:"pending"`
 	Nodes    int    `json:"nodes"`
 }
 
-// newPage makes the status page.
-func (d *daemon) newPage() *page.Page {
-	past := func(since time.Time) page.Event { return page.Event{Name: "figures", Data: d.figures.since(since)} }
+// New makes the page. state is the text of the scheduler's state.
+func New(l *cycle.Loop, figures *Figures, state func() string) *page.Page {
+	past := func(since time.Time) page.Event { return page.Event{Name: "figures", Data: figures.since(since)} }
 	return page.New(web, page.Feed{Past: past, Now: func(ctx context.Context) ([]page.Event, error) {
 		now := time.Now()
 		var o overview
 		var pending []cycle.PendingPod
-		nodes, err := onLoop(ctx, d.loop, func() []cycle.NodeSummary {
-			pending, o.Pending, o.Placed = d.loop.Pending(shownPending), d.loop.Queue.Len(), d.loop.Table.PodCount()
-			return d.loop.Nodes(now)
+		ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
+		defer cancel()
+		nodes, err := cycle.Ask(ctx, l, func() []cycle.NodeSummary {
+			pending, o.Pending, o.Placed = l.Pending(shownPending), l.Queue.Len(), l.Table.PodCount()
+			return l.Nodes(now)
 		})
 		if err != nil {
 			return nil, err
 		}
-		o.At, o.Standing, o.Nodes = now.UnixMilli(), d.standing(), len(nodes)
+		o.At, o.Standing, o.Nodes = now.UnixMilli(), state(), len(nodes)
 		return []page.Event{
 			{Name: "overview", Data: o},
 			{Name: "pending", Data: pending},
 			{Name: "nodes", Data: nodes},
-			past(now.Add(-2 * attendEvery)),
+			past(now.Add(-2 * Interval)),
 		}, nil
 	}})
 }
