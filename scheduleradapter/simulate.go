@@ -99,7 +99,7 @@ func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *con
 // progressReporter shows the number of attempted pods on a terminal.
 type progressReporter struct {
 	simulate.Reporter
-	progress   *cli.Progress
+	progress       *cli.Progress
 	attempted, all int
 }
 

@@ -44,8 +44,7 @@ const (
 	serviceAffinity     = "ServiceAffinity"
 )
 
-// removed are plugins that earlier versions had: volumes of these kinds are
-// counted by NodeVolumeLimits.
+// removed are plugins of earlier versions; NodeVolumeLimits counts their volumes.
 var removed = []string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}
 
 const wasRemoved = `was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")`
@@ -58,9 +57,8 @@ func (c *compiler) plugin(name string) (Plugin, bool) {
 	return c.plugins[i], true
 }
 
-// expand says what runs at each point: what the point's own set enables, and of
-// the plugins of multiPoint those that implement the point and are not disabled
-// there.
+// expand computes the plugins of each point: those of the point's set, and those of
+// multiPoint that implement the point and are not disabled there.
 func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [framework.Points][]Enabled) {
 	c.refusePodGroups(path, plugins)
 	everywhere := c.multiPoint(path.Child("multiPoint"), plugins.MultiPoint)
@@ -75,9 +73,9 @@ func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [
 	return points
 }
 
-// arrange puts the plugins of a point in order: first those that are enabled here
-// though multiPoint has them, then the others of multiPoint, then those that are
-// enabled only here. A plugin's weight is the one given here, where it is.
+// arrange orders the plugins of a point: those enabled at the point and by
+// multiPoint, the other plugins of multiPoint, and those enabled only at the point.
+// A weight at the point overrides that of multiPoint.
 func (c *compiler) arrange(point framework.Point, here []Enabled, disabled []configv1.Plugin, everywhere []Enabled) []Enabled {
 	var overriding, expanded, only []Enabled
 	if !names(disabled, "*") {
@@ -110,8 +108,8 @@ func (c *compiler) arrange(point framework.Point, here []Enabled, disabled []con
 	return order
 }
 
-// multiPoint merges the default plugins with the configured ones: a default
-// plugin that is enabled again stays in its place and takes the new weight.
+// multiPoint merges the default plugins with the configured ones: a default plugin
+// that is enabled again keeps its place and takes the new weight.
 func (c *compiler) multiPoint(path *field.Path, set configv1.PluginSet) (merged []Enabled) {
 	custom := c.enabled(path, set, framework.Points)
 	for _, p := range c.plugins {
@@ -128,7 +126,8 @@ func (c *compiler) multiPoint(path *field.Path, set configv1.PluginSet) (merged 
 	return append(merged, custom...)
 }
 
-// enabled reads what a set enables; point is framework.Points for multiPoint.
+// enabled reads the enabled plugins of a set; point is framework.Points for
+// multiPoint.
 func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point framework.Point) (enabled []Enabled) {
 	for i, e := range set.Enabled {
 		at := path.Child("enabled").Index(i)
@@ -158,8 +157,8 @@ func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point frame
 	return enabled
 }
 
-// refusePodGroups refuses plugins at the points of pod groups, which
-// kube-scheduler has behind a feature that is off.
+// refusePodGroups rejects plugins at the points of pod groups, whose feature is off
+// in kube-scheduler.
 func (c *compiler) refusePodGroups(path *field.Path, plugins *configv1.Plugins) {
 	for _, point := range []struct {
 		name string

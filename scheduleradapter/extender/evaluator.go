@@ -11,34 +11,35 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Evaluator judges nodes for another scheduler, by the filters and scores of a profile.
-// It belongs to the goroutine that owns the table.
+// Evaluator runs the filters and scores of a profile for another scheduler. The
+// goroutine that owns the table uses it.
 type Evaluator struct {
 	table  *nodetable.Table
 	runner *framework.Runner
 	cycle  framework.Cycle
 }
 
-// NewEvaluator makes a evaluator of a profile.
+// NewEvaluator makes an evaluator of a profile.
 func NewEvaluator(table *nodetable.Table, runner *framework.Runner) *Evaluator {
 	return &Evaluator{table: table, runner: runner}
 }
 
-// Result is what is said of nodes, by name. Of a node that is in neither map
-// nothing is known.
+// Result has the result by node name. Nodes that the table does not have are in
+// neither map.
 type Result struct {
 	Refused map[string]Rejection
-	// Scores are the totals of the others; they fit where those are 0 to 100.
+	// Scores are the totals of the feasible nodes; with one score plugin they are 0
+	// to 100.
 	Scores map[string]int64
 }
 
-// Rejection is why a pod should not go to a node.
+// Rejection is why a node is not feasible.
 type Rejection struct {
 	Reason       string
-	Unresolvable bool // whoever is preempted there
+	Unresolvable bool // preemption does not help
 }
 
-// Judge says what is known of nodes for a pod.
+// Evaluate filters and scores nodes for a pod.
 func (e *Evaluator) Evaluate(now time.Time, pod *v1.Pod, nodes []string) (Result, error) {
 	digest, err := nodetable.NewPod(pod)
 	if err != nil {

@@ -191,9 +191,9 @@ func TestAFaultFailsTheAttemptUnlessIgnorable(t *testing.T) {
 		{"refuses", http.NotFoundHandler(), nil, "status 404 Not Found; expected 200"},
 		{"redirects", http.RedirectHandler("/elsewhere", http.StatusFound), nil, "status 302 Found; expected 200"},
 		{"accepts only", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }), nil, "status 202 Accepted; expected 200"},
-		{"breaks off", breaksOff, nil, "read the answer"},
+		{"breaks off", breaksOff, nil, "read response"},
 		{"delays", delays, hasty, "Client.Timeout exceeded"},
-		{"talks nonsense", service{"filter": says("<html>")}, nil, "read the answer"},
+		{"talks nonsense", service{"filter": says("<html>")}, nil, "read response"},
 		{"says nothing", service{"filter": says("")}, nil, "EOF"},
 		{"names an error", service{"filter": says(`{"Error":"out of order"}`)}, nil, "out of order"},
 		{"names an unknown node", service{"filter": says(`{"NodeNames":["a","nobody"]}`)}, nil, `claims a filtered node "nobody" which is not found in the input node list`},
@@ -238,7 +238,7 @@ func TestFaultsInARowAreToldOnce(t *testing.T) {
 	answer = `{"NodeNames":["a"]}`
 	ask()
 	ask()
-	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "extender is back") {
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "extender responds again") {
 		t.Errorf("log:\n%s\nexpected one line of the fault and one of its end", &log)
 	}
 }

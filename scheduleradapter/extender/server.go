@@ -15,11 +15,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// Evaluate says what is known of nodes for a pod. Any goroutine may ask.
+// Evaluate evaluates nodes for a pod. Any goroutine may call it.
 type Evaluate func(ctx context.Context, pod *v1.Pod, nodes []string) (Result, error)
 
-// NewHandler offers a evaluate to another scheduler, under /filter, /prioritize and
-// /preempt. A node of which nothing is known passes, with the highest score.
+// NewHandler serves an extender at /filter, /prioritize and /preempt. Unknown nodes
+// pass with the highest score.
 func NewHandler(evaluate Evaluate) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /filter", answer(evaluate.filter))
@@ -28,7 +28,7 @@ func NewHandler(evaluate Evaluate) http.Handler {
 	return mux
 }
 
-// answer decodes a request and encodes what is made of it.
+// answer decodes a request and encodes the response.
 func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var question Q
@@ -44,14 +44,13 @@ func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerF
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(result) // who has asked is gone: nobody is left to tell
+			_ = json.NewEncoder(w).Encode(result) // the client may have disconnected
 		}
 	}
 }
 
 var errNoPod = errors.New("the request has no pod")
 
-// ask judges the nodes of a request.
 func (e Evaluate) call(ctx context.Context, pod *v1.Pod, names []string) (Result, error) {
 	if pod == nil {
 		return Result{}, errNoPod
@@ -112,7 +111,7 @@ func (e Evaluate) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire
 	return list, nil
 }
 
-// preempt drops the nodes where the pod should not go, whoever makes room there.
+// preempt removes nodes on which preemption does not help.
 func (e Evaluate) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (*wire.ExtenderPreemptionResult, error) {
 	victims := args.NodeNameToMetaVictims
 	if victims == nil {

@@ -19,10 +19,11 @@ import (
 
 const (
 	statusWriters  = 16
-	statusAttempts = 8 // of a patch that the server does not take
+	statusAttempts = 8 // patches that the API server rejects
 )
 
-// statuses writes what was said of pods, the latest of each, one at a time a pod.
+// statuses writes the latest status of each pod; one request per pod runs at a
+// time.
 type statuses struct {
 	client kubernetes.Interface
 	pods   listers.PodLister
@@ -33,7 +34,7 @@ type statuses struct {
 	pending map[types.UID]said
 }
 
-// said is of a pod as it was known then.
+// said is a status for a version of a pod.
 type said struct {
 	pod    *v1.Pod
 	status cycle.Status
@@ -63,7 +64,7 @@ func (s *statuses) run(ctx context.Context) {
 	writers.Wait()
 }
 
-// next writes one status; false where there will be none any more.
+// next writes one status; false: the context has ended.
 func (s *statuses) next(ctx context.Context) bool {
 	uid, over := s.queue.Get()
 	if over {
@@ -82,7 +83,7 @@ func (s *statuses) next(ctx context.Context) bool {
 		s.queue.Forget(uid)
 	case s.queue.NumRequeues(uid) >= statusAttempts:
 		s.queue.Forget(uid)
-		s.log.Error("a pod's status could not be written", "pod", what.pod.Namespace+"/"+what.pod.Name, "error", err)
+		s.log.Error("status of pod is not patched", "pod", what.pod.Namespace+"/"+what.pod.Name, "error", err)
 	default:
 		s.mu.Lock()
 		what.status = what.status.With(s.pending[uid].status)
@@ -93,7 +94,7 @@ func (s *statuses) next(ctx context.Context) bool {
 	return true
 }
 
-// write patches what differs from what the API server has told last.
+// write patches the fields that differ from the informer's version.
 func (s *statuses) write(ctx context.Context, what said) error {
 	pod := what.pod
 	if told, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && told.UID == pod.UID {
@@ -114,7 +115,7 @@ func (s *statuses) write(ctx context.Context, what said) error {
 	return err
 }
 
-// changes are what a pod's status does not say yet.
+// changes are the fields of a pod's status that differ.
 func changes(pod *v1.Pod, s cycle.Status, now time.Time) (status podStatus, differs bool) {
 	if s.Nominated != nil && *s.Nominated != pod.Status.NominatedNodeName {
 		node := nominated(*s.Nominated)

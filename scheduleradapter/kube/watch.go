@@ -21,8 +21,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
-// Watch tells a loop what the API server tells. What cannot be digested is
-// reported once and left out.
+// Watch passes informer events to a loop. Invalid objects are logged once and left
+// out.
 type Watch struct {
 	loop    *cycle.Loop
 	storage *volumes.Storage
@@ -33,20 +33,19 @@ type Watch struct {
 }
 
 // NewWatch registers with the informers of a factory, which the caller starts
-// afterwards.
+// later.
 func NewWatch(factory informers.SharedInformerFactory, l *cycle.Loop, storage *volumes.Storage, api *Volumes, log *slog.Logger) (*Watch, error) {
 	w := &Watch{loop: l, storage: storage, log: log, odd: map[types.UID]bool{}}
 	w.synced = append(w.synced, factory.Policy().V1().PodDisruptionBudgets().Informer().HasSynced)
 	return w, errors.Join(w.watchNodesAndPods(factory), w.watchGroups(factory), w.watchStorage(factory, api))
 }
 
-// Synced waits until the loop has been told of everything there was at first;
-// false where the context ended before.
+// Synced waits until the loop has the initial lists; false: the context has ended.
 func (w *Watch) Synced(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.synced...)
 }
 
-// Ready says whether the loop has been told of everything there was at first.
+// Ready reports whether the loop has the initial lists.
 func (w *Watch) Ready() bool {
 	for _, synced := range w.synced {
 		if !synced() {
@@ -56,20 +55,20 @@ func (w *Watch) Ready() bool {
 	return true
 }
 
-// object is a pointer to one of the API's.
+// object is a pointer to an API object.
 type object interface {
 	comparable
 	metav1.Object
 }
 
-// on calls a function for every change of a kind: the old object is nil where it
-// came, the new one where it is gone.
+// on calls a function for each event of a kind: the old object is nil after an
+// addition, the new one after a deletion.
 func on[T object](w *Watch, informer cache.SharedIndexInformer, changed func(was, is T)) error {
 	var none T
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(is any) { changed(none, is.(T)) },
 		UpdateFunc: func(was, is any) {
-			if was.(T).GetUID() != is.(T).GetUID() { // its end was missed
+			if was.(T).GetUID() != is.(T).GetUID() { // the deletion was missed
 				changed(was.(T), none)
 				was = none
 			}
@@ -110,7 +109,7 @@ func (w *Watch) watchNodesAndPods(factory informers.SharedInformerFactory) error
 	)
 }
 
-// pod tells of a pod; one that has ended is gone.
+// pod handles an event of a pod; completed pods are removed.
 func (w *Watch) pod(was, is *v1.Pod) {
 	gone := is == nil || is.Status.Phase == v1.PodSucceeded || is.Status.Phase == v1.PodFailed
 	if is == nil {
@@ -126,7 +125,7 @@ func (w *Watch) pod(was, is *v1.Pod) {
 	}
 }
 
-// left says whether an object is left out because of an error, and reports the
+// left reports whether an object is left out because of an error, and logs the
 // first.
 func (w *Watch) left(o metav1.Object, gone bool, err error) bool {
 	w.mu.Lock()
@@ -137,14 +136,13 @@ func (w *Watch) left(o metav1.Object, gone bool, err error) bool {
 		delete(w.odd, o.GetUID())
 	case !reported:
 		w.odd[o.GetUID()] = true
-		w.log.Warn("an object is left out", "error", err)
+		w.log.Warn("invalid object is ignored", "error", err)
 	}
 	return err != nil
 }
 
-// Pressure tells also of what evictds say of their nodes, by the Leases of their
-// namespace, and of pods that were evicted. The caller starts the factory
-// afterwards.
+// Pressure also watches the Leases of evictd and evicted pods. The caller starts
+// the factory later.
 func (w *Watch) Pressure(factory informers.SharedInformerFactory) error {
 	return errors.Join(w.watchHeadroom(factory), on(w, factory.Core().V1().Pods().Informer(), func(_, is *v1.Pod) {
 		if is == nil {
@@ -184,7 +182,7 @@ func (w *Watch) watchGroups(factory informers.SharedInformerFactory) error {
 	)
 }
 
-// group tells which pods belong together.
+// group handles events of the objects whose selectors group pods.
 func group[T object](w *Watch, apiVersion, kind string, selects func(T) *metav1.LabelSelector) func(was, is T) {
 	var none T
 	return func(was, is T) {
@@ -197,7 +195,7 @@ func group[T object](w *Watch, apiVersion, kind string, selects func(T) *metav1.
 	}
 }
 
-// matching is a selector by labels, nil where there are none.
+// matching is a selector by labels; nil: there are none.
 func matching(labels map[string]string) *metav1.LabelSelector {
 	if len(labels) == 0 {
 		return nil
@@ -233,7 +231,7 @@ func (w *Watch) watchStorage(factory informers.SharedInformerFactory, api *Volum
 	)
 }
 
-// stored takes over what volumes are made of, and asks the hints.
+// stored handles events of storage objects, and calls the queueing hints.
 func stored[T object](w *Watch, resource framework.Resource, set func(T) error, remove func(T)) func(was, is T) {
 	var none T
 	return func(was, is T) {

@@ -15,8 +15,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// newest is the instant that the manifests are a picture of, where the simulation
-// begins: the latest one at which they say that something happened.
+// newest is the start of the simulation: the latest timestamp in the manifests.
 func newest(objects *Objects) time.Time {
 	latest := time.Unix(0, 0).UTC()
 	happened := func(at metav1.Time) {
@@ -56,8 +55,8 @@ func newest(objects *Objects) time.Time {
 	return latest
 }
 
-// populate fills the table and the queue. Pods of other schedulers and pods being
-// deleted are nobody's to place.
+// populate fills the table and the queue. Pods of other schedulers and terminating
+// pods are not queued.
 func (s *Simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
 		s.Table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
@@ -72,7 +71,7 @@ func (s *Simulation) populate() error {
 	return nil
 }
 
-// populateGroups tells the table which pods belong together.
+// populateGroups adds the services and controllers of pods to the table.
 func (s *Simulation) populateGroups() error {
 	var faults []error
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
@@ -93,7 +92,7 @@ func (s *Simulation) populateGroups() error {
 	return errors.Join(faults...)
 }
 
-// populateStorage tells the volume plugins what there is to store on.
+// populateStorage adds the storage objects.
 func (s *Simulation) populateStorage() error {
 	var faults []error
 	for _, o := range s.objects.StorageClasses {
@@ -120,8 +119,8 @@ func (s *Simulation) populateStorage() error {
 	return errors.Join(faults...)
 }
 
-// populateHeadroom takes in what evictd says of nodes. A Lease that holds at the
-// start is renewed for ever.
+// populateHeadroom adds the headroom of nodes. A Lease that is valid at the start
+// remains valid.
 func (s *Simulation) populateHeadroom() error {
 	var faults []error
 	for _, lease := range s.objects.Leases {
@@ -135,7 +134,7 @@ func (s *Simulation) populateHeadroom() error {
 	return errors.Join(faults...)
 }
 
-// matching is a selector by labels, nil where there are none.
+// matching is a selector by labels; nil: there are none.
 func matching(labels map[string]string) *metav1.LabelSelector {
 	if len(labels) == 0 {
 		return nil
@@ -143,7 +142,7 @@ func matching(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// placePods puts the pods that run on their nodes and returns those that wait.
+// placePods places the assigned pods and returns the pending ones.
 func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 	for _, pod := range s.objects.digests {
 		switch object := pod.Object; {
@@ -160,7 +159,7 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 	return pending
 }
 
-// queuePods queues pods in the order of their creation, then of their manifests.
+// queuePods queues pods by creation, then by the order of the manifests.
 func (s *Simulation) queuePods(pending []*nodetable.Pod) {
 	created := func(pod *nodetable.Pod) time.Time {
 		if pod.Created.IsZero() {
@@ -185,7 +184,7 @@ func (s *Simulation) populateRunning(pod *nodetable.Pod) {
 	}
 }
 
-// running is a pod that runs on a node.
+// running is a copy of a pod that runs on a node.
 func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 	pod = cycle.UpdatedPod(pod, func(object *v1.Pod) {
 		object.Spec.NodeName = node
@@ -196,8 +195,7 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 	return pod
 }
 
-// Preempt makes victims go to make room. One that waits for permission on its node
-// goes back into the queue.
+// Preempt deletes victims. A victim that waits for Permit is rejected.
 func (s *Simulation) Preempt(a *cycle.Attempt) {
 	for _, victim := range a.Victims {
 		if s.IsWaiting(victim.UID) {
@@ -209,8 +207,8 @@ func (s *Simulation) Preempt(a *cycle.Attempt) {
 	}
 }
 
-// terminate deletes a pod on a node: it counts until its grace period has passed.
-// False where it is being deleted already, or gone.
+// terminate deletes a pod. It uses its node until its grace period ends. It returns
+// false for a pod that is terminating or deleted.
 func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
 	pod, row := s.Table.Find(pod.UID)
 	if pod == nil || pod.Terminating {
@@ -229,11 +227,11 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	return true
 }
 
-// watch sets the timer for the taint that drives a pod off its node first, if any
-// does. A taint has been there since its timeAdded, else from the beginning, and
-// the pod since the given instant, zero for ever.
+// watch sets the timer of the first NoExecute taint that evicts the pod, if there
+// is one. The time of a taint starts at its timeAdded, or at the start of the
+// simulation, and not before since.
 func (s *Simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.Time) {
-	at, taint := lifecycle.Depart(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, func(taint *v1.Taint) time.Time {
+	at, taint := lifecycle.EvictionTime(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, func(taint *v1.Taint) time.Time {
 		begin := s.start
 		if taint.TimeAdded != nil {
 			begin = taint.TimeAdded.Time

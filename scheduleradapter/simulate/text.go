@@ -14,8 +14,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Text reports for people: who went where, who had to go, and why the others did
-// not fit.
+// Text reports tables for people.
 type Text struct {
 	out        io.Writer
 	placements []string
@@ -24,7 +23,7 @@ type Text struct {
 	refusals   map[types.UID]*refusal
 }
 
-// refusal is a pod's last attempt, where it did not get a node.
+// refusal is the last attempt of a pod that was not scheduled.
 type refusal struct {
 	title, message string
 	table          *nodetable.Table
@@ -40,7 +39,6 @@ type refusingNodes struct {
 // NewText writes to w at the end.
 func NewText(w io.Writer) *Text { return &Text{out: w, refusals: map[types.UID]*refusal{}} }
 
-// Attempt takes note of an attempt.
 func (t *Text) Attempt(a *Attempt) {
 	if a.Outcome == cycle.Scheduled {
 		delete(t.refusals, a.Pod.UID)
@@ -59,7 +57,7 @@ func (t *Text) Attempt(a *Attempt) {
 
 func placement(a *Attempt) string {
 	c := a.Cycle
-	score := "-" // one node alone is not scored
+	score := "-" // a single node is not scored
 	if len(c.Totals) > 0 {
 		row := c.Table.Row(nodetable.Intern(a.Node))
 		score = fmt.Sprint(c.Totals[slices.Index(c.Rows, row)])
@@ -82,7 +80,7 @@ func title(a *Attempt) string {
 	}
 }
 
-// firstReasons groups the nodes that an attempt rejected.
+// firstReasons groups the rejected nodes of an attempt.
 func firstReasons(c *framework.Cycle) []refusingNodes {
 	rows := map[framework.Rejection]nodetable.Bits{}
 	for row := range c.Evaluated.All() {
@@ -101,7 +99,6 @@ func firstReasons(c *framework.Cycle) []refusingNodes {
 	return nodes
 }
 
-// Event takes note of a pod that goes.
 func (t *Text) Event(e *Event) {
 	why := "to make room"
 	if e.By == ByTaint {
@@ -113,7 +110,6 @@ func (t *Text) Event(e *Event) {
 	t.events = append(t.events, fmt.Sprintf("%s\t%s\t%s\t%s %s", e.Pod, e.Node, e.At, e.Kind, why))
 }
 
-// End writes everything.
 func (t *Text) End(s Summary) error {
 	out := bufio.NewWriter(t.out)
 	columns(out, "POD\tNODE\tAT\tSCORE\tFEASIBLE", t.placements)
@@ -129,7 +125,7 @@ func (t *Text) End(s Summary) error {
 	return out.Flush()
 }
 
-// columns writes a table and an empty line, nothing where there is no row.
+// columns writes a table and an empty line; nothing without rows.
 func columns(out io.Writer, head string, rows []string) {
 	if len(rows) == 0 {
 		return

@@ -238,8 +238,8 @@ func TestNothingInTheHandleIsSilentlyWithoutEffect(t *testing.T) {
 		t.Fatalf("exit %d, %s, %s", code, out, errs)
 	}
 	for _, want := range []string{
-		`msg="a plugin watches objects that never come" kind=v1.Secret why="there is no API server in simulate"`,
-		`msg="event is not recorded" reason=Reserved action=Reserving note="by Handy" why="there is no API server in simulate"`,
+		`msg="plugin watches objects without an API server" kind=v1.Secret reason="there is no API server in simulate"`,
+		`msg="event is not recorded" reason=Reserved action=Reserving note="by Handy" error="there is no API server in simulate"`,
 	} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("no %s in\n%s", want, errs)
@@ -254,16 +254,16 @@ func TestNothingInTheHandleIsSilentlyWithoutEffect(t *testing.T) {
 		`client: Get "http://missing.invalid/api/v1/nodes": ` + missing,
 		`config: Get "http://missing.invalid": ` + missing,
 		"lister: <nil>", "csi: " + missing,
-		"claims: devices are not allocated: there is no DynamicResources",
-		"groups: pods are not scheduled in groups", "group states: pods are not scheduled in groups", "mutations: pods are not scheduled in groups",
+		"claims: DynamicResources is not supported",
+		"groups: pod groups are not supported", "group states: pod groups are not supported", "mutations: pod groups are not supported",
 		"profile default-scheduler, extenders 0, signed false, claim in use false",
 		"promised " + at + `: ""`, "with it 1 pods, without 0", "promised " + at + `: "other"`, "promised " + at + `: ""`,
 		"score at once: RunPreScorePlugins was not called for these nodes with this state", "prescore: Success", "score: Success",
 		"n1 has the sum of 4 plugins: true", "n2 has the sum of 4 plugins: true", "fits n1: Success", "fits n2: Success",
 		"changed node: node n1 differs from the snapshot's: only its pods can be tried",
-		"other pod: plugins can be run only for the pod of the scheduling cycle, as it is",
+		"other pod: plugins can run other plugins only for the unchanged pod of the scheduling cycle",
 		`unknown node: there is no node "nowhere"`, "nobody waits: true false",
-		"promised while binding: 0", "filter while binding: plugins can be run only by a plugin that the scheduling cycle waits for",
+		"promised while binding: 0", "filter while binding: plugins can run other plugins only inside a scheduling cycle",
 	}
 	if !slices.Equal(notes, want) {
 		t.Errorf("notes\n%s\nwant\n%s", strings.Join(notes, "\n"), strings.Join(want, "\n"))

@@ -294,14 +294,14 @@ func TestATaintFollowsItsConditionAtOnce(t *testing.T) {
 // could not say otherwise: silence counts from when the server is back.
 func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
 	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
-		var away atomic.Bool
+		var unavailable atomic.Bool
 		b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("connection refused")
+			return unavailable.Load(), nil, errors.New("connection refused")
 		})
 		b.pass(time.Minute, "a", "b")
-		away.Store(true)
+		unavailable.Store(true)
 		b.pass(3 * time.Minute)
-		away.Store(false)
+		unavailable.Store(false)
 		b.pass(9 * time.Second) // they renew their Leases in their own time
 		b.pass(time.Minute, "a")
 		expect(t, "taints", []string{b.taints("a"), b.taints("b")}, "", "unreachable:NoExecute unreachable:NoSchedule")

@@ -8,11 +8,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// TerminationTimeout is how long a victim may still be there when its grace is over.
+// TerminationTimeout is how long a victim may run after its grace period before it
+// is overdue.
 const TerminationTimeout = time.Minute
 
-// TerminationDeadline is when a pod is to be gone: the end of its grace, which would begin now
-// where it is not being deleted.
+// TerminationDeadline is the end of the grace period of a pod. For a pod that is
+// not terminating, the grace period starts now.
 func TerminationDeadline(pod *nodetable.Pod, now time.Time) time.Time {
 	if at := pod.Object.DeletionTimestamp; at != nil {
 		return at.Time
@@ -24,8 +25,8 @@ func TerminationDeadline(pod *nodetable.Pod, now time.Time) time.Time {
 	return now.Add(time.Duration(grace) * time.Second)
 }
 
-// Overdue says whether a pod is being deleted and has not gone in time: nobody is
-// to count on its going.
+// Overdue reports whether a pod still runs after its grace period and
+// TerminationTimeout. Preemption does not select its node.
 func Overdue(pod *nodetable.Pod, now time.Time) bool {
 	return pod.Terminating && !now.Before(TerminationDeadline(pod, now).Add(TerminationTimeout))
 }

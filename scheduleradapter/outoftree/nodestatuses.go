@@ -8,14 +8,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// nodeStatuses are why the nodes were rejected, for PostFilter.
+// nodeStatuses is a fwk.NodeToStatusReader.
 type nodeStatuses struct {
 	nodes  map[string]*fwk.Status
-	absent *fwk.Status // of all others
+	absent *fwk.Status // of all other nodes
 }
 
-// judge collects what a cycle found out. Nodes rejected for the same reasons
-// share a status.
+// nodeStatusesOf has the rejections of a cycle. Nodes with the same rejection share
+// a status.
 func nodeStatusesOf(c *framework.Cycle) nodeStatuses {
 	v := nodeStatuses{map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)}
 	switch {
@@ -38,7 +38,6 @@ func nodeStatusesOf(c *framework.Cycle) nodeStatuses {
 	return v
 }
 
-// Get is why a node was rejected.
 func (v nodeStatuses) Get(node string) *fwk.Status {
 	if s := v.nodes[node]; s != nil {
 		return s
@@ -46,7 +45,7 @@ func (v nodeStatuses) Get(node string) *fwk.Status {
 	return v.absent
 }
 
-// NodesForStatusCode are the nodes of a lister that were rejected with a code.
+// NodesForStatusCode are the nodes of a lister with a code.
 func (v nodeStatuses) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	all, err := lister.List()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// survey looks at all nodes, where something has changed since it last did or
-// time has passed.
-func (p *Plugin) survey(now time.Time) {
+// update computes the state of all nodes, if the table changed or refresh has
+// passed.
+func (p *Plugin) update(now time.Time) {
 	p.now = now
 	if p.version == p.table.Versions.Pressure && !now.Before(p.at) && now.Sub(p.at) < refresh && len(p.strain) == p.table.Rows() {
 		return
@@ -51,7 +51,7 @@ func (p *Plugin) look(row nodetable.Row) {
 	}
 }
 
-// headroom is what is known of a node now.
+// headroom is the valid headroom of a node; nil: there is none.
 func (p *Plugin) headroom(node *nodetable.Node) *nodetable.Headroom {
 	if h := p.table.Headroom(node.Name); h != nil && p.now.Before(h.Until) {
 		return h
@@ -59,7 +59,7 @@ func (p *Plugin) headroom(node *nodetable.Node) *nodetable.Headroom {
 	return nil
 }
 
-// strainOn is the score that a node has for every pod.
+// strainOn is the score of a node for all pods.
 func (p *Plugin) strainOn(node *nodetable.Node, headroom *nodetable.Headroom) int64 {
 	score := int64(framework.MaxScore)
 	if *p.args.Headroom && headroom != nil {
@@ -74,8 +74,8 @@ func (p *Plugin) strainOn(node *nodetable.Node, headroom *nodetable.Headroom) in
 	return score
 }
 
-// readConditions takes in the conditions that count and are true. Evictd's own are unknown
-// while its Lease is.
+// readConditions reads the enabled conditions that are true. Evictd's own
+// conditions are ignored without a valid Lease.
 func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
@@ -86,9 +86,9 @@ func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
 	}
 }
 
-// remember keeps the evictions of a node by owner: it lasts while any signal of
-// the same kind is not at ease, or the condition still says so; any kind where the
-// signal is not known.
+// remember keeps the evictions of a node by owner. An eviction lasts while a signal
+// of its kind is above the level ok, or the condition is true; for an unknown
+// signal, while any kind is.
 func (p *Plugin) remember(row nodetable.Row, headroom *nodetable.Headroom) {
 	evictions := p.table.Evictions(p.table.Node(row).Name)
 	var uneasy [kinds]bool

@@ -9,61 +9,61 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// mailbox holds what changed since the owner last looked, only the latest of each
-// object; nil stands for one that is gone. Nobody who fills it waits.
-type mailbox struct {
+// changes has the latest state of each changed object since the last take; nil:
+// deleted. Adding never blocks.
+type changes struct {
 	mu    sync.Mutex
 	nodes map[string]*v1.Node
 	pods  map[types.UID]*v1.Pod
 	wake  chan struct{}
 }
 
-func newMailbox() *mailbox {
-	return &mailbox{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, wake: make(chan struct{}, 1)}
+func newChanges() *changes {
+	return &changes{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, wake: make(chan struct{}, 1)}
 }
 
-// take empties it.
-func (m *mailbox) take() (nodes map[string]*v1.Node, pods map[types.UID]*v1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	nodes, pods = m.nodes, m.pods
-	m.nodes, m.pods = map[string]*v1.Node{}, map[types.UID]*v1.Pod{}
+// take removes all changes.
+func (c *changes) take() (nodes map[string]*v1.Node, pods map[types.UID]*v1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes, pods = c.nodes, c.pods
+	c.nodes, c.pods = map[string]*v1.Node{}, map[types.UID]*v1.Pod{}
 	return nodes, pods
 }
 
-func (m *mailbox) put(add func()) {
-	m.mu.Lock()
+func (c *changes) put(add func()) {
+	c.mu.Lock()
 	add()
-	m.mu.Unlock()
+	c.mu.Unlock()
 	select {
-	case m.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *mailbox) nodeHandler() cache.ResourceEventHandler {
+func (c *changes) nodeHandler() cache.ResourceEventHandler {
 	return handler(func(node *v1.Node, gone bool) {
-		m.put(func() {
-			m.nodes[node.Name] = node
+		c.put(func() {
+			c.nodes[node.Name] = node
 			if gone {
-				m.nodes[node.Name] = nil
+				c.nodes[node.Name] = nil
 			}
 		})
 	})
 }
 
-func (m *mailbox) podHandler() cache.ResourceEventHandler {
+func (c *changes) podHandler() cache.ResourceEventHandler {
 	return handler(func(pod *v1.Pod, gone bool) {
-		m.put(func() {
-			m.pods[pod.UID] = pod
+		c.put(func() {
+			c.pods[pod.UID] = pod
 			if gone {
-				m.pods[pod.UID] = nil
+				c.pods[pod.UID] = nil
 			}
 		})
 	})
 }
 
-// handler reduces an informer's events to the latest state of each object.
+// handler reduces informer events to the latest state of each object.
 func handler[T any, P interface {
 	*T
 	metav1.Object

@@ -42,7 +42,7 @@ func pod(name, node string, tolerations ...v1.Toleration) *v1.Pod {
 	}
 }
 
-func names(due []lifecycle.Departure) (names []string) {
+func names(due []lifecycle.Eviction) (names []string) {
 	for _, d := range due {
 		names = append(names, d.Pod.Name+" for "+d.Taint.Key)
 	}
@@ -73,7 +73,7 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 		{"a clock that is ahead prolongs nothing", []v1.Taint{added(noExecute("a"), 500)}, []v1.Toleration{bears("a", 60)}, 60, "a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := lifecycle.NewDepartures()
+			d := lifecycle.NewTaintEvictions()
 			p := pod("p", "n", test.tolerations...)
 			p.Status.StartTime = &metav1.Time{Time: after(-1000)}
 			d.SetPod(start, p)
@@ -100,18 +100,18 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 
 // rule: S6.7
 func TestADepartureIsCancelledWhenTheTaintGoes(t *testing.T) {
-	d := lifecycle.NewDepartures()
+	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
 	d.SetPod(start, pod("p", "n", bears("a", 60)))
 	d.SetPod(start, pod("q", "n", bears("a", -1)))
-	if cancelled := d.SetNode(after(10), "n", nil); len(cancelled) != 1 || cancelled[0].Name != "p" {
-		t.Errorf("cancelled %v, expected p alone", cancelled)
+	if canceled := d.SetNode(after(10), "n", nil); len(canceled) != 1 || canceled[0].Name != "p" {
+		t.Errorf("canceled %v, expected p alone", canceled)
 	}
 	if at, any := d.Next(); any {
 		t.Errorf("still due at %v", at)
 	}
-	if cancelled := d.SetNode(after(20), "n", nil); cancelled != nil {
-		t.Errorf("cancelled twice: %v", cancelled)
+	if canceled := d.SetNode(after(20), "n", nil); canceled != nil {
+		t.Errorf("canceled twice: %v", canceled)
 	}
 	d.SetNode(after(30), "n", []v1.Taint{noExecute("a")})
 	if at, _ := d.Next(); !at.Equal(after(90)) {
@@ -123,7 +123,7 @@ func TestADepartureIsCancelledWhenTheTaintGoes(t *testing.T) {
 }
 
 func TestAnUnchangedTaintKeepsItsTime(t *testing.T) {
-	d := lifecycle.NewDepartures()
+	d := lifecycle.NewTaintEvictions()
 	d.SetPod(start, pod("p", "n", bears("a", 60), bears("b", 60)))
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
 	d.SetNode(after(30), "n", []v1.Taint{noExecute("b"), noExecute("a")})
@@ -133,7 +133,7 @@ func TestAnUnchangedTaintKeepsItsTime(t *testing.T) {
 }
 
 func TestAPodThatComesLaterCountsFromThen(t *testing.T) {
-	d := lifecycle.NewDepartures()
+	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{added(noExecute("a"), -100)})
 	d.SetPod(after(50), pod("p", "n", bears("a", 60)))
 	if at, _ := d.Next(); !at.Equal(after(110)) {
@@ -145,7 +145,7 @@ func TestPodsWithNowhereToLeaveAreLeftAlone(t *testing.T) {
 	terminating, ended := pod("terminating", "n"), pod("ended", "n")
 	terminating.DeletionTimestamp = &metav1.Time{Time: start}
 	ended.Status.Phase = v1.PodFailed
-	d := lifecycle.NewDepartures()
+	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
 	for _, p := range []*v1.Pod{pod("pending", ""), terminating, ended} {
 		d.SetPod(start, p)
@@ -158,12 +158,12 @@ func TestPodsWithNowhereToLeaveAreLeftAlone(t *testing.T) {
 }
 
 func TestADepartureThatFailedIsTriedAgain(t *testing.T) {
-	d := lifecycle.NewDepartures()
+	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
 	d.SetPod(start, pod("p", "n"))
 	d.SetPod(start, pod("q", "n"))
 	d.Due(start)
-	d.PutBack("p", after(5))
+	d.Retry("p", after(5))
 	d.SetPod(after(1), pod("p", "n"))
 	if at, _ := d.Next(); !at.Equal(after(5)) {
 		t.Errorf("due again at %v, expected 5s", at.Sub(start))
@@ -172,8 +172,8 @@ func TestADepartureThatFailedIsTriedAgain(t *testing.T) {
 		t.Errorf("due again: %v", due)
 	}
 	d.SetNode(after(6), "n", nil)
-	d.PutBack("p", after(7))
-	d.PutBack("unknown", after(7))
+	d.Retry("p", after(7))
+	d.Retry("unknown", after(7))
 	if _, any := d.Next(); any {
 		t.Error("due although the taint has gone")
 	}
@@ -183,7 +183,7 @@ func TestADepartureThatFailedIsTriedAgain(t *testing.T) {
 // taints and tolerations at the end.
 func TestDeadlinesFollowFromTheLatestState(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
-	d := lifecycle.NewDepartures()
+	d := lifecycle.NewTaintEvictions()
 	pods, taints := map[string]*v1.Pod{}, map[string][]v1.Taint{}
 	anyTaints := func() (some []v1.Taint) {
 		for _, key := range []string{"a", "b", "c"} {
@@ -220,7 +220,7 @@ func TestDeadlinesFollowFromTheLatestState(t *testing.T) {
 		}
 		var first time.Time
 		for _, p := range pods {
-			at, taint := lifecycle.Depart(p.Spec.Tolerations, taints[p.Spec.NodeName], func(t *v1.Taint) time.Time { return t.TimeAdded.Time })
+			at, taint := lifecycle.EvictionTime(p.Spec.Tolerations, taints[p.Spec.NodeName], func(t *v1.Taint) time.Time { return t.TimeAdded.Time })
 			if taint != nil && (first.IsZero() || at.Before(first)) {
 				first = at
 			}

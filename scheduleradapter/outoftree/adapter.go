@@ -13,14 +13,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// adapter is a foreign plugin as the framework here runs it.
+// adapter is an out-of-tree plugin as a framework.Adapter.
 type adapter struct {
 	profile *profile
 	name    string
 	plugin  fwk.Plugin
 	events  []framework.EventHint
-	ran     bool // its PreFilter, in this cycle
-	// texts are the distinct reasons given in this cycle; known is where.
+	ran     bool // PreFilter ran in this cycle
+	// texts are the distinct reasons of this cycle; known has their indexes.
 	texts [][]string
 	known map[string]uint32
 }
@@ -29,7 +29,7 @@ func (g *adapter) Name() string                  { return g.name }
 func (g *adapter) Hooks() framework.CycleHooks   { return g.profile }
 func (g *adapter) Events() []framework.EventHint { return g.events }
 
-// Extends says which points the plugin itself implements.
+// Extends reports whether the plugin implements a point.
 func (g *adapter) Extends(point framework.Point) bool {
 	return [framework.Points]func(fwk.Plugin) bool{
 		framework.PreEnqueue: is[fwk.PreEnqueuePlugin],
@@ -52,7 +52,7 @@ func is[T any](p fwk.Plugin) bool {
 	return ok
 }
 
-// call runs a function of the plugin on the owner's goroutine.
+// call calls the plugin on the owner's goroutine.
 func (g *adapter) call(point framework.Point, f func() *fwk.Status) (s *fwk.Status) {
 	g.profile.host.enter()
 	defer g.profile.host.leave()
@@ -60,8 +60,7 @@ func (g *adapter) call(point framework.Point, f func() *fwk.Status) (s *fwk.Stat
 	return f()
 }
 
-// PreEnqueue says whether a pod may be tried: any answer but success holds it
-// back.
+// PreEnqueue gates the pod unless the plugin returns Success.
 func (g *adapter) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	s := g.call(framework.PreEnqueue, func() *fwk.Status {
 		return g.plugin.(fwk.PreEnqueuePlugin).PreEnqueue(g.profile.host.ctx, pod.Object)
@@ -69,7 +68,6 @@ func (g *adapter) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	return status(g.name, framework.PreEnqueue, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending, fwk.Wait, fwk.Skip)
 }
 
-// Less orders the queue.
 func (g *adapter) Less(a, b framework.Queued) (less bool) {
 	g.call(framework.QueueSort, func() *fwk.Status {
 		less = g.plugin.(fwk.QueueSortPlugin).Less(queued{a}, queued{b})
@@ -78,7 +76,6 @@ func (g *adapter) Less(a, b framework.Queued) (less bool) {
 	return less
 }
 
-// PreFilter looks at the pod and all nodes.
 func (g *adapter) PreFilter(c *framework.Cycle) framework.Status {
 	state := c.State.(*cycleState)
 	var result *fwk.PreFilterResult
@@ -113,7 +110,7 @@ func (g *adapter) extend(plugin fwk.PreFilterPlugin, state fwk.CycleState, pod *
 	})
 }
 
-// Filter asks about every feasible node, several at once.
+// Filter calls the plugin for all feasible nodes, concurrently.
 func (g *adapter) Filter(c *framework.Cycle) framework.Status {
 	if s := g.profile.sight(c); !s.OK() {
 		return s
@@ -139,7 +136,7 @@ func (g *adapter) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// each runs a function for each index, several at once.
+// each calls a function for each index, concurrently.
 func (g *adapter) each(point framework.Point, answers []*fwk.Status, f func(i int) *fwk.Status) {
 	h := g.profile.host
 	h.enter()
@@ -154,7 +151,7 @@ func (g *adapter) each(point framework.Point, answers []*fwk.Status, f func(i in
 	h.until(h.ctx, len(answers), one)
 }
 
-// reason is the number of what a status says, for Reasons.
+// reason is the index of a status' reasons, for Reasons.
 func (g *adapter) reason(s *fwk.Status) uint32 {
 	key := strings.Join(s.Reasons(), "\x00")
 	number, known := g.known[key]
@@ -166,10 +163,9 @@ func (g *adapter) reason(s *fwk.Status) uint32 {
 	return number
 }
 
-// Reasons are what the plugin said of a node in this cycle.
 func (g *adapter) Reasons(_ *nodetable.Pod, number uint32) []string { return g.texts[number] }
 
-// PostFilter may make room, and nominate a node.
+// PostFilter may nominate a node.
 func (g *adapter) PostFilter(c *framework.Cycle) (framework.Nomination, framework.Status) {
 	var result *fwk.PostFilterResult
 	nodeStatuses := nodeStatusesOf(c)
@@ -185,14 +181,13 @@ func (g *adapter) PostFilter(c *framework.Cycle) (framework.Nomination, framewor
 	if name := result.NominatedNodeName; name != "" {
 		row := c.Table.Row(nodetable.Intern(name))
 		if row == nodetable.NoRow {
-			return framework.Nomination{}, framework.AsStatus(fmt.Errorf("plugin %q nominates node %q, which there is not", g.name, name))
+			return framework.Nomination{}, framework.AsStatus(fmt.Errorf("plugin %q nominates node %q, which does not exist", g.name, name))
 		}
 		nomination.Node = c.Table.Node(row)
 	}
 	return nomination, answer
 }
 
-// PreScore looks at all feasible nodes.
 func (g *adapter) PreScore(c *framework.Cycle) framework.Status {
 	if s := g.profile.sight(c); !s.OK() {
 		return s
@@ -208,7 +203,7 @@ func (g *adapter) PreScore(c *framework.Cycle) framework.Status {
 	return status(g.name, framework.PreScore, s, fwk.Skip)
 }
 
-// Score asks for the score of each node, several at once.
+// Score calls the plugin for all nodes, concurrently.
 func (g *adapter) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	if s := g.profile.sight(c); !s.OK() {
 		return s
@@ -229,7 +224,7 @@ func (g *adapter) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
-// Normalize lets a plugin that has ScoreExtensions bring its scores into range.
+// Normalize calls the plugin's ScoreExtensions.
 func (g *adapter) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	list := make(fwk.NodeScoreList, len(rows))
 	for i, row := range rows {
@@ -248,12 +243,11 @@ func (g *adapter) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []i
 	return status(g.name, framework.Score, s)
 }
 
-// assigned calls the plugin about a pod that has a node, on the owner's goroutine.
+// assigned calls the plugin for an assumed pod, on the owner's goroutine.
 func (g *adapter) assigned(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) *fwk.Status {
 	return g.call(point, func() *fwk.Status { return f(a.State.(fwk.CycleState), a.Pod.Object, a.Node.Name.Value()) })
 }
 
-// Reserve tells the plugin that a pod has a node.
 func (g *adapter) Reserve(a framework.Assignment) framework.Status {
 	s := g.assigned(framework.Reserve, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		return g.plugin.(fwk.ReservePlugin).Reserve(g.profile.host.ctx, state, pod, node)
@@ -261,7 +255,6 @@ func (g *adapter) Reserve(a framework.Assignment) framework.Status {
 	return status(g.name, framework.Reserve, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
 }
 
-// Unreserve tells it that the pod has none after all.
 func (g *adapter) Unreserve(a framework.Assignment) {
 	g.assigned(framework.Reserve, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		g.plugin.(fwk.ReservePlugin).Unreserve(g.profile.host.ctx, state, pod, node)
@@ -269,7 +262,6 @@ func (g *adapter) Unreserve(a framework.Assignment) {
 	})
 }
 
-// Permit asks whether the pod may be bound.
 func (g *adapter) Permit(a framework.Assignment) (framework.Status, time.Duration) {
 	var longest time.Duration
 	s := g.assigned(framework.Permit, a, func(state fwk.CycleState, pod *v1.Pod, node string) (s *fwk.Status) {
@@ -279,7 +271,7 @@ func (g *adapter) Permit(a framework.Assignment) (framework.Status, time.Duratio
 	return status(g.name, framework.Permit, s, fwk.Wait, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending), longest
 }
 
-// nodes are rows as the topmost view shows them.
+// nodes are the rows in the topmost view.
 func (p *profile) nodes(rows []nodetable.Row) []fwk.NodeInfo {
 	nodes := make([]fwk.NodeInfo, len(rows))
 	for i, row := range rows {
