@@ -200,8 +200,8 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 	}{
 		{"", 39, 256, "^[cmr]5.*|t3|z1d", "[]"},
 		{"7", 7, 7, "", "[]"},
-		{"0", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "0" is no number above 0: not looked at]`},
-		{"many", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "many" is no number above 0: not looked at]`},
+		{"0", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "0" is not a number above 0: ignored]`},
+		{"many", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "many" is not a number above 0: ignored]`},
 	} {
 		file, err := config.Load(data, c.value, plugins())
 		if err != nil {

@@ -112,7 +112,7 @@ func translate(p *policy, maxVolumes string, plugins []Plugin) (File, []error) {
 	for i := range p.Extenders {
 		file.Extenders = append(file.Extenders, p.Extenders[i].extender())
 		if p.Extenders[i].APIVersion != "" {
-			t.warn(field.NewPath("extenders").Index(i).Child("apiVersion"), "extenders speak one version: not looked at")
+			t.warn(field.NewPath("extenders").Index(i).Child("apiVersion"), "extenders have one version: ignored")
 		}
 	}
 	file.warnings = t.warnings
@@ -229,7 +229,7 @@ func (t *translation) count(limit InTreeLimit) {
 		if err == nil && n > 0 {
 			limit = InTreeLimit{Plugin: limit.Plugin, Count: int32(n)}
 		} else if len(t.volumes.InTree) == 0 {
-			t.warnings = append(t.warnings, fmt.Sprintf("%s: %q is no number above 0: not looked at", MaxVolumesVariable, t.maxVolumes))
+			t.warnings = append(t.warnings, fmt.Sprintf("%s: %q is not a number above 0: ignored", MaxVolumesVariable, t.maxVolumes))
 		}
 	}
 	t.volumes.InTree = append(t.volumes.InTree, limit)

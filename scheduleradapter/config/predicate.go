@@ -44,7 +44,7 @@ func conditionOf(kind v1.NodeConditionType) func(*translation) {
 // predicates are those of kube-scheduler 1.22 in the order of their evaluation, and
 // the condition predicates of 1.17.
 var predicates = []predicateTerm{
-	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, instead: "nodes are tainted by condition, and TaintToleration goes by the taints"},
+	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, instead: "nodes are tainted by condition, and TaintToleration filters by the taints"},
 	{names: []string{"CheckNodeUnschedulable"}, plugins: []string{"NodeUnschedulable"}, usual: true, mandatory: true},
 	{names: []string{"GeneralPredicates"}, plugins: []string{nodeResourcesFit, "NodeName", "NodePorts", "NodeAffinity"}, usual: true},
 	{names: []string{"HostName"}, plugins: []string{"NodeName"}},
@@ -53,7 +53,7 @@ var predicates = []predicateTerm{
 	{names: []string{"PodFitsResources"}, plugins: []string{nodeResourcesFit}},
 	{names: []string{"NoDiskConflict"}, plugins: []string{"VolumeRestrictions"}, usual: true},
 	{names: []string{"PodToleratesNodeTaints"}, plugins: []string{"TaintToleration"}, usual: true, mandatory: true},
-	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration goes by NoSchedule taints too"},
+	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration also filters by NoSchedule taints"},
 	{names: []string{checkLabelPresence}, plugins: []string{nodeLabel}},
 	{names: []string{checkServiceAffinity}, plugins: []string{serviceAffinity}},
 	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOfEBS, usual: true},
@@ -62,7 +62,7 @@ var predicates = []predicateTerm{
 	{names: []string{"MaxAzureDiskVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/azure-disk", 16), usual: true},
 	{names: []string{"MaxCinderVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/cinder", 256)},
 	{names: []string{"CheckVolumeBinding"}, plugins: []string{"VolumeBinding"}, usual: true},
-	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, instead: "VolumeBinding goes by the node affinity of volumes"},
+	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, instead: "VolumeBinding filters by the node affinity of volumes"},
 	{names: []string{"NoVolumeZoneConflict"}, plugins: []string{"VolumeZone"}, usual: true},
 	{names: []string{"CheckNodeMemoryPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodeMemoryPressure)},
 	{names: []string{"CheckNodePIDPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodePIDPressure)},
@@ -87,7 +87,7 @@ func (t *translation) filter(path *field.Path, named []predicate) {
 			continue
 		}
 		if p.instead != "" {
-			t.warn(here.Child("name"), "%s is no more: %s", p.names[0], p.instead)
+			t.warn(here.Child("name"), "%s was removed: %s", p.names[0], p.instead)
 		}
 		if p.needs != nil {
 			p.needs(t)

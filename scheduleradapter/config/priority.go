@@ -70,7 +70,7 @@ func (t *translation) score(path *field.Path, named []priority) {
 			}
 			weight, here = named[i].Weight, path.Index(i)
 			if p.instead != "" {
-				t.warn(here.Child("name"), "%s is no more: %s", p.name, p.instead)
+				t.warn(here.Child("name"), "%s was removed: %s", p.name, p.instead)
 			}
 		}
 		if weight == 0 {

@@ -68,13 +68,13 @@ func placement(a *Attempt) string {
 func title(a *Attempt) string {
 	switch a.Outcome {
 	case cycle.Nominated:
-		return fmt.Sprintf("%s waits for room on %s", a.Pod, a.Nominated)
+		return fmt.Sprintf("%s waits for victims on %s", a.Pod, a.Nominated)
 	case cycle.Waiting:
-		return fmt.Sprintf("%s waits for permission to run on %s", a.Pod, a.Node)
+		return fmt.Sprintf("%s waits for Permit on %s", a.Pod, a.Node)
 	case cycle.Gated:
-		return fmt.Sprintf("%s is held back", a.Pod)
+		return fmt.Sprintf("%s is gated", a.Pod)
 	case cycle.Failed:
-		return fmt.Sprintf("%s could not be tried", a.Pod)
+		return fmt.Sprintf("%s: the attempt failed", a.Pod)
 	default:
 		return fmt.Sprintf("%s does not fit", a.Pod)
 	}
@@ -100,7 +100,7 @@ func firstReasons(c *framework.Cycle) []refusingNodes {
 }
 
 func (t *Text) Event(e *Event) {
-	why := "to make room"
+	why := "by preemption"
 	if e.By == ByTaint {
 		why = "for a taint"
 	}

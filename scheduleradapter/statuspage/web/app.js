@@ -43,10 +43,10 @@ function drawFigures() {
   const depth = (name) => newest.pending[name] ?? 0;
   const results = ["scheduled", "unschedulable", "error"], made = results.map((r) => total(newest, r) - total(first, r));
   keyed($("tiles"), [
-    ["active", depth("active"), "ready for an attempt"],
-    ["backoff", depth("backoff"), "wait for their next attempt"],
-    ["unschedulable", depth("unschedulable"), "wait for something to change", depth("unschedulable") ? "soft" : ""],
-    ["gated", depth("gated"), "held back before any attempt"],
+    ["active", depth("active"), "ready to be scheduled"],
+    ["backoff", depth("backoff"), "wait for the next attempt"],
+    ["unschedulable", depth("unschedulable"), "wait for a cluster event", depth("unschedulable") ? "soft" : ""],
+    ["gated", depth("gated"), "rejected by PreEnqueue"],
     [`attempts in ${minutes()} min`, made.reduce((a, b) => a + b), `${made[0]} scheduled, ${made[1]} not, ${made[2]} failed`, made[2] ? "hard" : ""],
     ["median attempt", ms(quantile(first, newest, 0.5)), `99 of 100 within ${ms(quantile(first, newest, 0.99))}`],
   ], ([name]) => name, tile);
@@ -66,13 +66,13 @@ function drawFigures() {
 
 // ---- pods
 
-const why = (p) => p.gate || (p.nominated ? `waits for room on ${p.nominated}` : p.message || (p.rejectors ?? []).join(", "));
+const why = (p) => p.gate || (p.nominated ? `waits for victims on ${p.nominated}` : p.message || (p.rejectors ?? []).join(", "));
 
 function drawPending() {
   const find = $("find").value.toLowerCase(), rows = seen.pending.filter((p) => p.pod.toLowerCase().includes(find));
   $("pending-sum").textContent = seen.overview.pending > seen.pending.length ? `the first ${seen.pending.length} of ${seen.overview.pending}` : "";
   $("no-pending").hidden = rows.length > 0;
-  $("no-pending").textContent = find ? "No pod of that name waits." : "No pod waits for a node.";
+  $("no-pending").textContent = find ? "No pending pod of that name." : "No pending pods.";
   keyed($("pending"), rows.map((p) => ({ ...p, waits: span(Math.max(0, (seen.overview.at - Date.parse(p.since)) / 1000)) })), (p) => p.pod, (p) => el("tr", {},
     el("td", {}, el("button", { class: "link", type: "button", onclick: () => openPod(p.pod) }, p.pod), el("div", { class: "why narrow" }, why(p))),
     el("td", { class: p.place === "unschedulable" ? "warn" : "" }, p.place), el("td", { class: "n" }, p.waits), el("td", { class: "n wide" }, p.attempts), el("td", { class: "why wide" }, why(p))));
@@ -80,23 +80,23 @@ function drawPending() {
 
 function openPod(name) {
   open(name, ask("v1/explain", { pod: name }).then((x) => [
-    el("p", {}, `It fits ${x.feasible} of ${x.nodes} nodes${x.node ? `; it is on ${x.node}, and this is how they would do were it not` : ""}.`),
-    x.waiting && facts([["Waits since", `${new Date(x.waiting.since).toLocaleString()}, ${x.waiting.place}, after ${x.waiting.attempts} attempt${x.waiting.attempts === 1 ? "" : "s"}`], ["Why", why(x.waiting)]]),
-    x.refusal && el("p", { class: "bad" }, `No node is looked at: ${x.refusal}`),
+    el("p", {}, `It fits ${x.feasible} of ${x.nodes} nodes${x.node ? `; it is on ${x.node}; the result is without it` : ""}.`),
+    x.waiting && facts([["Waits since", `${new Date(x.waiting.since).toLocaleString()}, ${x.waiting.place}, after ${x.waiting.attempts} attempt${x.waiting.attempts === 1 ? "" : "s"}`], ["Reason", why(x.waiting)]]),
+    x.refusal && el("p", { class: "bad" }, `No node is evaluated: ${x.refusal}`),
     x.best.length > 0 && el("div", {}, el("h3", {}, "Best nodes"), table(["Node", "#Score", ".By plugin"],
       x.best.map((n) => [n.node, n.total, el("span", { class: "why" }, Object.entries(n.scores).filter(([, s]) => s).map(([p, s]) => `${p} ${s}`).join(", "))]))),
-    x.refused.length > 0 && el("div", {}, el("h3", {}, "Who refuses it"), table(["#Nodes", "By", "Why", ".Preemption"],
+    x.refused.length > 0 && el("div", {}, el("h3", {}, "Rejections"), table(["#Nodes", "Plugin", "Reason", ".Preemption"],
       x.refused.map((r) => [r.count, r.plugin ?? "", r.reasons.join(", "), r.resolvable ? "may help" : "cannot help"]))),
-    x.nearest.length > 0 && el("div", {}, el("h3", {}, "Nearest to fitting, and all that would have to change"), table(["Node", "What"],
-      x.nearest.map((n) => [n.node, [...n.reasons, ...(n.taints ?? []).map((t) => `taint ${t} is not tolerated`), ...(n.short ?? []).map((s) => `${s.resource}: ${s.lacks} more than the ${s.free} that are free`)].map((line) => el("div", {}, line))]))),
+    x.nearest.length > 0 && el("div", {}, el("h3", {}, "Nearest nodes"), table(["Node", "Reasons"],
+      x.nearest.map((n) => [n.node, [...n.reasons, ...(n.taints ?? []).map((t) => `taint ${t} is not tolerated`), ...(n.short ?? []).map((s) => `${s.resource}: ${s.lacks} more than the free ${s.free}`)].map((line) => el("div", {}, line))]))),
   ]));
 }
 
 // ---- nodes
 
-const kinds = [["hard", "bad", "past a hard threshold"], ["soft", "warn", "past a soft threshold"], ["pressed", "bad", "under pressure"], ["tight", "tight", "near a threshold"], ["unready", "off", "not ready"], ["ok", "good", "with room"]];
+const kinds = [["hard", "bad", "beyond a hard threshold"], ["soft", "warn", "beyond a soft threshold"], ["pressed", "bad", "under pressure"], ["tight", "tight", "near a threshold"], ["unready", "off", "not ready"], ["ok", "good", "below all thresholds"]];
 
-/** kindOf a node: the worst that is known of it. */
+/** kindOf a node: the worst of its levels and conditions. */
 function kindOf(n) {
   const levels = n.silent ? [] : Object.values(n.levels ?? {});
   if (!n.ready) return "unready";
@@ -131,9 +131,9 @@ function openNode(name) {
   open(name, [
     facts([["Ready", n.ready ? "yes" : "no"], ["Conditions", n.conditions?.join(", ")], ["Taints", n.taints?.join(", ")], ["Cordoned", n.unschedulable ? "yes" : ""],
       ["CPU", given("cpu", (v) => `${+(v / 1000).toFixed(2)}`)], ["Memory", given("memory", (v) => short("memory", v))], ["Pods", given("pods", String)],
-      ["Evictions remembered", n.evicted ? String(n.evicted) : ""]]),
-    n.levels ? el("div", {}, el("h3", {}, n.silent ? "What its evictd said before it fell silent" : "What its evictd says"), table(["Signal", "Level"],
+      ["Recent evictions", n.evicted ? String(n.evicted) : ""]]),
+    n.levels ? el("div", {}, el("h3", {}, n.silent ? "Last levels of evictd; its Lease has expired" : "Levels of evictd"), table(["Signal", "Level"],
       Object.entries(n.levels).sort().map(([signal, level]) => [signal, el("span", { class: { hard: "bad", soft: "warn", tight: "warn", ok: "good" }[level] }, level)])))
-      : el("p", { class: "dim" }, "No evictd tells of this node, or nothing here looks at what evictds tell (the plugin NodePressure does)."),
+      : el("p", { class: "dim" }, "No evictd publishes levels of this node, or no profile has the plugin NodePressure."),
   ]);
 }
