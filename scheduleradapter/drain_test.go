@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 )
 
-// owned adds a pod to node n that a controller made.
+// owned adds a pod to node n with a controller of a kind; empty: none.
 func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 	c.Helper()
 	pod := &v1.Pod{
@@ -38,7 +38,7 @@ func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 	}
 }
 
-// endPods deletes pods for good that are being deleted, as their kubelet does.
+// endPods deletes terminating pods, as the kubelet does.
 func (c *liveCluster) endPods() {
 	c.Helper()
 	changes, err := c.CoreV1().Pods("default").Watch(context.Background(), metav1.ListOptions{})

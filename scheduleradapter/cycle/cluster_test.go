@@ -26,7 +26,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
 )
 
-// bound is an API server that remembers which pod has which node.
+// bound is an API server that stores the node by pod.
 type bound map[types.UID]string
 
 func (b bound) Bind(_ context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
@@ -45,7 +45,7 @@ func (silent) Nominated(*nodetable.Pod, string) {}
 func (silent) Preempt(*Attempt)                 {}
 func (silent) Warn(*nodetable.Pod, Warning)     {}
 
-// cluster is a scheduler with the plugins of this branch, over real parts.
+// cluster is a scheduler with built-in plugins.
 type cluster struct {
 	testing.TB
 	*Scheduler
@@ -105,7 +105,7 @@ func quantities(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// node adds a node of 4 cpus and 32Gi, changed as told.
+// node adds a node of 4 cpus and 32Gi.
 func (c *cluster) node(name string, changes ...func(*v1.Node)) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
 	n.Status.Allocatable = quantities("4", "32Gi")
@@ -120,7 +120,7 @@ func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
 	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
 }
 
-// pod digests a pod of 100m and 500Mi, changed as told.
+// pod digests a pod of 100m and 500Mi.
 func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
 	p.Spec.SchedulerName = "default-scheduler"

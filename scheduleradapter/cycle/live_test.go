@@ -28,7 +28,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// world is a loop over real parts, whose API server does as it is told.
+// world is a loop with a fake API.
 type world struct {
 	*testing.T
 	*Loop
@@ -38,12 +38,12 @@ type world struct {
 	over    chan error
 
 	mu    sync.Mutex
-	binds map[string]chan error // by pod: what its binding waits for; nil succeeds at once
+	binds map[string]chan error // results of bindings by pod; nil: success at once
 	evict func(ctx context.Context, victim string) error
 	told  []string
 }
 
-// holding is a plugin at Permit and PreBind that does what the test says.
+// holding is a plugin at Permit and PreBind with test functions.
 type holding struct {
 	permit  func(pod string) (framework.Status, time.Duration)
 	preBind func(ctx context.Context, pod string) framework.Status
@@ -55,14 +55,13 @@ func (h *holding) Permit(a framework.Assignment) (framework.Status, time.Duratio
 	return h.permit(a.Pod.Object.Name)
 }
 
-// Prepares says that pods with volumes take time.
 func (*holding) PreBindPreFlight(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
 
 func (h *holding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	return h.preBind(ctx, a.Pod.Object.Name)
 }
 
-// inWorld runs a test with a loop that leads, in a bubble of time.
+// inWorld runs a test with a leading loop in simulated time.
 func inWorld(t *testing.T, test func(*world)) {
 	inWorldOf(t, func(*LoopConfig) {}, test)
 }
@@ -120,7 +119,7 @@ func (w *world) profiles(env framework.Env) ([]Profile, error) {
 	return []Profile{{Runner: runner, NumFeasibleNodesToFind: func(n int) int { return n }}}, err
 }
 
-// note writes down what the loop tells.
+// note records a call of the API.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +143,7 @@ func (w *world) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.No
 	}
 }
 
-// slow makes bindings of a pod wait for what is sent.
+// slow makes bindings of a pod wait for a result.
 func (w *world) slow(pod string) chan error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,8 +171,8 @@ func (w *world) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) err
 	return w.evict(ctx, victim.Name)
 }
 
-// after lets the loop do all there is to do, and wants to have been told exactly
-// this since it was asked last, in any order; lines with a * at the end may go on.
+// after waits until the loop is idle and compares the recorded calls since the last
+// after, in any order; a line that ends with * is a prefix.
 func (w *world) after(want ...string) {
 	w.Helper()
 	synctest.Wait()
@@ -197,14 +196,14 @@ func (w *world) after(want ...string) {
 	}
 }
 
-// do runs something on the loop's goroutine, to its end.
+// do calls a function on the loop's goroutine and waits.
 func (w *world) do(f func()) {
 	done := make(chan struct{})
 	w.Do(func() { f(); close(done) })
 	<-done
 }
 
-// holds wants the pods that the table counts on a node, sorted.
+// holds compares the pods of a node in the table, sorted.
 func (w *world) holds(node string, want ...string) {
 	w.Helper()
 	var got []string
@@ -220,7 +219,7 @@ func (w *world) holds(node string, want ...string) {
 	}
 }
 
-// queued wants where the queue keeps a pod.
+// queued compares the place of a pod in the queue.
 func (w *world) queued(pod, want string) {
 	w.Helper()
 	got := "nowhere"
@@ -234,7 +233,7 @@ func (w *world) queued(pod, want string) {
 	}
 }
 
-// node of two cpus comes, or changes.
+// node adds or updates a node of two cpus.
 func (w *world) node(name string, changes ...func(*v1.Node)) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse("10")}
@@ -244,7 +243,7 @@ func (w *world) node(name string, changes ...func(*v1.Node)) {
 	w.Do(func() { w.SetNode(nodetable.NewNode(n)) })
 }
 
-// pod of one cpu as the API server tells of it.
+// pod is a pod of one cpu as an informer reports it.
 func (w *world) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	p.Spec.SchedulerName = v1.DefaultSchedulerName

@@ -13,12 +13,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-func TestAPodIsBoundAndTheAPIServersWordConfirmsIt(t *testing.T) {
+func TestAPodIsBoundAndConfirmedByTheInformer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.set("p")
 		w.after("bind p to a", "event Scheduled of p: Successfully assigned default/p to a")
-		w.set("p", func(p *v1.Pod) { p.Labels = map[string]string{"old": "news"} }) // from before the binding
+		w.set("p", func(p *v1.Pod) { p.Labels = map[string]string{"old": "news"} }) // older than the binding
 		w.after()
 		w.queued("p", "nowhere")
 		w.set("p", on("a"))
@@ -32,7 +32,7 @@ func TestAPodIsBoundAndTheAPIServersWordConfirmsIt(t *testing.T) {
 	})
 }
 
-func TestNothingIsScheduledBeforeThisProcessLeads(t *testing.T) {
+func TestNothingIsScheduledBeforeLead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.do(func() { w.leads = false })
 		w.node("a")
@@ -53,7 +53,7 @@ func TestAPodWhoseBindingFailsIsForgottenAndTriedAgain(t *testing.T) {
 		w.after("status of q: Unschedulable", "event FailedScheduling of q: *")
 		answer <- errors.New("no answer")
 		w.after("status of p: SchedulerError", "event FailedScheduling of p: no answer",
-			"bind q to a", "event Scheduled of q: *") // the node is free again
+			"bind q to a", "event Scheduled of q: *") // p was forgotten
 		w.queued("p", "backoff")
 		w.remove("q")
 		time.Sleep(3 * time.Second)
@@ -64,14 +64,14 @@ func TestAPodWhoseBindingFailsIsForgottenAndTriedAgain(t *testing.T) {
 	})
 }
 
-func TestAPodThatGoesWhileItIsBoundFreesItsNodeWhenTheBindingHasEnded(t *testing.T) {
+func TestAPodDeletedDuringItsBindingCycleIsForgotten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p", cpu("2"))
 		w.set("q")
 		w.after("bind p to a", "status of q: Unschedulable", "event FailedScheduling of q: *")
-		w.remove("p", cpu("2")) // breaks the binding off
+		w.remove("p", cpu("2")) // cancels the binding
 		w.after("bind q to a", "event Scheduled of q: *")
 		w.holds("a", "q")
 		w.queued("p", "nowhere")
@@ -79,7 +79,7 @@ func TestAPodThatGoesWhileItIsBoundFreesItsNodeWhenTheBindingHasEnded(t *testing
 	})
 }
 
-func TestRoomThatAPodDoesNotTakeAsItWasBoundElsewhereIsGivenToOthers(t *testing.T) {
+func TestAPodBoundToAnotherNodeIsForgotten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.slow("p")
 		w.node("a")
@@ -92,7 +92,7 @@ func TestRoomThatAPodDoesNotTakeAsItWasBoundElsewhereIsGivenToOthers(t *testing.
 	})
 }
 
-func TestAPodDeletedWhileItIsBoundInVainIsNotTriedAgain(t *testing.T) {
+func TestATerminatingPodWhoseBindingFailsIsNotRetried(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
@@ -111,7 +111,7 @@ func TestAPodDeletedWhileItIsBoundInVainIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-func TestANodeThatGoesWhileAPodIsBoundToItTakesNothingElseAlong(t *testing.T) {
+func TestANodeDeletedDuringABindingCycle(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.slow("p"), w.slow("q")
 		w.node("a")
@@ -129,12 +129,12 @@ func TestANodeThatGoesWhileAPodIsBoundToItTakesNothingElseAlong(t *testing.T) {
 		second <- nil
 		w.after("event Scheduled of q: *")
 		w.holds("b", "q")
-		w.node("a") // it comes back, with the pod that was bound there
+		w.node("a") // added again with the bound pod
 		w.holds("a", "p")
 	})
 }
 
-func TestAPodThatChangesWhileItIsTriedIsNotTriedTwice(t *testing.T) {
+func TestAPodThatChangesDuringItsBindingCycleIsUpdated(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
@@ -152,7 +152,7 @@ func TestAPodThatChangesWhileItIsTriedIsNotTriedTwice(t *testing.T) {
 	})
 }
 
-func TestAPodThatSomebodyElseBoundIsThere(t *testing.T) {
+func TestAPodThatAnotherClientBoundIsPlaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
@@ -160,7 +160,7 @@ func TestAPodThatSomebodyElseBoundIsThere(t *testing.T) {
 		w.after("bind p to a")
 		w.node("b")
 		w.set("p", on("b"))
-		w.after() // the binding is broken off and nothing more is said
+		w.after() // the binding is canceled
 		w.holds("a")
 		w.holds("b", "p")
 		w.queued("p", "nowhere")
@@ -168,7 +168,7 @@ func TestAPodThatSomebodyElseBoundIsThere(t *testing.T) {
 	})
 }
 
-func TestABindingWhoseAnswerWasLostCountsWhereTheAPIServerTellsOfIt(t *testing.T) {
+func TestABindingWithoutAResponseCountsIfTheInformerReportsIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
@@ -182,7 +182,7 @@ func TestABindingWhoseAnswerWasLostCountsWhereTheAPIServerTellsOfIt(t *testing.T
 	})
 }
 
-func TestABindingThatFailedAndWasMadeAllTheSameCounts(t *testing.T) {
+func TestAFailedBindingThatTheAPIServerStoredCounts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
@@ -204,7 +204,7 @@ func TestOnlyPodsOfOurProfilesAreScheduled(t *testing.T) {
 		w.set("p", other)
 		w.after()
 		w.set("p", other, nominatedTo("a"), prioritized(5), cpu("2"))
-		w.set("q", prioritized(1)) // the room that another scheduler promised is kept
+		w.set("q", prioritized(1)) // the nomination of the other scheduler is kept
 		w.after("status of q: Unschedulable", "event FailedScheduling of q: *")
 		w.remove("p", other, nominatedTo("a"), cpu("2"))
 		time.Sleep(2 * time.Second)
@@ -212,7 +212,7 @@ func TestOnlyPodsOfOurProfilesAreScheduled(t *testing.T) {
 	})
 }
 
-func TestAPodBeingDeletedIsNotTried(t *testing.T) {
+func TestATerminatingPodIsNotScheduled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		leaving := func(p *v1.Pod) { p.DeletionTimestamp = new(p.CreationTimestamp) }
 		w.set("p", leaving)
@@ -225,7 +225,7 @@ func TestAPodBeingDeletedIsNotTried(t *testing.T) {
 	})
 }
 
-func TestAClockThatJumpsHurtsNobody(t *testing.T) {
+func TestAClockStep(t *testing.T) {
 	var jump time.Duration
 	inWorldOf(t, func(c *LoopConfig) {
 		c.Clock = func() time.Time { return time.Now().Add(jump) }
@@ -246,7 +246,7 @@ func TestAClockThatJumpsHurtsNobody(t *testing.T) {
 	})
 }
 
-func TestPodsWaitForPermission(t *testing.T) {
+func TestPodsWaitForPermit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.plugin.permit = func(string) (framework.Status, time.Duration) {
 			return framework.Status{Code: framework.Wait}, time.Minute
@@ -259,14 +259,14 @@ func TestPodsWaitForPermission(t *testing.T) {
 		w.holds("a", "allowed", "late")
 		w.Do(func() { w.Allow("allowed", "Holding") })
 		w.after("bind allowed to a", "event Scheduled of allowed: *")
-		w.do(func() { w.Allow("allowed", "Holding") }) // again: nothing
+		w.do(func() { w.Allow("allowed", "Holding") }) // again: no effect
 		time.Sleep(time.Minute)
 		w.after("status of late: Unschedulable nominated to \"\"", "event FailedScheduling of late: 0/1 nodes are available: 1 timeout.")
 		w.holds("a", "allowed")
 	})
 }
 
-func TestAPodThatGoesWhileItWaitsForPermissionMakesRoom(t *testing.T) {
+func TestADeletedPodThatWaitsForPermitIsForgotten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.plugin.permit = func(pod string) (framework.Status, time.Duration) {
 			if pod == "p" {
@@ -284,7 +284,7 @@ func TestAPodThatGoesWhileItWaitsForPermissionMakesRoom(t *testing.T) {
 	})
 }
 
-func TestTheEndWaitsForBindingsUnderWay(t *testing.T) {
+func TestShutdownWaitsForBindingCycles(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("p")
 		w.node("a")
@@ -304,7 +304,7 @@ func TestTheEndWaitsForBindingsUnderWay(t *testing.T) {
 	})
 }
 
-func TestTheEndDoesNotWaitForEver(t *testing.T) {
+func TestShutdownHasATimeout(t *testing.T) {
 	for _, c := range []struct {
 		cause error
 		after time.Duration
@@ -324,7 +324,7 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-func TestNoMorePodsThanAllowedAreOnTheirWay(t *testing.T) {
+func TestMaxBindingsBoundsBindingCycles(t *testing.T) {
 	inWorldOf(t, func(c *LoopConfig) { c.MaxBindings = 2 }, func(w *world) {
 		w.node("a")
 		answers := map[string]chan error{}
@@ -342,12 +342,12 @@ func TestNoMorePodsThanAllowedAreOnTheirWay(t *testing.T) {
 	})
 }
 
-// withVolume makes a pod use a claim, so that its binding may take long.
+// withVolume adds a claim to a pod, so that its binding cycle is not quick.
 func withVolume(p *v1.Pod) {
 	p.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 }
 
-func TestPodsThatWaitForVolumesHoldUpNobody(t *testing.T) {
+func TestPodsThatWaitForVolumesDoNotDelayOthers(t *testing.T) {
 	inWorldOf(t, func(c *LoopConfig) { c.MaxBindings = 1 }, func(w *world) {
 		w.plugin.preBind = func(ctx context.Context, pod string) framework.Status {
 			if pod != "p" {
@@ -366,7 +366,7 @@ func TestPodsThatWaitForVolumesHoldUpNobody(t *testing.T) {
 	})
 }
 
-func TestWhatIsPostedIsDoneInOrder(t *testing.T) {
+func TestCallsRunInOrder(t *testing.T) {
 	m := newCalls()
 	var did []int
 	for i := range 3 {

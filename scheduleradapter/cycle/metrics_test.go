@@ -12,8 +12,8 @@ import (
 	"github.com/evictd/evictd/internal/metric"
 )
 
-// TestMetricsHaveKubeSchedulersNames holds names, labels and buckets; durations
-// are those of the bubble, or of the machine and left out.
+// TestMetricsHaveKubeSchedulersNames compares names, labels and buckets; measured
+// durations are left out.
 func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		failing := w.slow("failing")
@@ -36,7 +36,7 @@ func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 	})
 }
 
-func TestALoopThatIsOverLeavesTheOtherMetrics(t *testing.T) {
+func TestAnEndedLoopLeavesTheOtherMetrics(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.stop(nil)
 		w.over <- <-w.over

@@ -20,7 +20,7 @@ func graceful(seconds int64) func(*v1.Pod) {
 
 func elsewhere(p *v1.Pod) { p.Spec.SchedulerName = "another" }
 
-// goes is a victim of preemption that the API server says is to be gone by then.
+// goes makes a pod a terminating victim with a deadline.
 func goes(by time.Time) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.DeletionTimestamp = &metav1.Time{Time: by}
@@ -28,7 +28,7 @@ func goes(by time.Time) func(*v1.Pod) {
 	}
 }
 
-func TestANominationWhoseVictimDoesNotGoEndsAndAnotherNodeIsLookedFor(t *testing.T) {
+func TestANominationWhoseVictimDoesNotTerminateExpiresAndAnotherNodeIsNominated(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.set("stays", on("a"), cpu("2"), prioritized(1), graceful(40))
@@ -46,13 +46,13 @@ func TestANominationWhoseVictimDoesNotGoEndsAndAnotherNodeIsLookedFor(t *testing
 			"event FailedScheduling of high: 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node b, preempting 1 victims",
 			"event Preempted of two: *", "evict two for high")
 		w.set("two", on("b"), cpu("2"), prioritized(2), goes(time.Now().Add(30*time.Second)))
-		w.remove("stays", on("a"), cpu("2")) // late, but welcome
+		w.remove("stays", on("a"), cpu("2")) // after the deadline
 		w.after("bind high to a", "event Scheduled of high: *")
 	})
 }
 
-// TestTheWallClockOfVictimsMayBeSet holds that promises last as long as they should
-// on a host that learns what time it is after it has started.
+// TestTheWallClockOfVictimsMayBeSet: the deadlines of nominations do not depend on
+// a step of the wall clock.
 func TestTheWallClockOfVictimsMayBeSet(t *testing.T) {
 	var ahead time.Duration
 	inWorldOf(t, func(c *LoopConfig) { c.Wall = func() time.Time { return time.Now().Add(ahead) } }, func(w *world) {
@@ -70,7 +70,7 @@ func TestTheWallClockOfVictimsMayBeSet(t *testing.T) {
 	})
 }
 
-func TestAPromiseOfALeaderBeforeHoldsAsLongAsItsVictimsMayTake(t *testing.T) {
+func TestANominationOfAnotherProcessExpiresAfterTheDeadlineOfItsVictims(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.set("stays", on("a"), cpu("2"), prioritized(1), goes(time.Now().Add(5*time.Minute)))
@@ -78,7 +78,7 @@ func TestAPromiseOfALeaderBeforeHoldsAsLongAsItsVictimsMayTake(t *testing.T) {
 		w.after("status of high: Unschedulable", "event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.")
 		time.Sleep(6*time.Minute - time.Millisecond)
 		w.mu.Lock()
-		w.told = nil // it was tried after five minutes at rest
+		w.told = nil // retried after five minutes
 		w.mu.Unlock()
 		time.Sleep(2 * time.Millisecond)
 		w.after("event NominationExpired of high: *", "status of high: Unschedulable nominated to \"\"",
@@ -86,7 +86,7 @@ func TestAPromiseOfALeaderBeforeHoldsAsLongAsItsVictimsMayTake(t *testing.T) {
 	})
 }
 
-func TestANominationWhoseVictimsAreGoneDoesNotExpire(t *testing.T) {
+func TestANominationWhoseVictimsAreDeletedDoesNotExpire(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.full()
 		w.set("high", prioritized(10), cpu("2"))
@@ -99,7 +99,7 @@ func TestANominationWhoseVictimsAreGoneDoesNotExpire(t *testing.T) {
 	})
 }
 
-func TestRoomThatAnotherSchedulerHasPromisedIsKept(t *testing.T) {
+func TestTheNominationOfAnotherSchedulerIsKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.set("theirs", elsewhere, prioritized(5), cpu("2"), nominatedTo("a"))
@@ -113,9 +113,9 @@ func TestRoomThatAnotherSchedulerHasPromisedIsKept(t *testing.T) {
 	})
 }
 
-// TestAPreemptorThatFoundNothingRestsUntilSomethingMayHelp holds that a negative
-// result is not looked for again.
-func TestAPreemptorThatFoundNothingRestsUntilSomethingMayHelp(t *testing.T) {
+// TestAPreemptorWithoutVictimsIsRetriedOnlyAfterAnEventThatMayHelp: a failed
+// preemption is not repeated.
+func TestAPreemptorWithoutVictimsIsRetriedOnlyAfterAnEventThatMayHelp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.set("equal", on("a"), prioritized(10), cpu("2"))
@@ -133,11 +133,11 @@ func TestAPreemptorThatFoundNothingRestsUntilSomethingMayHelp(t *testing.T) {
 }
 
 // rule: S2.24
-func TestAPreemptorWhoseRoomOthersTakeAgainAndAgainPausesThere(t *testing.T) {
+func TestAPreemptorInALoopPausesOnTheNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		high := []func(*v1.Pod){prioritized(10), cpu("2")}
-		// round lets another scheduler fill the room that the one before has made.
+		// round fills the node by another scheduler after a preemption.
 		round := func(n int) {
 			filler := fmt.Sprint("filler-", n)
 			was := w.pod(fmt.Sprint("filler-", n-1), on("a"), cpu("2"))
@@ -163,7 +163,7 @@ func TestAPreemptorWhoseRoomOthersTakeAgainAndAgainPausesThere(t *testing.T) {
 		preempts(3, "event PreemptionLoop of high: Preempted 4 times on node a, and other pods used the resources; preemption on this node pauses for 2m0s")
 		round(4)
 		w.after("status of high: Unschedulable nominated to \"\"", "event FailedScheduling of high: *")
-		w.remove("filler-4", on("a"), cpu("2")) // it is tried, and fits
+		w.remove("filler-4", on("a"), cpu("2")) // the pod fits
 		w.after("bind high to a", "event Scheduled of high: *")
 		w.do(func() {
 			if r := &w.preemptionLoops; len(r.preemptions)+len(r.pauses) > 0 {
@@ -173,7 +173,7 @@ func TestAPreemptorWhoseRoomOthersTakeAgainAndAgainPausesThere(t *testing.T) {
 	})
 }
 
-func TestAControllersPodsThatPreemptOneAfterTheOtherAreNoLoop(t *testing.T) {
+func TestSeveralPreemptorsOfAControllerAreNoLoop(t *testing.T) {
 	owned := func(p *v1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: new(true)}}
 	}
@@ -198,7 +198,7 @@ func TestAControllersPodsThatPreemptOneAfterTheOtherAreNoLoop(t *testing.T) {
 	})
 }
 
-func TestAControllersPodThatReplacesAnotherGoesOnWithItsLoop(t *testing.T) {
+func TestAReplacementOfAPreemptorContinuesItsLoop(t *testing.T) {
 	pod := func(w *world, name string) *Attempt {
 		return &Attempt{Pod: w.pod(name, func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: new(true)}}
@@ -223,7 +223,7 @@ func TestAControllersPodThatReplacesAnotherGoesOnWithItsLoop(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsBeingBoundCountsOnceOnTheNodeItWasPromised(t *testing.T) {
+func TestAnAssumedPodCountsOnceOnItsNominatedNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := w.slow("high")
 		w.full()

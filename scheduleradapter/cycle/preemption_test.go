@@ -12,14 +12,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// full is a node with two running pods, of which the second matters less.
+// full adds a node with two pods, the second of lower priority.
 func (w *world) full() {
 	w.node("a")
 	w.set("one", on("a"), prioritized(2))
 	w.set("two", on("a"), prioritized(1))
 }
 
-func TestAPreemptorWaitsUntilItsVictimsHaveBeenTold(t *testing.T) {
+func TestAPreemptorIsGatedUntilItsVictimsAreDeleted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan error)
 		w.evict = func(_ context.Context, victim string) error {
@@ -37,7 +37,7 @@ func TestAPreemptorWaitsUntilItsVictimsHaveBeenTold(t *testing.T) {
 		w.remove("one", on("a"))
 		w.after()
 		w.queued("high", "gated")
-		release <- nil // something meanwhile would have had it tried, but the API server has yet to tell of the other
+		release <- nil // the gate remains: the deletion of the other victim is not observed
 		w.after()
 		w.queued("high", "gated")
 		w.remove("two", on("a"))
@@ -45,7 +45,7 @@ func TestAPreemptorWaitsUntilItsVictimsHaveBeenTold(t *testing.T) {
 	})
 }
 
-func TestTheLastVictimIsToldWhenAllOthersHaveBeen(t *testing.T) {
+func TestTheLastVictimIsDeletedAfterAllOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan error)
 		w.evict = func(context.Context, string) error { return <-release }
@@ -59,7 +59,7 @@ func TestTheLastVictimIsToldWhenAllOthersHaveBeen(t *testing.T) {
 	})
 }
 
-func TestAPreemptorIsTriedAgainWhereAVictimCannotBeTold(t *testing.T) {
+func TestAPreemptorIsRetriedAfterAFailedDeletion(t *testing.T) {
 	inWorld(t, func(w *world) {
 		failures := 1
 		w.evict = func(context.Context, string) error {
@@ -75,14 +75,14 @@ func TestAPreemptorIsTriedAgainWhereAVictimCannotBeTold(t *testing.T) {
 	})
 }
 
-func TestAVictimThatWasDeletedIsNotChosenAgainBeforeTheAPIServerTellsOfIt(t *testing.T) {
+func TestADeletedVictimIsNotSelectedAgainBeforeItsDeletionIsObserved(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.full()
 		w.node("b")
 		w.set("three", on("b"), prioritized(3), cpu("2"))
 		w.set("high", prioritized(10))
 		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
-		w.set("two", on("a"), prioritized(1)) // from before it was deleted
+		w.set("two", on("a"), prioritized(1)) // older than the deletion
 		w.after()
 		w.Do(func() { w.Queue.Activate(w.now(), "high") })
 		w.after()
@@ -94,13 +94,13 @@ func TestAVictimThatWasDeletedIsNotChosenAgainBeforeTheAPIServerTellsOfIt(t *tes
 	})
 }
 
-func TestAPodThatMattersLessLosesItsPromise(t *testing.T) {
+func TestAPodOfLowerPriorityLosesItsNomination(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.full()
 		w.set("high", prioritized(10), cpu("2"))
 		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *",
 			"evict one for high", "evict two for high")
-		w.set("high", prioritized(10), cpu("2")) // from before the promise was written: it stands
+		w.set("high", prioritized(10), cpu("2")) // older than the nomination
 		w.after()
 		if got := w.promised("high"); got != "a" {
 			t.Errorf("high is promised %q", got)
@@ -108,13 +108,13 @@ func TestAPodThatMattersLessLosesItsPromise(t *testing.T) {
 		w.set("high", prioritized(10), cpu("2"), nominatedTo("a"))
 		w.set("higher", prioritized(20), cpu("2"))
 		w.after("status of higher: Unschedulable nominated to \"a\"", "status of high: nominated to \"\"", "event FailedScheduling of higher: *")
-		w.set("high", prioritized(10), cpu("2"), nominatedTo("a")) // old news again
+		w.set("high", prioritized(10), cpu("2"), nominatedTo("a")) // older than the nomination
 		w.after()
 		if got := w.promised("high"); got != "" {
 			t.Errorf("high is promised %q", got)
 		}
 		w.remove("higher")
-		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *") // the room is there again
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *") // the node is free again
 	})
 }
 
@@ -129,7 +129,7 @@ func (w *world) promised(pod string) (node string) {
 	return node
 }
 
-func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
+func TestAVictimThatIsNotBoundReturnsToTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.plugin.permit = func(pod string) (framework.Status, time.Duration) {
 			if pod == "waits" {
@@ -155,16 +155,16 @@ func TestAVictimThatIsNotBoundYetGoesBackIntoTheQueue(t *testing.T) {
 			"event FailedScheduling of waits: 0/1 nodes are available: 1 preempted.", "status of waits: Unschedulable nominated to \"\"",
 			"event FailedScheduling of prepares: preempted", "status of prepares: Unschedulable nominated to \"\"",
 			"bind high to a", "event Scheduled of high: *",
-			// One left the node, so the other is tried, in vain.
+			// The first pod's release activates the other.
 			"event FailedScheduling of waits: *", "status of waits: Unschedulable",
 			"event FailedScheduling of prepares: *", "status of prepares: Unschedulable")
 		w.holds("a", "high")
 	})
 }
 
-// TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf holds that as
-// many preemptors as there are make as few attempts as they can: two each.
-func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testing.T) {
+// TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach: the deletion of a victim
+// does not activate other preemptors whose victims are unobserved.
+func TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := make(chan error)
 		w.evict = func(context.Context, string) error { return <-answer }
@@ -180,7 +180,7 @@ func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testin
 		at := func(p *v1.Pod) { p.DeletionGracePeriodSeconds = new(int64) }
 		for _, name := range []string{"a", "b"} {
 			w.set("of "+name, on(name), cpu("2"), goes(time.Now()), at)
-			answer <- nil // the watch may be first
+			answer <- nil // the informer may be first
 		}
 		w.remove("of a", on("a"), cpu("2"))
 		w.after("bind *", "event Scheduled of *")
@@ -189,9 +189,9 @@ func TestVictimsOfOthersThatGoHaveNoPreemptorTriedWhoseOwnAreNotToldOf(t *testin
 	})
 }
 
-// TestAVictimThatNobodyHearsOfHoldsNoLongerThanThePromise holds that a watch that
-// has fallen silent does not hold a preemptor back for ever.
-func TestAVictimThatNobodyHearsOfHoldsNoLongerThanThePromise(t *testing.T) {
+// TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires: a stalled
+// watch does not gate a preemptor for ever.
+func TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.full()
 		w.set("high", prioritized(10), cpu("2"))

@@ -18,7 +18,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// mustPlace tries a pod and wants it on a node.
+// mustPlace schedules a pod on a node; an empty node is any.
 func (c *cluster) mustPlace(pod *nodetable.Pod, node string) Result {
 	c.Helper()
 	r := c.SchedulingCycle(pod, start)
@@ -31,7 +31,7 @@ func (c *cluster) mustPlace(pod *nodetable.Pod, node string) Result {
 	return r
 }
 
-// mustRefuse tries a pod and wants it refused with a text.
+// mustRefuse expects a pod to be unschedulable with a message.
 func (c *cluster) mustRefuse(pod *nodetable.Pod, text string, rejectors ...string) Result {
 	c.Helper()
 	r := c.SchedulingCycle(pod, start)
@@ -49,7 +49,7 @@ func (c *cluster) mustRefuse(pod *nodetable.Pod, text string, rejectors ...strin
 
 func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 
-func TestPodGoesToTheEmptiestNode(t *testing.T) {
+func TestAPodIsPlacedOnTheEmptiestNode(t *testing.T) {
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.node(name)
@@ -83,7 +83,7 @@ func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
 		"InterPodAffinity", "NodeAffinity", "NodeName", "NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "TaintToleration")
 }
 
-func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {
+func TestNodesExcludedByPreFilterAreCounted(t *testing.T) {
 	c := newCluster(t)
 	c.node("a")
 	c.node("b", cordoned)
@@ -94,7 +94,7 @@ func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {
 		"0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeName].", "NodeName")
 }
 
-func TestRoomPromisedToAPodThatMattersMoreIsKept(t *testing.T) {
+func TestNominatedPodsOfHigherPriorityAreRespected(t *testing.T) {
 	c := newCluster(t)
 	c.node("a")
 	preemptor := c.pod("preemptor", requests("3", "1Gi"), prioritized(10))
@@ -109,7 +109,7 @@ func TestRoomPromisedToAPodThatMattersMoreIsKept(t *testing.T) {
 	}
 }
 
-func TestPromisedNodeIsTriedFirst(t *testing.T) {
+func TestTheNominatedNodeIsEvaluatedFirst(t *testing.T) {
 	c := newCluster(t)
 	c.node("a")
 	c.node("b")
@@ -175,8 +175,7 @@ func TestTiesAreBrokenBySeedAndReachEveryNode(t *testing.T) {
 	}
 }
 
-// gate is a plugin at Reserve and Permit that answers as told and notes what it
-// was asked.
+// gate is a plugin at Reserve and Permit with fixed results that records its calls.
 type gate struct {
 	name            string
 	notes           *[]string

@@ -28,11 +28,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-// server answers every request with what the test says, and remembers them.
+// server is a fake API server that records requests.
 type server struct {
 	*testing.T
 	client kubernetes.Interface
-	known  cache.Indexer // pods, as told
+	known  cache.Indexer // pods of the informer
 
 	mu       sync.Mutex
 	requests []string
@@ -68,14 +68,14 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// got is the requests so far, without the body those that match.
+// got lists the requests, those that match without their bodies.
 func (s *server) got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// wait for so many requests.
+// wait waits for a number of requests.
 func (s *server) wait(n int) []string {
 	s.Helper()
 	wait.Until(s, fmt.Sprint(n, " requests"), func() bool { return len(s.got()) >= n })

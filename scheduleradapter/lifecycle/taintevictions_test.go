@@ -26,7 +26,7 @@ func added(t v1.Taint, seconds int) v1.Taint {
 	return t
 }
 
-// bears is a toleration of a NoExecute taint; for ever where seconds are negative.
+// bears is a toleration of a NoExecute taint; negative seconds: for ever.
 func bears(key string, seconds int64) v1.Toleration {
 	t := v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
 	if seconds >= 0 {
@@ -54,7 +54,7 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 		name        string
 		taints      []v1.Taint
 		tolerations []v1.Toleration
-		leaves      int // seconds from the start; negative for never
+		leaves      int // seconds from the start; negative: never
 		taint       string
 	}{
 		{"no taint", nil, nil, -1, ""},
@@ -99,7 +99,7 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 }
 
 // rule: S6.7
-func TestADepartureIsCancelledWhenTheTaintGoes(t *testing.T) {
+func TestAnEvictionIsCanceledWhenTheTaintIsRemoved(t *testing.T) {
 	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
 	d.SetPod(start, pod("p", "n", bears("a", 60)))
@@ -179,8 +179,8 @@ func TestADepartureThatFailedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, who is due when is what Depart says of the
-// taints and tolerations at the end.
+// After any order of events, the deadlines are those of EvictionTime for the latest
+// taints and tolerations.
 func TestDeadlinesFollowFromTheLatestState(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	d := lifecycle.NewTaintEvictions()

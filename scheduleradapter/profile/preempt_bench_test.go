@@ -36,7 +36,7 @@ func newCrowd(b *testing.B, nodes int, running int32) crowdedCluster {
 	return crowdedCluster{s}
 }
 
-// crowd adds nodes that are full of pods.
+// crowd adds full nodes.
 func crowd(b *testing.B, table *nodetable.Table, nodes int, running int32) {
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
@@ -52,7 +52,7 @@ func crowd(b *testing.B, table *nodetable.Table, nodes int, running int32) {
 	}
 }
 
-// crowded is a pod that takes a quarter of a node.
+// crowded is a pod that uses a quarter of a node.
 func crowded(b *testing.B, name string, priority int32, changes ...func(*v1.Pod)) *nodetable.Pod {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	object.Spec.SchedulerName = v1.DefaultSchedulerName

@@ -19,7 +19,7 @@ import (
 
 const configuration = "../../docs/configuration.md"
 
-// fieldsOf are the fields of a type in a file, those of structs below their own name.
+// fieldsOf lists the fields of a type in a file, recursively.
 func fieldsOf(of reflect.Type, above string) (names []string) {
 	for f := range of.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -73,7 +73,7 @@ func TestTheReferenceHasEveryPluginWithItsArguments(t *testing.T) {
 	}
 	file := config.File{}
 	file.Profiles = []configv1.KubeSchedulerProfile{{Plugins: &configv1.Plugins{MultiPoint: configv1.PluginSet{Enabled: all}}}}
-	compiled, _ := config.Compile(&file, plugins) // some want arguments, of which there is no default
+	compiled, _ := config.Compile(&file, plugins) // some arguments have no default
 	args := map[string]any{}
 	for _, i := range compiled.Profiles[0].Plugins {
 		args[i.Name] = i.Args
@@ -90,8 +90,8 @@ func TestTheReferenceHasEveryPluginWithItsArguments(t *testing.T) {
 	golden.Section(t, configuration, "plugins", table.String())
 }
 
-// inline is a document in one line, without its kind: fields without a default,
-// then those that have one.
+// inline is an object in one line without its kind: fields without a default, then
+// the defaults.
 func inline(t *testing.T, args any) string {
 	t.Helper()
 	text, err := yaml.Marshal(args)

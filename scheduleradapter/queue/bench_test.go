@@ -32,7 +32,7 @@ func benchPods(b *testing.B, n int) []*nodetable.Pod {
 	return pods
 }
 
-// benchProfile has no gates, and hints that all say the same.
+// benchProfile has no gates; its hints return one result.
 type benchProfile framework.Hint
 
 func (benchProfile) PreEnqueue(*nodetable.Pod) framework.Status { return framework.Status{} }
@@ -65,7 +65,7 @@ func benchQueue(hint framework.Hint) *Queue {
 
 var benchStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// resting is a queue whose pods all failed by Fit.
+// resting is a queue with unschedulable pods.
 func resting(pods []*nodetable.Pod, hint framework.Hint) *Queue {
 	q := benchQueue(hint)
 	for _, p := range pods {
@@ -97,7 +97,7 @@ func BenchmarkAddAll(b *testing.B) {
 	}
 }
 
-// BenchmarkPopAndFail is one attempt that fails, with the others waiting.
+// BenchmarkPopAndFail pops a pod and fails it.
 func BenchmarkPopAndFail(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -120,7 +120,7 @@ func BenchmarkPopAndFail(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is one event over pods that all rest.
+// BenchmarkEvent handles an event with unschedulable pods.
 func BenchmarkEvent(b *testing.B) {
 	for _, n := range sizes {
 		for _, c := range []struct {
@@ -143,7 +143,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkEventThatWakesAll moves all pods to backoff and, popped early, back.
+// BenchmarkEventThatWakesAll moves all pods to backoff and pops them.
 func BenchmarkEventThatWakesAll(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -18,8 +18,7 @@ import (
 
 var _ Profile = (*framework.Runner)(nil)
 
-// TestScenarios plays every script of testdata and holds its transcript against
-// the file beside it.
+// TestScenarios runs the scripts of testdata and compares the transcripts.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.script", func(t *testing.T, file string) {
 		text, err := os.ReadFile(file)
@@ -37,7 +36,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// check proves that every pod is in exactly one place and findable there.
+// check verifies that each pod is in one place and can be found there.
 func (s *script) check() error {
 	q := s.q
 	var errs []error
@@ -116,7 +115,7 @@ func (s *script) check() error {
 	return errors.Join(errs...)
 }
 
-// world is the configuration that random scripts live in.
+// world is the configuration of random scripts.
 const world = `
 hint Fit Node/Add
 hint Fit Node/UpdateNodeAllocatable
@@ -132,8 +131,8 @@ hint Preemption AssignedPod/Delete always
 hint Foreign */All always
 `
 
-// TestRandomDaysMatchTheNaiveTwin plays random commands; the script compares
-// queue and twin and checks the invariants after each.
+// TestRandomDaysMatchTheNaiveTwin runs random commands; the script compares queue
+// and twin and checks the invariants after each.
 func TestRandomDaysMatchTheNaiveTwin(t *testing.T) {
 	playRandomDays(t, 2, 10_000)
 }
@@ -200,7 +199,7 @@ func randomDay(rng *rand.Rand, steps int) string {
 	return b.String()
 }
 
-// TestNextIsWhenPopBringsAPod holds Next against popping at every second.
+// TestNextIsWhenPopBringsAPod compares Next with a Pop in each second.
 func TestNextIsWhenPopBringsAPod(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -210,7 +209,7 @@ func TestNextIsWhenPopBringsAPod(t *testing.T) {
 		}
 		clear(s.gates)
 		for _, e := range s.q.Entries() {
-			e.Pod.Object.Spec.SchedulingGates = nil // a gate would keep what Next promises
+			e.Pod.Object.Spec.SchedulingGates = nil // a gate may delay the pod
 		}
 		for s.q.Pop(s.now) != nil {
 		}
