@@ -31,24 +31,24 @@ type statuses struct {
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu      sync.Mutex
-	pending map[types.UID]said
+	pending map[types.UID]statusUpdate
 }
 
-// said is a status for a version of a pod.
-type said struct {
+// statusUpdate is a status for a version of a pod.
+type statusUpdate struct {
 	pod    *v1.Pod
 	status cycle.Status
 }
 
 func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]said{}}
+	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]statusUpdate{}}
 }
 
 func (s *statuses) add(pod *v1.Pod, status cycle.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[pod.UID] = said{pod, s.pending[pod.UID].status.With(status)}
+	s.pending[pod.UID] = statusUpdate{pod, s.pending[pod.UID].status.With(status)}
 	s.queue.Add(pod.UID)
 }
 
@@ -66,28 +66,28 @@ func (s *statuses) run(ctx context.Context) {
 
 // next writes one status; false: the context has ended.
 func (s *statuses) next(ctx context.Context) bool {
-	uid, over := s.queue.Get()
-	if over {
+	uid, shutdown := s.queue.Get()
+	if shutdown {
 		return false
 	}
 	defer s.queue.Done(uid)
 	s.mu.Lock()
-	what, any := s.pending[uid]
+	update, found := s.pending[uid]
 	delete(s.pending, uid)
 	s.mu.Unlock()
-	if !any {
+	if !found {
 		return true
 	}
-	switch err := s.write(ctx, what); {
+	switch err := s.write(ctx, update); {
 	case err == nil || gone(err) || ctx.Err() != nil:
 		s.queue.Forget(uid)
 	case s.queue.NumRequeues(uid) >= statusAttempts:
 		s.queue.Forget(uid)
-		s.log.Error("status of pod is not patched", "pod", what.pod.Namespace+"/"+what.pod.Name, "error", err)
+		s.log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
 	default:
 		s.mu.Lock()
-		what.status = what.status.With(s.pending[uid].status)
-		s.pending[uid] = what
+		update.status = update.status.With(s.pending[uid].status)
+		s.pending[uid] = update
 		s.mu.Unlock()
 		s.queue.AddRateLimited(uid)
 	}
@@ -95,15 +95,15 @@ func (s *statuses) next(ctx context.Context) bool {
 }
 
 // write patches the fields that differ from the informer's version.
-func (s *statuses) write(ctx context.Context, what said) error {
-	pod := what.pod
-	if told, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && told.UID == pod.UID {
-		pod = told
+func (s *statuses) write(ctx context.Context, update statusUpdate) error {
+	pod := update.pod
+	if latest, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && latest.UID == pod.UID {
+		pod = latest
 	}
 	if pod.Spec.NodeName != "" {
 		return nil
 	}
-	status, differs := changes(pod, what.status, time.Now())
+	status, differs := changes(pod, update.status, time.Now())
 	if !differs {
 		return nil
 	}

@@ -57,8 +57,8 @@ func (a *Volumes) Await(ctx context.Context, timeout time.Duration, done func(vo
 	}
 }
 
-// told notifies Await of a change.
-func (a *Volumes) told() {
+// notify wakes Await after a change.
+func (a *Volumes) notify() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	close(a.changed)
