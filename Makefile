@@ -31,7 +31,7 @@ export GOFLAGS     ?= -trimpath
 list = go test -list '$(1)' $(PKGS) | awk '/^ok /{for (i = 0; i < n; i++) print $$2, name[i]} /^ok |^\?/{n = 0; next} {name[n++] = $$1}'
 
 # Modules of their own below test/, for check.
-nested := browser foreignplugin monitoring
+nested := browser outoftreeplugin monitoring
 
 # The files named $(1), those of nested modules too, each ended by a zero byte.
 files = find . -name '.?*' -prune -o -name '$(1)' -print0

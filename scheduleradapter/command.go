@@ -11,23 +11,26 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/drain"
+	"github.com/evictd/evictd/scheduleradapter/explain"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 )
 
-// program is what a command line is made of.
+// program has the out-of-tree plugins of a command line.
 type program struct {
 	plugins map[string]outoftree.Factory
 	faults  []error
 }
 
-// Option changes what NewCommand makes.
+// Option of NewCommand.
 type Option func(*program)
 
-// WithPlugin compiles a plugin in that is written against
-// k8s.io/kube-scheduler/framework. A configuration may name it like any other.
+// WithPlugin adds an out-of-tree plugin, written against
+// k8s.io/kube-scheduler/framework. A configuration enables it by name.
 func WithPlugin(name string, factory outoftree.Factory) Option {
 	return func(p *program) {
-		isBuiltIn := slices.ContainsFunc(config.BuiltIn(), func(b config.Plugin) bool { return b.Name == name })
+		isBuiltIn := slices.ContainsFunc(profile.BuiltIn(), func(b config.Plugin) bool { return b.Name == name })
 		if _, twice := p.plugins[name]; twice || isBuiltIn {
 			p.faults = append(p.faults, fmt.Errorf("a plugin named %s already exists", name))
 		}
@@ -35,29 +38,28 @@ func WithPlugin(name string, factory outoftree.Factory) Option {
 	}
 }
 
-// known are the plugins that a configuration may name.
+// known lists the plugins that a configuration may name.
 func (p *program) known() []config.Plugin {
-	known := config.BuiltIn()
+	known := profile.BuiltIn()
 	for _, name := range slices.Sorted(maps.Keys(p.plugins)) {
 		known = append(known, config.Plugin{Name: name})
 	}
 	return known
 }
 
-// NewCommand is the command line of evictd-scheduler, to be given to Execute.
+// NewCommand makes the command line of evictd-scheduler, for Execute.
 func NewCommand(version string, options ...Option) *cobra.Command {
 	p := &program{plugins: map[string]outoftree.Factory{}}
 	for _, option := range options {
 		option(p)
 	}
-	root := cli.New("evictd-scheduler", "Places pods by what nodes have room for, and says why", version, p.runCommand(), p.simulateCommand(), explainCommand(), drainCommand())
+	root := cli.New("evictd-scheduler", "Kubernetes scheduler that avoids node pressure", version, p.runCommand(), p.simulateCommand(), explain.NewCommand(defaultStatusAddress), drain.NewCommand())
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return errors.Join(p.faults...) }
 	return root
 }
 
-// Execute runs a command line until it ends, or SIGINT or SIGTERM ends its
-// context. It writes every fault to the command's standard error and returns the
-// exit code: 0, 1 or, for bad input, 2.
+// Execute runs a command line; SIGINT and SIGTERM cancel its context. It writes errors
+// to the command's standard error and returns the exit code: 0, 1, or 2 for bad input.
 func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	return cli.Execute(ctx, root, args)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func execute(ctx context.Context, args ...string) (code int, out, errs string) {
-	var stdout, stderr wait.Log // client-go tells of a leader on a goroutine that nobody waits for
+	var stdout, stderr wait.Log // client-go logs a leader on its own goroutine
 	root := NewCommand("v1.2.3")
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)

@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 )
 
-// owned adds a pod to node n that a controller made.
+// owned adds a pod to node n with a controller of a kind; empty: none.
 func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 	c.Helper()
 	pod := &v1.Pod{
@@ -38,7 +38,7 @@ func (c *liveCluster) owned(kind, name string, change func(*v1.Pod)) {
 	}
 }
 
-// endPods deletes pods for good that are being deleted, as their kubelet does.
+// endPods deletes terminating pods, as the kubelet does.
 func (c *liveCluster) endPods() {
 	c.Helper()
 	changes, err := c.CoreV1().Pods("default").Watch(context.Background(), metav1.ListOptions{})
@@ -82,7 +82,7 @@ func TestANodeIsDrained(t *testing.T) {
 	c.endPods()
 
 	code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url, "--dry-run")
-	const would = "pod default/daemon stays: its daemon set would put it here again\npod default/static stays: the kubelet runs it from a file\n" +
+	const would = "pod default/daemon is not evicted: pod of a DaemonSet\npod default/static is not evicted: static pod\n" +
 		"node n would be cordoned\npod default/a would be evicted\npod default/b would be evicted\n"
 	if code != 0 || out != would || len(c.names()) != 4 {
 		t.Fatalf("dry run: exit %d, %s%s; expected %s", code, out, errs, would)
@@ -136,19 +136,19 @@ func TestADrainWaitsForABudget(t *testing.T) {
 	if err := c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), budget.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url); code != 0 || !strings.HasPrefix(out, "node n is cordoned already\n") {
+	if code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url); code != 0 || !strings.HasPrefix(out, "node n is already cordoned\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 }
 
-func TestAPodThatNobodyMakesAnewStopsADrainUnlessForced(t *testing.T) {
+func TestAPodWithoutAControllerStopsADrainUnlessForced(t *testing.T) {
 	c := newLiveCluster(t)
 	c.addNode("n")
 	c.owned("", "alone", nil)
 	c.owned("ReplicaSet", "a", nil)
 	c.endPods()
 	code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url)
-	if code != 1 || !strings.Contains(errs, "no controller would make default/alone anew; expected --force") || len(c.names()) != 2 || out != "" {
+	if code != 1 || !strings.Contains(errs, "default/alone: no controller recreates these pods; --force evicts them") || len(c.names()) != 2 || out != "" {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}
 	if code, out, errs = execute(t.Context(), "drain", "n", "--server", c.url, "--force", "--grace-period", "0"); code != 0 || len(c.names()) != 0 {

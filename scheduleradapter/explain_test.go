@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
@@ -39,7 +39,7 @@ func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 	c.until("the pod's reasons are known", func() bool { return strings.Contains(explain(), "Insufficient cpu") })
 	for what, is := range map[string][]string{
 		explain():        {"default/big", "unschedulable", "Insufficient cpu"},
-		explain("big"):   {"default/big fits 0 of 2 nodes", "after 1 attempt: ", "taint disk=slow:NoSchedule is not tolerated", "cannot help", "cpu: 500m more than the 1 that are free"},
+		explain("big"):   {"default/big fits 0 of 2 nodes", "after 1 attempt: ", "taint disk=slow:NoSchedule is not tolerated", "cannot help", "cpu: 500m more than the free 1"},
 		explain("small"): {"default/small fits 1 of 2 nodes", "it is on a", "BEST NODES", "NodeResourcesFit"},
 	} {
 		for _, part := range is {
@@ -48,7 +48,7 @@ func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 			}
 		}
 	}
-	var x loop.Explanation
+	var x cycle.Explanation
 	if err := json.Unmarshal([]byte(explain("-o", "json", "default/big")), &x); err != nil || x.Nodes != 2 || len(x.Refused) != 2 || x.Nearest[1].Short[0].Lacks != "500m" {
 		t.Errorf("%+v, %v", x, err)
 	}

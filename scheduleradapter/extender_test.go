@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// attempts are the lines of a simulation with a configuration, without the
-// summary.
+// attempts are the lines of a simulation without the summary.
 func attempts(t *testing.T, cfg, cluster string) (lines []map[string]any) {
 	t.Helper()
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 )
 
-// liveCluster is the embedded API, whose answers a test may refuse.
+// liveCluster is the embedded API; a test may make requests fail.
 type liveCluster struct {
 	*testing.T
 	kubernetes.Interface
@@ -35,7 +35,7 @@ type liveCluster struct {
 
 func newLiveCluster(t *testing.T) *liveCluster {
 	t.Helper()
-	t.Parallel() // they wait more than they compute
+	t.Parallel() // mostly idle
 	c := &liveCluster{T: t}
 	c.url = apitest.URL(t, func(api http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,16 +48,16 @@ func newLiveCluster(t *testing.T) *liveCluster {
 	return c
 }
 
-// scheduler is one that runs.
+// scheduler is a running scheduler.
 type scheduler struct {
-	socket string // of its status address
+	socket string // of the status address
 	cancel context.CancelFunc
 	ended  chan struct{} // closed before code and errs are read
 	code   int
 	errs   string
 }
 
-// runs starts a scheduler, and stops it with the test at the latest.
+// runs starts a scheduler, which the end of the test stops.
 func (c *liveCluster) runs(args ...string) *scheduler {
 	c.Helper()
 	s := &scheduler{socket: filepath.Join(c.TempDir(), "status.sock"), ended: make(chan struct{})}
@@ -75,19 +75,19 @@ func (c *liveCluster) runs(args ...string) *scheduler {
 	return s
 }
 
-// stop asks the scheduler to end, and waits for that.
+// stop stops the scheduler and waits.
 func (s *scheduler) stop() (code int, errs string) {
 	s.cancel()
 	return s.wait()
 }
 
-// wait waits for the end of a scheduler.
+// wait waits for the end of the scheduler.
 func (s *scheduler) wait() (code int, errs string) {
 	<-s.ended
 	return s.code, s.errs
 }
 
-// until asks for something until it is so.
+// until waits for a condition.
 func (c *liveCluster) until(what string, is func() bool) {
 	c.Helper()
 	wait.Until(c, what, is)
@@ -274,7 +274,7 @@ func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
 		Capacity: size, AccessModes: once, StorageClassName: "local",
 		PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/v"}},
 	}}, metav1.CreateOptions{}))(c)
-	volume.Status.Phase = v1.VolumeAvailable // what the volume controller does, here and below
+	volume.Status.Phase = v1.VolumeAvailable // as the volume controller does
 	must(c.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}))(c)
 	must(c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1.PersistentVolumeClaimSpec{
 		AccessModes: once, StorageClassName: new("local"), Resources: v1.VolumeResourceRequirements{Requests: size},
@@ -296,8 +296,7 @@ func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
 	c.bound("p")
 }
 
-// election is a configuration whose leader gives its Lease up after it failed for
-// renewDeadline to renew it.
+// election is a configuration with a renewDeadline.
 func (c *liveCluster) election(renewDeadline time.Duration) string {
 	c.Helper()
 	file := filepath.Join(c.TempDir(), "config.yaml")

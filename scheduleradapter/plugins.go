@@ -13,50 +13,49 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 )
 
-// plugins are the foreign ones of a daemon, with what is theirs of the API server.
-// There may be none: nil.
+// plugins are the out-of-tree plugins of a daemon with their event broadcaster; nil:
+// there are none.
 type plugins struct {
-	runs   *outoftree.Host
-	end    context.CancelFunc
+	hosted *outoftree.Host
+	cancel context.CancelFunc
 	events events.EventBroadcaster
 }
 
-// newPlugins prepares them, to work until ctx ends.
+// newPlugins makes the host of the plugins. Their context ends with ctx.
 func (p *program) newPlugins(ctx context.Context, d *daemon, how *rest.Config, table *nodetable.Table) (*plugins, error) {
 	if len(p.plugins) == 0 {
 		return nil, nil
 	}
 	own := &plugins{events: events.NewBroadcaster(&events.EventSinkImpl{Interface: d.client.EventsV1()})}
-	ctx, own.end = context.WithCancel(ctx)
+	ctx, own.cancel = context.WithCancel(ctx)
 	var err error
-	own.runs, err = p.host(ctx, d.cfg, table, outoftree.API{
+	own.hosted, err = p.host(ctx, d.cfg, table, outoftree.API{
 		Client: d.client, Informers: d.informers, Config: how, Recorder: own.events.NewRecorder(scheme.Scheme, "evictd-scheduler"),
 	}, d.log)
 	return own, err
 }
 
-// host runs them; nil without any.
 func (p *plugins) host() *outoftree.Host {
 	if p == nil {
 		return nil
 	}
-	return p.runs
+	return p.hosted
 }
 
-// run has their events recorded, and lets them work until ctx ends. The function
-// it returns ends the recording.
+// run starts the event broadcaster and cancels the plugins when ctx ends. stop ends
+// the broadcaster.
 func (p *plugins) run(ctx context.Context, log *slog.Logger) (stop func()) {
 	if p == nil {
 		return func() {}
 	}
-	context.AfterFunc(ctx, p.end)
+	context.AfterFunc(ctx, p.cancel)
 	if err := p.events.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
 		log.Error("events of plugins are not recorded", "error", err)
 	}
 	return p.events.Shutdown
 }
 
-// synced waits for what they watch; false where ctx ends before.
+// synced waits for the informers of the plugins; false: ctx has ended before.
 func (p *plugins) synced(ctx context.Context, informers informers.SharedInformerFactory) bool {
 	if p == nil {
 		return true

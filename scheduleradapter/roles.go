@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
@@ -24,21 +25,21 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 )
 
-// roles are what a scheduler does beside scheduling.
+// roles are the addresses and controllers of `run`.
 type roles struct {
 	controllers lifecycle.Config
-	// extenderAddress is where another scheduler asks this one; none for nowhere.
+	// extenderAddress serves the extender; none: not served.
 	extenderAddress string
-	// statusAddress is where status and metrics are, and statusFiles are for when it
-	// is a port.
+	// statusAddress serves status and metrics; statusFiles are used for a port.
 	statusAddress string
 	statusFiles   *serve.TLS
 }
 
-// controllersOf reads the names of --controllers.
-func controllersOf(names []string) (cfg lifecycle.Config, err error) {
+// parseControllers parses --controllers.
+func parseControllers(names []string) (cfg lifecycle.Config, err error) {
 	switches := map[string]*bool{"taint-eviction": &cfg.TaintEviction, "node-lifecycle": &cfg.NodeLifecycle}
 	for _, name := range names {
 		on := switches[name]
@@ -50,8 +51,8 @@ func controllersOf(names []string) (cfg lifecycle.Config, err error) {
 	return cfg, nil
 }
 
-// control prepares the controllers.
-func (d *daemon) control(cfg lifecycle.Config, metrics *metric.Set) {
+// makeControllers makes the enabled controllers.
+func (d *daemon) makeControllers(cfg lifecycle.Config, metrics *metric.Set) {
 	if !cfg.TaintEviction && !cfg.NodeLifecycle {
 		return
 	}
@@ -59,8 +60,8 @@ func (d *daemon) control(cfg lifecycle.Config, metrics *metric.Set) {
 	d.controllers = lifecycle.New(d.client, d.informers, d.events.NewRecorder(scheme.Scheme, "evictd-scheduler"), metrics, d.log, cfg)
 }
 
-// runControllers runs them, if any, from when this process leads. A fault of
-// theirs does not end scheduling.
+// runControllers runs the controllers while this process leads. Their errors do not
+// end scheduling.
 func (d *daemon) runControllers(ctx context.Context) {
 	if d.controllers == nil {
 		return
@@ -73,46 +74,40 @@ func (d *daemon) runControllers(ctx context.Context) {
 	defer d.events.Shutdown()
 	err := d.events.StartRecordingToSinkWithContext(ctx)
 	if err = errors.Join(err, d.controllers.Run(ctx)); err != nil {
-		d.log.Error("the controllers have ended", "error", err)
+		d.log.Error("controllers ended", "error", err)
 	}
 }
 
-// pressureJudge tells what the loop's table knows of pressure on nodes.
-func (d *daemon) pressureJudge(table *nodetable.Table) (extender.Judge, error) {
+// pressureEvaluator evaluates nodes by NodePressure alone, over the loop's table.
+func (d *daemon) pressureEvaluator(table *nodetable.Table) (extender.Evaluate, error) {
 	var file config.File
 	plugins := configv1.Plugins{MultiPoint: configv1.PluginSet{
 		Enabled:  []configv1.Plugin{{Name: priority.Name}, {Name: pressure.Name}, {Name: binder.Name}},
 		Disabled: []configv1.Plugin{{Name: "*"}},
 	}}
 	file.Profiles = []configv1.KubeSchedulerProfile{{Plugins: &plugins}}
-	cfg, err := config.Compile(&file, config.BuiltIn())
+	cfg, err := config.Compile(&file, profile.BuiltIn())
 	if err != nil {
 		return nil, err
 	}
-	profiles, err := Profiles(&cfg, framework.Env{Table: table}, volumes.NewSimulatedStorage(table), nil, d.log)
+	profiles, err := profile.New(&cfg, framework.Env{Table: table}, volumes.NewSimulatedStorage(table), nil, d.log)
 	if err != nil {
 		return nil, err
 	}
-	jury := extender.NewJury(table, profiles[0].Runner)
-	type answer struct {
-		verdict extender.Verdict
-		err     error
-	}
-	return func(ctx context.Context, pod *v1.Pod, nodes []string) (extender.Verdict, error) {
-		answered := make(chan answer, 1)
-		d.loop.Do(func() {
-			verdict, err := jury.Judge(time.Now(), pod, nodes)
-			answered <- answer{verdict, err}
+	evaluator := extender.NewEvaluator(table, profiles[0].Runner)
+	return func(ctx context.Context, pod *v1.Pod, nodes []string) (result extender.Result, err error) {
+		result, canceled := cycle.Ask(ctx, d.loop, func() (r extender.Result) {
+			r, err = evaluator.Evaluate(time.Now(), pod, nodes)
+			return r
 		})
-		select {
-		case a := <-answered:
-			return a.verdict, a.err
-		case <-ctx.Done():
-			return extender.Verdict{}, ctx.Err()
+		if canceled != nil {
+			return extender.Result{}, ctx.Err()
 		}
+		return result, err
 	}, nil
 }
 
-func looksAtPressure(p config.Profile) bool {
+// hasPressurePlugin reports whether a profile runs NodePressure.
+func hasPressurePlugin(p config.Profile) bool {
 	return slices.ContainsFunc(p.Plugins, func(i config.Instance) bool { return i.Name == pressure.Name })
 }

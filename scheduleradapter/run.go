@@ -31,14 +31,16 @@ import (
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/explain"
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/kube"
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
+	"github.com/evictd/evictd/scheduleradapter/profile"
+	"github.com/evictd/evictd/scheduleradapter/statuspage"
 )
 
 const defaultStatusAddress = "unix:/run/evictd-scheduler/status.sock"
@@ -49,19 +51,19 @@ func (p *program) runCommand() *cobra.Command {
 		Short: "Schedule the pods of a cluster",
 		Long: `Schedule the pods of a cluster whose spec.schedulerName names one of the profiles.
 The API server is that of a kubeconfig, a URL, the embedded one at unix:PATH, or the
-cluster around this pod.`,
+cluster background this pod.`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
-	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; without it kube-scheduler's default profile")
-	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server (default the configuration's, else in-cluster)")
+	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; default: kube-scheduler's default profile")
+	kubeconfig := flags.String("kubeconfig", "", "path of a kubeconfig (default that of the configuration, else in-cluster)")
 	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
 	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")
 	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT, several separated by commas, or none")
 	files := serve.TLSFlags(flags)
 	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
-	extending := flags.String("extender-address", "none", "IP:PORT, where another scheduler asks what is known of pressure")
-	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0 for an adaptive share; wins over the configuration")
+	extending := flags.String("extender-address", "none", "IP:PORT that serves an extender with NodePressure, or none")
+	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0: adaptive; overrides the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, faulty := loadConfig(*file, p.known())
 		if *kubeconfig == "" && *server == "" {
@@ -79,7 +81,7 @@ cluster around this pod.`,
 		if !flags.Changed("controllers") && strings.HasPrefix(*server, "unix:") {
 			*controllers = []string{"taint-eviction", "node-lifecycle"}
 		}
-		running, unknown := controllersOf(*controllers)
+		running, unknown := parseControllers(*controllers)
 		if err := errors.Join(faulty, unreachable, unknown); err != nil {
 			return cli.BadInput(err)
 		}
@@ -101,30 +103,30 @@ cluster around this pod.`,
 	return c
 }
 
-// daemon is everything that `evictd-scheduler run` runs.
+// daemon has the parts of `evictd-scheduler run`.
 type daemon struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
-	pressure  informers.SharedInformerFactory // nil where nobody looks at it
-	loop      *loop.Loop
-	plugins   *plugins // foreign ones; nil without any
+	pressure  informers.SharedInformerFactory // nil: NodePressure does not run
+	loop      *cycle.Loop
+	plugins   *plugins // out-of-tree; nil: none
 	writer    *kube.Writer
 	watch     *kube.Watch
 	server    *serve.Server
 	extender  *serve.Server // for another scheduler
 	page      *page.Page
-	figures   *figures // of the page
+	figures   *statuspage.Figures
 	service   *osprocess.Service
 
-	controllers *lifecycle.Controllers // nil for none
+	controllers *lifecycle.Controllers // nil: none
 	events      events.EventBroadcaster
-	leads       chan struct{} // closed when this process comes to lead
+	leads       chan struct{} // closed when this process starts to lead
 	leading     *prometheus.GaugeVec
 }
 
-// newDaemon puts the parts together. An error that says so is the caller's.
+// newDaemon assembles the parts. A cli.BadInput error is caused by the input.
 func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, roles roles, log *slog.Logger) (*daemon, error) {
 	how.UserAgent = "evictd-scheduler"
 	how.ContentType = cfg.ClientConnection.ContentType
@@ -134,12 +136,12 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	}
 	metrics := metric.NewSet()
 	metrics.AddProcess()
-	measureRequests(metrics, how)
+	kube.MeasureRequests(metrics, how)
 	client, err := kubernetes.NewForConfig(how)
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{}), leading: leadership(metrics)}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
@@ -148,11 +150,11 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
 		return nil, err
 	}
-	d.loop, err = loop.New(loop.Config{
-		Parts: loop.Parts{
+	d.loop, err = cycle.NewLoop(cycle.LoopConfig{
+		Config: cycle.Config{
 			Table: table,
 			Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-				return Profiles(cfg, env, storage, d.plugins.host(), log)
+				return profile.New(cfg, env, storage, d.plugins.host(), log)
 			},
 			Env: framework.Env{
 				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
@@ -165,11 +167,11 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d.plugins.host().Attach(outoftree.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Nominations: d.loop.Promises, Loop: d.loop})
+	d.plugins.host().Attach(outoftree.Owner{Do: d.loop.Do, Scheduler: d.loop.Scheduler, Pods: d.loop})
 	if d.watch, err = kube.NewWatch(d.informers, d.loop, storage, api, log); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(cfg.Profiles, looksAtPressure) || roles.extenderAddress != "none" {
+	if slices.ContainsFunc(cfg.Profiles, hasPressurePlugin) || roles.extenderAddress != "none" {
 		d.pressure = kube.NewPressureInformers(client)
 		if err := d.watch.Pressure(d.pressure); err != nil {
 			return nil, err
@@ -181,23 +183,23 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	if d.server, err = serve.Listen("status-address", roles.statusAddress, nil, roles.statusFiles); err != nil {
 		return nil, err
 	}
-	d.figures = newFigures(metrics.Gatherer())
-	d.page = d.newPage()
+	d.figures = statuspage.NewFigures(metrics.Gatherer())
+	d.page = statuspage.New(d.loop, d.figures, d.state)
 	d.server.Handler = d.handler(metrics)
-	// A scheduler that asks may be on another host, and shows no certificate.
+	// The other scheduler may run on another host and has no client certificate.
 	if d.extender, err = serve.Listen("extender-address", roles.extenderAddress, nil, nil); err != nil {
 		return nil, err
 	}
-	judge, err := d.pressureJudge(table)
+	evaluate, err := d.pressureEvaluator(table)
 	if err != nil {
 		return nil, err
 	}
-	d.extender.Handler = extender.NewHandler(judge)
-	d.control(roles.controllers, metrics)
+	d.extender.Handler = extender.NewHandler(evaluate)
+	d.makeControllers(roles.controllers, metrics)
 	return d, nil
 }
 
-// handler sets the routes of the status address.
+// handler has the routes of the status address.
 func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
 	alive := serve.Probe(func() bool { return true })
@@ -205,57 +207,56 @@ func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
 	mux.Handle("GET /metrics", metrics.Handler())
-	mux.HandleFunc("GET /v1/explain", d.explain)
+	mux.Handle("GET /v1/explain", explain.Handler(d.loop, d.log))
 	d.page.Handle(mux)
 	return mux
 }
 
-// run schedules until the context ends: then no pod is popped any more, bindings
-// under way end, and the Lease is released. The error says that another scheduler
-// has taken over.
+// run schedules until the context ends. It then pops no pod, waits for running binding
+// cycles and releases the Lease. The error is cycle.ErrLeaseLost.
 func (d *daemon) run(ctx context.Context) error {
-	around, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var goroutines sync.WaitGroup
+	defer goroutines.Wait()
 	defer d.informers.Shutdown()
-	beside.Go(func() { d.server.Serve(around, d.log) })
-	beside.Go(func() { d.page.Run(around) })
-	beside.Go(func() { d.extender.Serve(around, d.log) })
-	beside.Go(func() { _ = d.writer.Run(around) })
-	d.informers.StartWithContext(around)
+	goroutines.Go(func() { d.server.Serve(background, d.log) })
+	goroutines.Go(func() { d.page.Run(background) })
+	goroutines.Go(func() { d.extender.Serve(background, d.log) })
+	goroutines.Go(func() { _ = d.writer.Run(background) })
+	d.informers.StartWithContext(background)
 	if d.pressure != nil {
-		d.pressure.StartWithContext(around)
+		d.pressure.StartWithContext(background)
 		defer d.pressure.Shutdown()
 	}
 	defer stop()
-	asked := ctx
-	ctx, depose := context.WithCancelCause(ctx)
-	defer depose(nil)
+	parent := ctx
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	defer d.plugins.run(ctx, d.log)()
-	beside.Go(func() {
+	goroutines.Go(func() {
 		if !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
 			return
 		}
-		d.log.Info("the cluster is known")
-		if err := d.lead(around); err != nil {
-			depose(err)
+		d.log.Info("informers have synced")
+		if err := d.lead(background); err != nil {
+			end(err)
 		}
 	})
-	beside.Go(func() { d.complain(ctx) })
-	beside.Go(func() { d.runControllers(ctx) })
-	beside.Go(func() { d.attend(ctx) })
+	goroutines.Go(func() { d.probeAPIServer(ctx) })
+	goroutines.Go(func() { d.runControllers(ctx) })
+	goroutines.Go(func() { d.notifyService(ctx) })
 	if err := d.loop.Run(ctx); err != nil {
 		return err
 	}
-	if asked.Err() == nil { // nobody asked for the end
+	if parent.Err() == nil { // the Lease is lost
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
-// lead lets the loop schedule from when this process leads. It returns when the
-// process has stopped to, or around ends, which releases the Lease.
-func (d *daemon) lead(around context.Context) error {
+// lead starts scheduling when this process holds the Lease. It returns when the Lease
+// is lost, or when ctx ends, which releases the Lease.
+func (d *daemon) lead(ctx context.Context) error {
 	election := &d.cfg.LeaderElection
 	if !election.Enabled {
 		d.begin()
@@ -263,7 +264,7 @@ func (d *daemon) lead(around context.Context) error {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("name this candidate: %w", err)
+		return fmt.Errorf("read the host name: %w", err)
 	}
 	leading := d.leading.WithLabelValues(election.Name)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -280,22 +281,21 @@ func (d *daemon) lead(around context.Context) error {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { leading.Set(1); d.begin() },
 			OnStoppedLeading: func() { leading.Set(0) },
-			OnNewLeader:      func(who string) { d.log.Info("a scheduler leads", "identity", who) },
+			OnNewLeader:      func(identity string) { d.log.Info("a scheduler leads", "identity", identity) },
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("elect a leader: %w", err)
+		return fmt.Errorf("make the leader elector: %w", err)
 	}
-	elector.Run(around)
-	if around.Err() == nil {
-		return loop.ErrDeposed
+	elector.Run(ctx)
+	if ctx.Err() == nil {
+		return cycle.ErrLeaseLost
 	}
 	return nil
 }
 
-// begin is where this process comes to lead.
 func (d *daemon) begin() {
-	d.log.Info("scheduling begins")
+	d.log.Info("scheduling starts")
 	close(d.leads)
 	d.loop.Lead()
 }

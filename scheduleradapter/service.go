@@ -3,29 +3,27 @@ package scheduleradapter
 import (
 	"context"
 	"time"
+
+	"github.com/evictd/evictd/scheduleradapter/statuspage"
 )
 
-// attendEvery is how often the service manager is told of the scheduler: well
-// within the interval of its watchdog.
-const attendEvery = 5 * time.Second
+// probeInterval is the interval, and the timeout, of requests to an API server whose
+// lists have not arrived.
+const probeInterval = 2 * time.Second
 
-// complainEvery is how often an API server is asked that has told nothing yet, and
-// how long it may take to answer.
-const complainEvery = 2 * time.Second
-
-// attend tells the service manager that the scheduler is there, how far it is, and
-// while the loop runs that it does: the loop itself beats.
-func (d *daemon) attend(ctx context.Context) {
-	d.inform("READY=1")
-	defer d.inform("STOPPING=1")
-	tick := time.NewTicker(attendEvery)
+// notifyService notifies systemd of readiness, state and stop. The loop's goroutine
+// sends the watchdog's keep-alive.
+func (d *daemon) notifyService(ctx context.Context) {
+	d.notify("READY=1")
+	defer d.notify("STOPPING=1")
+	tick := time.NewTicker(statuspage.Interval)
 	defer tick.Stop()
 	for last := ""; ; {
-		if standing := d.standing(); standing != last && d.inform("STATUS="+standing) {
-			last = standing
+		if state := d.state(); state != last && d.notify("STATUS="+state) {
+			last = state
 		}
 		d.loop.Do(func() { d.service.Heartbeat(time.Now()) })
-		d.figures.take(time.Now())
+		d.figures.Take(time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -34,22 +32,23 @@ func (d *daemon) attend(ctx context.Context) {
 	}
 }
 
-func (d *daemon) standing() string {
+// state is the text of the scheduler's state, for people.
+func (d *daemon) state() string {
 	select {
 	case <-d.leads:
 		return "schedules"
 	default:
 	}
 	if d.watch.Ready() {
-		return "the cluster is known; another scheduler leads"
+		return "synced; another scheduler leads"
 	}
-	return "waits for the API server to tell of the cluster"
+	return "waits for the API server"
 }
 
-// complain says why the API server does not answer, until the cluster is known:
-// informers keep silent of one that refuses connections.
-func (d *daemon) complain(ctx context.Context) {
-	tick := time.NewTicker(complainEvery)
+// probeAPIServer logs why the API server does not answer, until the informers have
+// synced. Informers do not log refused connections.
+func (d *daemon) probeAPIServer(ctx context.Context) {
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for last := ""; ; {
 		select {
@@ -60,7 +59,7 @@ func (d *daemon) complain(ctx context.Context) {
 		if d.watch.Ready() {
 			return
 		}
-		err := d.client.CoreV1().RESTClient().Get().AbsPath("/version").Timeout(complainEvery).Do(ctx).Error()
+		err := d.client.CoreV1().RESTClient().Get().AbsPath("/version").Timeout(probeInterval).Do(ctx).Error()
 		if err != nil && ctx.Err() == nil && err.Error() != last {
 			last = err.Error()
 			d.log.Warn("the API server does not answer", "error", err)
@@ -68,11 +67,10 @@ func (d *daemon) complain(ctx context.Context) {
 	}
 }
 
-// inform tells the service manager, which may not read just now.
-func (d *daemon) inform(assignment string) bool {
+func (d *daemon) notify(assignment string) bool {
 	err := d.service.Notify(assignment)
 	if err != nil {
-		d.log.Debug("the service manager is not told", "error", err)
+		d.log.Debug("service manager is not notified", "error", err)
 	}
 	return err == nil
 }

@@ -18,23 +18,24 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
 func (p *program) simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate MANIFEST...",
-		Short: "Schedule the pods of a cluster given as manifests, and say why they go where",
-		Long: `Run the scheduler over a cluster given as Kubernetes manifests, files or directories,
-until nothing more can be scheduled, and print every decision with its reasons. Time
-is simulated. Nothing is printed if any file is invalid.`,
+		Short: "Schedule the pods of a cluster given as manifests, and print the reasons",
+		Long: `Run the scheduler on a cluster given as Kubernetes manifests, files or directories,
+until no more pods can be scheduled, and print each decision with its reasons. Time is
+simulated. If a file is invalid, nothing is scheduled.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := c.Flags()
 	output := cli.OutputFlag(c, "text", "json")
-	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; without it kube-scheduler's default profile")
-	seed := flags.Uint64("seed", 1, "of the choice among equal nodes")
-	end := flags.Duration("for", 0, "simulated time to run; without it until nothing is left to do")
+	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; default: kube-scheduler's default profile")
+	seed := flags.Uint64("seed", 1, "seed of the selection among nodes with equal scores")
+	end := flags.Duration("for", 0, "simulated duration; default: until no pod changes")
 	c.RunE = func(c *cobra.Command, paths []string) error {
 		cfg, faulty := loadConfig(*file, p.known())
 		objects, warnings, err := simulate.Load(paths...)
@@ -51,28 +52,28 @@ is simulated. Nothing is printed if any file is invalid.`,
 		if flags.Changed("for") {
 			until = end
 		}
-		return p.play(c, objects, &cfg, output.String(), *seed, until)
+		return p.simulate(c, objects, &cfg, output.String(), *seed, until)
 	}
 	return c
 }
 
-func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
 	var report simulate.Reporter = simulate.NewText(c.OutOrStdout())
 	if format == "json" {
 		report = simulate.NewJSON(c.OutOrStdout())
 	}
 	out, errs := c.OutOrStdout(), c.ErrOrStderr()
-	progress := cli.NewProgress(errs, cli.Terminal(errs) && (format == "text" || !cli.Terminal(out)), "pods tried")
+	progress := cli.NewProgress(errs, cli.Terminal(errs) && (format == "text" || !cli.Terminal(out)), "pods attempted")
 	defer progress.End()
-	tries := &counted{Reporter: report, progress: progress}
+	counter := &progressReporter{Reporter: report, progress: progress}
 	for _, pod := range objects.Pods {
 		if pod.Spec.NodeName == "" {
-			tries.all++
+			counter.all++
 		}
 	}
-	report = tries
+	report = counter
 	for i := range cfg.Extenders {
-		cfg.Extenders[i].BindVerb = "" // services may be asked, and nothing is done
+		cfg.Extenders[i].BindVerb = "" // extenders filter and score, but do not bind
 	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	var host *outoftree.Host
@@ -81,7 +82,7 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 			if host, err = p.host(c.Context(), cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
 				return nil, err
 			}
-			return Profiles(cfg, env, storage, host, log)
+			return profile.New(cfg, env, storage, host, log)
 		},
 		Assembled:      func(owner outoftree.Owner) { host.Attach(owner) },
 		InitialBackoff: cfg.PodInitialBackoff,
@@ -95,31 +96,30 @@ func (p *program) play(c *cobra.Command, objects *simulate.Objects, cfg *config.
 	return s.Run(c.Context())
 }
 
-// counted shows on a terminal how many of the pods were tried, which on a large
-// cluster takes a while; a report that comes at the end comes after it.
-type counted struct {
+// progressReporter shows the number of attempted pods on a terminal.
+type progressReporter struct {
 	simulate.Reporter
-	progress   *cli.Progress
-	tried, all int
+	progress       *cli.Progress
+	attempted, all int
 }
 
-// Attempt counts the first one of each pod.
-func (c *counted) Attempt(a *simulate.Attempt) {
+// Attempt counts the first attempt of each pod.
+func (c *progressReporter) Attempt(a *simulate.Attempt) {
 	if a.Number == 1 {
-		if c.tried++; c.tried%(c.all/100+1) == 0 {
-			c.progress.Set(c.tried, c.all)
+		if c.attempted++; c.attempted%(c.all/100+1) == 0 {
+			c.progress.Set(c.attempted, c.all)
 		}
 	}
 	c.Reporter.Attempt(a)
 }
 
-// End takes the bar away first.
-func (c *counted) End(s simulate.Summary) error {
+// End removes the progress bar before the report.
+func (c *progressReporter) End(s simulate.Summary) error {
 	c.progress.End()
 	return c.Reporter.End(s)
 }
 
-// host runs the plugins that were compiled in; nil without any.
+// host makes the host of the out-of-tree plugins; nil: there are none.
 func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable.Table, api outoftree.API, log *slog.Logger) (*outoftree.Host, error) {
 	if len(p.plugins) == 0 {
 		return nil, nil
@@ -127,8 +127,8 @@ func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable
 	return outoftree.New(ctx, outoftree.Config{Plugins: p.plugins, Table: table, Parallelism: cfg.Parallelism, API: api, Log: log})
 }
 
-// loadConfig reads and completes a configuration file, which may name the plugins;
-// no file stands for the default profile. Every fault of a file has its name before it.
+// loadConfig reads and compiles a configuration file; an empty name is the default
+// profile. Each fault is prefixed with the name of the file.
 func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
 	var file config.File
 	var loading error
@@ -137,7 +137,7 @@ func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
 		if err != nil {
 			return config.Config{}, err
 		}
-		file, loading = config.Load(data, os.Getenv(config.MaxVolumesVariable))
+		file, loading = config.Load(data, os.Getenv(config.MaxVolumesVariable), plugins)
 	}
 	cfg, compiling := config.Compile(&file, plugins)
 	return cfg, cli.InFile(name, errors.Join(loading, compiling))

@@ -15,20 +15,35 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 )
 
-// reader makes the reader of one argument type. Complete fills in defaults; it may
-// be nil.
+// Readers of the arguments of built-in plugins.
+var (
+	NodeAffinity     = reader(nil, checkNodeAffinity)
+	Fit              = reader(completeFit, checkFit)
+	Balanced         = reader(completeBalanced, checkBalanced)
+	VolumeLimits     = readerOf(Group, completeLimits, checkLimits)
+	VolumeBinding    = reader(completeVolumeBinding, checkVolumeBinding)
+	TopologySpread   = reader(completeSpread, checkSpread)
+	InterPodAffinity = reader(completeInterPod, checkInterPod)
+	Preemption       = reader(completePreemption, checkPreemption)
+	Pressure         = readerOf(Group, completePressure, checkPressure)
+	NodeLabel        = readerOf(Group, nil, checkNodeLabel)
+	ServiceAffinity  = readerOf(Group, nil, checkServiceArgs)
+)
+
+// reader makes the reader of an argument type. complete sets defaults; nil: there
+// are none.
 func reader[T any, P interface {
 	*T
 	runtime.Object
-}](complete func(P), check func(*field.Path, P) field.ErrorList) argsReader {
+}](complete func(P), check func(*field.Path, P) field.ErrorList) ArgsReader {
 	return readerOf(configv1.SchemeGroupVersion, complete, check)
 }
 
-// readerOf reads arguments of a group of their own.
+// readerOf makes a reader for a group other than kube-scheduler's.
 func readerOf[T any, P interface {
 	*T
 	runtime.Object
-}](group schema.GroupVersion, complete func(P), check func(*field.Path, P) field.ErrorList) argsReader {
+}](group schema.GroupVersion, complete func(P), check func(*field.Path, P) field.ErrorList) ArgsReader {
 	return func(path *field.Path, raw []byte) (runtime.Object, []error) {
 		var faults []error
 		args := P(new(T))
@@ -71,8 +86,8 @@ func completeBalanced(args *configv1.NodeResourcesBalancedAllocationArgs) {
 	args.Resources = orResources(args.Resources)
 }
 
-// completeFit gives a strategy that is written without a type none: kube-scheduler
-// refuses it too.
+// completeFit sets no default strategy if one is given without a type:
+// kube-scheduler rejects it too.
 func completeFit(args *configv1.NodeResourcesFitArgs) {
 	if args.ScoringStrategy == nil {
 		args.ScoringStrategy = &configv1.ScoringStrategy{Type: configv1.LeastAllocated}
@@ -91,8 +106,7 @@ func orPointer[T any](value **T, otherwise T) {
 	*value = new(ptr.Deref(*value, otherwise))
 }
 
-// orResources is cpu and memory where nothing is named, and weighs 1 what has no
-// weight.
+// orResources defaults to cpu and memory, and a missing weight to 1.
 func orResources(resources []configv1.ResourceSpec) []configv1.ResourceSpec {
 	if len(resources) == 0 {
 		return []configv1.ResourceSpec{{Name: string(v1.ResourceCPU), Weight: 1}, {Name: string(v1.ResourceMemory), Weight: 1}}
@@ -105,8 +119,8 @@ func orResources(resources []configv1.ResourceSpec) []configv1.ResourceSpec {
 	return resources
 }
 
-// ignoreResources makes NodeResourcesFit leave to the extenders what they manage
-// and want to be ignored.
+// ignoreResources adds the resources with ignoredByScheduler of extenders to the
+// ignoredResources of NodeResourcesFit.
 func ignoreResources(profiles []Profile, extenders []Extender) {
 	var ignored []string
 	for _, e := range extenders {

@@ -13,7 +13,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Bounds that several arguments share.
+// Bounds of several arguments.
 const (
 	maxPercent        = 100
 	maxShapeScore     = 10
@@ -61,7 +61,7 @@ func checkNodeAffinity(path *field.Path, args *configv1.NodeAffinityArgs) (fault
 	return faults
 }
 
-// list takes the aggregate of field errors apart that nodeaffinity returns.
+// list splits the aggregate error of nodeaffinity.
 func list(err error) (faults field.ErrorList) {
 	if err == nil {
 		return nil

@@ -31,7 +31,7 @@ const (
 	defaultBurst          = 100
 )
 
-// compiler collects everything there is to say about one configuration.
+// compiler collects the faults and warnings of a configuration.
 type compiler struct {
 	plugins  []Plugin
 	faults   []error
@@ -42,7 +42,7 @@ func (c *compiler) invalid(path *field.Path, value any, why string) {
 	c.faults = append(c.faults, field.Invalid(path, value, why))
 }
 
-// check reports a fault unless ok.
+// check adds a fault unless ok.
 func (c *compiler) check(ok bool, path *field.Path, value any, why string) {
 	if !ok {
 		c.invalid(path, value, why)
@@ -54,9 +54,8 @@ func (c *compiler) warn(path *field.Path, format string, args ...any) {
 }
 
 // Compile completes and checks a configuration; the empty one becomes
-// kube-scheduler's default profile. Plugins are all that a profile may name, the
-// default ones in order: BuiltIn and whatever else was compiled in. The error
-// joins every fault.
+// kube-scheduler's default profile. plugins are all that a profile may name, the default
+// ones in order. The error joins every fault.
 func Compile(file *File, plugins []Plugin) (Config, error) {
 	c := &compiler{plugins: plugins, warnings: slices.Clone(file.warnings)}
 	initial := ptr.Deref(file.PodInitialBackoffSeconds, defaultInitialBackoff)
@@ -179,9 +178,9 @@ func (c *compiler) profiles(path *field.Path, file *File) (profiles []Profile) {
 	return profiles
 }
 
-// checkEnds holds the last profile to having one plugin that sorts the queue, the
-// same as in the first profile as they share the queue, and one that binds. Where
-// a plugin may or may not sort, who makes it finds out.
+// checkEnds checks that the last profile has one QueueSort plugin, the same as the
+// first profile, and a Bind plugin. It cannot check a plugin whose points are not
+// known.
 func (c *compiler) checkEnds(path *field.Path, profiles []Profile) {
 	first, last := profiles[0], profiles[len(profiles)-1]
 	sorting := last.Points[framework.QueueSort]
@@ -197,19 +196,18 @@ func (c *compiler) checkEnds(path *field.Path, profiles []Profile) {
 	}
 }
 
-// isUnsure says whether a plugin is at a point by multiPoint, and may not extend
-// it.
+// isUnsure reports whether multiPoint enables a plugin whose points are not known.
 func (c *compiler) isUnsure(e Enabled) bool {
 	p, _ := c.plugin(e.Name)
 	return p.Points == nil && e.path == nil
 }
 
-// instance returns the plugin of a name that the profile has.
+// instance finds the plugin of a name.
 func (p *Profile) instance(name string) Instance {
 	return p.Plugins[slices.IndexFunc(p.Plugins, func(i Instance) bool { return i.Name == name })]
 }
 
-// instances lists the plugins that run at any point, with their arguments.
+// instances lists the enabled plugins with their arguments.
 func (c *compiler) instances(path *field.Path, configured []configv1.PluginConfig, points [framework.Points][]Enabled) (instances []Instance) {
 	arguments := c.arguments(path, configured)
 	for _, enabled := range points {
@@ -218,8 +216,8 @@ func (c *compiler) instances(path *field.Path, configured []configv1.PluginConfi
 				continue
 			}
 			args, configured := arguments[e.Name]
-			if p, _ := c.plugin(e.Name); !configured && p.args != nil {
-				args, _ = p.args(nil, nil)
+			if p, _ := c.plugin(e.Name); !configured && p.Args != nil {
+				args, _ = p.Args(nil, nil)
 			}
 			instances = append(instances, Instance{e.Name, args})
 		}
@@ -227,7 +225,8 @@ func (c *compiler) instances(path *field.Path, configured []configv1.PluginConfi
 	return instances
 }
 
-// arguments reads what is configured, by plugin, for plugins that run or not.
+// arguments reads the pluginConfig by plugin, including plugins that are not
+// enabled.
 func (c *compiler) arguments(path *field.Path, configured []configv1.PluginConfig) map[string]runtime.Object {
 	arguments := map[string]runtime.Object{}
 	for i, plugin := range configured {
@@ -244,9 +243,9 @@ func (c *compiler) arguments(path *field.Path, configured []configv1.PluginConfi
 			c.warn(at, "there is no plugin %q", plugin.Name)
 		}
 		var args runtime.Object = &runtime.Unknown{Raw: plugin.Args.Raw, ContentType: runtime.ContentTypeJSON}
-		if known.args != nil {
+		if known.Args != nil {
 			var faults []error
-			args, faults = known.args(at.Child("args"), plugin.Args.Raw)
+			args, faults = known.Args(at.Child("args"), plugin.Args.Raw)
 			c.faults = append(c.faults, faults...)
 		}
 		arguments[plugin.Name] = args

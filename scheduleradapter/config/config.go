@@ -1,7 +1,6 @@
-// Package config turns a KubeSchedulerConfiguration, or a legacy Policy, into the
-// profiles, extenders and settings that the scheduler runs with: defaults filled in, plugin sets
-// expanded, arguments read. It finds all faults of a file at once, each with its
-// field path. It makes no plugin and reads no file.
+// Package config compiles a KubeSchedulerConfiguration or a legacy Policy: it sets
+// defaults, expands plugin sets, reads arguments and reports all faults with their
+// field paths. It makes no plugin and reads no file.
 package config
 
 import (
@@ -18,62 +17,58 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// Config is a configuration that needs no further reading.
+// Config is a complete and valid configuration.
 type Config struct {
-	// Profiles has at least one; their names differ.
+	// Profiles has at least one; their names are distinct.
 	Profiles []Profile
-	// Extenders stand in the order in which they are called: those that may
-	// fail come last.
+	// Extenders are in the order of their calls; ignorable ones are last.
 	Extenders []Extender
-	// Parallelism is how many nodes a foreign plugin may be asked about at once.
+	// Parallelism is the number of concurrent calls of an out-of-tree plugin.
 	Parallelism int
-	// PodInitialBackoff doubles with every failed attempt up to PodMaxBackoff.
+	// PodInitialBackoff doubles with each failed attempt, up to PodMaxBackoff.
 	PodInitialBackoff, PodMaxBackoff time.Duration
 	LeaderElection                   LeaderElection
 	ClientConnection                 ClientConnection
 	// Profiling serves pprof; ContentionProfiling adds its block profile.
 	Profiling, ContentionProfiling bool
-	// DelayCacheUntilActive leaves the cluster unread until this process leads.
+	// DelayCacheUntilActive delays the informers until this process leads.
 	DelayCacheUntilActive bool
-	// Warnings tell of settings that are valid and probably not meant.
+	// Warnings describe valid settings that have no effect.
 	Warnings []string
 }
 
-// Profile is how pods of one spec.schedulerName are scheduled.
+// Profile schedules the pods of one spec.schedulerName.
 type Profile struct {
-	// Name is matched with spec.schedulerName.
 	Name string
-	// PercentageOfNodesToScore is 1 to 100, or 0 for the adaptive share; see
-	// NumFeasibleNodesToFind.
+	// PercentageOfNodesToScore is 1 to 100; 0: adaptive, see NumFeasibleNodesToFind.
 	PercentageOfNodesToScore int32
-	// EveryReason tells of a node all filters that reject it, not only the first.
+	// EveryReason reports all filters that reject a node, not only the first.
 	EveryReason bool
-	// Plugins has each plugin that runs anywhere once, in the order in which the
-	// points first name them.
+	// Plugins has each enabled plugin once, in the order of Points.
 	Plugins []Instance
-	// Points holds what runs at each extension point, in order.
+	// Points has the plugins of each extension point in order.
 	Points [framework.Points][]Enabled
 }
 
-// Instance is a plugin to be made for a profile.
+// Instance is a plugin with its arguments.
 type Instance struct {
 	Name string
-	// Args is one of the v1 argument types, complete and valid, for a built-in
-	// plugin that has one; else what the file says as *runtime.Unknown in JSON,
-	// or nil where it says nothing.
+	// Args is a complete and valid v1 argument type for a built-in plugin with
+	// arguments; otherwise the pluginConfig as *runtime.Unknown in JSON; nil: there
+	// is none.
 	Args runtime.Object
 }
 
 // Enabled is a plugin at an extension point.
 type Enabled struct {
 	Name string
-	// Weight multiplies the plugin's scores; zero at every point but Score.
+	// Weight of the scores; zero at other points than Score.
 	Weight int64
-	path   *field.Path // where it is enabled at this point; nil where multiPoint does
+	path   *field.Path // path at this point; nil: enabled by multiPoint
 }
 
-// Misplaced is the fault of a plugin that turns out not to implement the point it
-// is enabled at; nil where it is not enabled there by name.
+// Misplaced is the fault of a plugin that does not implement the point; nil if
+// multiPoint enables it.
 func (e Enabled) Misplaced(point framework.Point) error {
 	if e.path == nil {
 		return nil
@@ -85,26 +80,26 @@ func doesNotExtend(path *field.Path, name string, point framework.Point) *field.
 	return field.Invalid(path, name, "the plugin does not extend "+point.String())
 }
 
-// LeaderElection says how one of several schedulers is chosen to act, by a Lease.
+// LeaderElection configures the Lease.
 type LeaderElection struct {
 	Enabled bool
 	// LeaseDuration > RenewDeadline > 1.2 RetryPeriod.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// Namespace and Name are the Lease's.
+	// Namespace and Name of the Lease.
 	Namespace, Name string
 }
 
-// ClientConnection says how to speak to the API server.
+// ClientConnection configures the client of the API server.
 type ClientConnection struct {
-	// Kubeconfig is a path; empty means in-cluster.
+	// Kubeconfig is a path; empty: in-cluster.
 	Kubeconfig                      string
 	AcceptContentTypes, ContentType string
-	// QPS and Burst bound requests a second; a negative QPS means no bound.
+	// QPS and Burst bound requests per second; a negative QPS: no bound.
 	QPS   float32
 	Burst int
 }
 
-// File is a configuration that was read and is to be compiled.
+// File is a configuration before Compile.
 type File struct {
 	configv1.KubeSchedulerConfiguration
 	warnings []string
@@ -112,11 +107,10 @@ type File struct {
 	everyReason bool
 }
 
-// Load reads a file strictly: a KubeSchedulerConfiguration, or a Policy as
-// kube-scheduler took it up to 1.22, of which it makes one. MaxVolumes is the
-// value of MaxVolumesVariable. The error joins every fault; what is not at fault
-// has been read all the same, so that Compile can find what else is wrong.
-func Load(data []byte, maxVolumes string) (File, error) {
+// Load reads a KubeSchedulerConfiguration strictly, or translates a Policy of
+// kube-scheduler up to 1.22. maxVolumes is the value of MaxVolumesVariable. The
+// error joins all faults; the valid rest is returned for Compile.
+func Load(data []byte, maxVolumes string, plugins []Plugin) (File, error) {
 	var file File
 	documents := manifest.Split(data)
 	if len(documents) != 1 {
@@ -133,14 +127,14 @@ func Load(data []byte, maxVolumes string) (File, error) {
 	case legacy:
 		var p policy
 		err = manifest.Decode(documents[0], &p)
-		file, faults := translate(&p, maxVolumes)
+		file, faults := translate(&p, maxVolumes, plugins)
 		return file, errors.Join(append([]error{err}, faults...)...)
 	}
 	return file, fmt.Errorf("apiVersion %q, kind %q: expected %s %s or %s %s",
 		about.APIVersion, about.Kind, configuration.APIVersion, configuration.Kind, legacy.APIVersion, legacy.Kind)
 }
 
-// What a file may be.
+// Kinds of files.
 var (
 	configuration = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
 	legacy        = metav1.TypeMeta{APIVersion: "v1", Kind: "Policy"}

@@ -19,14 +19,15 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 )
 
-// plugins are those of kube-scheduler and one that somebody compiled in.
+// plugins are those of kube-scheduler and one that is out-of-tree.
 func plugins() []config.Plugin {
-	return append(config.BuiltIn(), config.Plugin{
-		Name: "Foreign", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score, framework.Permit},
+	return append(profile.BuiltIn(), config.Plugin{
+		Name: "OutOfTree", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score, framework.Permit},
 	}, config.Plugin{
-		Name: "ForeignSort", Points: []framework.Point{framework.QueueSort},
+		Name: "OutOfTreeSort", Points: []framework.Point{framework.QueueSort},
 	})
 }
 
@@ -65,7 +66,7 @@ func checkExample(t *testing.T, file string) {
 // settings it tells what differs from the default profile.
 func compiled(data []byte) []byte {
 	var out bytes.Buffer
-	file, err := config.Load(data, "")
+	file, err := config.Load(data, "", plugins())
 	c, more := config.Compile(&file, plugins())
 	if err = errors.Join(err, more); err != nil {
 		for _, fault := range manifest.Faults(err) {
@@ -73,7 +74,7 @@ func compiled(data []byte) []byte {
 		}
 		return out.Bytes()
 	}
-	empty, _ := config.Load([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), "")
+	empty, _ := config.Load([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), "", plugins())
 	usual, _ := config.Compile(&empty, plugins())
 	if reflect.DeepEqual(c, usual) {
 		usual = config.Config{Profiles: []config.Profile{{}}}
@@ -87,8 +88,8 @@ func compiled(data []byte) []byte {
 			fmt.Fprintf(&out, "%s: %+v\n", field.Name, value)
 		}
 	}
-	for _, profile := range c.Profiles {
-		describe(&out, profile, usual.Profiles[0])
+	for _, p := range c.Profiles {
+		describe(&out, p, usual.Profiles[0])
 	}
 	for _, e := range c.Extenders {
 		fmt.Fprintf(&out, "extender: %+v\n", e)
@@ -166,12 +167,12 @@ func TestCompilingLeavesTheFileAsItIs(t *testing.T) {
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
-- plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: 5}, {name: Foreign}], disabled: [{name: ImageLocality}]}}
+- plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: 5}, {name: OutOfTree}], disabled: [{name: ImageLocality}]}}
   pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [a.example/x]}}]
 extenders:
 - {urlPrefix: "http://127.0.0.1", managedResources: [{name: b.example/y, ignoredByScheduler: true}]}
 `)
-	file, err := config.Load(data, "")
+	file, err := config.Load(data, "", plugins())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +200,10 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 	}{
 		{"", 39, 256, "^[cmr]5.*|t3|z1d", "[]"},
 		{"7", 7, 7, "", "[]"},
-		{"0", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "0" is no number above 0: not looked at]`},
-		{"many", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "many" is no number above 0: not looked at]`},
+		{"0", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "0" is not a number above 0: ignored]`},
+		{"many", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "many" is not a number above 0: ignored]`},
 	} {
-		file, err := config.Load(data, c.value)
+		file, err := config.Load(data, c.value, plugins())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +227,7 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	golden.Seed(f, "testdata/*.yaml")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := config.Load(data, "")
+		file, err := config.Load(data, "", plugins())
 		c, more := config.Compile(&file, plugins())
 		if err != nil || more != nil {
 			return

@@ -14,32 +14,32 @@ import (
 
 const defaultExtenderTimeout = 5 * time.Second
 
-// Extender is an HTTP service that takes part in scheduling. A verb, where it is
-// not empty, is what the service can do, appended to URLPrefix.
+// Extender is an HTTP extender. A verb is appended to URLPrefix; empty: not
+// supported.
 type Extender struct {
 	URLPrefix                                         string
 	FilterVerb, PreemptVerb, PrioritizeVerb, BindVerb string
-	// Weight multiplies the scores of PrioritizeVerb.
+	// Weight of the scores of PrioritizeVerb.
 	Weight int64
-	// TLS is for a URLPrefix of https.
+	// TLS is used if URLPrefix is https.
 	TLS ExtenderTLS
-	// HTTPTimeout bounds each call.
+	// HTTPTimeout bounds each request.
 	HTTPTimeout time.Duration
-	// NodeCacheCapable sends names of nodes instead of nodes.
+	// NodeCacheCapable sends node names instead of nodes.
 	NodeCacheCapable bool
-	// ManagedResources limit the extender to pods that ask for one of them; IgnoredResources are
-	// those that NodeResourcesFit does not check.
+	// ManagedResources limit the extender to pods that request one of them.
+	// NodeResourcesFit does not check IgnoredResources.
 	ManagedResources, IgnoredResources []string
-	// Ignorable goes on without the extender where it fails.
+	// Ignorable: an error does not fail the attempt.
 	Ignorable bool
 }
 
-// ExtenderTLS are the certificates of a connection; data wins over files. Without
-// a CA the system's are trusted.
+// ExtenderTLS has certificates; data overrides files. Without a CA the system's
+// certificates are used.
 type ExtenderTLS struct {
-	// Insecure does not verify the server.
+	// Insecure disables the verification of the server.
 	Insecure bool
-	// ServerName is sent and verified instead of the host's name.
+	// ServerName is sent and verified instead of the host name.
 	ServerName                string
 	CertFile, KeyFile, CAFile string
 	CertData, KeyData, CAData []byte
@@ -85,7 +85,7 @@ func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (e
 	return extenders
 }
 
-// rank puts extenders that may fail behind the others.
+// rank is 1 for ignorable extenders, which are last.
 func rank(e Extender) int {
 	if e.Ignorable {
 		return 1
@@ -93,8 +93,8 @@ func rank(e Extender) int {
 	return 0
 }
 
-// checkExtendedResource holds a name to what nodes may offer beside native
-// resources: qualified, outside kubernetes.io, and good for a quota.
+// checkExtendedResource checks that a name is a qualified extended resource outside
+// kubernetes.io that a quota can have.
 func (c *compiler) checkExtendedResource(path *field.Path, name string) {
 	if faults := validation.IsQualifiedName(name); len(faults) > 0 {
 		for _, why := range faults {

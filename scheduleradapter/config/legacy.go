@@ -13,19 +13,18 @@ import (
 // NodeLabelArgs are the arguments of the plugin NodeLabel: keys of node labels.
 type NodeLabelArgs struct {
 	metav1.TypeMeta `json:",inline"`
-	// PresentLabels must all be on a node, AbsentLabels must none.
+	// A node has all PresentLabels and no AbsentLabels.
 	PresentLabels []string `json:"presentLabels,omitempty"`
 	AbsentLabels  []string `json:"absentLabels,omitempty"`
-	// PresentLabelsPreference score for a node that has them,
-	// AbsentLabelsPreference for one that has not.
+	// PresentLabelsPreference score nodes with the label, AbsentLabelsPreference
+	// nodes without it.
 	PresentLabelsPreference []string `json:"presentLabelsPreference,omitempty"`
 	AbsentLabelsPreference  []string `json:"absentLabelsPreference,omitempty"`
 }
 
-// DeepCopyObject copies the arguments.
 func (a *NodeLabelArgs) DeepCopyObject() runtime.Object {
 	b := *a
-	return &b // nothing that it points to is ever changed
+	return &b // pointers are never written through
 }
 
 func checkNodeLabel(path *field.Path, args *NodeLabelArgs) (faults field.ErrorList) {
@@ -45,8 +44,7 @@ func checkNodeLabel(path *field.Path, args *NodeLabelArgs) (faults field.ErrorLi
 	return faults
 }
 
-// checkAbsence holds the key of a label to being one, and not among those that
-// are asked the opposite of.
+// checkAbsence checks a label key, which must not be in the opposite list.
 func checkAbsence(path *field.Path, opposite []string, label string) field.ErrorList {
 	faults := metav1validation.ValidateLabelName(label, path)
 	if slices.Contains(opposite, label) {
@@ -55,20 +53,19 @@ func checkAbsence(path *field.Path, opposite []string, label string) field.Error
 	return faults
 }
 
-// ServiceAffinityArgs are the arguments of the plugin ServiceAffinity: keys of
-// node labels.
+// ServiceAffinityArgs are the arguments of the plugin ServiceAffinity: keys of node
+// labels.
 type ServiceAffinityArgs struct {
 	metav1.TypeMeta `json:",inline"`
-	// AffinityLabels have one value on all nodes of a service's pods.
+	// AffinityLabels have the same value on all nodes of the pods of a service.
 	AffinityLabels []string `json:"affinityLabels,omitempty"`
-	// AntiAffinityLabelsPreference score for values with few of a service's pods.
+	// AntiAffinityLabelsPreference score label values with few pods of the service.
 	AntiAffinityLabelsPreference []string `json:"antiAffinityLabelsPreference,omitempty"`
 }
 
-// DeepCopyObject copies the arguments.
 func (a *ServiceAffinityArgs) DeepCopyObject() runtime.Object {
 	b := *a
-	return &b // nothing that it points to is ever changed
+	return &b // pointers are never written through
 }
 
 func checkServiceArgs(path *field.Path, args *ServiceAffinityArgs) (faults field.ErrorList) {
@@ -81,38 +78,36 @@ func checkServiceArgs(path *field.Path, args *ServiceAffinityArgs) (faults field
 	return faults
 }
 
-// MaxVolumesVariable is the environment variable that overrides how many volumes
-// of each in-tree kind a node takes, where a Policy has them counted.
+// MaxVolumesVariable is the environment variable that overrides the volume limits
+// of a Policy.
 const MaxVolumesVariable = "KUBE_MAX_PD_VOLS"
 
 // NodeVolumeLimitsArgs are the arguments of the plugin NodeVolumeLimits.
 type NodeVolumeLimitsArgs struct {
 	metav1.TypeMeta `json:",inline"`
-	// CSI: a node gets no more volumes of a driver than its CSINode says. Default
+	// CSI limits the volumes of each driver to the count of its CSINode. Default
 	// true.
 	CSI *bool `json:"csi,omitempty"`
-	// InTree are kinds of volumes that are counted also where no CSI driver looks
-	// after them.
+	// InTree limits volumes of kinds without a CSI driver.
 	InTree []InTreeLimit `json:"inTree,omitempty"`
 }
 
-// InTreeLimit is how many volumes of a kind a node takes that does not say so
-// itself.
+// InTreeLimit is the number of volumes of a kind on a node without a limit of its
+// own.
 type InTreeLimit struct {
 	// Plugin is one of kubernetes.io/aws-ebs, gce-pd, azure-disk and cinder.
 	Plugin string `json:"plugin"`
 	Count  int32  `json:"count"`
-	// InstanceTypes is a regular expression. Nodes whose label
-	// node.kubernetes.io/instance-type, or its beta, matches it anywhere take
-	// CountThere. Empty: none do.
+	// InstanceTypes is a regular expression that finds the label
+	// node.kubernetes.io/instance-type, or its beta, of nodes with the limit
+	// CountThere. Empty: none.
 	InstanceTypes string `json:"instanceTypes,omitempty"`
 	CountThere    int32  `json:"countThere,omitempty"`
 }
 
-// DeepCopyObject copies the arguments.
 func (a *NodeVolumeLimitsArgs) DeepCopyObject() runtime.Object {
 	b := *a
-	return &b // nothing that it points to is ever changed
+	return &b // pointers are never written through
 }
 
 func completeLimits(args *NodeVolumeLimitsArgs) { orPointer(&args.CSI, true) }

@@ -10,75 +10,29 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// Plugin is what a configuration has to know of a plugin that it may name.
+// Plugin describes a plugin that a configuration may name.
 type Plugin struct {
 	Name string
-	// Points are those that the plugin implements; nil where only its maker can
-	// tell, once it is made.
+	// Points are the extension points that the plugin implements; nil: known after
+	// the plugin is made.
 	Points []framework.Point
-	// Default says that every profile has the plugin unless it is disabled, after
-	// the default plugins before it.
+	// Default: every profile enables the plugin unless it is disabled, in the order
+	// of the list of plugins.
 	Default bool
-	// Weight is that of a default plugin; zero means 1.
+	// Weight of a default plugin; zero: 1.
 	Weight int32
-	// args reads the arguments of a built-in plugin that has some.
-	args argsReader
+	// Args reads the arguments; nil: the plugin is out-of-tree, or has none.
+	Args ArgsReader
 }
 
-// argsReader completes and checks arguments, which may be none at all.
-type argsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
+// ArgsReader completes and checks the arguments of a plugin; raw may be empty.
+type ArgsReader func(path *field.Path, raw []byte) (runtime.Object, []error)
 
 func (p Plugin) implements(point framework.Point) bool {
 	return p.Points == nil || slices.Contains(p.Points, point)
 }
 
-// BuiltIn returns the plugins of kube-scheduler 1.37, in the order of its default
-// profile and with that profile's weights, but for DynamicResources and those of
-// its disabled features; and those that it has no more or never had, which run
-// where a profile enables them.
-func BuiltIn() []Plugin {
-	var (
-		filters = []framework.Point{framework.PreFilter, framework.Filter}
-		scores  = []framework.Point{framework.PreScore, framework.Score}
-		both    = []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score}
-	)
-	plugins := []Plugin{
-		{Name: "SchedulingGates", Points: []framework.Point{framework.PreEnqueue}},
-		{Name: "PrioritySort", Points: []framework.Point{framework.QueueSort}},
-		{Name: "NodeName", Points: filters},
-		{Name: "NodeUnschedulable", Points: []framework.Point{framework.Filter}},
-		{Name: "TaintToleration", Points: []framework.Point{framework.Filter, framework.PreScore, framework.Score}, Weight: 3},
-		{Name: "NodeAffinity", Points: both, Weight: 2, args: reader(nil, checkNodeAffinity)},
-		{Name: "NodePorts", Points: filters},
-		{Name: nodeResourcesFit, Points: both, Weight: 1, args: reader(completeFit, checkFit)},
-		{Name: "VolumeRestrictions", Points: filters},
-		{Name: nodeVolumeLimits, Points: filters, args: readerOf(Group, completeLimits, checkLimits)},
-		{Name: "VolumeBinding", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score, framework.Reserve, framework.PreBind}, args: reader(completeVolumeBinding, checkVolumeBinding)},
-		{Name: "VolumeZone", Points: filters},
-		{Name: podTopologySpread, Points: both, Weight: 2, args: reader(completeSpread, checkSpread)},
-		{Name: interPodAffinity, Points: both, Weight: 2, args: reader(completeInterPod, checkInterPod)},
-		{Name: "DefaultPreemption", Points: []framework.Point{framework.PreEnqueue, framework.PostFilter}, args: reader(completePreemption, checkPreemption)},
-		{Name: "NodeResourcesBalancedAllocation", Points: scores, Weight: 1, args: reader(completeBalanced, checkBalanced)},
-		{Name: "ImageLocality", Points: []framework.Point{framework.Score}, Weight: 1},
-		{Name: "DefaultBinder", Points: []framework.Point{framework.Bind}},
-		{Name: "NodeDeclaredFeatures", Points: filters},
-	}
-	for i := range plugins {
-		plugins[i].Default = true
-	}
-	only := []framework.Point{framework.Score}
-	return append(plugins,
-		Plugin{Name: nodePressure, Points: []framework.Point{framework.Filter, framework.Score, framework.Reserve}, args: readerOf(Group, completePressure, checkPressure)},
-		Plugin{Name: nodeLabel, Points: []framework.Point{framework.Filter, framework.Score}, args: readerOf(Group, nil, checkNodeLabel)},
-		Plugin{Name: serviceAffinity, Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score}, args: readerOf(Group, nil, checkServiceArgs)},
-		Plugin{Name: nodePreferAvoidPods, Points: only},
-		Plugin{Name: "NodeResourcesLeastAllocated", Points: only, args: reader(completeFit, checkFit)},
-		Plugin{Name: "NodeResourcesMostAllocated", Points: only, args: reader(completeFit, checkFit)},
-		Plugin{Name: "RequestedToCapacityRatio", Points: only, args: reader(completeFit, checkFit)},
-	)
-}
-
-// Plugins that are named more than once.
+// Plugins to which a Policy is translated, and whose arguments it sets.
 const (
 	interPodAffinity    = "InterPodAffinity"
 	nodeLabel           = "NodeLabel"
@@ -90,8 +44,7 @@ const (
 	serviceAffinity     = "ServiceAffinity"
 )
 
-// removed are plugins that earlier versions had: volumes of these kinds are
-// counted by NodeVolumeLimits.
+// removed are plugins of earlier versions; NodeVolumeLimits counts their volumes.
 var removed = []string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}
 
 const wasRemoved = `was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")`
@@ -104,9 +57,8 @@ func (c *compiler) plugin(name string) (Plugin, bool) {
 	return c.plugins[i], true
 }
 
-// expand says what runs at each point: what the point's own set enables, and of
-// the plugins of multiPoint those that implement the point and are not disabled
-// there.
+// expand computes the plugins of each point: those of the point's set, and those of
+// multiPoint that implement the point and are not disabled there.
 func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [framework.Points][]Enabled) {
 	c.refusePodGroups(path, plugins)
 	everywhere := c.multiPoint(path.Child("multiPoint"), plugins.MultiPoint)
@@ -121,9 +73,9 @@ func (c *compiler) expand(path *field.Path, plugins *configv1.Plugins) (points [
 	return points
 }
 
-// arrange puts the plugins of a point in order: first those that are enabled here
-// though multiPoint has them, then the others of multiPoint, then those that are
-// enabled only here. A plugin's weight is the one given here, where it is.
+// arrange orders the plugins of a point: those enabled at the point and by
+// multiPoint, the other plugins of multiPoint, and those enabled only at the point.
+// A weight at the point overrides that of multiPoint.
 func (c *compiler) arrange(point framework.Point, here []Enabled, disabled []configv1.Plugin, everywhere []Enabled) []Enabled {
 	var overriding, expanded, only []Enabled
 	if !names(disabled, "*") {
@@ -156,8 +108,8 @@ func (c *compiler) arrange(point framework.Point, here []Enabled, disabled []con
 	return order
 }
 
-// multiPoint merges the default plugins with the configured ones: a default
-// plugin that is enabled again stays in its place and takes the new weight.
+// multiPoint merges the default plugins with the configured ones: a default plugin
+// that is enabled again keeps its place and takes the new weight.
 func (c *compiler) multiPoint(path *field.Path, set configv1.PluginSet) (merged []Enabled) {
 	custom := c.enabled(path, set, framework.Points)
 	for _, p := range c.plugins {
@@ -174,7 +126,8 @@ func (c *compiler) multiPoint(path *field.Path, set configv1.PluginSet) (merged 
 	return append(merged, custom...)
 }
 
-// enabled reads what a set enables; point is framework.Points for multiPoint.
+// enabled reads the enabled plugins of a set; point is framework.Points for
+// multiPoint.
 func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point framework.Point) (enabled []Enabled) {
 	for i, e := range set.Enabled {
 		at := path.Child("enabled").Index(i)
@@ -204,8 +157,8 @@ func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point frame
 	return enabled
 }
 
-// refusePodGroups refuses plugins at the points of pod groups, which
-// kube-scheduler has behind a feature that is off.
+// refusePodGroups rejects plugins at the points of pod groups, whose feature is off
+// in kube-scheduler.
 func (c *compiler) refusePodGroups(path *field.Path, plugins *configv1.Plugins) {
 	for _, point := range []struct {
 		name string

@@ -16,8 +16,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// policy is a file of predicates and priorities, as kube-scheduler read it up to
-// 1.22. Lists that are not there stand for the defaults, empty ones for nothing.
+// policy is a Policy of kube-scheduler up to 1.22. A missing list stands for the
+// defaults, an empty list for none.
 type policy struct {
 	metav1.TypeMeta                `json:",inline"`
 	Predicates                     []predicate      `json:"predicates"`
@@ -64,13 +64,13 @@ type priorityArgument struct {
 	} `json:"requestedToCapacityRatioArguments"`
 }
 
-// translation is a Policy on its way to being a profile.
+// translation is the state of translate.
 type translation struct {
 	compiler
 	maxVolumes string
-	filters    []string // plugins, in order
+	filters    []string // plugins in order
 	scores     []configv1.Plugin
-	scoredBy   map[string]*field.Path // by plugin; nil of a default
+	scoredBy   map[string]*field.Path // by plugin; nil: default priority
 	fits       []fit
 	shared     map[string]shared // by plugin
 	labels     NodeLabelArgs
@@ -81,24 +81,23 @@ type translation struct {
 	interPod   configv1.InterPodAffinityArgs
 }
 
-// shared is the weight of priorities that score by one plugin, and how many there
-// are.
+// shared is the weight and the number of priorities that share a plugin.
 type shared struct {
-	path          *field.Path // of the first
+	path          *field.Path // of the first priority
 	weight, times int64
 }
 
-// fit is a scoring strategy with the plugin that follows it.
+// fit is a scoring strategy with its plugin.
 type fit struct {
 	plugin   string
 	strategy configv1.ScoringStrategy
 }
 
-// translate makes one profile of a Policy. What the file cannot name is as in the
-// default profile. What is at fault is left out.
-func translate(p *policy, maxVolumes string) (File, []error) {
+// translate makes a profile of a Policy. What a Policy cannot configure is as in
+// the default profile. Invalid parts are left out.
+func translate(p *policy, maxVolumes string, plugins []Plugin) (File, []error) {
 	t := &translation{
-		compiler: compiler{plugins: BuiltIn()}, maxVolumes: maxVolumes, scoredBy: map[string]*field.Path{}, shared: map[string]shared{},
+		compiler: compiler{plugins: plugins}, maxVolumes: maxVolumes, scoredBy: map[string]*field.Path{}, shared: map[string]shared{},
 		volumes: NodeVolumeLimitsArgs{CSI: new(false)},
 		pressure: NodePressureArgs{
 			Conditions: []v1.NodeConditionType{}, Headroom: new(false), EvictionHalfLife: &metav1.Duration{}, Ramp: &metav1.Duration{},
@@ -113,14 +112,14 @@ func translate(p *policy, maxVolumes string) (File, []error) {
 	for i := range p.Extenders {
 		file.Extenders = append(file.Extenders, p.Extenders[i].extender())
 		if p.Extenders[i].APIVersion != "" {
-			t.warn(field.NewPath("extenders").Index(i).Child("apiVersion"), "extenders speak one version: not looked at")
+			t.warn(field.NewPath("extenders").Index(i).Child("apiVersion"), "extenders have one version: ignored")
 		}
 	}
 	file.warnings = t.warnings
 	return file, t.faults
 }
 
-// hardWeight takes 0 for the default, as kube-scheduler did.
+// hardWeight replaces 0 with the default, as kube-scheduler did.
 func (t *translation) hardWeight(path *field.Path, weight *int32) {
 	if weight == nil {
 		return
@@ -135,7 +134,7 @@ func (t *translation) hardWeight(path *field.Path, weight *int32) {
 	t.interPod.HardPodAffinityWeight = weight
 }
 
-// fault takes over faults and says whether there are any.
+// fault adds faults and reports whether there are any.
 func (t *translation) fault(faults field.ErrorList) bool {
 	for _, fault := range faults {
 		t.faults = append(t.faults, fault)
@@ -143,15 +142,15 @@ func (t *translation) fault(faults field.ErrorList) bool {
 	return len(faults) > 0
 }
 
-// enable adds a plugin to the filters.
+// enable adds a filter plugin.
 func (t *translation) enable(name string) {
 	if !slices.Contains(t.filters, name) {
 		t.filters = append(t.filters, name)
 	}
 }
 
-// weigh adds a plugin to the scores. One that several priorities stand for has
-// the weight of the first.
+// weigh adds a score plugin. If several priorities stand for it, the weight of the
+// first applies.
 func (t *translation) weigh(path *field.Path, name string, weight int64) {
 	if weight > math.MaxInt32 {
 		t.invalid(path.Child("weight"), weight, "is too large together with those that share it")
@@ -167,8 +166,8 @@ func (t *translation) weigh(path *field.Path, name string, weight int64) {
 	}
 }
 
-// points enables the plugins of predicates where they filter and prepare what
-// they found, those of priorities where they score.
+// points enables the plugins of predicates at PreFilter, Filter, Reserve and
+// PreBind, and those of priorities at PreScore and Score.
 func (t *translation) points() *configv1.Plugins {
 	var sets [framework.Points]configv1.PluginSet
 	enable := func(p configv1.Plugin, points ...framework.Point) {
@@ -197,7 +196,7 @@ func (t *translation) points() *configv1.Plugins {
 	}
 }
 
-// arguments are those of the plugins that the Policy has something to say about.
+// arguments are those of the plugins that the Policy configures.
 func (t *translation) arguments() (arguments []configv1.PluginConfig) {
 	add := func(name string, args any) {
 		raw, err := json.Marshal(args)
@@ -223,15 +222,14 @@ func (t *translation) arguments() (arguments []configv1.PluginConfig) {
 	return arguments
 }
 
-// count adds a kind of in-tree volumes with its limit, which the environment may
-// override.
+// count adds a limit of in-tree volumes, which the environment may override.
 func (t *translation) count(limit InTreeLimit) {
 	if t.maxVolumes != "" {
 		n, err := strconv.ParseInt(t.maxVolumes, 10, 32)
 		if err == nil && n > 0 {
 			limit = InTreeLimit{Plugin: limit.Plugin, Count: int32(n)}
 		} else if len(t.volumes.InTree) == 0 {
-			t.warnings = append(t.warnings, fmt.Sprintf("%s: %q is no number above 0: not looked at", MaxVolumesVariable, t.maxVolumes))
+			t.warnings = append(t.warnings, fmt.Sprintf("%s: %q is not a number above 0: ignored", MaxVolumesVariable, t.maxVolumes))
 		}
 	}
 	t.volumes.InTree = append(t.volumes.InTree, limit)

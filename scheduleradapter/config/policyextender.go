@@ -14,10 +14,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// policyExtender is an extender as a Policy describes it. Its keys may be written
-// in upper or lower case, as kube-scheduler read them.
+// policyExtender is an extender of a Policy. Its keys are case-insensitive, as in
+// kube-scheduler.
 type policyExtender struct {
-	APIVersion       string                             `json:"apiVersion"` // up to 1.2
+	APIVersion       string                             `json:"apiVersion"` // until 1.2
 	URLPrefix        string                             `json:"urlPrefix"`
 	FilterVerb       string                             `json:"filterVerb"`
 	PreemptVerb      string                             `json:"preemptVerb"`
@@ -32,7 +32,7 @@ type policyExtender struct {
 	Ignorable        bool                               `json:"ignorable"`
 }
 
-// UnmarshalJSON reads an extender strictly but for upper and lower case.
+// UnmarshalJSON is strict except for the case of keys.
 func (e *policyExtender) UnmarshalJSON(data []byte) error {
 	var object any
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -47,13 +47,13 @@ func (e *policyExtender) UnmarshalJSON(data []byte) error {
 	}
 	strict, err := kjson.UnmarshalStrict(spelt, (*plain)(e))
 	if err == nil && len(strict) > 0 {
-		return strict[0] // the others are found when the object is taken apart
+		return strict[0] // manifest.Decode reports the others
 	}
 	return err
 }
 
-// spell writes the keys of an object, and of those in it, as the fields of a type
-// are called. A key that would then be there twice stays as it is.
+// spell renames the keys of an object, recursively, to those of a type. A key that
+// would be duplicated is kept.
 func spell(value any, t reflect.Type) any {
 	switch value := value.(type) {
 	case []any:
@@ -84,7 +84,7 @@ func spell(value any, t reflect.Type) any {
 	return value
 }
 
-// extender is the same in a KubeSchedulerConfiguration.
+// extender converts to a KubeSchedulerConfiguration.
 func (e *policyExtender) extender() configv1.Extender {
 	return configv1.Extender{
 		URLPrefix: e.URLPrefix, FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,

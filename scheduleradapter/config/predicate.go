@@ -7,23 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Predicates that take an argument; in a file they may have any name.
+// Predicates with an argument; a file may name them freely.
 const (
 	checkLabelPresence   = "CheckNodeLabelPresence"
 	checkServiceAffinity = "CheckServiceAffinity"
 )
 
-// predicateTerm is what a predicate stands for.
+// predicateTerm maps a predicate to plugins.
 type predicateTerm struct {
-	names   []string // the first is the usual one
+	names   []string // the first is the usual name
 	plugins []string
-	// needs says what of the plugin is to be looked at, where a plugin stands for
-	// several predicates.
+	// needs configures the plugin, if it stands for several predicates.
 	needs func(*translation)
-	// usual predicates are those of a file that says nothing of any; mandatory ones
-	// are there in any case.
+	// usual: enabled if the Policy has no list. mandatory: always enabled.
 	usual, mandatory bool
-	// instead says what takes the place of something that is no more.
+	// instead describes the replacement of a removed predicate.
 	instead string
 }
 
@@ -31,8 +29,8 @@ func volumesOf(plugin string, most int32) func(*translation) {
 	return func(t *translation) { t.count(InTreeLimit{Plugin: plugin, Count: most}) }
 }
 
-// nitro finds the instance types that take 25 volumes of EBS, as kube-scheduler
-// did (pkg/volume/util, EBSNitroLimitRegex); it knew none that came later.
+// nitro matches the instance types with 25 EBS volumes. Source: EBSNitroLimitRegex
+// of pkg/volume/util; it has no later types.
 const nitro = "^[cmr]5.*|t3|z1d"
 
 func volumesOfEBS(t *translation) {
@@ -43,10 +41,10 @@ func conditionOf(kind v1.NodeConditionType) func(*translation) {
 	return func(t *translation) { t.pressure.Conditions = append(t.pressure.Conditions, kind) }
 }
 
-// predicates are those of kube-scheduler 1.22, in the order in which it asked
-// them, and those of conditions as it had them up to 1.17.
+// predicates are those of kube-scheduler 1.22 in the order of their evaluation, and
+// the condition predicates of 1.17.
 var predicates = []predicateTerm{
-	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, instead: "nodes are tainted by condition, and TaintToleration goes by the taints"},
+	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, instead: "nodes are tainted by condition, and TaintToleration filters by the taints"},
 	{names: []string{"CheckNodeUnschedulable"}, plugins: []string{"NodeUnschedulable"}, usual: true, mandatory: true},
 	{names: []string{"GeneralPredicates"}, plugins: []string{nodeResourcesFit, "NodeName", "NodePorts", "NodeAffinity"}, usual: true},
 	{names: []string{"HostName"}, plugins: []string{"NodeName"}},
@@ -55,7 +53,7 @@ var predicates = []predicateTerm{
 	{names: []string{"PodFitsResources"}, plugins: []string{nodeResourcesFit}},
 	{names: []string{"NoDiskConflict"}, plugins: []string{"VolumeRestrictions"}, usual: true},
 	{names: []string{"PodToleratesNodeTaints"}, plugins: []string{"TaintToleration"}, usual: true, mandatory: true},
-	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration goes by NoSchedule taints too"},
+	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration also filters by NoSchedule taints"},
 	{names: []string{checkLabelPresence}, plugins: []string{nodeLabel}},
 	{names: []string{checkServiceAffinity}, plugins: []string{serviceAffinity}},
 	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOfEBS, usual: true},
@@ -64,7 +62,7 @@ var predicates = []predicateTerm{
 	{names: []string{"MaxAzureDiskVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/azure-disk", 16), usual: true},
 	{names: []string{"MaxCinderVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/cinder", 256)},
 	{names: []string{"CheckVolumeBinding"}, plugins: []string{"VolumeBinding"}, usual: true},
-	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, instead: "VolumeBinding goes by the node affinity of volumes"},
+	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, instead: "VolumeBinding filters by the node affinity of volumes"},
 	{names: []string{"NoVolumeZoneConflict"}, plugins: []string{"VolumeZone"}, usual: true},
 	{names: []string{"CheckNodeMemoryPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodeMemoryPressure)},
 	{names: []string{"CheckNodePIDPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodePIDPressure)},
@@ -73,9 +71,9 @@ var predicates = []predicateTerm{
 	{names: []string{"MatchInterPodAffinity"}, plugins: []string{interPodAffinity}, usual: true},
 }
 
-// filter enables the plugins of predicates, in the order in which they are asked.
+// filter enables the plugins of predicates in the order of evaluation.
 func (t *translation) filter(path *field.Path, named []predicate) {
-	at := map[string]*field.Path{} // by the usual name
+	at := map[string]*field.Path{} // by usual name
 	for i := range named {
 		name := t.predicate(path.Index(i), &named[i])
 		if at[name] == nil {
@@ -89,7 +87,7 @@ func (t *translation) filter(path *field.Path, named []predicate) {
 			continue
 		}
 		if p.instead != "" {
-			t.warn(here.Child("name"), "%s is no more: %s", p.names[0], p.instead)
+			t.warn(here.Child("name"), "%s was removed: %s", p.names[0], p.instead)
 		}
 		if p.needs != nil {
 			p.needs(t)
@@ -100,7 +98,7 @@ func (t *translation) filter(path *field.Path, named []predicate) {
 	}
 }
 
-// predicate is the usual name of one, empty where it stands for nothing.
+// predicate is the usual name of a predicate; empty: it is invalid.
 func (t *translation) predicate(path *field.Path, p *predicate) string {
 	if a := p.Argument; a != nil {
 		path = path.Child("argument")

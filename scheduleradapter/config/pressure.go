@@ -11,30 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Group is the group and version of arguments that kube-scheduler does not have.
+// Group of the arguments that kube-scheduler does not have.
 var Group = schema.GroupVersion{Group: "evictd.io", Version: "v1"}
 
 // NodePressureArgs are the arguments of the plugin NodePressure.
 type NodePressureArgs struct {
 	metav1.TypeMeta `json:",inline"`
-	// Conditions that keep pods off nodes: MemoryPressure, DiskPressure and
-	// PIDPressure, each also by evictd's own name. Default all; an empty list is
-	// none.
+	// Conditions that reject nodes: MemoryPressure, DiskPressure and PIDPressure,
+	// including evictd's names. Default all; an empty list: none.
 	Conditions []v1.NodeConditionType `json:"conditions"`
-	// Headroom: go by the levels that evictd publishes. Default true.
+	// Headroom uses the levels that evictd publishes. Default true.
 	Headroom *bool `json:"headroom,omitempty"`
-	// EvictionHalfLife is how long it takes until an eviction speaks half as much
-	// against its node; 0 takes no heed of evictions. Default 10m.
+	// EvictionHalfLife is the half-life of the score penalty of an eviction; 0: no
+	// penalty. Default 10m.
 	EvictionHalfLife *metav1.Duration `json:"evictionHalfLife,omitempty"`
-	// Ramp is how long a node that has recovered is spared; 0 spares none.
+	// Ramp is the duration of the score penalty of a recovered node; 0: no penalty.
 	// Default 5m.
 	Ramp *metav1.Duration `json:"ramp,omitempty"`
 }
 
-// DeepCopyObject copies the arguments.
 func (a *NodePressureArgs) DeepCopyObject() runtime.Object {
 	b := *a
-	return &b // nothing that it points to is ever changed
+	return &b // pointers are never written through
 }
 
 func pressures() []v1.NodeConditionType {

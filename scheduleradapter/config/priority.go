@@ -9,21 +9,21 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// priorityTerm is what a priority stands for.
+// priorityTerm maps a priority to a plugin.
 type priorityTerm struct {
 	name     string
 	plugin   string
-	strategy configv1.ScoringStrategyType // where the plugin follows several
+	strategy configv1.ScoringStrategyType // for a plugin with several strategies
 	needs    func(*translation)
-	usual    int64 // weight in a file that says nothing of any; 0 for not there
+	usual    int64 // weight if the Policy has no list; 0: not enabled
 	instead  string
 }
 
-// Nothing is scored by EqualPriority, which gave every node the same.
+// equalPriority scored all nodes the same; no plugin replaces it.
 const equalPriority = "EqualPriority"
 
-// priorities are those of kube-scheduler 1.22. A plugin that several stand for
-// has the weight of the one that comes first here.
+// priorities are those of kube-scheduler 1.22. If several stand for a plugin, the
+// weight of the first in this order applies.
 var priorities = []priorityTerm{
 	{name: "EvenPodsSpreadPriority", plugin: podTopologySpread, usual: 2},
 	{name: "SelectorSpreadPriority", plugin: podTopologySpread, needs: systemSpread, usual: 1, instead: "PodTopologySpread spreads by its system defaults"},
@@ -70,7 +70,7 @@ func (t *translation) score(path *field.Path, named []priority) {
 			}
 			weight, here = named[i].Weight, path.Index(i)
 			if p.instead != "" {
-				t.warn(here.Child("name"), "%s is no more: %s", p.name, p.instead)
+				t.warn(here.Child("name"), "%s was removed: %s", p.name, p.instead)
 			}
 		}
 		if weight == 0 {
@@ -102,7 +102,7 @@ func (a *priorityArgument) isOne() bool {
 	return n == 1
 }
 
-// argument reads a priority that takes one.
+// argument reads a priority with an argument.
 func (t *translation) argument(path *field.Path, p *priority) {
 	at, a := path.Child("argument"), p.Argument
 	switch ratio := a.RequestedToCapacityRatioArguments; {
@@ -128,9 +128,8 @@ func (t *translation) argument(path *field.Path, p *priority) {
 	}
 }
 
-// share adds one more priority to those that score by one plugin: they have one
-// weight, and the plugin's score, which is their average, counts as often as
-// there are of them.
+// share adds a priority to those that share a plugin. They have one weight; the
+// score of the plugin is their average and is multiplied by their number.
 func (t *translation) share(path *field.Path, plugin string, weight int64) {
 	s, preferred := t.shared[plugin]
 	switch {
@@ -153,8 +152,8 @@ func (t *translation) preference(path *field.Path, label string, present bool) {
 	}
 }
 
-// follow gives NodeResourcesFit the first strategy, and others to plugins of
-// their own.
+// follow gives NodeResourcesFit the first strategy, and each further one a plugin
+// of its own.
 func (t *translation) follow(path *field.Path, plugin string, weight int64, s configv1.ScoringStrategy) {
 	if len(t.fits) == 0 {
 		plugin = nodeResourcesFit

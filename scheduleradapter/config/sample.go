@@ -1,14 +1,14 @@
 package config
 
 const (
-	minFeasibleNodes   = 100 // never look for fewer
+	minFeasibleNodes   = 100 // lower bound
 	minAdaptivePercent = 5
 	maxAdaptivePercent = 50
 )
 
-// NumFeasibleNodesToFind is how many feasible nodes of n end the search for more.
-// Percent 0 stands for the adaptive share, 50 % less one for every 125 nodes and
-// not below 5 %. Source: kube-scheduler's percentageOfNodesToScore.
+// NumFeasibleNodesToFind is how many feasible nodes of n suffice. percent 0 is
+// adaptive: 50 % minus 1 % for each 125 nodes, at least 5 %. Source:
+// kube-scheduler's numFeasibleNodesToFind.
 func NumFeasibleNodesToFind(n int, percent int32) int {
 	share := int(percent)
 	if share == 0 {

@@ -18,16 +18,16 @@ const (
 	coming  = 1_000
 )
 
-// workloads are what comes and how the nodes are, besides three zones.
+// workloads are pods and nodes in three zones.
 var workloads = []struct {
 	name string
-	// reference is the processor time that kube-scheduler 1.37.1 took for such a pod
-	// on 5,000 nodes, of which it scored a sample, on a small shared machine; 0 where
-	// it was not measured.
+	// reference is the processor time of kube-scheduler 1.37.1 for such a pod on
+	// 5,000 nodes, of which it scored a sample, on a small shared machine; 0: not
+	// measured.
 	reference time.Duration
 	node      func(i int, n *v1.Node)
 	pod       func(i int, p *v1.Pod)
-	// hopeless pods fit nowhere.
+	// hopeless pods fit on no node.
 	hopeless bool
 }{
 	{name: "basic", reference: 1820 * time.Microsecond},
@@ -59,7 +59,7 @@ var workloads = []struct {
 		p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{web(v1.LabelTopologyZone)}}}
 	}},
 	{name: "required anti-affinity by node", reference: 5300 * time.Microsecond, pod: func(i int, p *v1.Pod) {
-		if i%50 != 0 { // on so few nodes that there is room for what comes
+		if i%50 != 0 { // on few nodes, so that the new pods fit
 			p.Labels["app"] = "other"
 			return
 		}
@@ -105,11 +105,10 @@ func spreading(key string, when v1.UnsatisfiableConstraintAction) func(int, *v1.
 	}
 }
 
-// BenchmarkAttempt is the time of one pod: filter, score, choose and commit, with
-// every node scored and 10,000 pods running. What came is taken away again after
-// 1,000 more, so that the cluster stays as full as it is. The processor time is
-// that of the whole process, which does nothing else: on a machine with other work
-// it says more than the time that passed.
+// BenchmarkAttempt measures a scheduling cycle with all nodes scored and 10,000
+// placed pods. A placed pod is removed after 1,000 further ones, so that the usage
+// of the cluster is constant. The processor time is that of the process; on a busy
+// machine it is more accurate than the wall time.
 func BenchmarkAttempt(b *testing.B) {
 	for _, w := range workloads {
 		for _, nodes := range []int{500, 5_000, 20_000} {
@@ -141,7 +140,7 @@ func BenchmarkAttempt(b *testing.B) {
 				step := func() {
 					pod := pods[next%coming]
 					c.table.Displace(pod.UID)
-					if r := c.Attempt(pod, time.Time{}); r.Status.OK() == w.hopeless {
+					if r := c.SchedulingCycle(pod, time.Time{}); r.Status.OK() == w.hopeless {
 						b.Fatal(r.Message)
 					}
 					next++
@@ -149,7 +148,7 @@ func BenchmarkAttempt(b *testing.B) {
 				for range 2 * coming {
 					step()
 				}
-				runtime.GC() // what making the cluster left
+				runtime.GC() // of the setup
 				b.ReportAllocs()
 				before := processorTime(b)
 				for b.Loop() {
@@ -173,8 +172,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkWhatIf is one node asked whether a pod would fit without another one
-// there, among 5,000.
+// BenchmarkWhatIf runs the filters for one of 5,000 nodes without its pod.
 func BenchmarkWhatIf(b *testing.B) {
 	c := newCluster(b)
 	const nodes = 5_000
@@ -182,7 +180,7 @@ func BenchmarkWhatIf(b *testing.B) {
 		c.node(fmt.Sprint("node-", i))
 		c.table.Place(c.pod(fmt.Sprint("running-", i), requests("4", "1Gi")), nodetable.Row(i))
 	}
-	r := c.Attempt(c.pod("p"), time.Time{})
+	r := c.SchedulingCycle(c.pod("p"), time.Time{})
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,124 +1,189 @@
 package cycle
 
 import (
-	"cmp"
 	"context"
-	"iter"
-	"maps"
-	"slices"
+	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// Binding is what is left to do for a pod that has its node.
+// Binding is the binding cycle of an assumed pod. It does not use the table; any
+// goroutine may run it.
 type Binding struct {
 	framework.Assignment
 	runner *framework.Runner
 }
 
-// Run prepares and binds. It may take long, knows no table, and may run beside
-// other bindings and attempts. After a failure the owner forgets the binding.
+// Run runs PreBind, Bind and PostBind. If it fails, the owner of the Scheduler
+// calls HandleBindingFailure.
 func (b Binding) Run(ctx context.Context) framework.Status {
-	if s := b.Prepare(ctx); !s.OK() {
+	if s := b.preBind(ctx); !s.OK() {
 		return s
 	}
-	if s := b.Commit(ctx); !s.OK() {
+	if s := b.bind(ctx); !s.OK() {
 		return s
 	}
-	b.Finish(ctx)
+	b.postBind(ctx)
 	return framework.Status{}
 }
 
-// Prepare is the first part of Run, after which the pod can still be kept from
-// its node.
-func (b Binding) Prepare(ctx context.Context) framework.Status {
+func (b Binding) needsPreBind() bool { return b.runner.PreBindPreFlight(b.Assignment) }
+
+func (b Binding) preBind(ctx context.Context) framework.Status {
 	return b.runner.PreBind(ctx, b.Assignment)
 }
 
-// Prepares says whether Prepare is known to have something to do.
-func (b Binding) Prepares() bool { return b.runner.Prepares(b.Assignment) }
-
-// Commit is the second part of Run: it binds.
-func (b Binding) Commit(ctx context.Context) framework.Status {
+func (b Binding) bind(ctx context.Context) framework.Status {
 	return b.runner.Bind(ctx, b.Assignment)
 }
 
-// Finish is the last part of Run, where Commit went well.
-func (b Binding) Finish(ctx context.Context) { b.runner.PostBind(ctx, b.Assignment) }
+func (b Binding) postBind(ctx context.Context) { b.runner.PostBind(ctx, b.Assignment) }
 
-// Unreserve takes back what plugins have reserved for a pod that is on another
-// node, or on this one through somebody else.
-func (b Binding) Unreserve() { b.runner.Unreserve(b.Assignment) }
+func (b Binding) unreserve() { b.runner.Unreserve(b.Assignment) }
 
-// waiting is a pod that plugins hold back, each until its deadline.
-type waiting struct {
-	Binding
-	deadlines map[string]time.Time
+// assumedPod is a pod whose binding cycle runs, or whose binding no informer has
+// reported yet.
+type assumedPod struct {
+	*Attempt
+	begin  time.Time // of the attempt
+	cancel context.CancelFunc
+	stage  atomic.Int32
+	// bound: the binding cycle succeeded; no informer has reported the node yet.
+	bound bool
+	// node is spec.nodeName as an informer reported it; empty: none. deleted: an
+	// informer reported the deletion of the pod.
+	node    string
+	deleted bool
+	// canceledFor is the preemption that canceled the binding cycle; nil: none.
+	canceledFor *preemption
 }
 
-func (s *Scheduler) wait(b Binding, waits map[string]time.Duration, now time.Time) {
-	w := &waiting{b, make(map[string]time.Time, len(waits))}
-	for plugin, longest := range waits {
-		w.deadlines[plugin] = now.Add(longest)
+// Stages of a binding cycle. It can be canceled in the stage PreBind.
+const (
+	stagePreBind int32 = iota
+	stageBind
+	stageCanceled
+)
+
+func (p *assumedPod) enterBind() bool     { return p.stage.CompareAndSwap(stagePreBind, stageBind) }
+func (p *assumedPod) cancelPreBind() bool { return p.stage.CompareAndSwap(stagePreBind, stageCanceled) }
+
+// isQuick reports whether the binding cycle waits for the API server only, and not
+// for volumes.
+func (p *assumedPod) isQuick() bool { return len(p.Pod.Claims) == 0 }
+
+// startBindingCycle runs the binding cycle of a pod on a goroutine.
+func (l *Loop) startBindingCycle(a *Attempt, begin time.Time) {
+	a.Cycle = nil
+	p := &assumedPod{Attempt: a, begin: begin}
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(l.work)
+	l.assumed[a.Pod.UID] = p
+	if p.isQuick() {
+		l.quickBindings++
 	}
-	s.waiting[b.Pod.UID] = w
+	l.bindings.Add(1)
+	l.goroutines.Go(func() {
+		status := l.bindingCycle(ctx, p)
+		l.Do(func() { l.bindings.Add(-1); l.bindingCycleEnded(p, status) })
+	})
 }
 
-// Waiting says whether a pod waits for permission.
-func (s *Scheduler) Waiting(uid types.UID) bool { return s.waiting[uid] != nil }
-
-// Allow is a plugin's permission for a waiting pod. The last one returns the
-// binding, which is to be run now.
-func (s *Scheduler) Allow(uid types.UID, plugin string) (b Binding, permitted bool) {
-	w := s.waiting[uid]
-	if w == nil {
-		return Binding{}, false
+func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status {
+	begin, profile := time.Now(), p.Pod.Object.Spec.SchedulerName
+	status := p.Binding.preBind(ctx)
+	l.metrics.point(framework.PreBind, status, profile, time.Since(begin))
+	if !p.enterBind() {
+		return framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"}
 	}
-	if delete(w.deadlines, plugin); len(w.deadlines) > 0 {
-		return Binding{}, false
+	if !status.OK() {
+		return status
 	}
-	delete(s.waiting, uid)
-	return w.Binding, true
+	begin = time.Now()
+	status = p.Binding.bind(ctx)
+	l.metrics.point(framework.Bind, status, profile, time.Since(begin))
+	if status.OK() {
+		begin = time.Now()
+		p.Binding.postBind(ctx)
+		l.metrics.point(framework.PostBind, status, profile, time.Since(begin))
+	}
+	return status
 }
 
-// WaitingPods are the pods that wait for permission, by uid, with the plugins that
-// hold each back, sorted.
-func (s *Scheduler) WaitingPods() iter.Seq2[*nodetable.Pod, []string] {
-	return func(yield func(*nodetable.Pod, []string) bool) {
-		for _, uid := range slices.Sorted(maps.Keys(s.waiting)) {
-			w := s.waiting[uid]
-			if !yield(w.Pod, slices.Sorted(maps.Keys(w.deadlines))) {
-				return
-			}
-		}
+// bindingCycleEnded records the result of a binding cycle. What an informer has
+// reported meanwhile overrides the result.
+func (l *Loop) bindingCycleEnded(p *assumedPod, status framework.Status) {
+	p.cancel()
+	if p.isQuick() {
+		l.quickBindings--
+	}
+	now := l.now()
+	switch {
+	case p.deleted:
+		delete(l.assumed, p.Pod.UID)
+		l.forgetAssumedPod(now, p)
+	case status.OK() || p.node == p.Node:
+		l.podBound(now, p)
+	case p.node != "":
+		delete(l.assumed, p.Pod.UID)
+		p.Binding.unreserve()
+		l.cfg.Log.Info("another client bound the pod", "pod", p.Pod, "node", p.node, "assumed", p.Node)
+		l.assignedPodDeleted(now, p.Pod)
+	case p.Entry.Pod.Terminating: // the API server does not bind a terminating pod
+		delete(l.assumed, p.Pod.UID)
+		l.removePendingPod(p.Entry.Pod)
+		l.forgetAssumedPod(now, p)
+	default:
+		delete(l.assumed, p.Pod.UID)
+		l.HandleBindingFailure(now, p.Attempt, status)
+		l.metrics.attemptDone(p.Attempt, time.Since(p.begin))
+	}
+	if p.canceledFor != nil {
+		l.preemptionTaskDone(p.canceledFor)
 	}
 }
 
-// Reject ends the wait of a pod with a plugin's status and takes it off its node;
-// false where it did not wait.
-func (s *Scheduler) Reject(uid types.UID, status framework.Status) (Result, bool) {
-	w := s.waiting[uid]
-	if w == nil {
-		return Result{}, false
+// podBound records a bound pod. Until an informer reports the node, what informers
+// report of the pod is older than the binding.
+func (l *Loop) podBound(now time.Time, p *assumedPod) {
+	if p.bound = true; p.node != "" {
+		delete(l.assumed, p.Pod.UID)
+	} else {
+		l.Remove(p.Pod.UID)
+		delete(l.unconfirmedNominations, p.Pod.UID)
 	}
-	delete(s.waiting, uid)
-	s.Forget(w.Binding)
-	return Refused(status), true
+	l.metrics.podScheduled(p, now)
+	l.cfg.Log.Info("pod is bound", "pod", p.Pod, "node", p.Node, "attempt", p.Number)
+	l.recordEvent(p.Pod, nil, v1.EventTypeNormal, "Scheduled", "Binding", "Successfully assigned "+p.Pod.String()+" to "+p.Node)
 }
 
-// Deadline is when the next waiting pod is to be rejected, with the pod and the
-// plugin that let it wait; false where none waits.
-func (s *Scheduler) Deadline() (at time.Time, uid types.UID, plugin string, any bool) {
-	for id, w := range s.waiting {
-		for name, deadline := range w.deadlines {
-			if !any || cmp.Or(deadline.Compare(at), cmp.Compare(id, uid), cmp.Compare(name, plugin)) < 0 {
-				at, uid, plugin, any = deadline, id, name, true
-			}
-		}
+func (l *Loop) forgetAssumedPod(now time.Time, p *assumedPod) {
+	l.forget(p.Binding)
+	l.assignedPodDeleted(now, p.Pod)
+}
+
+// Activate moves pods to the active queue. Only the loop's goroutine may call it.
+func (l *Loop) Activate(pods ...types.UID) { l.Queue.Activate(l.now(), pods...) }
+
+// Reject ends the wait of a pod with a plugin's status. Only the loop's goroutine
+// may call it.
+func (l *Loop) Reject(pod types.UID, status framework.Status) {
+	l.Scheduler.Reject(l.now(), pod, status)
+}
+
+// Allow records that a plugin allows a waiting pod; the binding cycle starts when
+// the last one does. Only the loop's goroutine may call it.
+func (l *Loop) Allow(uid types.UID, plugin string) {
+	w := l.waiting[uid]
+	a := l.Scheduler.Allow(uid, plugin)
+	if a == nil {
+		return
 	}
-	return at, uid, plugin, any
+	l.metrics.permitWait("allowed", l.now().Sub(w.since))
+	l.startBindingCycle(a, time.Now())
 }

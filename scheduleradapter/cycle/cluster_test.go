@@ -3,7 +3,6 @@ package cycle
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -27,28 +26,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/unschedulable"
 )
 
-// promises are nominations.
-type promises map[types.UID]promise
-
-type promise struct {
-	pod  *nodetable.Pod
-	node string
-}
-
-func (p promises) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
-	return func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
-		for _, promise := range p {
-			if !yield(promise.pod, nodetable.Intern(promise.node)) {
-				return
-			}
-		}
-	}
-}
-
-func (p promises) Len() int                  { return len(p) }
-func (p promises) Node(uid types.UID) string { return p[uid].node }
-
-// bound is an API server that remembers which pod has which node.
+// bound is an API server that stores the node by pod.
 type bound map[types.UID]string
 
 func (b bound) Bind(_ context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
@@ -59,20 +37,27 @@ func (b bound) Bind(_ context.Context, pod *nodetable.Pod, node *nodetable.Node)
 	return nil
 }
 
-// cluster is a scheduler with the plugins of this branch, over real parts.
+// silent is Callbacks that do nothing.
+type silent struct{}
+
+func (silent) AttemptEnded(*Attempt)            {}
+func (silent) Nominated(*nodetable.Pod, string) {}
+func (silent) Preempt(*Attempt)                 {}
+func (silent) Warn(*nodetable.Pod, Warning)     {}
+
+// cluster is a scheduler with built-in plugins.
 type cluster struct {
 	testing.TB
 	*Scheduler
-	table    *nodetable.Table
-	promises promises
-	bound    bound
-	enough   func(int) int
+	table  *nodetable.Table
+	bound  bound
+	enough func(int) int
 }
 
 func everyNode(nodes int) int { return nodes }
 
 func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
-	c := &cluster{TB: t, table: nodetable.New(), promises: promises{}, bound: bound{}, enough: everyNode}
+	c := &cluster{TB: t, table: nodetable.New(), bound: bound{}, enough: everyNode}
 	env := framework.Env{Table: c.table, Binder: c.bound}
 	var plan framework.Plan
 	enable := func(make framework.Factory, args any, weight int64, points ...framework.Point) {
@@ -103,7 +88,16 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Scheduler = New(c.table, []Profile{{runner, func(n int) int { return c.enough(n) }}}, c.promises, rand.New(rand.NewPCG(1, 0)))
+	c.Scheduler, err = New(start, Config{
+		Table: c.table,
+		Env:   framework.Env{Random: rand.New(rand.NewPCG(1, 0))},
+		Profiles: func(framework.Env) ([]Profile, error) {
+			return []Profile{{runner, func(n int) int { return c.enough(n) }}}, nil
+		},
+	}, silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
@@ -111,7 +105,7 @@ func quantities(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// node adds a node of 4 cpus and 32Gi, changed as told.
+// node adds a node of 4 cpus and 32Gi.
 func (c *cluster) node(name string, changes ...func(*v1.Node)) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
 	n.Status.Allocatable = quantities("4", "32Gi")
@@ -126,7 +120,7 @@ func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
 	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
 }
 
-// pod digests a pod of 100m and 500Mi, changed as told.
+// pod digests a pod of 100m and 500Mi.
 func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
 	p.Spec.SchedulerName = "default-scheduler"
@@ -143,8 +137,4 @@ func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 
 func requests(cpu, memory string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = quantities(cpu, memory) }
-}
-
-func prioritized(priority int32) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Spec.Priority = &priority }
 }

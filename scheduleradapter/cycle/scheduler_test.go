@@ -13,14 +13,15 @@ import (
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// mustPlace tries a pod and wants it on a node.
+// mustPlace schedules a pod on a node; an empty node is any.
 func (c *cluster) mustPlace(pod *nodetable.Pod, node string) Result {
 	c.Helper()
-	r := c.Attempt(pod, start)
+	r := c.SchedulingCycle(pod, start)
 	if !r.Status.OK() {
 		c.Fatalf("pod %s: %s", pod, r.Message)
 	}
@@ -30,10 +31,10 @@ func (c *cluster) mustPlace(pod *nodetable.Pod, node string) Result {
 	return r
 }
 
-// mustRefuse tries a pod and wants it refused with a text.
+// mustRefuse expects a pod to be unschedulable with a message.
 func (c *cluster) mustRefuse(pod *nodetable.Pod, text string, rejectors ...string) Result {
 	c.Helper()
-	r := c.Attempt(pod, start)
+	r := c.SchedulingCycle(pod, start)
 	if r.Status.OK() {
 		c.Fatalf("pod %s is on %s", pod, r.Binding.Node.Name.Value())
 	}
@@ -48,7 +49,7 @@ func (c *cluster) mustRefuse(pod *nodetable.Pod, text string, rejectors ...strin
 
 func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 
-func TestPodGoesToTheEmptiestNode(t *testing.T) {
+func TestAPodIsPlacedOnTheEmptiestNode(t *testing.T) {
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.node(name)
@@ -82,7 +83,7 @@ func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
 		"InterPodAffinity", "NodeAffinity", "NodeName", "NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "TaintToleration")
 }
 
-func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {
+func TestNodesExcludedByPreFilterAreCounted(t *testing.T) {
 	c := newCluster(t)
 	c.node("a")
 	c.node("b", cordoned)
@@ -93,11 +94,11 @@ func TestNodesThatNobodyLookedAtCountAsNotSatisfied(t *testing.T) {
 		"0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeName].", "NodeName")
 }
 
-func TestRoomPromisedToAPodThatMattersMoreIsKept(t *testing.T) {
+func TestNominatedPodsOfHigherPriorityAreRespected(t *testing.T) {
 	c := newCluster(t)
 	c.node("a")
 	preemptor := c.pod("preemptor", requests("3", "1Gi"), prioritized(10))
-	c.promises[preemptor.UID] = promise{preemptor, "a"}
+	c.Nominator.Nominate(preemptor, "a")
 	const full = "0/1 nodes are available: 1 Insufficient cpu."
 	c.mustRefuse(c.pod("less", requests("2", "1Gi"), prioritized(9)), full, "NodeResourcesFit")
 	c.mustRefuse(c.pod("same", requests("2", "1Gi"), prioritized(10)), full, "NodeResourcesFit")
@@ -108,21 +109,21 @@ func TestRoomPromisedToAPodThatMattersMoreIsKept(t *testing.T) {
 	}
 }
 
-func TestPromisedNodeIsTriedFirst(t *testing.T) {
+func TestTheNominatedNodeIsEvaluatedFirst(t *testing.T) {
 	c := newCluster(t)
 	c.node("a")
 	c.node("b")
 	c.table.Place(c.pod("running", requests("2", "2Gi")), c.table.Row(nodetable.Intern("b")))
 	p := c.pod("p")
-	c.promises[p.UID] = promise{p, "b"}
+	c.Nominator.Nominate(p, "b")
 	if r := c.mustPlace(p, "b"); r.Cycle.Evaluated.Count() != 1 {
 		t.Errorf("%d nodes were looked at, want the promised one", r.Cycle.Evaluated.Count())
 	}
 	q := c.pod("q", requests("3", "1Gi"))
-	c.promises[q.UID] = promise{q, "b"}
+	c.Nominator.Nominate(q, "b")
 	c.mustPlace(q, "a")
 	r := c.pod("r")
-	c.promises[r.UID] = promise{r, "gone"}
+	c.Nominator.Nominate(r, "gone")
 	c.mustPlace(r, "")
 }
 
@@ -174,8 +175,7 @@ func TestTiesAreBrokenBySeedAndReachEveryNode(t *testing.T) {
 	}
 }
 
-// gate is a plugin at Reserve and Permit that answers as told and notes what it
-// was asked.
+// gate is a plugin at Reserve and Permit with fixed results that records its calls.
 type gate struct {
 	name            string
 	notes           *[]string
@@ -216,7 +216,7 @@ func TestFailedReservationIsTakenBackInReverse(t *testing.T) {
 	if want := []string{"reserve one", "reserve two", "unreserve two", "unreserve one"}; !slices.Equal(notes, want) {
 		t.Errorf("plugins were told %q, want %q", notes, want)
 	}
-	two.reserve = framework.Failed(errors.New("out of order"))
+	two.reserve = framework.AsStatus(errors.New("out of order"))
 	c.mustRefuse(c.pod("p"), "out of order")
 	if n := c.table.PodCount(); n != 0 {
 		t.Errorf("%d pods are on nodes, want none", n)
@@ -230,37 +230,38 @@ func TestPodWaitsUntilEveryPluginAllowsIt(t *testing.T) {
 	c.node("a")
 	p, q := c.pod("p"), c.pod("q")
 	for _, pod := range []*nodetable.Pod{p, q} {
-		if r := c.Attempt(pod, start); r.Status.Code != framework.Wait || !c.Waiting(pod.UID) {
-			t.Fatalf("pod %s: %v, want it to wait", pod, r.Status)
+		c.Queue.Add(start, pod)
+		if a := c.ScheduleOne(start, c.Queue.Pop(start)); a.Outcome != Waiting || !c.IsWaiting(pod.UID) {
+			t.Fatalf("pod %s: %v, want it to wait", pod, a.Outcome)
 		}
 	}
 	if n := c.table.PodCount(); n != 2 {
 		t.Fatalf("%d pods are on the table, want both that wait", n)
 	}
-	if _, permitted := c.Allow(p.UID, "one"); permitted {
+	if c.Allow(p.UID, "one") != nil {
 		t.Fatal("one of two plugins suffices")
 	}
-	if _, permitted := c.Allow(p.UID, "two"); !permitted || c.Waiting(p.UID) {
+	if c.Allow(p.UID, "two") == nil || c.IsWaiting(p.UID) {
 		t.Fatal("the pod still waits")
 	}
-	at, uid, plugin, any := c.Deadline()
-	if !any || at != start.Add(time.Minute) || uid != q.UID || plugin != "one" {
+	at, uid, plugin, found := c.permitDeadline()
+	if !found || at != start.Add(time.Minute) || uid != q.UID || plugin != "one" {
 		t.Fatalf("next deadline %v of %s by %s", at, uid, plugin)
 	}
-	r, waited := c.Reject(uid, framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: "rejected by timeout"})
-	if want := "0/1 nodes are available: 1 rejected by timeout."; !waited || r.Message != want || c.table.PodCount() != 1 {
-		t.Errorf("%q with %d pods left, want %q and 1", r.Message, c.table.PodCount(), want)
+	c.Expire(at)
+	if e := c.Queue.Get(q.UID); c.IsWaiting(q.UID) || c.table.PodCount() != 1 || e.Place() != queue.Unschedulable {
+		t.Errorf("%d pods are on nodes, want 1; pod q is %s", c.table.PodCount(), e.Place())
 	}
-	if _, _, _, any := c.Deadline(); any {
-		t.Error("somebody still waits")
+	if _, _, _, found := c.permitDeadline(); found {
+		t.Error("a pod still waits")
 	}
 }
 
 func TestLongestWaitIsFifteenMinutes(t *testing.T) {
 	c := newCluster(t, gated(&gate{name: "patient", notes: new([]string), permit: framework.Status{Code: framework.Wait}, wait: time.Hour}))
 	c.node("a")
-	c.Attempt(c.pod("p"), start)
-	if at, _, _, _ := c.Deadline(); at != start.Add(15*time.Minute) {
+	c.SchedulingCycle(c.pod("p"), start)
+	if at, _, _, _ := c.permitDeadline(); at != start.Add(15*time.Minute) {
 		t.Errorf("deadline %v", at)
 	}
 }
@@ -279,7 +280,7 @@ func TestBindingThatFailedIsForgotten(t *testing.T) {
 	if status.Code != framework.Error || status.Plugin != "DefaultBinder" {
 		t.Fatalf("bound twice: %v", status)
 	}
-	c.Forget(again.Binding)
+	c.forget(again.Binding)
 	if n := c.table.PodCount(); n != 0 || notes[len(notes)-1] != "unreserve one" {
 		t.Errorf("%d pods are on nodes, the plugins were told %q", n, notes)
 	}
@@ -298,7 +299,7 @@ func TestAttemptsAllocateNothing(t *testing.T) {
 	step := func() {
 		p := pods[next%len(pods)]
 		c.table.Displace(p.UID)
-		c.Attempt(p, start)
+		c.SchedulingCycle(p, start)
 		next++
 	}
 	for range 200 {

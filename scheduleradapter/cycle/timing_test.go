@@ -15,8 +15,8 @@ func TestEveryAttemptIsMeasuredAndEveryTenthByPlugin(t *testing.T) {
 	c.node("b")
 	now := time.Duration(0)
 	c.Measure(func() time.Duration { now++; return now })
-	for i := range 2*measuredCycles + 1 {
-		r := c.Attempt(c.pod(fmt.Sprint(i), requests("1m", "1Mi")), time.Time{})
+	for i := range 2*pluginMetricsEvery + 1 {
+		r := c.SchedulingCycle(c.pod(fmt.Sprint(i), requests("1m", "1Mi")), time.Time{})
 		var points []framework.Point
 		plugins := 0
 		for _, span := range r.Cycle.Timing.Spans {
@@ -32,7 +32,7 @@ func TestEveryAttemptIsMeasuredAndEveryTenthByPlugin(t *testing.T) {
 		if want := []framework.Point{framework.PreFilter, framework.Filter, framework.PreScore, framework.Score, framework.Reserve, framework.Permit}; !slices.Equal(points, want) {
 			t.Fatalf("attempt %d: %v, want %v", i, points, want)
 		}
-		if (plugins > 0) != (i%measuredCycles == 0) {
+		if (plugins > 0) != (i%pluginMetricsEvery == 0) {
 			t.Errorf("attempt %d: %d spans of plugins", i, plugins)
 		}
 	}
@@ -45,7 +45,7 @@ func TestMeasuringAllocatesNothing(t *testing.T) {
 	start := time.Now()
 	step := func() {
 		c.table.Displace(p.UID)
-		c.Attempt(p, time.Time{})
+		c.SchedulingCycle(p, time.Time{})
 	}
 	allocations := func() float64 {
 		for range 20 {

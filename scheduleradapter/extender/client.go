@@ -17,10 +17,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes: 5,000 nodes are 50 MB.
+// maxAnswer bounds the size of a response in bytes; a response for 5,000 nodes may
+// have 50 MB.
 const maxAnswer = 256 << 20
 
-// call posts a request and reads the answer, within the configured time.
+// call posts a request and reads the response, within the configured timeout.
 func (e *Extender) call(ctx context.Context, verb string, args, result any) error {
 	body, err := json.Marshal(args)
 	if err != nil {
@@ -42,17 +43,17 @@ func (e *Extender) call(ctx context.Context, verb string, args, result any) erro
 	}
 	answer := io.LimitReader(response.Body, maxAnswer)
 	if err := json.NewDecoder(answer).Decode(result); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", url, err)
+		return fmt.Errorf("read response of %s: %w", url, err)
 	}
-	_, err = io.Copy(io.Discard, answer) // so that the connection is used again
+	_, err = io.Copy(io.Discard, answer) // the connection is reused
 	return err
 }
 
-// newClient makes the client of an extender. A server is verified unless the
-// configuration says otherwise: kube-scheduler does not verify without a CA.
+// newClient makes the HTTP client of an extender. It verifies the server unless the
+// configuration disables it; kube-scheduler does not verify without a CA.
 func newClient(cfg *config.Extender) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 128 // bindings run beside each other
+	transport.MaxIdleConnsPerHost = 128 // bindings run concurrently
 	var err error
 	if transport.TLSClientConfig, err = tlsConfig(&cfg.TLS); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func tlsConfig(cfg *config.ExtenderTLS) (*tls.Config, error) {
 	return own, nil
 }
 
-// content is data, else that of a file, nil where neither is given.
+// content is the data, or else the content of the file; nil: neither is set.
 func content(data []byte, file string) ([]byte, error) {
 	if len(data) > 0 || file == "" {
 		return data, nil

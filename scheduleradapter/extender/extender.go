@@ -1,7 +1,6 @@
-// Package extender lets HTTP services take part in scheduling, as kube-scheduler's
-// extenders do: they filter and score nodes, have a say in preemption, and bind.
-// It also is such a service, which tells another scheduler what is known of
-// pressure on nodes. What goes over the wire is k8s.io/kube-scheduler/extender/v1.
+// Package extender calls HTTP extenders, which filter and score nodes, change
+// victims of preemption and bind. It also serves an extender, which evaluates nodes
+// for another scheduler. The protocol is k8s.io/kube-scheduler/extender/v1.
 package extender
 
 import (
@@ -21,21 +20,21 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Extender is a service as a plugin: it filters late, scores, and binds. It does
-// at each point nothing that its configuration does not name a verb for. A fault
-// of the service fails the attempt, unless the service is ignorable.
+// Extender is an HTTP extender as a late filter, score plugin, preemptor and bind
+// plugin. It does nothing at an extension point without a configured verb. An error
+// fails the attempt unless the extender is ignorable.
 type Extender struct {
 	cfg     config.Extender
 	name    string
 	client  *http.Client
 	log     *slog.Logger
-	failing bool     // as it was told
-	reasons []string // of the latest Filter
+	failing bool     // the last error was logged
+	reasons []string // of the last Filter
 	scoring *scoring
 }
 
-// NewAll makes an extender of each configuration, in order. The error joins every
-// file that cannot be read and every certificate that cannot be used.
+// NewAll makes the extenders in order. The error joins the faults of all files and
+// certificates.
 func NewAll(all []config.Extender, log *slog.Logger) ([]*Extender, error) {
 	var extenders []*Extender
 	var faults []error
@@ -59,11 +58,11 @@ func NewAll(all []config.Extender, log *slog.Logger) ([]*Extender, error) {
 	return extenders, errors.Join(faults...)
 }
 
-// Preempts says whether the service has a say in preemption.
+// Preempts reports whether the extender has a preemptVerb.
 func (e *Extender) Preempts() bool { return e.cfg.PreemptVerb != "" }
 
-// Add puts the extender into the plan of a profile: it binds before the profile's
-// own plugins do, and at the other points comes after them.
+// Add adds the extender to the plan of a profile: before its other bind plugins,
+// and after its plugins at the other points.
 func (e *Extender) Add(plan *framework.Plan) {
 	add := func(verb string, points ...framework.Point) {
 		for _, point := range points {
@@ -82,16 +81,16 @@ func (e *Extender) Add(plan *framework.Plan) {
 // Name is extender/ and the URL prefix.
 func (e *Extender) Name() string { return e.name }
 
-// FiltersLate marks that nodes are sampled before the service is asked.
+// FiltersLate: the nodes are sampled before the call.
 func (*Extender) FiltersLate() {}
 
-// Events are all: nobody knows what the service looks at, so any may help.
+// Events are all: the scheduler does not know what the extender depends on.
 func (*Extender) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.AnyResource, Action: framework.All}}}
 }
 
-// interested says whether the service is to be asked about a pod: it manages a
-// resource that a container asks for, or all pods.
+// interested reports whether a container requests a managed resource, or all pods
+// are managed. Source: kube-scheduler's IsInterested.
 func (e *Extender) interested(pod *v1.Pod) bool {
 	if len(e.cfg.ManagedResources) == 0 {
 		return true
@@ -110,7 +109,7 @@ func (e *Extender) interested(pod *v1.Pod) bool {
 	return false
 }
 
-// PreFilter skips pods that the service is not interested in.
+// PreFilter skips pods in which the extender is not interested.
 func (e *Extender) PreFilter(c *framework.Cycle) framework.Status {
 	if !e.interested(c.Pod.Object) {
 		return framework.Status{Code: framework.Skip}
@@ -118,7 +117,7 @@ func (e *Extender) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Filter asks the service which of the nodes will do.
+// Filter calls the filterVerb.
 func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 	rows := c.Feasible.Append(nil)
 	var result wire.ExtenderFilterResult
@@ -130,7 +129,7 @@ func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 	if err == nil {
 		passed, err = e.passed(c, rows, &result)
 	}
-	if s, faulty := e.judge(err); faulty {
+	if s, failed := e.statusOf(err); failed {
 		return s
 	}
 	e.reasons = e.reasons[:0]
@@ -150,8 +149,8 @@ func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// passed are the names of the nodes that will do. A node that was not asked about
-// makes the whole answer worthless.
+// passed are the names of the feasible nodes. A node that was not in the request is
+// an error.
 func (e *Extender) passed(c *framework.Cycle, rows []nodetable.Row, result *wire.ExtenderFilterResult) (map[string]bool, error) {
 	asked := make(map[string]bool, len(rows))
 	for _, row := range rows {
@@ -189,12 +188,11 @@ func (e *Extender) reason(text string) uint32 {
 	return uint32(i)
 }
 
-// Reasons are what the service said.
 func (e *Extender) Reasons(_ *nodetable.Pod, reason uint32) []string {
 	return []string{e.reasons[reason]}
 }
 
-// Bind lets the service bind, unless it is not interested in the pod.
+// Bind calls the bindVerb, unless the extender is not interested in the pod.
 func (e *Extender) Bind(ctx context.Context, a framework.Assignment) framework.Status {
 	pod := a.Pod.Object
 	if !e.interested(pod) {
@@ -207,12 +205,13 @@ func (e *Extender) Bind(ctx context.Context, a framework.Assignment) framework.S
 		err = errors.New(result.Error)
 	}
 	if err != nil {
-		return framework.Failed(fmt.Errorf("%s: bind: %w", e.name, err))
+		return framework.AsStatus(fmt.Errorf("%s: bind: %w", e.name, err))
 	}
 	return framework.Status{}
 }
 
-// arguments are a pod and nodes as the service wants them.
+// arguments of a request: node names, or nodes if the extender is not
+// nodeCacheCapable.
 func (e *Extender) arguments(c *framework.Cycle, rows []nodetable.Row) *wire.ExtenderArgs {
 	args := &wire.ExtenderArgs{Pod: c.Pod.Object}
 	if e.cfg.NodeCacheCapable {
@@ -230,13 +229,13 @@ func (e *Extender) arguments(c *framework.Cycle, rows []nodetable.Row) *wire.Ext
 	return args
 }
 
-// judge makes a status of a fault that the attempt fails for; faulty also where
-// the service is ignorable and the attempt goes on without it.
-func (e *Extender) judge(err error) (s framework.Status, faulty bool) {
+// statusOf is the status of an error; failed is also true if the extender is
+// ignorable and the attempt continues.
+func (e *Extender) statusOf(err error) (s framework.Status, failed bool) {
 	switch {
 	case err == nil:
 		if e.failing {
-			e.log.Info("extender is back", "extender", e.name)
+			e.log.Info("extender responds again", "extender", e.name)
 		}
 		e.failing = false
 		return framework.Status{}, false
@@ -244,13 +243,13 @@ func (e *Extender) judge(err error) (s framework.Status, faulty bool) {
 		e.ignore(err)
 		return framework.Status{}, true
 	}
-	return framework.Failed(fmt.Errorf("%s: %w", e.name, err)), true
+	return framework.AsStatus(fmt.Errorf("%s: %w", e.name, err)), true
 }
 
-// ignore tells of the first of several faults in a row that nothing fails for.
+// ignore logs the first of consecutive errors of an ignorable extender.
 func (e *Extender) ignore(err error) {
 	if !e.failing {
-		e.log.Warn("extender fails and is ignored", "extender", e.name, "error", err)
+		e.log.Warn("ignorable extender failed", "extender", e.name, "error", err)
 	}
 	e.failing = true
 }

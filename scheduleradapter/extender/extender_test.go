@@ -122,7 +122,7 @@ func TestAServiceFiltersAndScores(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e := serve(t, service{"filter": says(test.filter), "prioritize": says(test.scores)}, test.change)
 			cluster := plugintest.New(t, node("a"), node("b"), node("c"), node("d"))
-			v := cluster.Judge(e, cluster.Digest(pod("p")))
+			v := cluster.Evaluate(e, cluster.Digest(pod("p")))
 			if !v.Status.OK() || !maps.Equal(v.Rejected, test.rejected) || !maps.Equal(v.Scores, test.total) {
 				t.Errorf("status %q, rejected %v, scores %v; expected %v, %v", v.Status.Message(), v.Rejected, v.Scores, test.rejected, test.total)
 			}
@@ -133,7 +133,7 @@ func TestAServiceFiltersAndScores(t *testing.T) {
 func TestANodeOfWhichNothingIsSaidIsFilteredOut(t *testing.T) {
 	e := serve(t, service{"filter": says(`{}`)}, nil)
 	cluster := plugintest.New(t, node("a"))
-	v := cluster.Judge(e, cluster.Digest(pod("p")))
+	v := cluster.Evaluate(e, cluster.Digest(pod("p")))
 	if want := "never: node(s) were filtered out by " + e.Name(); v.Rejected["a"] != want {
 		t.Errorf("rejected %v, expected %s", v.Rejected, want)
 	}
@@ -154,7 +154,7 @@ func TestTheServiceIsToldOfThePodAndTheFeasibleNodes(t *testing.T) {
 		}
 		e := serve(t, service{"filter": echo, "prioritize": says(`[]`)}, func(cfg *config.Extender) { cfg.NodeCacheCapable = cached })
 		cluster := plugintest.New(t, node("a"))
-		cluster.Judge(e, cluster.Digest(pod("p")))
+		cluster.Evaluate(e, cluster.Digest(pod("p")))
 		switch {
 		case asked.Pod == nil || asked.Pod.Name != "p":
 			t.Errorf("asked about %+v", asked.Pod)
@@ -191,9 +191,9 @@ func TestAFaultFailsTheAttemptUnlessIgnorable(t *testing.T) {
 		{"refuses", http.NotFoundHandler(), nil, "status 404 Not Found; expected 200"},
 		{"redirects", http.RedirectHandler("/elsewhere", http.StatusFound), nil, "status 302 Found; expected 200"},
 		{"accepts only", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }), nil, "status 202 Accepted; expected 200"},
-		{"breaks off", breaksOff, nil, "read the answer"},
+		{"breaks off", breaksOff, nil, "read response"},
 		{"delays", delays, hasty, "Client.Timeout exceeded"},
-		{"talks nonsense", service{"filter": says("<html>")}, nil, "read the answer"},
+		{"talks nonsense", service{"filter": says("<html>")}, nil, "read response"},
 		{"says nothing", service{"filter": says("")}, nil, "EOF"},
 		{"names an error", service{"filter": says(`{"Error":"out of order"}`)}, nil, "out of order"},
 		{"names an unknown node", service{"filter": says(`{"NodeNames":["a","nobody"]}`)}, nil, `claims a filtered node "nobody" which is not found in the input node list`},
@@ -208,7 +208,7 @@ func TestAFaultFailsTheAttemptUnlessIgnorable(t *testing.T) {
 					cfg.Ignorable, cfg.PrioritizeVerb = ignored, "nothing"
 				})
 				cluster := plugintest.New(t, node("a"), node("b"))
-				v := cluster.Judge(e, cluster.Digest(pod("p")))
+				v := cluster.Evaluate(e, cluster.Digest(pod("p")))
 				switch {
 				case ignored && (!v.Status.OK() || len(v.Rejected) > 0):
 					t.Errorf("ignorable: status %q, rejected %v", v.Status.Message(), v.Rejected)
@@ -230,7 +230,7 @@ func TestFaultsInARowAreToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := plugintest.New(t, node("a"))
-	ask := func() { cluster.Judge(all[0], cluster.Digest(pod("p"))) }
+	ask := func() { cluster.Evaluate(all[0], cluster.Digest(pod("p"))) }
 	for range 3 {
 		all[0].PreFilter(&framework.Cycle{Pod: cluster.Digest(pod("p"))})
 		ask()
@@ -238,7 +238,7 @@ func TestFaultsInARowAreToldOnce(t *testing.T) {
 	answer = `{"NodeNames":["a"]}`
 	ask()
 	ask()
-	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "extender is back") {
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "extender responds again") {
 		t.Errorf("log:\n%s\nexpected one line of the fault and one of its end", &log)
 	}
 }
@@ -247,7 +247,7 @@ func TestFaultsInARowAreToldOnce(t *testing.T) {
 func TestAServiceManagesResources(t *testing.T) {
 	e := serve(t, http.NotFoundHandler(), func(cfg *config.Extender) { cfg.ManagedResources = []string{"example.com/gpu"} })
 	cluster := plugintest.New(t, node("a"))
-	if v := cluster.Judge(e, cluster.Digest(pod("p"))); !v.Status.OK() || v.Scores != nil {
+	if v := cluster.Evaluate(e, cluster.Digest(pod("p"))); !v.Status.OK() || v.Scores != nil {
 		t.Errorf("asked about a pod without the resource: %q, %v", v.Status.Message(), v.Scores)
 	}
 	if s := e.Bind(t.Context(), framework.Assignment{Pod: cluster.Digest(pod("p"))}); s.Code != framework.Skip {
@@ -261,7 +261,7 @@ func TestAServiceManagesResources(t *testing.T) {
 	} {
 		p := pod("p")
 		p.Spec = spec
-		if v := cluster.Judge(e, cluster.Digest(p)); v.Status.Code != framework.Error {
+		if v := cluster.Evaluate(e, cluster.Digest(p)); v.Status.Code != framework.Error {
 			t.Errorf("not asked about %+v", spec)
 		}
 	}
@@ -389,7 +389,7 @@ func TestAServerIsVerifiedUnlessTheFileSaysOtherwise(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e := client(t, server.URL, func(cfg *config.Extender) { cfg.TLS = test.tls })
 			cluster := plugintest.New(t, node("a"))
-			v := cluster.Judge(e, cluster.Digest(pod("p")))
+			v := cluster.Evaluate(e, cluster.Digest(pod("p")))
 			if v.Status.OK() != (test.fault == "") || !strings.Contains(v.Status.Message(), test.fault) {
 				t.Errorf("status %q, expected %q", v.Status.Message(), test.fault)
 			}
@@ -410,7 +410,7 @@ func TestAClientCertificateIsShown(t *testing.T) {
 			change(&cfg.TLS)
 		})
 		cluster := plugintest.New(t, node("a"))
-		return cluster.Judge(e, cluster.Digest(pod("p"))).Status
+		return cluster.Evaluate(e, cluster.Digest(pod("p"))).Status
 	}
 	if s := ask(func(cfg *config.ExtenderTLS) { cfg.CertData, cfg.KeyData = cert, key }); !s.OK() {
 		t.Errorf("with a certificate: %s", s.Message())
@@ -447,7 +447,7 @@ func TestNamesDiffer(t *testing.T) {
 func TestAServiceThatIsNotThereIsAFault(t *testing.T) {
 	e := client(t, "http://127.0.0.1:1", nil)
 	cluster := plugintest.New(t, node("a"))
-	if v := cluster.Judge(e, cluster.Digest(pod("p"))); v.Status.Code != framework.Error || !strings.Contains(v.Status.Message(), "connection refused") {
+	if v := cluster.Evaluate(e, cluster.Digest(pod("p"))); v.Status.Code != framework.Error || !strings.Contains(v.Status.Message(), "connection refused") {
 		t.Errorf("status %v", v.Status)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Preempt asks the service which candidates it agrees with, and to which victims.
+// Preempt calls the preemptVerb.
 func (e *Extender) Preempt(c *framework.Cycle, candidates []framework.Candidate) ([]framework.Candidate, error) {
 	if len(candidates) == 0 || !e.interested(c.Pod.Object) {
 		return candidates, nil
@@ -22,13 +22,13 @@ func (e *Extender) Preempt(c *framework.Cycle, candidates []framework.Candidate)
 	if err == nil {
 		agreed, err = e.agreed(c, candidates, result.NodeNameToMetaVictims)
 	}
-	if s, faulty := e.judge(err); faulty {
+	if s, failed := e.statusOf(err); failed {
 		return candidates, s.Err
 	}
 	return agreed, nil
 }
 
-// victims are the candidates as the service wants them.
+// victims are the candidates in the form of the request.
 func (e *Extender) victims(c *framework.Cycle, candidates []framework.Candidate) *wire.ExtenderPreemptionArgs {
 	args := &wire.ExtenderPreemptionArgs{Pod: c.Pod.Object}
 	if e.cfg.NodeCacheCapable {
@@ -53,10 +53,10 @@ func (e *Extender) victims(c *framework.Cycle, candidates []framework.Candidate)
 	return args
 }
 
-// agreed are the candidates that the answer names, in their order, with the
-// victims that it names. A node that is no candidate, or a victim that is not on
-// its node, makes the whole answer worthless. So does a node without victims,
-// which an ignorable service may name: it is left out.
+// agreed are the candidates that the response names, in their order, with its
+// victims. A node that is no candidate, or a victim that is not on its node, is an
+// error. A node without victims is an error, or is left out if the extender is
+// ignorable.
 func (e *Extender) agreed(c *framework.Cycle, candidates []framework.Candidate, answer map[string]*wire.MetaVictims) (agreed []framework.Candidate, err error) {
 	known := 0
 	for _, candidate := range candidates {

@@ -10,8 +10,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// scoring is a request for scores that is under way, so that several services are
-// asked at the same time.
+// scoring is a running request for scores; several extenders are called
+// concurrently.
 type scoring struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -19,8 +19,8 @@ type scoring struct {
 	err    error
 }
 
-// PreScore asks the service for scores, and skips pods that it is not interested
-// in.
+// PreScore starts the request, or skips pods in which the extender is not
+// interested.
 func (e *Extender) PreScore(c *framework.Cycle) framework.Status {
 	e.abandon()
 	if !e.interested(c.Pod.Object) {
@@ -37,7 +37,7 @@ func (e *Extender) PreScore(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// abandon ends a request whose answer nobody came for.
+// abandon cancels a request whose response is not needed.
 func (e *Extender) abandon() {
 	if e.scoring != nil {
 		e.scoring.cancel()
@@ -46,8 +46,8 @@ func (e *Extender) abandon() {
 	}
 }
 
-// Score waits for the service's scores and brings 0 to 10 to 0 to 100. After a
-// fault all nodes score 0, ignorable or not, as with kube-scheduler.
+// Score waits for the response and maps 0..10 to 0..100. After an error all nodes
+// score 0, as in kube-scheduler.
 func (e *Extender) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	<-e.scoring.done
 	list, err := e.scoring.list, e.scoring.err

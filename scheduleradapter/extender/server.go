@@ -15,20 +15,20 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// Judge says what is known of nodes for a pod. Any goroutine may ask.
-type Judge func(ctx context.Context, pod *v1.Pod, nodes []string) (Verdict, error)
+// Evaluate evaluates nodes for a pod. Any goroutine may call it.
+type Evaluate func(ctx context.Context, pod *v1.Pod, nodes []string) (Result, error)
 
-// NewHandler offers a judge to another scheduler, under /filter, /prioritize and
-// /preempt. A node of which nothing is known passes, with the highest score.
-func NewHandler(judge Judge) http.Handler {
+// NewHandler serves an extender at /filter, /prioritize and /preempt. Unknown nodes
+// pass with the highest score.
+func NewHandler(evaluate Evaluate) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /filter", answer(judge.filter))
-	mux.Handle("POST /prioritize", answer(judge.prioritize))
-	mux.Handle("POST /preempt", answer(judge.preempt))
+	mux.Handle("POST /filter", answer(evaluate.filter))
+	mux.Handle("POST /prioritize", answer(evaluate.prioritize))
+	mux.Handle("POST /preempt", answer(evaluate.preempt))
 	return mux
 }
 
-// answer decodes a request and encodes what is made of it.
+// answer decodes a request and encodes the response.
 func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var question Q
@@ -44,19 +44,18 @@ func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerF
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(result) // who has asked is gone: nobody is left to tell
+			_ = json.NewEncoder(w).Encode(result) // the client may have disconnected
 		}
 	}
 }
 
 var errNoPod = errors.New("the request has no pod")
 
-// ask judges the nodes of a request.
-func (j Judge) ask(ctx context.Context, pod *v1.Pod, names []string) (Verdict, error) {
+func (e Evaluate) call(ctx context.Context, pod *v1.Pod, names []string) (Result, error) {
 	if pod == nil {
-		return Verdict{}, errNoPod
+		return Result{}, errNoPod
 	}
-	return j(ctx, pod, names)
+	return e(ctx, pod, names)
 }
 
 func nodeNames(args *wire.ExtenderArgs) (names []string) {
@@ -71,21 +70,21 @@ func nodeNames(args *wire.ExtenderArgs) (names []string) {
 	return names
 }
 
-func (j Judge) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.ExtenderFilterResult, error) {
+func (e Evaluate) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.ExtenderFilterResult, error) {
 	names := nodeNames(args)
-	verdict, err := j.ask(ctx, args.Pod, names)
+	evaluated, err := e.call(ctx, args.Pod, names)
 	if err != nil {
 		return nil, err
 	}
 	result := &wire.ExtenderFilterResult{FailedNodes: wire.FailedNodesMap{}, FailedAndUnresolvableNodes: wire.FailedNodesMap{}}
-	for name, why := range verdict.Refused {
+	for name, why := range evaluated.Refused {
 		if why.Unresolvable {
 			result.FailedAndUnresolvableNodes[name] = why.Reason
 		} else {
 			result.FailedNodes[name] = why.Reason
 		}
 	}
-	refused := func(name string) bool { _, is := verdict.Refused[name]; return is }
+	refused := func(name string) bool { _, is := evaluated.Refused[name]; return is }
 	if args.NodeNames != nil {
 		passed := slices.DeleteFunc(slices.Clone(names), refused)
 		result.NodeNames = &passed
@@ -95,15 +94,15 @@ func (j Judge) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.Exten
 	return result, nil
 }
 
-func (j Judge) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire.HostPriorityList, error) {
+func (e Evaluate) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire.HostPriorityList, error) {
 	names := nodeNames(args)
-	verdict, err := j.ask(ctx, args.Pod, names)
+	evaluated, err := e.call(ctx, args.Pod, names)
 	if err != nil {
 		return nil, err
 	}
 	list := make(wire.HostPriorityList, len(names))
 	for i, name := range names {
-		score, known := verdict.Scores[name]
+		score, known := evaluated.Scores[name]
 		if !known {
 			score = framework.MaxScore
 		}
@@ -112,8 +111,8 @@ func (j Judge) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire.Ho
 	return list, nil
 }
 
-// preempt drops the nodes where the pod should not go, whoever makes room there.
-func (j Judge) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (*wire.ExtenderPreemptionResult, error) {
+// preempt removes nodes on which preemption does not help.
+func (e Evaluate) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (*wire.ExtenderPreemptionResult, error) {
 	victims := args.NodeNameToMetaVictims
 	if victims == nil {
 		victims = make(map[string]*wire.MetaVictims, len(args.NodeNameToVictims))
@@ -125,11 +124,11 @@ func (j Judge) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (
 	for name := range victims {
 		names = append(names, name)
 	}
-	verdict, err := j.ask(ctx, args.Pod, names)
+	evaluated, err := e.call(ctx, args.Pod, names)
 	if err != nil {
 		return nil, err
 	}
-	for name, why := range verdict.Refused {
+	for name, why := range evaluated.Refused {
 		if why.Unresolvable {
 			delete(victims, name)
 		}

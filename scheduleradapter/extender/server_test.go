@@ -25,17 +25,17 @@ import (
 )
 
 // opinion refuses nodes "bad" for good and "full" as long as others are there.
-func opinion(_ context.Context, pod *v1.Pod, nodes []string) (extender.Verdict, error) {
+func opinion(_ context.Context, pod *v1.Pod, nodes []string) (extender.Result, error) {
 	if pod.Name == "poison" {
-		return extender.Verdict{}, errors.New("cannot be judged")
+		return extender.Result{}, errors.New("cannot be evaluated")
 	}
-	v := extender.Verdict{Refused: map[string]extender.Refusal{}, Scores: map[string]int64{}}
+	v := extender.Result{Refused: map[string]extender.Rejection{}, Scores: map[string]int64{}}
 	for _, name := range nodes {
 		switch name {
 		case "bad":
-			v.Refused[name] = extender.Refusal{Reason: "short of memory", Unresolvable: true}
+			v.Refused[name] = extender.Rejection{Reason: "short of memory", Unresolvable: true}
 		case "full":
-			v.Refused[name] = extender.Refusal{Reason: "full"}
+			v.Refused[name] = extender.Rejection{Reason: "full"}
 		case "good":
 			v.Scores[name] = 79
 		}
@@ -160,7 +160,7 @@ func (picky) Less(framework.Queued, framework.Queued) bool { return false }
 
 func (picky) Bind(context.Context, framework.Assignment) framework.Status { return framework.Status{} }
 
-func TestAJuryJudgesByAProfile(t *testing.T) {
+func TestAnEvaluatorRunsTheFiltersAndScoresOfAProfile(t *testing.T) {
 	cluster := plugintest.New(t, node("a"), node("bad"), node("b"))
 	var plan framework.Plan
 	for _, point := range []framework.Point{framework.QueueSort, framework.Filter, framework.Score, framework.Bind} {
@@ -170,10 +170,10 @@ func TestAJuryJudgesByAProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jury := extender.NewJury(cluster.Table, runner)
-	v, err := jury.Judge(time.Time{}, pod("p"), []string{"a", "bad", "unknown"})
+	evaluator := extender.NewEvaluator(cluster.Table, runner)
+	v, err := evaluator.Evaluate(time.Time{}, pod("p"), []string{"a", "bad", "unknown"})
 	if got := fmt.Sprint(v, err); got != "{map[bad:{this, that true}] map[a:40]} <nil>" {
-		t.Errorf("verdict %s", got)
+		t.Errorf("result %s", got)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestOurServerAndOurClientUnderstandEachOther(t *testing.T) {
 			cfg.URLPrefix, cfg.NodeCacheCapable = server.URL, cached
 		})
 		cluster := plugintest.New(t, node("good"), node("bad"), node("full"), node("unknown"))
-		v := cluster.Judge(e, cluster.Digest(pod("p")))
+		v := cluster.Evaluate(e, cluster.Digest(pod("p")))
 		if !v.Status.OK() || !maps.Equal(v.Rejected, map[string]string{"bad": "never: short of memory", "full": "full"}) || !maps.Equal(v.Scores, map[string]int64{"good": 70, "unknown": 100}) {
 			t.Errorf("status %s, rejected %v, scores %v", v.Status.Message(), v.Rejected, v.Scores)
 		}

@@ -8,49 +8,48 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Cycle is one attempt to find a node for a pod. It is used again for the next
-// one, so that attempts allocate nothing.
+// Cycle is the state of a scheduling cycle. It is reused, so that attempts do not
+// allocate.
 type Cycle struct {
 	Table *nodetable.Table
 	Pod   *nodetable.Pod
-	// Now is the time of the attempt, set before it begins.
+	// Now is set before Begin, by the clock of API objects.
 	Now time.Time
-	// Feasible are the nodes not rejected so far. Filters take rows out through
-	// Reject and RejectAll only.
+	// Feasible are the nodes that no filter has rejected. Filters change it with
+	// Reject and its variants only.
 	Feasible nodetable.Bits
-	// Evaluated are the nodes that were looked at.
+	// Evaluated are the nodes on which the filters ran.
 	Evaluated nodetable.Bits
-	// Rows are the feasible nodes to be scored, Totals their scores.
+	// Rows are the feasible nodes to score, Totals their weighted scores.
 	Rows   []nodetable.Row
 	Totals []int64
-	// State is what the profile's Host keeps for this attempt; nil without one.
-	State any
-	// Timing of the attempt.
+	// State is that of the out-of-tree plugins; nil: there are none.
+	State  any
 	Timing Timing
 
-	runner     *Runner
-	rejections []Rejection        // by row; holds where evaluated and not feasible
-	running    int16              // index of the filter that is running
-	names      []nodetable.Symbol // to look at, where narrowed
-	isNarrowed bool
-	narrows    bool           // the running PreFilter does
-	candidates nodetable.Bits // to look at
-	skipFilter []bool
-	skipScore  []bool
-	scores     [][]int64 // by score plugin, by index in Rows
-	nominated  []nominee // of others, on nodes of the table, by row
-	measurer   int       // see findMeasurer
-	single     nodetable.Bits
-	narrowing  []string                      // plugins that narrowed, sorted
-	further    map[nodetable.Row][]Rejection // see Further
-	refusal    Status                        // of PreFilter
+	runner          *Runner
+	rejections      []Rejection        // by row; valid if evaluated and not feasible
+	running         int16              // index of the running filter
+	names           []nodetable.Symbol // result of PreFilter plugins, if isNarrowed
+	isNarrowed      bool
+	narrows         bool           // set by Narrow in the running PreFilter
+	candidates      nodetable.Bits // nodes to evaluate
+	skipFilter      []bool
+	skipScore       []bool
+	scores          [][]int64 // by score plugin and index in Rows
+	nominated       []nominee // other pods nominated to nodes of the table, by row
+	sumFilter       int       // see findSumFilter
+	single          nodetable.Bits
+	narrowing       []string                      // PreFilter plugins that called Narrow, sorted
+	further         map[nodetable.Row][]Rejection // see Further
+	preFilterStatus Status                        // of PreFilter
 }
 
-// Rejection is why a node was taken out: which filter, and its reasons.
+// Rejection is a filter that rejected a node, with its reasons.
 type Rejection struct {
 	filter       int16
 	Unresolvable bool
-	Pending      bool // it waits for something outside
+	Pending      bool // the plugin returned the code Pending
 	reasons      uint32
 }
 
@@ -59,28 +58,27 @@ type nominee struct {
 	pod *nodetable.Pod
 }
 
-// Reject takes a row out for reasons of the running plugin, which it alone reads.
-// Unresolvable: preempting pods there would not help.
+// Reject rejects a node in the running filter. The plugin defines the reasons.
+// unresolvable: preemption does not help.
 func (c *Cycle) Reject(row nodetable.Row, reasons uint32, unresolvable bool) {
 	c.Feasible.Clear(row)
 	c.rejections[row] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
 }
 
-// Await takes a row out, like Reject, where the pod waits for something outside
-// the scheduler.
-func (c *Cycle) Await(row nodetable.Row, reasons uint32) {
+// RejectPending rejects a node with the code Pending.
+func (c *Cycle) RejectPending(row nodetable.Row, reasons uint32) {
 	c.Feasible.Clear(row)
 	c.rejections[row] = Rejection{filter: c.running, Unresolvable: true, Pending: true, reasons: reasons}
 }
 
-// RejectAll takes out those of the rows that are still in.
+// RejectAll rejects those of the rows that are feasible.
 func (c *Cycle) RejectAll(rows nodetable.Bits, reasons uint32, unresolvable bool) {
 	for i, w := range rows[:len(c.Feasible)] {
 		c.RejectWord(i, w, reasons, unresolvable)
 	}
 }
 
-// RejectWord takes out those rows of one word of a set that are still in.
+// RejectWord rejects those rows of one word of a set that are feasible.
 func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable bool) {
 	rows &= c.Feasible[word]
 	c.Feasible[word] &^= rows
@@ -89,7 +87,8 @@ func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable b
 	}
 }
 
-// Narrow limits the nodes to look at, together with what other plugins say.
+// Narrow limits the nodes to evaluate, like a PreFilterResult. Several limits are
+// intersected.
 func (c *Cycle) Narrow(names []nodetable.Symbol) {
 	if !c.isNarrowed {
 		c.names = append(c.names[:0], names...)
@@ -99,21 +98,20 @@ func (c *Cycle) Narrow(names []nodetable.Symbol) {
 	c.isNarrowed, c.narrows = true, true
 }
 
-// Runner is the profile's that the attempt is made with.
+// Runner is that of the pod's profile.
 func (c *Cycle) Runner() *Runner { return c.runner }
 
-// Candidates is the number of nodes to look at.
+// Candidates is the number of nodes to evaluate.
 func (c *Cycle) Candidates() int { return c.candidates.Count() }
 
-// Rejected tells why a node was taken out; ok is false where it was not.
+// Rejected is why a node is not feasible; false: it is feasible or not evaluated.
 func (c *Cycle) Rejected(row nodetable.Row) (r Rejection, ok bool) {
 	return c.rejections[row], c.Evaluated.Has(row) && !c.Feasible.Has(row)
 }
 
-// Resolvable puts into a set the nodes where preempting pods may help: those
-// rejected for what other pods do.
+// Resolvable stores the nodes on which preemption may help in a set.
 func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
-	if c.refusal.Code == Unschedulable {
+	if c.preFilterStatus.Code == Unschedulable {
 		return into.Copied(c.Table.Alive())
 	}
 	into = into.Copied(c.Evaluated)
@@ -126,19 +124,17 @@ func (c *Cycle) Resolvable(into nodetable.Bits) nodetable.Bits {
 	return into
 }
 
-// Refusal is why PreFilter rejected the pod for all nodes; success where it did
-// not.
-func (c *Cycle) Refusal() Status { return c.refusal }
+// PreFilterStatus is the rejection of the pod by PreFilter, or Success.
+func (c *Cycle) PreFilterStatus() Status { return c.preFilterStatus }
 
-// Narrowing are the plugins that limited the nodes to look at, sorted.
+// Narrowing are the plugins that called Narrow, sorted.
 func (c *Cycle) Narrowing() []string { return c.narrowing }
 
-// Rejectors are the plugins that kept the pod off nodes, each once: those to be
-// asked which events may help. The pending ones wait for something outside; a
-// plugin may be both.
+// Rejectors are the plugins that rejected nodes, sorted, each once; pending are
+// those that returned Pending. A plugin may be in both.
 func (c *Cycle) Rejectors() (names, pending []string) {
-	if c.refusal.Code.Rejected() {
-		names = append(slices.Clone(c.narrowing), c.refusal.Plugin)
+	if c.preFilterStatus.Code.Rejected() {
+		names = append(slices.Clone(c.narrowing), c.preFilterStatus.Plugin)
 		slices.Sort(names)
 		return slices.Compact(names), nil
 	}
@@ -155,13 +151,13 @@ func (c *Cycle) Rejectors() (names, pending []string) {
 	return slices.Compact(names), slices.Compact(pending)
 }
 
-// rejectionKind is a rejection that so many nodes share.
+// rejectionKind is a rejection with the number of its nodes.
 type rejectionKind struct {
 	Rejection
 	nodes int
 }
 
-// kinds are the distinct rejections, in the order of the first node with each.
+// kinds are the distinct rejections, in the order of their first nodes.
 func (c *Cycle) kinds() []rejectionKind {
 	var kinds []rejectionKind
 	at := -1
@@ -170,7 +166,7 @@ func (c *Cycle) kinds() []rejectionKind {
 		if !rejected {
 			continue
 		}
-		if at < 0 || kinds[at].Rejection != r { // neighbours are often alike
+		if at < 0 || kinds[at].Rejection != r { // adjacent nodes often have the same rejection
 			at = slices.IndexFunc(kinds, func(k rejectionKind) bool { return k.Rejection == r })
 			if at < 0 {
 				at = len(kinds)
@@ -182,14 +178,14 @@ func (c *Cycle) kinds() []rejectionKind {
 	return kinds
 }
 
-// Explain names the plugin of a rejection and its reasons.
+// Explain returns the plugin and the reasons of a rejection.
 func (c *Cycle) Explain(r Rejection) (plugin string, reasons []string) {
 	f := c.runner.filters[r.filter]
 	return f.name, f.plugin.Reasons(c.Pod, r.reasons)
 }
 
-// ScoreOf is what a score plugin gave to Rows[i], normalised and weighted; ok is
-// false where the plugin did not run.
+// ScoreOf is the normalized and weighted score of Rows[i] by a plugin; false: the
+// plugin did not run.
 func (c *Cycle) ScoreOf(plugin, i int) (score int64, ok bool) {
 	if len(c.Totals) == 0 || c.skipScore[plugin] {
 		return 0, false
@@ -197,9 +193,9 @@ func (c *Cycle) ScoreOf(plugin, i int) (score int64, ok bool) {
 	return c.scores[plugin][i] * c.runner.scorers[plugin].weight, true
 }
 
-// Fits says whether the pod fits a node as the table is now: with the pods that
-// are nominated to it and matter no less, and without them. Where it does not,
-// why tells, unless the status is an error.
+// Fits runs the filters for a node on the current table, first with the nominated
+// pods of the same or higher priority, then without. why is valid if the pod does
+// not fit and the status is no error.
 func (c *Cycle) Fits(row nodetable.Row) (fits bool, why Rejection, s Status) {
 	if fits, why, s = c.fitsAmongNominated(row); !fits {
 		return false, why, s
@@ -208,8 +204,8 @@ func (c *Cycle) Fits(row nodetable.Row) (fits bool, why Rejection, s Status) {
 	return fits, why, s
 }
 
-// fitsAmongNominated tries the node with the pods nominated to it in place. It is
-// true where there are none.
+// fitsAmongNominated runs the filters with the nominated pods on the node; true:
+// there are none.
 func (c *Cycle) fitsAmongNominated(row nodetable.Row) (bool, Rejection, Status) {
 	first, found := slices.BinarySearchFunc(c.nominated, row, func(n nominee, row nodetable.Row) int { return int(n.row - row) })
 	if !found {
@@ -227,17 +223,15 @@ func (c *Cycle) fitsAmongNominated(row nodetable.Row) (bool, Rejection, Status) 
 	return fits, rejection, status
 }
 
-// FitsAlone says whether the pod fits a node as the table is now, whoever is
-// nominated to it.
+// FitsAlone runs the filters for a node without the nominated pods.
 func (c *Cycle) FitsAlone(row nodetable.Row) (fits bool, why Rejection, s Status) {
 	why, fits, s = c.probe(row)
 	return fits, why, s
 }
 
-// Beside is a cycle for the same pod over other nodes, which have passed the
-// filters. What becomes of them does not show in c; but plugins remember the
-// latest nodes they were asked about.
-func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
+// ForNodes is a cycle for the same pod over other nodes that passed the filters. It
+// does not change c, but plugins keep state of the last call.
+func (c *Cycle) ForNodes(feasible nodetable.Bits) *Cycle {
 	b := *c
 	b.Feasible, b.Rows, b.Totals, b.scores, b.single = feasible, nil, nil, nil, nil
 	b.Timing = Timing{}
@@ -245,18 +239,18 @@ func (c *Cycle) Beside(feasible nodetable.Bits) *Cycle {
 	return &b
 }
 
-// probe runs the filters for one node and leaves no trace in the cycle.
+// probe runs the filters for one node and restores the cycle.
 func (c *Cycle) probe(row nodetable.Row) (Rejection, bool, Status) {
-	return c.ask(row, 0, c.runner.late)
+	return c.runFilters(row, 0, c.runner.late)
 }
 
-// ask is probe with some of the filters.
-func (c *Cycle) ask(row nodetable.Row, begin, end int) (Rejection, bool, Status) {
+// runFilters is probe with a range of the filters.
+func (c *Cycle) runFilters(row nodetable.Row, begin, end int) (Rejection, bool, Status) {
 	feasible, was, running, measured := c.Feasible, c.rejections[row], c.running, c.Timing.Plugins
 	c.Timing.Plugins = false
 	single := c.single.Emptied(c.Table.Rows())
 	single.Set(row)
-	c.Feasible, c.single = single, nil // a filter may probe
+	c.Feasible, c.single = single, nil // a filter may call probe
 	status := c.runner.filterBy(c, begin, end)
 	rejection, fits := c.rejections[row], status.OK() && single.Has(row)
 	c.Feasible, c.rejections[row], c.running, c.single = feasible, was, running, single

@@ -1,12 +1,10 @@
-// Package framework is the scheduling framework over columns: the extension
-// points a plugin may implement, what it answers, and the runner that calls the
-// plugins of a profile in order. A plugin sees all nodes at once: Filter takes
-// rows out of a set, Score fills an array.
+// Package framework is the scheduling framework: the extension points, the status
+// codes, and the runner that calls the plugins of a profile in order. A plugin is
+// called for all nodes at once: Filter removes rows from a set, Score fills a
+// slice.
 //
-// A built-in plugin belongs to one profile and serves one cycle at a time, so it
-// may keep what it computed in PreFilter or PreScore for the points that follow.
-// Reserve, Permit and everything before are called by the goroutine that owns
-// the table; PreBind, Bind and PostBind by others, and must not touch it.
-//
-// The package does no I/O, knows no clock and no plugin.
+// A built-in plugin belongs to one profile and one cycle at a time. It may keep in
+// PreFilter or PreScore what later extension points need. The goroutine that owns
+// the table calls Reserve, Permit and all points before; other goroutines call
+// PreBind, Bind and PostBind, which must not use the table.
 package framework

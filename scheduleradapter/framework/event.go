@@ -8,15 +8,15 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Resource is what a cluster event is about, by Kubernetes' names.
+// Resource of an event, by its Kubernetes name.
 type Resource string
 
 const (
 	AnyResource           Resource = "*"
-	PodResource           Resource = "Pod" // all three below
+	PodResource           Resource = "Pod" // the next three
 	AssignedPod           Resource = "AssignedPod"
-	UnscheduledPod        Resource = "UnscheduledPod" // another one than the pod asked about
-	TargetPod             Resource = "TargetPod"      // the pod itself
+	UnscheduledPod        Resource = "UnscheduledPod" // another pending pod
+	TargetPod             Resource = "TargetPod"      // the pod of the hint
 	NodeResource          Resource = "Node"
 	PersistentVolume      Resource = "PersistentVolume"
 	PersistentVolumeClaim Resource = "PersistentVolumeClaim"
@@ -27,7 +27,7 @@ const (
 	VolumeAttachment      Resource = "storage.k8s.io/VolumeAttachment"
 )
 
-// Action is what happened, as bits.
+// Action is a set of changes.
 type Action uint32
 
 const (
@@ -35,7 +35,7 @@ const (
 	Delete
 	UpdateNodeAllocatable
 	UpdateNodeLabel
-	UpdateNodeTaint // or its unschedulable flag
+	UpdateNodeTaint // or spec.unschedulable
 	UpdateNodeCondition
 	UpdateNodeAnnotation
 	UpdateNodeDeclaredFeature
@@ -47,7 +47,7 @@ const (
 	UpdatePodGeneratedResourceClaim
 	actions
 
-	// All actions, and those that are updates.
+	// All are all actions, Update those that are updates.
 	All    Action = actions - 1
 	Update Action = All &^ (Add | Delete)
 )
@@ -58,7 +58,7 @@ var actionNames = [...]string{
 	"UpdatePodSchedulingGatesEliminated", "UpdatePodGeneratedResourceClaim",
 }
 
-// String is Kubernetes' name of an action, or those of several joined by "|".
+// String is the Kubernetes name, joined by "|".
 func (a Action) String() string {
 	switch a {
 	case All:
@@ -75,21 +75,21 @@ func (a Action) String() string {
 	return strings.Join(names, "|")
 }
 
-// Event is a kind of change in the cluster that may let a pod fit.
+// Event is a kind of change in the cluster.
 type Event struct {
 	Resource Resource
 	Action   Action
-	// Name of an event that is about no object.
+	// Name of an event without an object.
 	Name string
 }
 
-// The events that move every pod, whatever rejected it, and the periodic flush.
+// Events that move all pods.
 var (
 	ForceActivate        = Event{AnyResource, All, "ForceActivate"}
 	UnschedulableTimeout = Event{AnyResource, All, "UnschedulableTimeout"}
 )
 
-// String is the label Kubernetes' metrics give the event.
+// String is the event label of kube-scheduler's metrics.
 func (e Event) String() string {
 	if e.Name != "" {
 		return e.Name
@@ -97,7 +97,7 @@ func (e Event) String() string {
 	return fmt.Sprint(e.Resource, e.Action)
 }
 
-// Includes says whether an event that happened is of this kind.
+// Includes reports whether the registered event e covers an event.
 func (e Event) Includes(happened Event) bool {
 	if happened.Action&e.Action == 0 {
 		return false
@@ -111,17 +111,17 @@ func (e Event) Includes(happened Event) bool {
 	return false
 }
 
-// Occurrence is an event with the objects it is about: the old one is nil where
-// something was added, the new one where it is gone.
+// Occurrence is an event with its objects. The old object is nil after an addition,
+// the new object after a deletion.
 type Occurrence struct {
 	Event
 	OldPod, Pod   *nodetable.Pod
 	OldNode, Node *nodetable.Node
-	// OldObject and Object are those of other resources, as the API gives them.
+	// OldObject and Object are API objects other than pods and nodes.
 	OldObject, Object any
 }
 
-// Hint says whether an event may let a pod fit that the plugin has rejected.
+// Hint is the result of a queueing hint.
 type Hint uint8
 
 const (
@@ -129,17 +129,16 @@ const (
 	Queue
 )
 
-// String is Kubernetes' name of a hint.
 func (h Hint) String() string { return [...]string{"QueueSkip", "Queue"}[h] }
 
-// EventHint asks to be told of an event. Without a function every such event
-// queues the pod; an error does too.
+// EventHint registers a plugin for an event. Without a function, or if it fails,
+// the event moves the pod.
 type EventHint struct {
 	Event Event
 	Hint  func(o *Occurrence, pod *nodetable.Pod) (Hint, error)
 }
 
-// NodeEvents are the events that a change of a node stands for.
+// NodeEvents are the actions of a change of a node.
 func NodeEvents(c nodetable.Change) Action {
 	actions := [...]struct {
 		change nodetable.Change
@@ -162,7 +161,7 @@ func NodeEvents(c nodetable.Change) Action {
 	return all
 }
 
-// PodEvents are the events that a change of a pod stands for.
+// PodEvents are the actions of a change of a pod.
 func PodEvents(was, is *nodetable.Pod) (all Action) {
 	smaller, larger := is.Requests.Against(&was.Requests)
 	for _, part := range [...]struct {

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// NoNodes is the text of a failure in a cluster without nodes.
+// NoNodes is the message for a cluster without nodes.
 const NoNodes = "no nodes available to schedule pods"
 
-// Histogram is how many nodes have which reason.
+// Histogram counts nodes by reason.
 type Histogram map[string]int
 
-// Message is the standard text about a pod that fits no node: of all nodes none
-// is available, and how many for which reason. The counts are sorted as strings.
+// Message is kube-scheduler's FitError text. The counts are sorted as strings.
 func (h Histogram) Message(nodes int) string {
 	lines := make([]string, 0, len(h))
 	for reason, n := range h {
@@ -30,12 +29,12 @@ func unavailable(nodes int, why string) string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", nodes, why)
 }
 
-// Message is the standard text of a cycle that found no node, with what making
-// room said.
+// Message is kube-scheduler's FitError text of a cycle, with the reason of
+// PostFilter.
 func (c *Cycle) Message(postFilter Status) string {
 	var text string
-	if c.refusal.Code.Rejected() {
-		text = unavailable(c.Table.Len(), c.refusal.Message())
+	if c.preFilterStatus.Code.Rejected() {
+		text = unavailable(c.Table.Len(), c.preFilterStatus.Message())
 	} else {
 		text = c.histogram().Message(c.Table.Len())
 	}

@@ -10,14 +10,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// MaxScore is the highest score of a node, before its plugin's weight; the
-// lowest is 0.
+// MaxScore is the highest score of a plugin before weighting; the lowest is 0.
 const MaxScore = 100
 
 // Point is an extension point.
 type Point uint8
 
-// The extension points, in the order in which a pod meets them, and their number.
+// Extension points in the order of a scheduling attempt. Points is their number.
 const (
 	PreEnqueue Point = iota
 	QueueSort
@@ -38,202 +37,200 @@ var pointNames = [Points]string{
 	"preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind", "bind", "postBind",
 }
 
-// String is the point's field in KubeSchedulerConfiguration.
+// String is the field of the point in KubeSchedulerConfiguration.
 func (p Point) String() string { return pointNames[p] }
 
 // Plugin implements one or more of the interfaces below.
 type Plugin interface{ Name() string }
 
-// Env is what plugins are made with.
+// Env is passed to factories.
 type Env struct {
 	Table *nodetable.Table
-	// Binder binds pods where there is an API.
+	// Binder binds pods; nil without an API server.
 	Binder Binder
-	// Budgets are the disruption budgets, with their status as of now.
+	// Budgets lists the PodDisruptionBudgets.
 	Budgets func() []*policyv1.PodDisruptionBudget
-	// Preparing says whether victims of a pod are still being told to go, so that
-	// it is not to be tried yet. Nil where nobody is told behind the scheduler.
-	Preparing func(types.UID) bool
-	// Paused are the nodes where a pod is not to preempt now; nil for none ever.
-	Paused func(pod *nodetable.Pod) []nodetable.Symbol
-	// Preemptors are asked in order before a candidate is picked.
+	// Preempting reports whether victims of a pod are being deleted: PreEnqueue gates
+	// the pod. nil: victims are deleted synchronously.
+	Preempting func(types.UID) bool
+	// PausedNodes are the nodes on which a pod must not preempt now; nil: none.
+	PausedNodes func(pod *nodetable.Pod) []nodetable.Symbol
+	// Preemptors filter candidates in order, before a candidate is selected.
 	Preemptors []Preemptor
-	// Random is where a choice among equals comes from.
+	// Random breaks ties.
 	Random Random
 }
 
-// Random breaks ties: a number from 0 to n-1.
+// Random returns a number from 0 to n-1.
 type Random interface{ IntN(n int) int }
 
-// Binder tells the API server that a pod has a node.
+// Binder creates Bindings.
 type Binder interface {
 	Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error
 }
 
-// Factory makes a plugin. Its arguments are of the plugin's type in
-// k8s.io/kube-scheduler/config/v1, or nil where it takes none.
+// Factory makes a plugin. args has the plugin's type of
+// k8s.io/kube-scheduler/config/v1, or is nil.
 type Factory func(args any, env Env) (Plugin, error)
 
 // Queued is a pod in the queue.
 type Queued struct {
 	Pod *nodetable.Pod
-	// Timestamp is when it was queued, or tried last.
+	// Timestamp is the arrival in the queue, or the last failure.
 	Timestamp time.Time
 	*History
 }
 
-// History is what the queue knows of a pod's attempts. It is for reading.
+// History is the queue's record of a pod's attempts. Only the queue changes it.
 type History struct {
-	FirstAttempt time.Time // when it was first popped; zero before
-	Attempts     int       // times popped
-	Unsuccessful int       // attempts that plugins rejected; backoff grows with them
-	Errors       int       // attempts that failed with nobody rejecting the pod, since the last that somebody did
+	FirstAttempt time.Time // first Pop; zero: not popped
+	Attempts     int       // number of Pops
+	Unsuccessful int       // attempts that plugins rejected
+	Errors       int       // consecutive attempts that ended in an error
 
-	Backoff                time.Time // end of the backoff, a whole second; zero without
-	Unschedulable, Pending []string  // who rejected it; nil after a pop or an error
-	Gate                   Status    // why it is gated, while it is
+	Backoff                time.Time // end of the backoff; zero: none
+	Unschedulable, Pending []string  // plugins of the last rejection; nil after Pop and after an error
+	Gate                   Status    // status of PreEnqueue; Success: not gated
 }
 
-// PreEnqueuer keeps pods out of the active queue.
+// PreEnqueuer gates pods.
 type PreEnqueuer interface {
 	PreEnqueue(pod *nodetable.Pod) Status
 }
 
-// Sorter orders the queue.
+// Sorter orders the active queue.
 type Sorter interface{ Less(a, b Queued) bool }
 
-// PreFilterer looks at a pod once, before the nodes. It may skip its Filter,
-// narrow the set with Cycle.Narrow, or reject the pod for all nodes.
+// PreFilterer runs before Filter. It may return Skip for its Filter, call
+// Cycle.Narrow, or reject the pod.
 type PreFilterer interface{ PreFilter(c *Cycle) Status }
 
-// Filterer takes out of Cycle.Feasible the nodes where the pod does not fit, with
-// Cycle.Reject or RejectAll. It reads the table as it is now, for it is called
-// again for single nodes where pods were added or removed to see what if. Only
-// the code Error is of consequence.
+// Filterer rejects nodes with Cycle.Reject and its variants. It reads the current
+// table: it also runs for single nodes whose pods were changed by preemption. Of
+// its codes only Error counts.
 type Filterer interface {
 	Filter(c *Cycle) Status
 	// Reasons are the texts of a rejection's reasons.
 	Reasons(pod *nodetable.Pod, reasons uint32) []string
 }
 
-// LateFilterer is a Filterer that is asked about the sampled nodes only, after all
-// others, and never what if: whoever asks a service outside.
+// LateFilterer is a Filterer that runs after all others on the sampled nodes, and
+// not in preemption: an extender.
 type LateFilterer interface {
 	Filterer
 	FiltersLate()
 }
 
-// PostFilterer makes room where the pod fits nowhere.
+// PostFilterer runs if no node is feasible.
 type PostFilterer interface {
 	PostFilter(c *Cycle) (Nomination, Status)
 }
 
-// Candidate is a node where a pod fits once the victims are gone.
+// Candidate is a node that is feasible without the victims.
 type Candidate struct {
 	Row nodetable.Row
-	// Victims are one or more, the most important first.
+	// Victims are at least one, the most important first.
 	Victims []*nodetable.Pod
-	// Violations are the victims that a disruption budget protects.
+	// Violations is the number of victims that a disruption budget protects.
 	Violations int
 }
 
-// Preemptor has a say in who is preempted: it takes out candidates and may name
-// other victims on those that stay.
+// Preemptor removes candidates, or changes their victims.
 type Preemptor interface {
 	Preempt(c *Cycle, candidates []Candidate) ([]Candidate, error)
 }
 
-// Nomination is the node that PostFilter chose for a pod, empty for none; it
-// counts where Decided, and otherwise leaves the pod's nomination as it was.
+// Nomination is the result of PostFilter. If Decided, Node replaces the nomination
+// of the pod; nil clears it.
 type Nomination struct {
 	Node    *nodetable.Node
 	Decided bool
-	// Victims that have to go, most important first.
+	// Victims to delete, the most important first.
 	Victims []*nodetable.Pod
-	// Violations are the victims that a disruption budget protects.
+	// Violations is the number of victims that a disruption budget protects.
 	Violations int
 }
 
-// PreScorer prepares scoring the nodes of Cycle.Rows, or skips it.
+// PreScorer runs before Score, for Cycle.Rows. It may return Skip for its Score.
 type PreScorer interface{ PreScore(c *Cycle) Status }
 
-// Scorer fills the score of each row, in the order of rows.
+// Scorer fills the score of each row.
 type Scorer interface {
 	Score(c *Cycle, rows []nodetable.Row, scores []int64) Status
 }
 
-// Normalizer brings its Scorer's scores into 0..MaxScore.
+// Normalizer maps the scores to 0..MaxScore.
 type Normalizer interface {
 	Normalize(c *Cycle, rows []nodetable.Row, scores []int64) Status
 }
 
-// Assignment is a pod with the node chosen for it.
+// Assignment is a pod with its selected node.
 type Assignment struct {
 	Pod  *nodetable.Pod
 	Node *nodetable.Node
-	// State is the cycle's.
+	// State is that of the cycle.
 	State any
 }
 
-// Reserver is told that a pod has a node, and that it has not after all.
-// Unreserve is called also where its own Reserve failed or was not reached.
+// Reserver is notified of an assumed pod. Unreserve also runs if Reserve failed or
+// did not run.
 type Reserver interface {
 	Reserve(a Assignment) Status
 	Unreserve(a Assignment)
 }
 
-// Permitter approves, denies, or lets a pod wait, at most for the time given.
+// Permitter returns Success, a rejection, or Wait with a timeout.
 type Permitter interface {
 	Permit(a Assignment) (Status, time.Duration)
 }
 
-// PreBinder does what has to be done before binding.
+// PreBinder runs before Bind.
 type PreBinder interface {
 	PreBind(ctx context.Context, a Assignment) Status
 }
 
-// Preparer is a PreBinder that knows beforehand whether it has anything to do.
-type Preparer interface {
+// PreFlighter is a PreBinder that reports whether its PreBind has work.
+type PreFlighter interface {
 	PreBinder
-	Prepares(a Assignment) bool
+	PreBindPreFlight(a Assignment) bool
 }
 
-// BindPlugin binds, or skips so that the next one does.
+// BindPlugin binds the pod, or returns Skip.
 type BindPlugin interface {
 	Bind(ctx context.Context, a Assignment) Status
 }
 
-// PostBinder is told that a pod is bound.
+// PostBinder is notified of a bound pod.
 type PostBinder interface {
 	PostBind(ctx context.Context, a Assignment)
 }
 
-// Hinter says which events may let the pods fit that it has rejected.
+// Hinter registers queueing hints.
 type Hinter interface{ Events() []EventHint }
 
-// Guest is a plugin that was written against another framework: its Host stands
-// between. It extends fewer points than it has methods for.
-type Guest interface {
+// Adapter is an out-of-tree plugin behind this framework's interfaces. It
+// implements only the points for which Extends is true.
+type Adapter interface {
 	Plugin
 	Extends(point Point) bool
-	Host() Host
+	Hooks() CycleHooks
 }
 
-// Host is what the guests of a profile share.
-type Host interface {
-	// Begin comes before a cycle's first PreFilter.
+// CycleHooks run for all out-of-tree plugins of a profile.
+type CycleHooks interface {
+	// Begin runs before the first PreFilter.
 	Begin(c *Cycle)
-	// BeforePreBind comes before the first PreBind of a binding; the context is for
-	// all of them.
+	// BeforePreBind runs before the first PreBind and returns the context of all of
+	// them.
 	BeforePreBind(ctx context.Context, a Assignment) (context.Context, Status)
-	// AfterPreBind comes after the last one, with how they ended, and has the last
-	// word on that.
+	// AfterPreBind runs after the last PreBind with their status, which it may
+	// replace.
 	AfterPreBind(ctx context.Context, a Assignment, s Status) Status
 }
 
-// Extends says whether a plugin implements an extension point.
+// Extends reports whether a plugin implements an extension point.
 func Extends(p Plugin, point Point) bool {
-	if g, ok := p.(Guest); ok && !g.Extends(point) {
+	if g, ok := p.(Adapter); ok && !g.Extends(point) {
 		return false
 	}
 	return [Points]func(Plugin) bool{
@@ -250,6 +247,26 @@ func Extends(p Plugin, point Point) bool {
 		Bind:       is[BindPlugin],
 		PostBind:   is[PostBinder],
 	}[point](p)
+}
+
+// Registration of a built-in plugin.
+type Registration struct {
+	Name string
+	// Points are the extension points that the plugin implements.
+	Points []Point
+	New    Factory
+}
+
+// Register makes the registration of a plugin type.
+func Register[P Plugin](name string, factory Factory) Registration {
+	var p P
+	r := Registration{Name: name, New: factory}
+	for point := range Points {
+		if Extends(p, point) {
+			r.Points = append(r.Points, point)
+		}
+	}
+	return r
 }
 
 func is[T any](p Plugin) bool {

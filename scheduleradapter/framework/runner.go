@@ -12,23 +12,23 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Enabled is a plugin with its weight, which counts where it scores; 0 is 1.
+// Enabled is a plugin with its score weight; 0: 1.
 type Enabled struct {
 	Plugin Plugin
 	Weight int64
 }
 
-// Plan is which plugins run at which point, in order.
+// Plan has the plugins of each extension point in order.
 type Plan [Points][]Enabled
 
-// Runner runs the plugins of one profile.
+// Runner runs the plugins of a profile.
 type Runner struct {
 	profile     string
 	preEnqueue  []named[PreEnqueuer]
 	sorter      named[Sorter]
 	preFilters  []named[PreFilterer]
 	filters     []named[Filterer]
-	late        int // index of the first LateFilterer, which come last
+	late        int // index of the first LateFilterer; they are last
 	postFilters []named[PostFilterer]
 	preScorers  []named[PreScorer]
 	scorers     []named[Scorer]
@@ -38,7 +38,7 @@ type Runner struct {
 	binders     []named[BindPlugin]
 	postBinders []named[PostBinder]
 	hints       map[string][]EventHint
-	host        Host // of guests; nil without any
+	hooks       CycleHooks // of the out-of-tree plugins; nil: there are none
 	everyReason bool
 }
 
@@ -46,13 +46,13 @@ type named[T any] struct {
 	name   string
 	plugin T
 	weight int64
-	// partner is the index of the same plugin's Filter, of a PreFilter, or of its
-	// Score, of a PreScore; -1 where it has none.
+	// partner is the index of the plugin's Filter, for a PreFilter, or of its Score,
+	// for a PreScore; -1: none.
 	partner int
 }
 
-// New makes a profile's runner. The error joins every plugin that does not
-// implement a point it is enabled at.
+// New makes the runner of a profile. The error joins the plugins that do not
+// implement a point of the plan.
 func New(profile string, plan *Plan, options ...Option) (*Runner, error) {
 	r := &Runner{profile: profile, hints: map[string][]EventHint{}}
 	for _, option := range options {
@@ -90,8 +90,8 @@ func New(profile string, plan *Plan, options ...Option) (*Runner, error) {
 			if h, ok := e.Plugin.(Hinter); ok {
 				r.hints[e.Plugin.Name()] = h.Events()
 			}
-			if g, ok := e.Plugin.(Guest); ok {
-				r.host = g.Host()
+			if g, ok := e.Plugin.(Adapter); ok {
+				r.hooks = g.Hooks()
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func fill[T any](into *[]named[T], plan *Plan, point Point) error {
 	return errors.Join(faults...)
 }
 
-// rank is 1 for the filters that come last.
+// rank is 1 for late filters, which are last.
 func rank(f Filterer) int {
 	if _, late := f.(LateFilterer); late {
 		return 1
@@ -125,20 +125,19 @@ func pair[T, U any](list []named[T], partners []named[U]) {
 	}
 }
 
-// Profile is the scheduler name of the pods this is for.
+// Profile is the scheduler name.
 func (r *Runner) Profile() string { return r.profile }
 
-// Hints are the events each plugin asked for, by plugin.
+// Hints are the registered queueing hints by plugin.
 func (r *Runner) Hints() map[string][]EventHint { return r.hints }
 
-// Sorter is the name of the plugin that orders the queue.
+// Sorter is the name of the QueueSort plugin.
 func (r *Runner) Sorter() string { return r.sorter.name }
 
-// Less orders the queue.
+// Less orders the active queue.
 func (r *Runner) Less(a, b Queued) bool { return r.sorter.plugin.Less(a, b) }
 
-// ScorePlugins are the names of the score plugins, in the order of
-// Cycle.ScoreOf.
+// ScorePlugins are the names of the score plugins, by the index for Cycle.ScoreOf.
 func (r *Runner) ScorePlugins() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for i := range r.scorers {
@@ -159,50 +158,48 @@ func (r *Runner) FilterPlugins() []string {
 	return names
 }
 
-// PreEnqueue says whether a pod may enter the active queue; the first plugin that
-// objects answers.
+// PreEnqueue runs the PreEnqueue plugins until one rejects the pod.
 func (r *Runner) PreEnqueue(pod *nodetable.Pod) Status {
 	for _, p := range r.preEnqueue {
 		if s := p.plugin.PreEnqueue(pod); !s.OK() {
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
 }
 
-func (p *named[T]) sign(s Status) Status {
+func (p *named[T]) withPlugin(s Status) Status {
 	s.Plugin = p.name
 	return s
 }
 
-// Scores says whether it matters which nodes are feasible: where no plugin scores
-// and none objects later the first one will do.
+// Scores reports whether more than one feasible node is needed: a plugin scores, or
+// a late filter runs.
 func (r *Runner) Scores() bool { return len(r.scorers) > 0 || r.late < len(r.filters) }
 
-// Reserve tells the plugins that a pod has a node. Where one fails, all are told
-// that it has not.
+// Reserve runs the Reserve plugins. If one fails, Unreserve runs for all.
 func (r *Runner) Reserve(a Assignment) Status {
 	for _, p := range r.reservers {
 		if s := p.plugin.Reserve(a); !s.OK() {
 			r.Unreserve(a)
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
 }
 
-// Unreserve tells them in reverse order that it has not.
+// Unreserve runs in reverse order.
 func (r *Runner) Unreserve(a Assignment) {
 	for _, p := range slices.Backward(r.reservers) {
 		p.plugin.Unreserve(a)
 	}
 }
 
-// MaxPermitWait is the longest a plugin may let a pod wait.
+// MaxPermitWait bounds the timeout of a Permit plugin.
 const MaxPermitWait = 15 * time.Minute
 
-// Permit asks whether a pod may be bound. With the code Wait, waits has for each
-// plugin that holds it back how long at most.
+// Permit runs the Permit plugins. With the code Wait, waits has the timeout by
+// plugin.
 func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status) {
 	for _, p := range r.permitters {
 		s, timeout := p.plugin.Permit(a)
@@ -213,7 +210,7 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 			}
 			waits[p.name] = min(timeout, MaxPermitWait)
 		case !s.OK():
-			return nil, p.sign(s)
+			return nil, p.withPlugin(s)
 		}
 	}
 	if waits != nil {
@@ -222,46 +219,46 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 	return nil, Status{}
 }
 
-// Prepares says whether a plugin knows that it has something to do at PreBind.
-func (r *Runner) Prepares(a Assignment) bool {
+// PreBindPreFlight reports whether a PreBind plugin has work.
+func (r *Runner) PreBindPreFlight(a Assignment) bool {
 	return slices.ContainsFunc(r.preBinders, func(p named[PreBinder]) bool {
-		preparer, knows := p.plugin.(Preparer)
-		return knows && preparer.Prepares(a)
+		preparer, knows := p.plugin.(PreFlighter)
+		return knows && preparer.PreBindPreFlight(a)
 	})
 }
 
-// PreBind does what has to be done before binding, in order.
+// PreBind runs the PreBind plugins in order.
 func (r *Runner) PreBind(ctx context.Context, a Assignment) Status {
-	if r.host == nil {
+	if r.hooks == nil {
 		return r.preBind(ctx, a)
 	}
-	ctx, s := r.host.BeforePreBind(ctx, a)
+	ctx, s := r.hooks.BeforePreBind(ctx, a)
 	if s.OK() {
 		s = r.preBind(ctx, a)
 	}
-	return r.host.AfterPreBind(ctx, a, s)
+	return r.hooks.AfterPreBind(ctx, a, s)
 }
 
 func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.preBinders {
 		if s := p.plugin.PreBind(ctx, a); !s.OK() {
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
 }
 
-// Bind lets the first plugin bind that does not skip.
+// Bind runs the Bind plugins until one does not skip.
 func (r *Runner) Bind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.binders {
 		if s := p.plugin.Bind(ctx, a); s.Code != Skip {
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
-	return Failed(fmt.Errorf("every bind plugin skipped %s", a.Pod))
+	return AsStatus(fmt.Errorf("every bind plugin skipped %s", a.Pod))
 }
 
-// PostBind tells the plugins that a pod is bound.
+// PostBind runs the PostBind plugins.
 func (r *Runner) PostBind(ctx context.Context, a Assignment) {
 	for _, p := range r.postBinders {
 		p.plugin.PostBind(ctx, a)

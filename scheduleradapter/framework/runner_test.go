@@ -12,10 +12,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// actor is a plugin that does as told.
+// actor is a plugin with fixed results.
 type actor struct {
 	name       string
-	names      []string // to narrow to
+	names      []string // for Narrow
 	preFilter  Status
 	rejects    []string // nodes
 	postFilter Status
@@ -64,7 +64,7 @@ func (a *actor) Score(_ *Cycle, _ []nodetable.Row, scores []int64) Status {
 	return Status{}
 }
 
-// stage runs actors over three nodes.
+// stage runs actors on three nodes.
 type stage struct {
 	*testing.T
 	*Runner
@@ -137,7 +137,7 @@ func TestNodeHasTheReasonsOfEveryPluginWhereAllAreAsked(t *testing.T) {
 	s := newStageWith(t, []Option{EveryReason}, filtering,
 		&actor{name: "one", rejects: []string{"n0"}}, &actor{name: "unresolvable", rejects: []string{"n0", "n1"}},
 		&actor{name: "three", rejects: []string{"n0", "n1", "n2"}}, &actor{name: "skips", preFilter: Status{Code: Skip}, rejects: []string{"n2"}})
-	for range 2 { // the second attempt knows nothing of the first
+	for range 2 { // the cycle is reused
 		s.filter()
 		if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: 1 one rejects, 2 unresolvable rejects, 3 three rejects."; got != want {
 			t.Errorf("%q, want %q", got, want)

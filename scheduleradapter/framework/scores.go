@@ -2,10 +2,9 @@ package framework
 
 import "slices"
 
-// Extremes are the lowest and the highest of some scores, of which there is one at
-// least.
+// Extremes are the lowest and the highest of at least one score.
 func Extremes(scores []int64) (least, most int64) {
-	// Two of each, so that a comparison does not wait for the one before.
+	// Two accumulators each, so that comparisons do not depend on the previous one.
 	least, most = scores[0], scores[0]
 	otherLeast, otherMost := least, most
 	for len(scores) >= 2 {
@@ -19,12 +18,12 @@ func Extremes(scores []int64) (least, most int64) {
 	return min(least, otherLeast), max(most, otherMost)
 }
 
-// Mapping replaces scores by others. What few distinct scores become is computed
-// once for each of them and not for each node. It holds memory for the next cycle.
+// Mapping maps scores. If there are few distinct scores, the function is called
+// once for each. It keeps its memory.
 type Mapping struct{ table []int64 }
 
-// Apply replaces each of the scores by what the function makes of it. They lie
-// within least and most, or take longer.
+// Apply replaces each score by the result of a function. Scores outside least..most
+// are mapped one by one.
 func (m *Mapping) Apply(scores []int64, least, most int64, of func(score int64) int64) {
 	if span := most - least; span < 0 || span >= int64(len(scores)) {
 		for i, score := range scores {

@@ -23,9 +23,9 @@ func TestMappingMakesOfEachScoreWhatItsFunctionDoes(t *testing.T) {
 	var m Mapping
 	of := func(score int64) int64 { return score*score + 1 }
 	for _, c := range []struct{ scores, want []int64 }{
-		{[]int64{3, 4, 3, 5, 3}, []int64{10, 17, 10, 26, 10}},              // few distinct ones
-		{[]int64{3, 400}, []int64{10, 160001}},                             // none twice
-		{[]int64{3, 4, -3, 5, 300, 4}, []int64{10, 17, 10, 26, 90001, 17}}, // some outside
+		{[]int64{3, 4, 3, 5, 3}, []int64{10, 17, 10, 26, 10}},              // few distinct scores
+		{[]int64{3, 400}, []int64{10, 160001}},                             // all distinct
+		{[]int64{3, 4, -3, 5, 300, 4}, []int64{10, 17, 10, 26, 90001, 17}}, // some out of range
 		{[]int64{}, []int64{}},
 	} {
 		m.Apply(c.scores, 3, 5, of)

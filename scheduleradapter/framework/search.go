@@ -10,9 +10,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Begin starts a cycle for a pod, and looks at the pod: after a rejection it is
-// rejected for all nodes. Nominated yields every pod that was promised a node;
-// nil where none was.
+// Begin starts a cycle and runs PreFilter; a rejection is for all nodes. nominated
+// yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
 	c.candidates = c.candidates.Copied(table.Alive())
@@ -20,7 +19,7 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 	c.Feasible = c.Feasible.Emptied(table.Rows())
 	c.Rows, c.Totals = c.Rows[:0], c.Totals[:0]
 	c.Timing.Spans = c.Timing.Spans[:0]
-	c.isNarrowed, c.narrowing, c.refusal = false, c.narrowing[:0], Status{}
+	c.isNarrowed, c.narrowing, c.preFilterStatus = false, c.narrowing[:0], Status{}
 	if n := table.Rows(); len(c.rejections) < n {
 		c.rejections = make([]Rejection, n)
 	}
@@ -30,24 +29,24 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 		c.further = map[nodetable.Row][]Rejection{}
 	}
 	c.nominate(nominated)
-	if c.State = nil; r.host != nil {
-		r.host.Begin(c)
+	if c.State = nil; r.hooks != nil {
+		r.hooks.Begin(c)
 	}
 	begin := c.Timing.Begin()
-	c.refusal = r.preFilter(c)
-	c.Timing.End(PreFilter, c.refusal.Code, begin)
-	c.measurer = c.findMeasurer()
-	return c.refusal
+	c.preFilterStatus = r.preFilter(c)
+	c.Timing.End(PreFilter, c.preFilterStatus.Code, begin)
+	c.sumFilter = c.findSumFilter()
+	return c.preFilterStatus
 }
 
-// sized is a slice of n zero values, in the memory of s where that suffices.
+// sized is a slice of n zero values that reuses the memory of s.
 func sized[T any](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }
 
-// nominate keeps the nominations that a pod must respect.
+// nominate keeps the nominated pods of the same or higher priority.
 func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) {
 	c.nominated = c.nominated[:0]
 	if nominated == nil {
@@ -61,10 +60,10 @@ func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) 
 	slices.SortStableFunc(c.nominated, func(a, b nominee) int { return cmp.Compare(a.row, b.row) })
 }
 
-// preFilter goes on after a plugin that says Unschedulable, since trying what
-// preemption would do needs what every plugin has computed; the last such status
-// counts. Source: kube-scheduler's RunPreFilterPlugins.
-func (r *Runner) preFilter(c *Cycle) (refusal Status) {
+// preFilter continues after Unschedulable, because preemption needs the state of
+// all plugins; the last such status is returned. Source: kube-scheduler's
+// RunPreFilterPlugins.
+func (r *Runner) preFilter(c *Cycle) (preFilterStatus Status) {
 	for i := range r.preFilters {
 		p := &r.preFilters[i]
 		c.narrows = false
@@ -77,17 +76,17 @@ func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 				c.skipFilter[p.partner] = true
 			}
 		case s.Code == Unschedulable:
-			refusal = p.sign(s)
+			preFilterStatus = p.withPlugin(s)
 			continue
 		case !s.OK():
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 		if c.narrows {
 			c.narrowing = append(c.narrowing, p.name)
 			slices.Sort(c.narrowing)
 		}
 		if c.isNarrowed && len(c.names) == 0 {
-			return p.sign(Status{Code: UnschedulableAndUnresolvable, Reason: emptied(c.narrowing)})
+			return p.withPlugin(Status{Code: UnschedulableAndUnresolvable, Reason: emptied(c.narrowing)})
 		}
 	}
 	if c.isNarrowed {
@@ -98,10 +97,10 @@ func (r *Runner) preFilter(c *Cycle) (refusal Status) {
 			}
 		}
 	}
-	return refusal
+	return preFilterStatus
 }
 
-// emptied is why no node is left to look at.
+// emptied is the reason if PreFilter leaves no node.
 func emptied(plugins []string) string {
 	if len(plugins) == 1 {
 		return "node(s) didn't satisfy plugin " + plugins[0]
@@ -109,9 +108,8 @@ func emptied(plugins []string) string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", plugins)
 }
 
-// TryNode looks at one node before all others: the one nominated to the pod, if
-// it is there.
-func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
+// EvaluateNominatedNode runs the filters on the pod's nominated node first.
+func (r *Runner) EvaluateNominatedNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	if row == nodetable.NoRow || !c.candidates.Has(row) {
 		return false, Status{}
 	}
@@ -131,9 +129,9 @@ func (r *Runner) TryNode(c *Cycle, row nodetable.Row) (fits bool, s Status) {
 	return true, s
 }
 
-// Filter finds the feasible nodes: it looks at all, then walks in the table's
-// order from start on until enough are found, and forgets the rest. Visited says
-// how many nodes that walk has seen.
+// Filter finds the feasible nodes: it filters all nodes, then keeps enough feasible
+// ones in the table's order from start. visited is the number of nodes of that
+// walk.
 func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
 	begin := c.Timing.Begin()
 	visited, s = r.filterAll(c, start, enough)
@@ -168,13 +166,14 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 		s := r.filters[i].plugin.Filter(c)
 		c.Timing.endPlugin(Filter, r.filters[i].name, s.Code, begin)
 		if s.Code == Error {
-			return r.filters[i].sign(s)
+			return r.filters[i].withPlugin(s)
 		}
 	}
 	return Status{}
 }
 
-// filterNominated looks again at the nodes that are promised to other pods.
+// filterNominated runs the filters again on nodes to which other pods are
+// nominated.
 func (r *Runner) filterNominated(c *Cycle) Status {
 	for i, n := range c.nominated {
 		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {
@@ -192,7 +191,7 @@ func (r *Runner) filterNominated(c *Cycle) Status {
 	return Status{}
 }
 
-// sample keeps the first `enough` feasible nodes from start on.
+// sample keeps the first `enough` feasible nodes from start.
 func (c *Cycle) sample(start, enough int) (visited int) {
 	if c.Feasible.Count() <= enough {
 		c.Evaluated = c.Evaluated.Copied(c.candidates)
@@ -215,9 +214,8 @@ func (c *Cycle) sample(start, enough int) (visited int) {
 	return visited
 }
 
-// PostFilter asks the plugins in turn to make room. The first that succeeds, or
-// knows that nothing helps, has the last word; else what all of them said is the
-// reason.
+// PostFilter runs the PostFilter plugins until one returns Success,
+// UnschedulableAndUnresolvable or Error. Otherwise it joins their reasons.
 func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
 	begin := c.Timing.Begin()
 	n, s := r.postFilter(c)
@@ -234,7 +232,7 @@ func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 		n, s := p.plugin.PostFilter(c)
 		c.Timing.endPlugin(PostFilter, p.name, s.Code, begin)
 		if s.Code == Success || s.Code == UnschedulableAndUnresolvable || s.Code == Error {
-			return n, p.sign(s)
+			return n, p.withPlugin(s)
 		}
 		if n.Decided {
 			nomination = n
@@ -246,7 +244,7 @@ func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 	return nomination, final
 }
 
-// Score gives every feasible node its total, into Cycle.Rows and Cycle.Totals.
+// Score runs PreScore and Score on the feasible nodes.
 func (r *Runner) Score(c *Cycle) Status {
 	if s := r.PreScore(c); !s.OK() {
 		return s
@@ -254,7 +252,7 @@ func (r *Runner) Score(c *Cycle) Status {
 	return r.ScoreRows(c)
 }
 
-// PreScore is the first half of Score: it fills Cycle.Rows.
+// PreScore fills Cycle.Rows and runs the PreScore plugins.
 func (r *Runner) PreScore(c *Cycle) Status {
 	begin := c.Timing.Begin()
 	s := r.preScore(c)
@@ -275,13 +273,13 @@ func (r *Runner) preScore(c *Cycle) Status {
 				c.skipScore[p.partner] = true
 			}
 		case !s.OK():
-			return p.sign(s)
+			return p.withPlugin(s)
 		}
 	}
 	return Status{}
 }
 
-// ScoreRows is the second half.
+// ScoreRows fills Cycle.Totals.
 func (r *Runner) ScoreRows(c *Cycle) Status {
 	begin := c.Timing.Begin()
 	s := r.scoreRows(c)
@@ -304,7 +302,7 @@ func (r *Runner) scoreRows(c *Cycle) Status {
 		s := score(c, &r.scorers[i], c.scores[i])
 		c.Timing.endPlugin(Score, r.scorers[i].name, s.Code, begin)
 		if !s.OK() {
-			return r.scorers[i].sign(s)
+			return r.scorers[i].withPlugin(s)
 		}
 	}
 	return Status{}
@@ -322,11 +320,11 @@ func score(c *Cycle, p *named[Scorer], scores []int64) Status {
 	totals, weight, outside := c.Totals[:len(scores)], p.weight, int64(0)
 	for i, score := range scores {
 		totals[i] += score * weight
-		outside |= score | (MaxScore - score) // negative where either is
+		outside |= score | (MaxScore - score) // negative if either is
 	}
 	if outside < 0 {
 		i := slices.IndexFunc(scores, func(score int64) bool { return score < 0 || score > MaxScore })
-		return Failed(fmt.Errorf("score %d of node %s is not within 0 to %d", scores[i], c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
+		return AsStatus(fmt.Errorf("score %d of node %s is not within 0 to %d", scores[i], c.Table.Node(c.Rows[i]).Name.Value(), MaxScore))
 	}
 	return Status{}
 }

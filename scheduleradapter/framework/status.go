@@ -1,22 +1,21 @@
 package framework
 
-// Code is the kind of an answer, as in Kubernetes' scheduling framework.
+// Code of a Status, as in kube-scheduler's framework.
 type Code uint8
 
 const (
-	// Success: go on.
 	Success Code = iota
-	// Error: something went wrong that is not the pod's fault.
+	// Error: an internal error.
 	Error
-	// Unschedulable: the pod does not fit, but would with fewer pods around.
+	// Unschedulable: preemption may help.
 	Unschedulable
-	// UnschedulableAndUnresolvable: it would not fit either way.
+	// UnschedulableAndUnresolvable: preemption does not help.
 	UnschedulableAndUnresolvable
-	// Wait: Permit holds the pod back.
+	// Wait: Permit delays the binding.
 	Wait
-	// Skip: the plugin has nothing to say of this pod.
+	// Skip: the plugin does not apply to the pod.
 	Skip
-	// Pending: the pod waits for something outside the scheduler.
+	// Pending: the pod waits for an external event.
 	Pending
 )
 
@@ -24,30 +23,29 @@ var codeNames = [...]string{"Success", "Error", "Unschedulable", "UnschedulableA
 
 func (c Code) String() string { return codeNames[c] }
 
-// Rejected says whether the pod was refused for a reason of its own or the
-// nodes'.
+// Rejected reports whether the code is one of the three rejections.
 func (c Code) Rejected() bool {
 	return c == Unschedulable || c == UnschedulableAndUnresolvable || c == Pending
 }
 
-// Status is a plugin's answer about a pod. The zero value is success.
+// Status of a plugin for a pod. The zero value is Success.
 type Status struct {
 	Code Code
-	// Plugin that answered; set by the runner.
+	// Plugin is set by the runner.
 	Plugin string
-	// Reason for people, of every code but Success and Error.
+	// Reason of a code other than Success and Error.
 	Reason string
 	// Err of the code Error.
 	Err error
 }
 
-// Failed is the answer for an error.
-func Failed(err error) Status { return Status{Code: Error, Err: err} }
+// AsStatus wraps an error.
+func AsStatus(err error) Status { return Status{Code: Error, Err: err} }
 
-// OK says whether to go on.
+// OK reports Success.
 func (s Status) OK() bool { return s.Code == Success }
 
-// Message is the reason, or the error's text.
+// Message is Reason, or the text of Err.
 func (s Status) Message() string {
 	if s.Err != nil {
 		return s.Err.Error()

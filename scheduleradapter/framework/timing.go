@@ -2,25 +2,25 @@ package framework
 
 import "time"
 
-// Timing measures the attempts of a Cycle, one after the other.
+// Timing measures the cycles that use it.
 type Timing struct {
-	// Clock is the time since any instant; nil measures nothing.
+	// Clock is the time since any instant; nil: not measured.
 	Clock func() time.Duration
-	// Plugins says that the attempt's plugins are measured one by one too.
+	// Plugins: single plugins are measured.
 	Plugins bool
-	// Spans are those of the latest attempt.
+	// Spans of the last cycle.
 	Spans []Span
 }
 
-// Span is how long an extension point took, or one plugin there.
+// Span is the duration of an extension point or of one plugin there.
 type Span struct {
 	Point  Point
-	Plugin string // empty for all together
+	Plugin string // empty: all plugins
 	Code   Code
 	Took   time.Duration
 }
 
-// Begin is the beginning of an extension point, for End.
+// Begin is the start of an extension point, for End.
 func (t *Timing) Begin() time.Duration {
 	if t.Clock == nil {
 		return 0
@@ -28,7 +28,7 @@ func (t *Timing) Begin() time.Duration {
 	return t.Clock()
 }
 
-// End measures an extension point.
+// End records an extension point.
 func (t *Timing) End(point Point, code Code, begin time.Duration) {
 	if t.Clock != nil {
 		t.Spans = append(t.Spans, Span{Point: point, Code: code, Took: t.Clock() - begin})

@@ -1,4 +1,4 @@
-// Package kube connects the scheduler with an API server: informers tell the loop
-// of the cluster, a Writer binds, writes statuses and events, and makes victims
-// go, Volumes does what binding volumes takes. It decides nothing.
+// Package kube connects the scheduler with the API server: informers update the
+// loop, Writer creates bindings, patches statuses, records events and deletes
+// victims, and Volumes serves VolumeBinding. It decides nothing.
 package kube

@@ -16,27 +16,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clients "k8s.io/client-go/kubernetes/typed/events/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 const (
-	eventsKept   = 16384 // that wait to be written; more are lost
+	eventsKept   = 16384 // queued events; further ones are dropped
 	eventWriters = 4
-	// eventYield is how long a writer waits for pods that are being bound, before
-	// it writes one event all the same.
+	// eventYield bounds how long the writer waits for running bindings before it
+	// writes an event.
 	eventYield = 100 * time.Millisecond
-	// An event that repeats within seriesGap is one of a series, which is written
-	// again after seriesPause at the earliest.
+	// Events that repeat within seriesGap form a series, which is written at most
+	// once per seriesPause.
 	seriesGap   = 6 * time.Minute
 	seriesPause = time.Minute
 	seriesKept  = 8192
-	noteLength  = 1024 // bytes, by validation
+	noteLength  = 1024 // bytes; source: validation of events.k8s.io
 )
 
-// events writes events of pods behind everything else.
+// events writes the events of pods, with a lower priority than bindings.
 type events struct {
 	client   clients.EventsGetter
-	binding  *traffic // which events give way to
+	binding  *traffic // events wait for these requests
 	log      *slog.Logger
 	instance string
 	waiting  chan happening
@@ -47,11 +47,11 @@ type events struct {
 }
 
 type happening struct {
-	loop.Event
+	cycle.Event
 	at time.Time
 }
 
-// series are events that differ in their notes only.
+// series is the key of events that differ in their notes only.
 type series struct {
 	pod            types.UID
 	reason, action string
@@ -68,7 +68,7 @@ func newEvents(client clients.EventsGetter, binding *traffic, log *slog.Logger) 
 	return &events{client: client, binding: binding, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
 }
 
-func (e *events) add(event loop.Event) {
+func (e *events) add(event cycle.Event) {
 	select {
 	case e.waiting <- happening{event, time.Now()}:
 	default:
@@ -87,7 +87,7 @@ func (e *events) run(ctx context.Context) {
 				case h := <-e.waiting:
 					e.yield(ctx)
 					if err := e.write(ctx, h); err != nil && ctx.Err() == nil {
-						e.log.Debug("an event could not be written", "reason", h.Reason, "pod", h.Regarding.Namespace+"/"+h.Regarding.Name, "error", err)
+						e.log.Debug("event is not written", "reason", h.Reason, "pod", h.Regarding.Namespace+"/"+h.Regarding.Name, "error", err)
 					}
 				}
 			}
@@ -95,11 +95,11 @@ func (e *events) run(ctx context.Context) {
 	}
 	writers.Wait()
 	if lost := e.lost.Load() + int64(len(e.waiting)); lost > 0 {
-		e.log.Warn("events were not written", "events", lost)
+		e.log.Warn("events are dropped", "events", lost)
 	}
 }
 
-// yield waits while pods are being bound, for a while.
+// yield waits for running bindings, at most for eventYield.
 func (e *events) yield(ctx context.Context) {
 	late := time.NewTimer(eventYield)
 	defer late.Stop()
@@ -123,7 +123,7 @@ func (e *events) write(ctx context.Context, h happening) error {
 	}
 	body := fmt.Appendf(nil, `{"series":{"count":%d,"lastObservedTime":%q}}`, count, h.at.UTC().Format(metav1.RFC3339Micro))
 	_, err := client.Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	if gone(err) { // it has expired
+	if gone(err) { // the event has expired
 		e.mu.Lock()
 		delete(e.series, key)
 		e.mu.Unlock()
@@ -132,11 +132,11 @@ func (e *events) write(ctx context.Context, h happening) error {
 	return err
 }
 
-// count takes an event into its series: the name that it is written under, how
-// many there were, and whether that is to be written now.
+// count adds an event to its series. It returns the name of the event object, the
+// count, and whether it is to be written now.
 func (e *events) count(key series, h happening) (name string, count int32, write bool) {
 	name = fmt.Sprintf("%s.%x", strings.TrimRight(fmt.Sprintf("%.230s", h.Regarding.Name), ".-"), h.at.UnixNano())
-	if h.Type == v1.EventTypeNormal { // happens once
+	if h.Type == v1.EventTypeNormal { // not repeated
 		return name, 1, true
 	}
 	e.mu.Lock()
@@ -174,7 +174,7 @@ func (e *events) object(name string, h happening) *eventsv1.Event {
 	return object
 }
 
-// shortened is a note that the API server takes.
+// shortened truncates a note to noteLength.
 func shortened(note string) string {
 	const more = " ..."
 	if len(note) <= noteLength {

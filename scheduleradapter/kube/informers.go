@@ -19,9 +19,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// NewInformers makes the informers that Watch and the scheduler's controllers
-// share. Pods that have ended are not told of, and objects come without what no
-// scheduler reads.
+// NewInformers makes the informers of Watch and the controllers. They exclude
+// completed pods, and drop the fields that are not read.
 func NewInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
@@ -31,8 +30,8 @@ func NewInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	return factory
 }
 
-// NewPressureInformers makes those of Watch.Pressure, which hold of evicted pods
-// no more than what tells of the eviction.
+// NewPressureInformers makes the informers of Watch.Pressure. Of evicted pods they
+// keep only the eviction.
 func NewPressureInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	factory.InformerFor(&coordinationv1.Lease{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
@@ -42,7 +41,7 @@ func NewPressureInformers(client kubernetes.Interface) informers.SharedInformerF
 		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{},
 			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase=Failed" })
 	})
-	_ = failed.SetTransform(func(o any) (any, error) { // fails only for an informer that has started
+	_ = failed.SetTransform(func(o any) (any, error) { // fails only for a started informer
 		if pod, ok := o.(*v1.Pod); ok {
 			pod.ManagedFields, pod.Annotations, pod.Labels = nil, nil, nil
 			pod.Spec = v1.PodSpec{NodeName: pod.Spec.NodeName}
@@ -53,7 +52,7 @@ func NewPressureInformers(client kubernetes.Interface) informers.SharedInformerF
 	return factory
 }
 
-// trim takes away what nobody reads, which is most of what an object weighs.
+// trim drops the fields that are not read.
 func trim(o any) (any, error) {
 	if object, err := meta.Accessor(o); err == nil {
 		object.SetManagedFields(nil)
@@ -80,13 +79,13 @@ func trim(o any) (any, error) {
 	return o, nil
 }
 
-// Budgets are the disruption budgets as the API server told them last.
+// Budgets lists the PodDisruptionBudgets of the informer.
 func Budgets(factory informers.SharedInformerFactory) func() []*policyv1.PodDisruptionBudget {
 	lister := factory.Policy().V1().PodDisruptionBudgets().Lister()
 	return func() []*policyv1.PodDisruptionBudget {
 		all, err := lister.List(labels.Everything())
 		if err != nil {
-			return nil // a cache does not fail
+			return nil // a cache returns no error
 		}
 		return all
 	}

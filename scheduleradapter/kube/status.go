@@ -14,15 +14,16 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 const (
 	statusWriters  = 16
-	statusAttempts = 8 // of a patch that the server does not take
+	statusAttempts = 8 // patches that the API server rejects
 )
 
-// statuses writes what was said of pods, the latest of each, one at a time a pod.
+// statuses writes the latest status of each pod; one request per pod runs at a
+// time.
 type statuses struct {
 	client kubernetes.Interface
 	pods   listers.PodLister
@@ -30,24 +31,24 @@ type statuses struct {
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu      sync.Mutex
-	pending map[types.UID]said
+	pending map[types.UID]statusUpdate
 }
 
-// said is of a pod as it was known then.
-type said struct {
+// statusUpdate is a status for a version of a pod.
+type statusUpdate struct {
 	pod    *v1.Pod
-	status loop.Status
+	status cycle.Status
 }
 
 func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]said{}}
+	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]statusUpdate{}}
 }
 
-func (s *statuses) add(pod *v1.Pod, status loop.Status) {
+func (s *statuses) add(pod *v1.Pod, status cycle.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[pod.UID] = said{pod, s.pending[pod.UID].status.With(status)}
+	s.pending[pod.UID] = statusUpdate{pod, s.pending[pod.UID].status.With(status)}
 	s.queue.Add(pod.UID)
 }
 
@@ -63,46 +64,46 @@ func (s *statuses) run(ctx context.Context) {
 	writers.Wait()
 }
 
-// next writes one status; false where there will be none any more.
+// next writes one status; false: the context has ended.
 func (s *statuses) next(ctx context.Context) bool {
-	uid, over := s.queue.Get()
-	if over {
+	uid, shutdown := s.queue.Get()
+	if shutdown {
 		return false
 	}
 	defer s.queue.Done(uid)
 	s.mu.Lock()
-	what, any := s.pending[uid]
+	update, found := s.pending[uid]
 	delete(s.pending, uid)
 	s.mu.Unlock()
-	if !any {
+	if !found {
 		return true
 	}
-	switch err := s.write(ctx, what); {
+	switch err := s.write(ctx, update); {
 	case err == nil || gone(err) || ctx.Err() != nil:
 		s.queue.Forget(uid)
 	case s.queue.NumRequeues(uid) >= statusAttempts:
 		s.queue.Forget(uid)
-		s.log.Error("a pod's status could not be written", "pod", what.pod.Namespace+"/"+what.pod.Name, "error", err)
+		s.log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
 	default:
 		s.mu.Lock()
-		what.status = what.status.With(s.pending[uid].status)
-		s.pending[uid] = what
+		update.status = update.status.With(s.pending[uid].status)
+		s.pending[uid] = update
 		s.mu.Unlock()
 		s.queue.AddRateLimited(uid)
 	}
 	return true
 }
 
-// write patches what differs from what the API server has told last.
-func (s *statuses) write(ctx context.Context, what said) error {
-	pod := what.pod
-	if told, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && told.UID == pod.UID {
-		pod = told
+// write patches the fields that differ from the informer's version.
+func (s *statuses) write(ctx context.Context, update statusUpdate) error {
+	pod := update.pod
+	if latest, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && latest.UID == pod.UID {
+		pod = latest
 	}
 	if pod.Spec.NodeName != "" {
 		return nil
 	}
-	status, differs := changes(pod, what.status, time.Now())
+	status, differs := changes(pod, update.status, time.Now())
 	if !differs {
 		return nil
 	}
@@ -114,8 +115,8 @@ func (s *statuses) write(ctx context.Context, what said) error {
 	return err
 }
 
-// changes are what a pod's status does not say yet.
-func changes(pod *v1.Pod, s loop.Status, now time.Time) (status podStatus, differs bool) {
+// changes are the fields of a pod's status that differ.
+func changes(pod *v1.Pod, s cycle.Status, now time.Time) (status podStatus, differs bool) {
 	if s.Nominated != nil && *s.Nominated != pod.Status.NominatedNodeName {
 		node := nominated(*s.Nominated)
 		status.NominatedNodeName, differs = &node, true

@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
-// Volumes is the API server for VolumeBinding. It implements volumes.API.
+// Volumes implements volumes.API.
 type Volumes struct {
 	client  kubernetes.Interface
 	claims  listers.PersistentVolumeClaimLister
@@ -24,22 +24,21 @@ type Volumes struct {
 	changed chan struct{} // closed at the next change
 }
 
-// NewVolumes makes one over what the API server tells of claims and volumes.
+// NewVolumes reads the caches of claims and volumes.
 func NewVolumes(client kubernetes.Interface, claims listers.PersistentVolumeClaimLister, all listers.PersistentVolumeLister) *Volumes {
 	return &Volumes{client: client, claims: claims, volumes: all, changed: make(chan struct{})}
 }
 
-// UpdateVolume writes a volume.
 func (a *Volumes) UpdateVolume(ctx context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	return a.client.CoreV1().PersistentVolumes().Update(ctx, object, metav1.UpdateOptions{})
 }
 
-// UpdateClaim writes a claim.
 func (a *Volumes) UpdateClaim(ctx context.Context, object *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
 	return a.client.CoreV1().PersistentVolumeClaims(object.Namespace).Update(ctx, object, metav1.UpdateOptions{})
 }
 
-// Await asks done now and after every change that the API server tells of.
+// Await calls done now and after each change of a claim or volume, until it returns
+// true.
 func (a *Volumes) Await(ctx context.Context, timeout time.Duration, done func(volumes.View) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not bound within %s", timeout))
 	defer cancel()
@@ -58,8 +57,8 @@ func (a *Volumes) Await(ctx context.Context, timeout time.Duration, done func(vo
 	}
 }
 
-// told wakes who awaits a change.
-func (a *Volumes) told() {
+// notify wakes Await after a change.
+func (a *Volumes) notify() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	close(a.changed)
@@ -68,7 +67,6 @@ func (a *Volumes) told() {
 
 type view struct{ *Volumes }
 
-// Claim is a claim as told last.
 func (v view) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 	object, err := v.claims.PersistentVolumeClaims(namespace).Get(name)
 	if err != nil {
@@ -77,7 +75,6 @@ func (v view) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 	return object
 }
 
-// Volume is a volume as told last.
 func (v view) Volume(name string) *v1.PersistentVolume {
 	object, err := v.volumes.Get(name)
 	if err != nil {

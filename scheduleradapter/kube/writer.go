@@ -15,19 +15,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Requests of a kind that are under way at once. A server that asks to be spared
-// (429) is, by client-go, for as long as it says; the bounds keep it at that.
+// Bounds of concurrent requests. The client waits as long as Retry-After says after
+// a 429.
 const (
 	bindsAtOnce     = 128
 	evictionsAtOnce = 32
 )
 
-// Writer tells the API server what was decided. It implements framework.Binder
-// and loop.API.
+// Writer writes decisions to the API server. It implements framework.Binder and
+// cycle.API.
 type Writer struct {
 	client    kubernetes.Interface
 	binds     chan struct{}
@@ -37,8 +37,8 @@ type Writer struct {
 	events    *events
 }
 
-// NewWriter makes a writer. Pods is what the API server has told of pods, so that
-// nothing is written twice.
+// NewWriter makes a writer. pods is the informer's cache, from which unchanged
+// statuses are known.
 func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *Writer {
 	binding := newTraffic()
 	return &Writer{
@@ -56,7 +56,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// take waits for one of the slots; free gives it back.
+// take waits for a slot; free releases it.
 func take(ctx context.Context, slots chan struct{}) (free func(), err error) {
 	select {
 	case slots <- struct{}{}:
@@ -66,7 +66,7 @@ func take(ctx context.Context, slots chan struct{}) (free func(), err error) {
 	}
 }
 
-// traffic is the requests of a kind that are under way or wait for a slot.
+// traffic counts running and waiting requests.
 type traffic struct {
 	mu    sync.Mutex
 	n     int
@@ -95,14 +95,14 @@ func (t *traffic) leave() {
 	}
 }
 
-// pause is closed when there are none next.
+// pause is closed when there are none.
 func (t *traffic) pause() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.quiet
 }
 
-// Bind gives the pod of this uid the node.
+// Bind creates the Binding of a pod, by uid.
 func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
 	w.binding.enter()
 	defer w.binding.leave()
@@ -118,16 +118,16 @@ func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.N
 	}, metav1.CreateOptions{})
 }
 
-// PatchStatus has a status written soon; of several for a pod, what they say
-// together.
-func (w *Writer) PatchStatus(pod *v1.Pod, s loop.Status) { w.statuses.add(pod, s) }
+// PatchStatus queues a status, merged with a queued one of the pod.
+func (w *Writer) PatchStatus(pod *v1.Pod, s cycle.Status) { w.statuses.add(pod, s) }
 
-// Tell has an event recorded, unless too many are waiting.
-func (w *Writer) Tell(e loop.Event) { w.events.add(e) }
+// RecordEvent queues an event; it is dropped if the queue is full.
+func (w *Writer) RecordEvent(e cycle.Event) { w.events.add(e) }
 
-// Evict says in the victim's status why it goes, and deletes it with the grace it
-// asks for. Budgets were respected as far as they can be when it was chosen.
-func (w *Writer) Evict(ctx context.Context, victim, preemptor *v1.Pod) error {
+// DeleteVictim sets the condition DisruptionTarget and deletes the victim with its
+// own grace period. Disruption budgets were respected as far as possible when the
+// victim was selected.
+func (w *Writer) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error {
 	free, err := take(ctx, w.evictions)
 	if err != nil {
 		return err
@@ -146,8 +146,8 @@ func (w *Writer) Evict(ctx context.Context, victim, preemptor *v1.Pod) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case err != nil && !apierrors.IsConflict(err): // which of the two that is the deletion finds out
-		return fmt.Errorf("mark it as disrupted: %w", err)
+	case err != nil && !apierrors.IsConflict(err): // a conflict is found again by the deletion
+		return fmt.Errorf("set condition DisruptionTarget: %w", err)
 	}
 	err = pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
 	if gone(err) {
@@ -156,19 +156,18 @@ func (w *Writer) Evict(ctx context.Context, victim, preemptor *v1.Pod) error {
 	return err
 }
 
-// gone says whether a pod is no more, or another one has its name.
+// gone reports whether the pod does not exist, or another pod has its name.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// podStatus is what a patch says of a pod's status.
+// podStatus is a patch of a pod's status.
 type podStatus struct {
 	NominatedNodeName *nominated        `json:"nominatedNodeName,omitempty"`
 	Conditions        []v1.PodCondition `json:"conditions,omitempty"`
 }
 
-// nominated is null where no node is.
+// nominated is null if empty.
 type nominated string
 
-// MarshalJSON writes null for no node, which takes the field away.
 func (n nominated) MarshalJSON() ([]byte, error) {
 	if n == "" {
 		return []byte("null"), nil
@@ -176,8 +175,7 @@ func (n nominated) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(n))
 }
 
-// statusPatch is a strategic merge patch that another pod of the same name
-// refuses.
+// statusPatch is a strategic merge patch with the uid as precondition.
 func statusPatch(uid types.UID, s podStatus) ([]byte, error) {
 	var patch struct {
 		Metadata struct {

@@ -25,14 +25,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/internal/wait"
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-// server answers every request with what the test says, and remembers them.
+// server is a fake API server that records requests.
 type server struct {
 	*testing.T
 	client kubernetes.Interface
-	known  cache.Indexer // pods, as told
+	known  cache.Indexer // pods of the informer
 
 	mu       sync.Mutex
 	requests []string
@@ -68,14 +68,14 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// got is the requests so far, without the body those that match.
+// got lists the requests, those that match without their bodies.
 func (s *server) got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// wait for so many requests.
+// wait waits for a number of requests.
 func (s *server) wait(n int) []string {
 	s.Helper()
 	wait.Until(s, fmt.Sprint(n, " requests"), func() bool { return len(s.got()) >= n })
@@ -98,15 +98,15 @@ func aPod(name string) *v1.Pod {
 	}
 }
 
-func unschedulable(message string) loop.Status {
-	return loop.Status{Reason: v1.PodReasonUnschedulable, Message: message}
+func unschedulable(message string) cycle.Status {
+	return cycle.Status{Reason: v1.PodReasonUnschedulable, Message: message}
 }
 
 func TestAStatusIsWrittenOnceAndUnderTheUIDOfItsPod(t *testing.T) {
 	s := newServer(t)
 	w := s.writing()
 	node := "n"
-	w.PatchStatus(aPod("p"), loop.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node})
+	w.PatchStatus(aPod("p"), cycle.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node})
 	request := s.wait(1)[0]
 	var patch struct {
 		Metadata struct{ UID string }
@@ -131,14 +131,14 @@ func TestWhatTheServerKnowsIsNotWrittenAgain(t *testing.T) {
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", Message: "no room", ObservedGeneration: 3, LastTransitionTime: since,
 	}}
 	node, none := "n", ""
-	if _, differs := changes(told, loop.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node}, time.Unix(2000, 0)); differs {
+	if _, differs := changes(told, cycle.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node}, time.Unix(2000, 0)); differs {
 		t.Error("the same is written again")
 	}
 	status, differs := changes(told, unschedulable("less room"), time.Unix(2000, 0))
 	if !differs || len(status.Conditions) != 1 || !status.Conditions[0].LastTransitionTime.Equal(&since) || status.NominatedNodeName != nil {
 		t.Errorf("another message: %v %+v", differs, status)
 	}
-	status, _ = changes(told, loop.Status{Nominated: &none}, time.Unix(2000, 0))
+	status, _ = changes(told, cycle.Status{Nominated: &none}, time.Unix(2000, 0))
 	if body, err := statusPatch("u", status); err != nil || string(body) != `{"metadata":{"uid":"u"},"status":{"nominatedNodeName":null}}` {
 		t.Errorf("taken back: %s %v", body, err)
 	}
@@ -213,7 +213,7 @@ func TestAVictimIsMarkedAndDeletedUnderItsUID(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(t)
 			s.answer = c.answer
-			err := s.writing().Evict(t.Context(), aPod("p"), aPod("high"))
+			err := s.writing().DeleteVictim(t.Context(), aPod("p"), aPod("high"))
 			if (err != nil) != c.fails {
 				t.Error(err)
 			}
@@ -232,8 +232,8 @@ func TestAVictimIsMarkedAndDeletedUnderItsUID(t *testing.T) {
 	}
 }
 
-func failure(note string) loop.Event {
-	return loop.Event{Regarding: aPod("p"), Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: note, Controller: "s"}
+func failure(note string) cycle.Event {
+	return cycle.Event{Regarding: aPod("p"), Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: note, Controller: "s"}
 }
 
 func TestEventsThatRepeatBecomeASeries(t *testing.T) {
@@ -255,7 +255,7 @@ func TestEventsThatRepeatBecomeASeries(t *testing.T) {
 
 func TestAnEventIsWritten(t *testing.T) {
 	s := newServer(t)
-	s.writing().Tell(failure("no room"))
+	s.writing().RecordEvent(failure("no room"))
 	if got := s.wait(1); !strings.HasPrefix(got[0], "POST /apis/events.k8s.io/v1/namespaces/default/events ") || !strings.Contains(got[0], "no room") {
 		t.Errorf("wrote %q", got)
 	}
@@ -287,7 +287,7 @@ func TestEventsGiveWayToBindingsButNotForEver(t *testing.T) {
 func TestEventsAreLostBeforeAnybodyWaits(t *testing.T) {
 	w := NewWriter(newServer(t).client, nil, slog.New(slog.DiscardHandler))
 	for range eventsKept + 7 {
-		w.Tell(failure("no room"))
+		w.RecordEvent(failure("no room"))
 	}
 	if lost := w.events.lost.Load(); lost != 7 {
 		t.Errorf("%d events were lost, want 7", lost)

@@ -11,19 +11,19 @@ import (
 	"github.com/evictd/evictd/internal/admission"
 )
 
-// kubeletConditions turn Unknown when a node falls silent.
+// kubeletConditions become Unknown when a kubelet stops its heartbeats.
 var kubeletConditions = []v1.NodeConditionType{v1.NodeReady, v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
 
-// ownTaints are the NoSchedule taints of the conditions that evictd posts under
-// its own names, where it leaves the built-in ones to a kubelet.
+// ownTaints are the NoSchedule taints of the conditions that evictd sets under its
+// own names, beside a kubelet.
 var ownTaints = map[v1.NodeConditionType]string{
 	"evictd.io/MemoryPressure": "evictd.io/memory-pressure",
 	"evictd.io/DiskPressure":   "evictd.io/disk-pressure",
 	"evictd.io/PIDPressure":    "evictd.io/pid-pressure",
 }
 
-// doubt turns a silent kubelet's conditions Unknown, with the node lifecycle
-// controller's words. It returns those that changed.
+// doubt sets the conditions of a kubelet without heartbeats to Unknown, with the
+// messages of the node lifecycle controller. It returns the changed ones.
 func doubt(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
 	for _, kind := range kubeletConditions {
 		i := indexOf(node.Status.Conditions, kind)
@@ -40,7 +40,7 @@ func doubt(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
 	return changed
 }
 
-// doubtOwn does so with the conditions of a silent evictd.
+// doubtOwn sets the conditions of an evictd without heartbeats to Unknown.
 func doubtOwn(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
 	for _, c := range node.Status.Conditions {
 		if _, own := ownTaints[c.Type]; own && c.Status != v1.ConditionUnknown {
@@ -55,7 +55,7 @@ func unknown(c v1.NodeCondition, message string, now time.Time) v1.NodeCondition
 	return c
 }
 
-// with is a node with conditions changed.
+// with is a copy of a node with changed conditions.
 func with(node *v1.Node, changed []v1.NodeCondition) *v1.Node {
 	if len(changed) == 0 {
 		return node
@@ -76,7 +76,7 @@ func indexOf(conditions []v1.NodeCondition, kind v1.NodeConditionType) int {
 	return slices.IndexFunc(conditions, func(c v1.NodeCondition) bool { return c.Type == kind })
 }
 
-// readiness is the status of the condition Ready, empty where there is none.
+// readiness is the status of the condition Ready; empty: there is none.
 func readiness(node *v1.Node) v1.ConditionStatus {
 	if i := indexOf(node.Status.Conditions, v1.NodeReady); i >= 0 {
 		return node.Status.Conditions[i].Status
@@ -84,10 +84,9 @@ func readiness(node *v1.Node) v1.ConditionStatus {
 	return ""
 }
 
-// retaint is the taints that a node should have: of the effect NoSchedule those
-// that follow from conditions and from spec.unschedulable, of not-ready and
-// unreachable with the effect NoExecute the one named or none, and of all others
-// those that it has. Changed is false where it has just these.
+// retaint computes the taints of a node: the NoSchedule taints of its conditions
+// and of spec.unschedulable, the given NoExecute taint of not-ready and unreachable
+// or none, and all other taints unchanged. changed is false if the node has these.
 func retaint(node *v1.Node, noExecute string, now time.Time) (taints []v1.Taint, changed bool) {
 	var wanted []v1.Taint
 	for _, key := range admission.ImpliedTaints(node) {
@@ -118,7 +117,7 @@ func retaint(node *v1.Node, noExecute string, now time.Time) (taints []v1.Taint,
 	return taints, changed
 }
 
-// isOurs says whether a taint is there only if it follows from something.
+// isOurs reports whether retaint manages a taint.
 func isOurs(taint *v1.Taint) bool {
 	switch taint.Effect {
 	case v1.TaintEffectNoSchedule:

@@ -12,76 +12,75 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// MonitorPeriod is how often a Monitor is to look at all nodes.
+// MonitorPeriod is the interval of Monitor.Pass. Source: node-monitor-period.
 const MonitorPeriod = 5 * time.Second
 
 const (
-	monitorGrace = 50 * time.Second // how long a node may be silent
-	startupGrace = 60 * time.Second // how long one may take that has never said whether it is ready
-	agentGrace   = 40 * time.Second // evictd, where its Lease does not say
+	monitorGrace = 50 * time.Second // without heartbeats; source: node-monitor-grace-period
+	startupGrace = 60 * time.Second // for a node without the condition Ready; source: node-startup-grace-period
+	agentGrace   = 40 * time.Second // of evictd, if its Lease has no duration
 )
 
-// excludeDisruption is the label of nodes that do not count for their zone's state.
+// excludeDisruption is the label of nodes that do not count for the state of their
+// zone.
 const excludeDisruption = "node.kubernetes.io/exclude-disruption"
 
-// Sighting is a node with its Lease and that of evictd there, nil where there is
-// none.
+// Sighting is a node with its Lease and that of its evictd; nil: there is none.
 type Sighting struct {
 	Node         *v1.Node
 	Lease, Agent *coordinationv1.Lease
 }
 
-// Update is what has to be written to a node.
+// Update is a write to a node.
 type Update struct {
 	Node *v1.Node
-	// Conditions that changed, or that the node did not have.
+	// Conditions that changed or are new.
 	Conditions []v1.NodeCondition
-	// Taints are all that the node should have, where Retaint is set.
+	// Taints are all taints of the node, if Retaint is set.
 	Taints  []v1.Taint
 	Retaint bool
-	// Lost: the node was ready until now, and its silence ends that.
+	// Lost: the condition Ready changes from True to Unknown.
 	Lost bool
-	// Evicted: the node gets a NoExecute taint and had none of these.
+	// Evicted: the node gets its first NoExecute taint.
 	Evicted bool
 }
 
-// Monitor follows which nodes are alive, as the node lifecycle controller does: by
-// changes of what they post, whatever their clocks say. Nodes that are not ready
-// get NoExecute taints one after the other, at a rate by zone; none where no node
-// of any zone is ready, as then it is rather this end that is cut off.
+// Monitor follows the heartbeats of nodes, as the node lifecycle controller does:
+// by changes of their values, not by their clocks. Nodes that are not ready get
+// NoExecute taints at a rate by zone; if no node of any zone is ready, none does.
 type Monitor struct {
 	nodes  map[string]*health
 	zones  map[string]*zone
 	cutOff bool
 }
 
-// health is what a Monitor knows of a node.
+// health is the state of a node.
 type health struct {
 	heartbeat    metav1.Time // of the condition Ready
 	renewed      metav1.MicroTime
-	probe        time.Time // when it last showed that it lives
+	probe        time.Time // time of the last heartbeat
 	agentRenewed metav1.MicroTime
-	agentProbe   time.Time // when evictd did
-	waiting      time.Time // since when it is to get a NoExecute taint
-	condemned    bool      // its turn has come
+	agentProbe   time.Time // time of the last heartbeat of evictd
+	waiting      time.Time // since when the node waits for a NoExecute taint; zero: it does not
+	condemned    bool      // the rate allows the NoExecute taint
 }
 
-// finding is a node as it should be.
+// finding is a node in its target state.
 type finding struct {
 	*health
 	seen    *v1.Node
 	changed []v1.NodeCondition
-	node    *v1.Node // seen, with what changed
+	node    *v1.Node // with the changed conditions
 	zone    *zone
 }
 
-// NewMonitor knows no node.
+// NewMonitor makes a Monitor without nodes.
 func NewMonitor() *Monitor {
 	return &Monitor{nodes: map[string]*health{}, zones: map[string]*zone{}}
 }
 
-// Pass looks at all nodes there are and returns what has to be written, for it to
-// be told again in the next pass unless the nodes have changed.
+// Pass evaluates all nodes and returns the writes. A write that is not done is
+// returned again by the next pass.
 func (m *Monitor) Pass(now time.Time, all []Sighting) (updates []Update) {
 	m.forget(all)
 	findings := make([]*finding, len(all))
@@ -98,13 +97,12 @@ func (m *Monitor) Pass(now time.Time, all []Sighting) (updates []Update) {
 	return updates
 }
 
-// Node looks at one node between passes, as it changed; false where nothing has to
-// be written.
+// Node evaluates a changed node between passes; false: there is no write.
 func (m *Monitor) Node(now time.Time, s Sighting) (Update, bool) {
 	return m.update(now, m.look(now, &s))
 }
 
-// forget drops the nodes that are gone.
+// forget removes deleted nodes.
 func (m *Monitor) forget(all []Sighting) {
 	there := make(map[string]bool, len(all))
 	for i := range all {
@@ -113,7 +111,7 @@ func (m *Monitor) forget(all []Sighting) {
 	maps.DeleteFunc(m.nodes, func(name string, _ *health) bool { return !there[name] })
 }
 
-// look takes in signs of life and doubts the conditions of who gives none.
+// look reads the heartbeats of a node and computes its conditions.
 func (m *Monitor) look(now time.Time, s *Sighting) *finding {
 	h, known := m.nodes[s.Node.Name]
 	if !known {
@@ -137,15 +135,14 @@ func (m *Monitor) look(now time.Time, s *Sighting) *finding {
 	if i >= 0 && now.After(h.probe.Add(monitorGrace)) || i < 0 && now.After(created.Add(startupGrace)) {
 		f.changed = doubt(s.Node, now)
 	}
-	if now.After(h.agentProbe.Add(patienceWith(s.Agent))) {
+	if now.After(h.agentProbe.Add(agentGraceOf(s.Agent))) {
 		f.changed = append(f.changed, doubtOwn(s.Node, now)...)
 	}
 	f.node = with(s.Node, f.changed)
 	return f
 }
 
-// renewed says whether a Lease has been renewed since was, which it updates; by a
-// clock that was set back, too.
+// renewed reports whether renewTime differs from was, and updates was.
 func renewed(was *metav1.MicroTime, lease *coordinationv1.Lease) bool {
 	if lease == nil || lease.Spec.RenewTime == nil || was.Equal(lease.Spec.RenewTime) {
 		return false
@@ -154,8 +151,8 @@ func renewed(was *metav1.MicroTime, lease *coordinationv1.Lease) bool {
 	return true
 }
 
-// patienceWith is how long an evictd may be silent.
-func patienceWith(lease *coordinationv1.Lease) time.Duration {
+// agentGraceOf is the grace period of an evictd.
+func agentGraceOf(lease *coordinationv1.Lease) time.Duration {
 	if lease == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return agentGrace
 	}
@@ -172,7 +169,7 @@ func (m *Monitor) zone(node *v1.Node) *zone {
 	return z
 }
 
-// disrupt finds out the state of each zone, and what follows for its rate.
+// disrupt computes the state and the rate of each zone.
 func (m *Monitor) disrupt(now time.Time, findings []*finding) {
 	for _, z := range m.zones {
 		z.ready, z.unready = 0, 0
@@ -205,15 +202,15 @@ func (m *Monitor) disrupt(now time.Time, findings []*finding) {
 	}
 }
 
-// Restart has every silence begin anew: nobody could be heard until now.
+// Restart restarts all grace periods.
 func (m *Monitor) Restart(now time.Time) {
 	for _, h := range m.nodes {
 		h.probe, h.agentProbe = now, now
 	}
 }
 
-// condemn lets as many nodes have their NoExecute taint as their zones' rates
-// allow, those first that wait longest.
+// condemn selects the nodes that get NoExecute taints, by the rates of their zones,
+// those that wait longest first.
 func (m *Monitor) condemn(now time.Time, findings []*finding) {
 	var queue []*finding
 	for _, f := range findings {
@@ -233,8 +230,8 @@ func (m *Monitor) condemn(now time.Time, findings []*finding) {
 	}
 }
 
-// noExecute is the key of the taint that drives pods off a node, empty for none.
-// A node that has one of the two has had its turn.
+// noExecute is the key of the NoExecute taint of a node; empty: none. A node that
+// has one of the two may change it at once.
 func (m *Monitor) noExecute(f *finding) string {
 	key := ""
 	switch status := readiness(f.node); {
@@ -252,7 +249,7 @@ func (m *Monitor) noExecute(f *finding) string {
 	return key
 }
 
-// evicted says whether a node has one of the taints that drive pods off it.
+// evicted reports whether a node has one of the two NoExecute taints.
 func evicted(node *v1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute && isOurs(&t) })
 }

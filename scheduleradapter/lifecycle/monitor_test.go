@@ -35,7 +35,7 @@ func lease(renewed time.Time, seconds int32) *coordinationv1.Lease {
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}, LeaseDurationSeconds: &seconds}}
 }
 
-// cluster is nodes as an API would hold them: updates are written.
+// cluster has nodes with all updates applied.
 type cluster struct {
 	*lifecycle.Monitor
 	seen []*lifecycle.Sighting
@@ -80,7 +80,7 @@ func written(u lifecycle.Update) *v1.Node {
 	return n
 }
 
-// taints of a node as text.
+// taints are the taints of a node as text.
 func taints(n *v1.Node) string {
 	var texts []string
 	for _, t := range n.Spec.Taints {
@@ -190,7 +190,7 @@ func TestASilentNodeTurnsUnknown(t *testing.T) {
 func TestARenewedLeaseIsASignOfLife(t *testing.T) {
 	c := clusterOf(node("n", "", ready(v1.ConditionTrue)))
 	for at := 0; at < 300; at += 10 {
-		c.seen[0].Lease = lease(after(at-1000), 40) // by a clock that is behind
+		c.seen[0].Lease = lease(after(at-1000), 40) // older than the clock
 		if u := c.pass(at); len(u) > 0 {
 			t.Fatalf("after %d s: %+v", at, u)
 		}
@@ -241,7 +241,7 @@ func TestASilentEvictdLosesItsConditionsAndTaints(t *testing.T) {
 	}
 }
 
-// unready makes so many nodes of a zone, of which the first ones are not ready.
+// unready makes nodes of a zone, the first ones not ready.
 func unready(zone string, down, all int) (nodes []*v1.Node) {
 	for i := range all {
 		status := v1.ConditionTrue
@@ -260,7 +260,7 @@ func TestNoExecuteTaintsComeAtARateByZone(t *testing.T) {
 		name     string
 		down     int
 		all      int
-		expected map[int]int // nodes tainted by second
+		expected map[int]int // tainted nodes by second
 	}{
 		{"one every ten seconds", 5, 20, map[int]int{0: 1, 5: 1, 10: 2, 20: 3, 45: 5}},
 		{"two of three are no disruption", 2, 3, map[int]int{0: 1, 10: 2}},
@@ -297,13 +297,13 @@ func TestARateThatFallsHoldsAlsoForTheNextNode(t *testing.T) {
 }
 
 // rule: S7.8
-func TestWhereNoNodeIsReadyNobodyIsDrivenAway(t *testing.T) {
+func TestWithoutAReadyNodeNoNodeGetsANoExecuteTaint(t *testing.T) {
 	c := clusterOf(slices.Concat(unready("a", 3, 20), unready("b", 0, 2))...)
 	c.pass(0)
 	if got := c.condemned(); len(got) != 1 {
 		t.Fatalf("%v tainted", got)
 	}
-	// All fall silent at once, as it looks from an end that is cut off.
+	// All heartbeats end at once.
 	c.pass(51)
 	if got := c.condemned(); len(got) != 0 {
 		t.Errorf("%v tainted where no node is ready", got)
@@ -314,7 +314,7 @@ func TestWhereNoNodeIsReadyNobodyIsDrivenAway(t *testing.T) {
 	if u := c.pass(200); len(u) > 0 {
 		t.Errorf("not settled: %+v", u)
 	}
-	// One is seen again: the others get their full time anew.
+	// One node sends a heartbeat: the grace periods of the others restart.
 	n := c.seen[20].Node.DeepCopy()
 	n.Status.Conditions[0] = ready(v1.ConditionTrue)
 	n.Status.Conditions[0].LastHeartbeatTime = metav1.Time{Time: after(205)}
@@ -323,7 +323,7 @@ func TestWhereNoNodeIsReadyNobodyIsDrivenAway(t *testing.T) {
 	if got := c.condemned(); len(got) != 2 {
 		t.Errorf("%v tainted, expected one of each zone", got)
 	}
-	c.seen[3].Node.Status.Conditions[0].Status = v1.ConditionTrue // by somebody else
+	c.seen[3].Node.Status.Conditions[0].Status = v1.ConditionTrue // by another client
 	if c.pass(250); c.seen[3].Node.Status.Conditions[0].Status != v1.ConditionTrue {
 		t.Error("doubted before its time began anew")
 	}

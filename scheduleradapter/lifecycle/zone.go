@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// What the node lifecycle controller of Kubernetes 1.37 does unless told otherwise.
+// Defaults of the node lifecycle controller of Kubernetes 1.37.
 const (
-	evictionRate      = 0.1  // nodes a second and zone that get a NoExecute taint
-	disruptedRate     = 0.01 // where a large zone is partially disrupted; none in a small one
-	largeZone         = 50   // has more nodes than this
-	unhealthyFraction = 0.55 // of a partially disrupted zone's nodes are not ready
+	evictionRate      = 0.1  // nodes per second and zone
+	disruptedRate     = 0.01 // in a large, partially disrupted zone; a small one has none
+	largeZone         = 50   // nodes of the largest small zone
+	unhealthyFraction = 0.55 // of nodes that are not ready, in a partially disrupted zone
 )
 
-// zone limits how fast its nodes get NoExecute taints.
+// zone limits the rate of NoExecute taints.
 type zone struct {
 	ready, unready int
-	rate           float64 // nodes a second
+	rate           float64 // nodes per second
 	next           time.Time
 }
 
-// Zones are how many nodes of each zone that there ever was counted in the last
-// pass, and how many of them were not ready.
+// Zones yields the number of nodes of each zone in the last pass, and how many were
+// not ready.
 func (m *Monitor) Zones() iter.Seq2[string, Census] {
 	return func(yield func(string, Census) bool) {
 		for key, z := range m.zones {
@@ -42,8 +42,8 @@ func (z *zone) partiallyDisrupted() bool {
 	return z.unready > 2 && float64(z.unready) >= unhealthyFraction*float64(z.ready+z.unready)
 }
 
-// limit sets the rate by the state of the zone. A new one begins anew, unless the
-// old one left something to do.
+// limit sets the rate by the state of the zone. A changed rate restarts the
+// limiter, unless evictions are pending.
 func (z *zone) limit(now time.Time) {
 	rate := evictionRate
 	if !z.fullyDisrupted() && z.partiallyDisrupted() {
@@ -61,7 +61,7 @@ func (z *zone) limit(now time.Time) {
 	z.rate = rate
 }
 
-// take says whether one more node may be tainted, and counts it.
+// take reports whether one more node may be tainted, and counts it.
 func (z *zone) take(now time.Time) bool {
 	if z.rate == 0 || z.next.After(now) {
 		return false

@@ -12,16 +12,15 @@ type SpreadConstraint struct {
 	Topology            Symbol
 	// Hard is DoNotSchedule, otherwise ScheduleAnyway.
 	Hard bool
-	// HonorNodes leaves out nodes the pod's node selector does not mean,
-	// HonorTaints those whose taints it does not tolerate.
+	// HonorNodes is nodeAffinityPolicy Honor, HonorTaints is nodeTaintsPolicy Honor.
 	HonorNodes, HonorTaints bool
-	// Pods are those counted; Self says that the pod itself is one of them.
+	// Pods are the counted pods. Self: the pod itself is one of them.
 	Pods *Matcher
 	Self bool
 }
 
-// NewSpreadConstraint compiles a constraint for a pod, with the labels of its
-// matchLabelKeys: the digest does so for the pod's own, a plugin for defaults.
+// NewSpreadConstraint compiles a constraint with the values of its matchLabelKeys
+// in the pod's labels.
 func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, labels Labels) (SpreadConstraint, error) {
 	var further []Label
 	if c.LabelSelector != nil {
@@ -61,11 +60,11 @@ func (p *Pod) digestSpread(pod *v1.Pod) error {
 
 // Term is an inter-pod affinity or anti-affinity term.
 type Term struct {
-	// Key is the same for terms that say the same, weight included.
+	// Key is equal for equal terms, including the weight.
 	Key      Symbol
 	Pods     *Matcher
 	Topology Symbol
-	// Weight of a preferred term, 0 for a required one.
+	// Weight of a preferred term; 0: required.
 	Weight int64
 }
 

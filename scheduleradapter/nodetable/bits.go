@@ -5,28 +5,24 @@ import (
 	"math/bits"
 )
 
-// Row is the place of a node in every column. The row of a node that is gone is
-// given to the next one.
+// Row is the index of a node in every column. Rows of removed nodes are reused.
 type Row int32
 
-// NoRow is where no node is.
+// NoRow is no row.
 const NoRow Row = -1
 
-// Bits is a set of rows. Sets that are combined have the same length.
+// Bits is a set of rows. Combined sets have the same length.
 type Bits []uint64
 
 func words(rows int) int { return (rows + 63) / 64 }
 
-// Has says whether the row is in the set.
 func (b Bits) Has(r Row) bool { return b[r>>6]&(1<<(r&63)) != 0 }
 
-// Set puts the row into the set.
 func (b Bits) Set(r Row) { b[r>>6] |= 1 << (r & 63) }
 
-// Clear takes the row out of the set.
 func (b Bits) Clear(r Row) { b[r>>6] &^= 1 << (r & 63) }
 
-// And keeps the rows that are in the other set too.
+// And keeps the rows of the other set.
 func (b Bits) And(other Bits) {
 	other = other[:len(b)]
 	for i := range b {
@@ -34,7 +30,7 @@ func (b Bits) And(other Bits) {
 	}
 }
 
-// AndNot takes out the rows of the other set.
+// AndNot removes the rows of the other set.
 func (b Bits) AndNot(other Bits) {
 	other = other[:len(b)]
 	for i := range b {
@@ -42,7 +38,7 @@ func (b Bits) AndNot(other Bits) {
 	}
 }
 
-// Or puts in the rows of the other set.
+// Or adds the rows of the other set.
 func (b Bits) Or(other Bits) {
 	other = other[:len(b)]
 	for i := range b {
@@ -50,14 +46,13 @@ func (b Bits) Or(other Bits) {
 	}
 }
 
-// SetAll puts the rows in.
+// SetAll adds rows.
 func (b Bits) SetAll(rows []Row) {
 	for _, r := range rows {
 		b.Set(r)
 	}
 }
 
-// Count is the number of rows in the set.
 func (b Bits) Count() int {
 	n := 0
 	for _, w := range b {
@@ -66,7 +61,6 @@ func (b Bits) Count() int {
 	return n
 }
 
-// Empty says whether no row is in the set.
 func (b Bits) Empty() bool {
 	for _, w := range b {
 		if w != 0 {
@@ -76,7 +70,7 @@ func (b Bits) Empty() bool {
 	return true
 }
 
-// End is one more than the last row of the set, 0 where it is empty.
+// End is the last row plus one; 0: the set is empty.
 func (b Bits) End() Row {
 	for i := len(b) - 1; i >= 0; i-- {
 		if b[i] != 0 {
@@ -86,8 +80,8 @@ func (b Bits) End() Row {
 	return 0
 }
 
-// All yields the rows in ascending order. Rows taken out on the way, but for
-// those of the word being read, are not seen again.
+// All yields the rows in ascending order. Rows that are removed meanwhile are not
+// yielded, except those of the current word.
 func (b Bits) All() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		for i, w := range b {
@@ -110,8 +104,7 @@ func (b Bits) Append(rows []Row) []Row {
 	return rows
 }
 
-// Emptied is an empty set for the given number of rows, in the memory of b where
-// that suffices.
+// Emptied is an empty set for a number of rows that reuses the memory of b.
 func (b Bits) Emptied(rows int) Bits {
 	n := words(rows)
 	if cap(b) < n {
@@ -122,14 +115,14 @@ func (b Bits) Emptied(rows int) Bits {
 	return b
 }
 
-// Copied is the set src in the memory of b where that suffices.
+// Copied is a copy of src that reuses the memory of b.
 func (b Bits) Copied(src Bits) Bits { return append(b[:0], src...) }
 
-// Gather picks the values of rows in ascending order out of a column.
+// Gather copies the values of ascending rows out of a column.
 func Gather(into, column []int64, rows []Row) {
 	n := len(rows)
 	if n > 0 && int(rows[n-1]-rows[0]) == n-1 {
-		copy(into, column[rows[0]:][:n]) // no gap
+		copy(into, column[rows[0]:][:n]) // the rows are contiguous
 		return
 	}
 	for i, row := range rows {

@@ -2,18 +2,17 @@ package nodetable
 
 import "math"
 
-// Column is a resource: what each node can give to pods and what its pods have
-// requested, in the unit of the digests.
+// Column is a resource: the allocatable and the requested amount of each node, in
+// the unit of the digests.
 type Column struct {
 	Allocatable, Requested []int64
 
-	// floor is for each word of a set of rows no more than any of them has free.
+	// floor is a lower bound of the free amount of the rows of each word.
 	floor []int64
 }
 
-// Lacking are the rows of a word of a set that have less free than is requested,
-// and of these the ones that have less even when empty. Where there is no column
-// nothing can be had.
+// Lacking are the rows of a word that have less free than the request, and of these
+// the rows whose allocatable amount is less. A nil column has nothing.
 func (c *Column) Lacking(request int64, word int) (lacking, never uint64) {
 	if c == nil {
 		return math.MaxUint64, math.MaxUint64
@@ -37,7 +36,7 @@ func (c *Column) Lacking(request int64, word int) (lacking, never uint64) {
 	return lacking, never
 }
 
-// below is a bit; the compiler makes no branch of it.
+// below is 1 or 0, compiled without a branch.
 func below(a, b int64) uint64 {
 	bit := uint64(0)
 	if a < b {
@@ -56,7 +55,7 @@ func (c *Column) allow(row Row, n int64) {
 	c.lower(row)
 }
 
-// lower the floor to what a row has free. It is raised when it is in the way.
+// lower lowers the floor to the free amount of a row. Lacking raises it.
 func (c *Column) lower(row Row) {
 	c.floor[row>>6] = min(c.floor[row>>6], c.Allocatable[row]-c.Requested[row])
 }

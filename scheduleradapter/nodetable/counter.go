@@ -2,8 +2,8 @@ package nodetable
 
 import "slices"
 
-// Counter counts the pods that a matcher means. Ask for it in each cycle: one
-// that nobody asks for is dropped.
+// Counter counts the pods that a matcher matches. Call Table.Counter in each cycle:
+// unused counters are dropped.
 type Counter struct {
 	Tally
 	matcher *Matcher
@@ -16,11 +16,10 @@ type counters struct {
 	limit int
 }
 
-// Below this many counters none is dropped.
+// keptCounters are kept in any case.
 const keptCounters = 128
 
-// Counter finds or makes the counter of a matcher. Making it looks at every pod
-// once.
+// Counter finds or makes the counter of a matcher. A new counter looks at all pods.
 func (t *Table) Counter(m *Matcher) *Counter {
 	c := t.counters.byKey[m.Key]
 	if c == nil {
@@ -34,8 +33,8 @@ func (t *Table) Counter(m *Matcher) *Counter {
 	return c
 }
 
-// sweep drops what was not asked for since the last sweep, when there are twice
-// as many counters as it left.
+// sweep drops the counters that were not used since the last sweep, when their
+// number has doubled.
 func (s *counters) sweep() {
 	if len(s.byKey) < max(keptCounters, s.limit) {
 		return
@@ -69,7 +68,7 @@ func (t *Table) recount(c *Counter) {
 	}
 }
 
-// SetNamespace takes over a namespace's labels; nil where it is gone.
+// SetNamespace sets the labels of a namespace; nil: it was deleted.
 func (t *Table) SetNamespace(name string, labels Labels) {
 	t.tries.settled()
 	symbol := Intern(name)
@@ -87,14 +86,13 @@ func (t *Table) SetNamespace(name string, labels Labels) {
 	}
 }
 
-// Matches says whether a matcher means a pod, by the namespaces as they are.
+// Matches matches a pod with the current namespaces.
 func (t *Table) Matches(m *Matcher, p *Pod) bool { return m.Matches(p, t.namespaces[p.Namespace]) }
 
-// Selects is Matches for a pod that may be on its way out.
+// Selects is Matches including terminating pods.
 func (t *Table) Selects(m *Matcher, p *Pod) bool { return m.Selects(p, t.namespaces[p.Namespace]) }
 
-// filed keeps items under a label that whatever their selector matches must
-// have, so that most of them need not be looked at.
+// filed indexes items by a label that their selectors require.
 type filed[T comparable] struct {
 	byLabel map[Label][]T
 	loose   []T
@@ -125,7 +123,8 @@ func (f *filed[T]) remove(s *Selector, item T) {
 	}
 }
 
-// candidates visits every item whose selector may match the labels, once.
+// candidates calls a function once for each item whose selector may match the
+// labels.
 func (f *filed[T]) candidates(labels Labels, visit func(T)) {
 	for _, item := range f.loose {
 		visit(item)

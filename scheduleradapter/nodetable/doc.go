@@ -1,10 +1,9 @@
-// Package nodetable holds the cluster as columns: one dense row a node, one
-// array a figure. Kubernetes objects are digested once, when they arrive; from
-// then on a scheduling cycle reads integers and bitsets, and what other
-// schedulers count in every cycle (pods a selector matches, in each topology
-// domain) is kept up to date as pods come and go.
+// Package nodetable has the cluster as columns: a row per node, an array per
+// quantity. Objects are digested when they arrive; a scheduling cycle reads
+// integers and bitsets. The numbers of matching pods by topology domain, which
+// kube-scheduler computes in each cycle, are updated with each pod.
 //
-// A Table belongs to one goroutine. Digests (Pod, Node and what they are made
-// of) are immutable and may be made by any. Changes made inside a Try are undone
-// exactly. The package decides nothing, does no I/O and knows no plugin.
+// One goroutine owns a Table. Digests (Pod, Node and their parts) are immutable;
+// any goroutine may make them. Undo restores the state before Try exactly. The
+// package decides nothing, does no I/O and knows no plugin.
 package nodetable

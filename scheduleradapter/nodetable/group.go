@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Group is what says that pods of a namespace belong together: a Service, or a
-// ReplicationController, ReplicaSet or StatefulSet, by the names their owner
-// references use.
+// Group is a Service, ReplicationController, ReplicaSet or StatefulSet, whose pods
+// are spread by default.
 type Group struct{ APIVersion, Kind, Name string }
 
-// grouping has the groups of a namespace with what they select.
+// grouping has the groups of a namespace with their selectors.
 type grouping struct {
 	version     uint64
 	services    map[Group]*Selector
@@ -27,24 +26,24 @@ type groups struct {
 	siblings *Recent[family, siblings]
 }
 
-// family are the pods of a namespace with the same controller.
+// family is the pods of a namespace with the same controller.
 type family struct {
 	namespace Symbol
 	owner     types.UID
 }
 
-// siblings are those of pods with some labels, as of a version of the groups.
+// siblings are cached for a version of the groups.
 type siblings struct {
 	version uint64
 	labels  Labels
 	matcher *Matcher
 }
 
-// Families whose siblings are remembered.
+// keptFamilies bounds the cached families.
 const keptFamilies = 512
 
-// SetGroup takes over what a group selects; nil where it is gone or selects no
-// pod. The error is about the selector.
+// SetGroup sets the selector of a group; nil: it was deleted or has none. The error
+// is that of the selector.
 func (t *Table) SetGroup(namespace string, g Group, selector *metav1.LabelSelector) error {
 	compiled, err := NewSelector(selector)
 	if err != nil {
@@ -80,10 +79,9 @@ func (s *groups) of(namespace Symbol) *grouping {
 	return in
 }
 
-// Siblings means the pods that belong together with a pod: those selected by
-// each Service that selects it and by the controller that owns it, and not being
-// deleted. It is nil where there is none of these, or they ask for nothing. This
-// is what kube-scheduler spreads by default.
+// Siblings matches the pods that each Service that selects the pod, and its
+// controller, select, without terminating pods; nil: there are none of these, or
+// their selectors are empty. Source: kube-scheduler's default spreading.
 func (t *Table) Siblings(p *Pod) *Matcher {
 	in := t.groups.in[p.Namespace]
 	if in == nil {
@@ -101,9 +99,8 @@ func (t *Table) Siblings(p *Pod) *Matcher {
 	return kept.matcher
 }
 
-// Service means the pods that a Service selects which selects a pod, and that are
-// not being deleted: of several Services the first by name. It is nil where there
-// is none.
+// Service matches the pods of the first Service by name that selects the pod,
+// without terminating pods; nil: there is none.
 func (t *Table) Service(p *Pod) *Matcher {
 	in := t.groups.in[p.Namespace]
 	if in == nil {

@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Where evictd tells of its node: the Lease evictd-NODE of this namespace, with
-// its headroom in this annotation.
+// The Lease evictd-NODE of this namespace has the headroom of the node in this
+// annotation.
 const (
 	HeadroomNamespace  = "evictd-system"
 	headroomPrefix     = "evictd-"
 	headroomAnnotation = "evictd.io/pressure"
 )
 
-// Level says how near a node is to running out of something.
+// Level is how close a node is to a threshold.
 type Level uint8
 
-// The levels, from far to past a threshold.
+// Levels, from far to beyond a threshold.
 const (
 	LevelOK Level = iota
 	LevelTight
@@ -39,9 +39,9 @@ var levels = map[string]Level{"ok": LevelOK, "tight": LevelTight, "soft": LevelS
 // String is the level as evictd writes it.
 func (l Level) String() string { return [...]string{"ok", "tight", "soft", "hard"}[l] }
 
-// Headroom is what a node's evictd says of it: immutable.
+// Headroom is what evictd publishes of its node. It is immutable.
 type Headroom struct {
-	// Until is when it counts as unknown unless the Lease is renewed.
+	// Until is the end of validity, unless the Lease is renewed.
 	Until time.Time
 	// Signals by name, sorted.
 	Signals []SignalLevel
@@ -55,16 +55,15 @@ type SignalLevel struct {
 	Level  Level
 }
 
-// Eviction of a pod, known by OwnerOf; the signal may be unknown.
+// Eviction of a pod; Owner is that of OwnerOf. The signal may be empty.
 type Eviction struct {
 	Owner  types.UID
 	Signal string
 	At     time.Time
 }
 
-// NewHeadroom digests a Lease of the namespace HeadroomNamespace: whose node it
-// is, and what it says. The node is empty for another program's Lease, the
-// headroom nil where none is told.
+// NewHeadroom digests a Lease of HeadroomNamespace. node is empty for another
+// program's Lease; h is nil without the annotation.
 func NewHeadroom(lease *coordinationv1.Lease) (node string, h *Headroom, err error) {
 	node, ours := strings.CutPrefix(lease.Name, headroomPrefix)
 	text, told := lease.Annotations[headroomAnnotation]
@@ -104,8 +103,8 @@ func NewHeadroom(lease *coordinationv1.Lease) (node string, h *Headroom, err err
 	return node, h, nil
 }
 
-// SetHeadroom takes over what is said of a node, known yet or not; nil forgets
-// it. It says whether more has changed than how long it holds.
+// SetHeadroom sets the headroom of a node, which may be unknown; nil removes it.
+// changed is false if only Until differs.
 func (t *Table) SetHeadroom(node Symbol, h *Headroom) (changed bool) {
 	was := t.headroom[node]
 	if t.headroom[node] = h; h == nil {
@@ -122,17 +121,16 @@ func (e Eviction) same(o Eviction) bool {
 	return e.Owner == o.Owner && e.Signal == o.Signal && e.At.Equal(o.At)
 }
 
-// Headroom is what is said of a node, nil where nothing is; it may be stale.
+// Headroom is the headroom of a node; nil: there is none. It may be expired.
 func (t *Table) Headroom(node Symbol) *Headroom { return t.headroom[node] }
 
-// What is remembered of evictions that the API server tells of.
+// Bounds of the evictions that are kept.
 const (
-	keptEvictions   = 32 // a node
+	keptEvictions   = 32 // per node
 	evictionsWindow = 30 * time.Minute
 )
 
-// NewEviction digests a pod that was evicted from its node, by evictd or the
-// kubelet; false for any other.
+// NewEviction digests a pod that evictd or the kubelet evicted; false: another pod.
 func NewEviction(pod *v1.Pod) (node string, e Eviction, ok bool) {
 	if pod.Status.Phase != v1.PodFailed || pod.Status.Reason != "Evicted" || pod.Spec.NodeName == "" {
 		return "", e, false
@@ -146,7 +144,7 @@ func NewEviction(pod *v1.Pod) (node string, e Eviction, ok bool) {
 	return pod.Spec.NodeName, e, true
 }
 
-// OwnerOf is what evictd knows a pod by: its controlling owner, else itself.
+// OwnerOf is the uid of a pod's controller, or of the pod.
 func OwnerOf(pod *v1.Pod) types.UID {
 	if controller := metav1.GetControllerOf(pod); controller != nil {
 		return controller.UID
@@ -154,9 +152,9 @@ func OwnerOf(pod *v1.Pod) types.UID {
 	return pod.UID
 }
 
-// AddEviction remembers an eviction from a node, which is told sooner than the
-// node's headroom and by the kubelet too. Its signal is not known. The latest 32 of
-// the latest half hour are kept, in whatever order they are told.
+// AddEviction adds an eviction from the pod's status, which arrives before the
+// headroom and includes those of the kubelet. Its signal is empty. The latest 32 of
+// the last half hour are kept, in any order of arrival.
 func (t *Table) AddEviction(node Symbol, e Eviction) {
 	kept := t.evictions[node]
 	at, known := slices.BinarySearchFunc(kept, e, Eviction.compare)
@@ -177,8 +175,7 @@ func (e Eviction) compare(o Eviction) int {
 	return cmp.Or(e.At.Compare(o.At), cmp.Compare(e.Owner, o.Owner), cmp.Compare(e.Signal, o.Signal))
 }
 
-// forgetEvictions drops those of nodes that are gone, when they are many: nodes come
-// and go under ever new names.
+// forgetEvictions removes those of deleted nodes, if there are many.
 func (t *Table) forgetEvictions(now time.Time) {
 	if len(t.evictions) < 2*max(keptEvictions, t.Len()) {
 		return
@@ -188,5 +185,5 @@ func (t *Table) forgetEvictions(now time.Time) {
 	})
 }
 
-// Evictions are those remembered of a node.
+// Evictions are the kept evictions of a node.
 func (t *Table) Evictions(node Symbol) []Eviction { return t.evictions[node] }

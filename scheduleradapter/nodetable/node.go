@@ -9,14 +9,14 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// Node is the digest of a node: immutable, made once when the object arrives.
+// Node is the immutable digest of a node.
 type Node struct {
-	// Object is the node itself, for the edges: texts, foreign plugins.
+	// Object is used for messages and out-of-tree plugins.
 	Object *v1.Node
 	Name   Symbol
-	// Zone is region and zone in one, empty where the node has neither.
+	// Zone is region and zone; empty: the node has neither.
 	Zone Symbol
-	// CPU in millicores, Memory and Ephemeral in bytes, Pods a number.
+	// CPU in millicores, Memory and Ephemeral in bytes, Pods as a number.
 	CPU, Memory, Ephemeral, Pods int64
 	Extended                     []Amount
 	Labels                       Labels
@@ -25,13 +25,13 @@ type Node struct {
 	Images                       []Image
 }
 
-// Image is a name of a container image on a node, with its size in bytes.
+// Image is an image name on a node with its size in bytes.
 type Image struct {
 	Name Symbol
 	Size int64
 }
 
-// NewNode digests a node. Any goroutine may.
+// NewNode digests a node. Any goroutine may call it.
 func NewNode(node *v1.Node) *Node {
 	a := node.Status.Allocatable
 	n := &Node{
@@ -52,13 +52,13 @@ func NewNode(node *v1.Node) *Node {
 	return n
 }
 
-// Change says what is different about a node: several at once may be.
+// Change is the set of differences of a node.
 type Change uint16
 
-// The first seven mean what Kubernetes' scheduling events of the same names mean
-// (a node's unschedulable flag counts as a taint).
+// The first seven correspond to Kubernetes' scheduling events; spec.unschedulable
+// counts as a taint.
 const (
-	ChangedPresence Change = 1 << iota // it was added
+	ChangedPresence Change = 1 << iota // the node was added
 	ChangedAllocatable
 	ChangedLabels
 	ChangedTaints
@@ -69,7 +69,7 @@ const (
 	ChangedZone
 )
 
-// Changes between two digests of a node.
+// Changes are the differences of two digests of a node.
 func Changes(was, is *Node) (c Change) {
 	for _, part := range []struct {
 		change Change

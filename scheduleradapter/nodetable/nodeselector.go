@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeSelector is a compiled set of conditions on nodes: every requirement of
-// `all`, and any of the terms where there are terms.
+// NodeSelector is a compiled node selector: all of `all`, and any of the terms if
+// there are terms.
 type NodeSelector struct {
-	// Key is the same for selectors that say the same.
+	// Key is equal for equal selectors.
 	Key   Symbol
 	all   []requirement
 	terms []nodeTerm
-	// limited says that terms were given, if only such as match nothing.
+	// limited: terms were given, even if none can match.
 	limited bool
 }
 
@@ -26,8 +26,8 @@ type nodeTerm struct {
 	names  []requirement // of metadata.name
 }
 
-// NewNodeSelector compiles spec.nodeSelector and a required node affinity
-// together. It is nil where neither is given.
+// NewNodeSelector compiles spec.nodeSelector and required node affinity; nil:
+// neither is given.
 func NewNodeSelector(labels map[string]string, required *v1.NodeSelector) (*NodeSelector, error) {
 	if len(labels) == 0 && required == nil {
 		return nil, nil
@@ -48,12 +48,12 @@ func NewNodeSelector(labels map[string]string, required *v1.NodeSelector) (*Node
 	return &s, nil
 }
 
-// NewNodeSelectorTerm compiles one preferred term.
+// NewNodeSelectorTerm compiles a preferred term.
 func NewNodeSelectorTerm(term *v1.NodeSelectorTerm) (*NodeSelector, error) {
 	return NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{*term}})
 }
 
-// add compiles a term. One without any condition matches no node.
+// add compiles a term. A term without requirements matches no node.
 func (s *NodeSelector) add(term *v1.NodeSelectorTerm) error {
 	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
 		return nil
@@ -89,8 +89,8 @@ func (s *NodeSelector) text() string {
 	return canonical(s.all) + strconv.FormatBool(s.limited) + strings.Join(slices.Compact(texts), "|")
 }
 
-// Matches says whether one node is meant: what hints ask of a node that is no
-// row. Within the table, Select answers for all nodes.
+// Matches matches a node that is not in the table, for queueing hints. Select is
+// for rows.
 func (s *NodeSelector) Matches(n *Node) bool {
 	matches := func(labels Labels) func(requirement) bool {
 		return func(r requirement) bool { return !r.matches(labels) }
@@ -107,9 +107,8 @@ func (s *NodeSelector) Matches(n *Node) bool {
 	})
 }
 
-// Names are the nodes that a selector names by metadata.name where every term
-// does: the union over the terms of what a term's conditions have in common.
-// Otherwise narrowed is false, and any node may match.
+// Names are the nodes that metadata.name requirements allow, if each term has one;
+// otherwise narrowed is false.
 func (s *NodeSelector) Names() (names []Symbol, narrowed bool) {
 	if !s.limited || len(s.terms) == 0 {
 		return nil, false
@@ -134,8 +133,8 @@ func (s *NodeSelector) Names() (names []Symbol, narrowed bool) {
 	return names, true
 }
 
-// Select is the set of nodes the selector means; all of them for nil. The set is
-// kept for the next who asks and must not be changed.
+// Select is the set of matching nodes; all nodes for nil. The set is cached and
+// must not be changed.
 func (t *Table) Select(s *NodeSelector) Bits {
 	if s == nil {
 		return t.alive
@@ -148,7 +147,7 @@ func (t *Table) Select(s *NodeSelector) Bits {
 	return kept.rows
 }
 
-// selection is a set of nodes as of a version of what it follows from.
+// selection is a cached set of nodes for a version.
 type selection struct {
 	version uint64
 	rows    Bits

@@ -2,7 +2,7 @@ package nodetable
 
 import "slices"
 
-// zone is a region and zone with its nodes, in the order they came.
+// zone is a region and zone with its nodes in the order of arrival.
 type zone struct {
 	name Symbol
 	rows []Row
@@ -34,9 +34,8 @@ func (t *Table) zone(name Symbol) int {
 	return slices.IndexFunc(t.zones, func(z zone) bool { return z.name == name })
 }
 
-// Order is every node once, one of each zone in turn, zones and their nodes in
-// the order they came: the order in which kube-scheduler looks at nodes. It must
-// not be changed.
+// Order lists the nodes round robin over the zones, in the order of arrival, as
+// kube-scheduler's node tree. It must not be changed.
 func (t *Table) Order() []Row {
 	if len(t.order) == t.Len() {
 		return t.order

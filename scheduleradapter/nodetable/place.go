@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Place puts a pod on a row. A pod of the same uid is displaced first, so that
-// this is also how a pod changes or moves.
+// Place adds a pod to a row. A pod of the same uid is removed first.
 func (t *Table) Place(p *Pod, row Row) {
 	t.Displace(p.UID)
 	t.put(p, row)
 }
 
-// PlaceOn puts a pod on the node of a name, outside a try. Where there is none
-// yet, it counts nowhere until there is.
+// PlaceOn adds a pod to a node by name, outside a try. If the node is unknown, the
+// pod is added when the node arrives.
 func (t *Table) PlaceOn(p *Pod, node Symbol) {
 	t.tries.settled()
 	if row := t.Row(node); row != NoRow {
@@ -27,8 +26,8 @@ func (t *Table) PlaceOn(p *Pod, node Symbol) {
 	t.orphans.add(p, node)
 }
 
-// Displace takes a pod off its node; nil where it is on none. A pod whose node is
-// not known yet will not come to it, but inside a try nothing changes for it.
+// Displace removes a pod from its node and returns it; nil: it has none. Outside a
+// try, a pod that waits for an unknown node is removed too.
 func (t *Table) Displace(uid types.UID) *Pod {
 	if s, found := t.where[uid]; found {
 		return t.take(s)
@@ -39,8 +38,7 @@ func (t *Table) Displace(uid types.UID) *Pod {
 	return nil
 }
 
-// Find is the pod of a uid and its row; nil and NoRow where it is on no node of
-// the table.
+// Find returns a pod and its row; nil and NoRow: it is on no node.
 func (t *Table) Find(uid types.UID) (*Pod, Row) {
 	s, found := t.where[uid]
 	if !found {
@@ -49,11 +47,11 @@ func (t *Table) Find(uid types.UID) (*Pod, Row) {
 	return t.pods[s.row][s.index], s.row
 }
 
-// PodsOn are the pods on a row, in no particular order. The list is good until
-// the next change and must not be changed.
+// PodsOn lists the pods of a row in no order. The list is valid until the next
+// change and must not be changed.
 func (t *Table) PodsOn(row Row) []*Pod { return t.pods[row] }
 
-// AllPods yields every pod with its row, by row.
+// AllPods yields all pods by row.
 func (t *Table) AllPods() iter.Seq2[Row, *Pod] {
 	return func(yield func(Row, *Pod) bool) {
 		for row := range t.alive.All() {
@@ -66,10 +64,10 @@ func (t *Table) AllPods() iter.Seq2[Row, *Pod] {
 	}
 }
 
-// PodCount is the number of pods on all nodes.
+// PodCount is the number of placed pods.
 func (t *Table) PodCount() int { return len(t.where) }
 
-// adopt places the pods that waited for a node, by uid.
+// adopt places the pods that wait for a node, by uid.
 func (t *Table) adopt(node Symbol, row Row) {
 	waiting := t.orphans.on[node]
 	slices.SortFunc(waiting, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
@@ -80,7 +78,7 @@ func (t *Table) adopt(node Symbol, row Row) {
 	}
 }
 
-// orphans are pods whose node is not known, by the name of that.
+// orphans are pods whose node is unknown, by node name.
 type orphans struct {
 	of map[types.UID]Symbol
 	on map[Symbol][]*Pod
@@ -112,7 +110,7 @@ func (t *Table) put(p *Pod, row Row) {
 	t.count(p, row, 1)
 }
 
-// take removes a pod from its row; the last one takes its place.
+// take removes a pod from its row; the last pod takes its index.
 func (t *Table) take(s spot) *Pod {
 	pods := t.pods[s.row]
 	p, last := pods[s.index], len(pods)-1
@@ -126,7 +124,7 @@ func (t *Table) take(s spot) *Pod {
 	return p
 }
 
-// count adds a pod to everything that is counted, n times.
+// count adds a pod n times to all columns and counters.
 func (t *Table) count(p *Pod, row Row, n int64) {
 	t.trail.add(row)
 	r := &p.Requests

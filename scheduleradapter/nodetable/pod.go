@@ -11,36 +11,36 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// Pod is the digest of a pod: immutable, made once when the object arrives.
+// Pod is the immutable digest of a pod.
 type Pod struct {
-	// Object is the pod itself, for the edges: texts, volumes, foreign plugins.
+	// Object is used for messages, volumes and out-of-tree plugins.
 	Object    *v1.Pod
 	UID       types.UID
 	Namespace Symbol
 	Labels    Labels
 	Priority  int32
-	// Terminating says that the pod is being deleted.
+	// Terminating: the pod has a deletionTimestamp.
 	Terminating bool
-	// Created is the creation time, Started the time the kubelet saw the pod;
-	// zero where unknown.
+	// Created is the creation time, Started is status.startTime; zero: unknown.
 	Created, Started time.Time
 	Requests         Requests
 	Tolerations      Tolerations
-	// Nodes are nodeSelector and required node affinity together, nil for any.
+	// Nodes is nodeSelector and required node affinity; nil: any node.
 	Nodes *NodeSelector
 	// PreferredNodes are the preferred node affinity terms.
 	PreferredNodes []WeightedNodes
 	Spread         []SpreadConstraint
-	// Affinity and its companions are the pod's inter-pod terms.
+	// Affinity and the others are the inter-pod terms.
 	Affinity, AntiAffinity                   []*Term
 	PreferredAffinity, PreferredAntiAffinity []*Term
-	// Companions are the pods that all terms of Affinity mean, nil without terms.
+	// Companions matches the pods that all terms of Affinity match; nil: there are no
+	// terms.
 	Companions *Matcher
 	Ports      []Port
 	Claims     []Claim
 	Disks      []Disk
-	// Images are the images of containers, init containers and image volumes,
-	// with the tag they run by, one for each.
+	// Images are those of containers, init containers and image volumes with their
+	// tags, one for each.
 	Images []Symbol
 }
 
@@ -50,15 +50,15 @@ type WeightedNodes struct {
 	Nodes  *NodeSelector
 }
 
-// Port is a port a pod takes of its host. An IP of 0.0.0.0 stands for all.
+// Port is a host port. The IP 0.0.0.0 is all addresses.
 type Port struct {
 	IP       Symbol
 	Protocol v1.Protocol
 	Number   int32
 }
 
-// NewPod digests a pod. The error names what of it an API server would have
-// refused. Any goroutine may.
+// NewPod digests a pod. The error names what an API server would reject. Any
+// goroutine may call it.
 func NewPod(pod *v1.Pod) (*Pod, error) {
 	p := &Pod{
 		Object: pod, UID: pod.UID, Namespace: Intern(pod.Namespace), Labels: NewLabels(pod.Labels),
@@ -96,8 +96,8 @@ func (p *Pod) digestNodes(pod *v1.Pod) error {
 	return err
 }
 
-// NewWeightedNodes compiles preferred node affinity terms; those of weight 0 say
-// nothing.
+// NewWeightedNodes compiles preferred node affinity terms, without those of weight
+// 0.
 func NewWeightedNodes(terms []v1.PreferredSchedulingTerm) ([]WeightedNodes, error) {
 	var compiled []WeightedNodes
 	for i := range terms {
@@ -113,7 +113,7 @@ func NewWeightedNodes(terms []v1.PreferredSchedulingTerm) ([]WeightedNodes, erro
 	return compiled, nil
 }
 
-// ports of containers and sidecars: those hold them as long as the pod runs.
+// ports are those of containers and sidecars.
 func ports(pod *v1.Pod) []Port {
 	var all []Port
 	add := func(c *v1.Container) {
@@ -144,7 +144,7 @@ func ports(pod *v1.Pod) []Port {
 
 const everyIP = "0.0.0.0"
 
-// images of a pod, one for each container, init container and image volume.
+// images are those of containers, init containers and image volumes.
 func images(pod *v1.Pod) []Symbol {
 	var all []Symbol
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -160,7 +160,7 @@ func images(pod *v1.Pod) []Symbol {
 	return slices.Clip(all)
 }
 
-// tagged adds the tag that an image reference without one stands for.
+// tagged adds the default tag.
 func tagged(image string) string {
 	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
 		return image + ":latest"

@@ -11,7 +11,7 @@ type portNumber struct {
 	number   int32
 }
 
-// portUse is where a port is taken on one address.
+// portUse is a used host port on one address.
 type portUse struct {
 	ip  Symbol
 	use Tally
@@ -34,8 +34,8 @@ func (t *Table) usePort(p Port, row Row, n int32) {
 	}
 }
 
-// PortConflicts puts into a set the rows where a pod's host ports are taken, on
-// the same address or where either side takes all.
+// PortConflicts stores the rows on which host ports conflict: the same port on the
+// same address or on all addresses.
 func (t *Table) PortConflicts(ports []Port, into Bits) {
 	every := Intern(everyIP)
 	for _, p := range ports {
@@ -50,7 +50,7 @@ func (t *Table) PortConflicts(ports []Port, into Bits) {
 	}
 }
 
-// Overlap says whether pods with these ports exclude each other on a node.
+// Overlap reports whether host ports conflict.
 func Overlap(a, b []Port) bool {
 	every := Intern(everyIP)
 	return slices.ContainsFunc(a, func(p Port) bool {

@@ -1,7 +1,7 @@
 package nodetable
 
-// Recent is a cache of a fixed size: a new key takes the place, and the memory,
-// of the value that was not asked for the longest.
+// Recent is a cache of fixed size. A new key reuses the memory of the least
+// recently used value.
 type Recent[K comparable, V any] struct {
 	limit   int
 	clock   uint64
@@ -15,13 +15,13 @@ type recentEntry[K comparable, V any] struct {
 	value V
 }
 
-// NewRecent makes a cache of so many values.
+// NewRecent makes a cache of a size.
 func NewRecent[K comparable, V any](limit int) *Recent[K, V] {
 	return &Recent[K, V]{limit: limit, at: make(map[K]int, limit)}
 }
 
-// At is the place of a key's value. Where the key is new the place holds what was
-// pushed out by it, or a zero value. It is good until the next call.
+// At returns the value of a key. For a new key it is the evicted value, or zero. It
+// is valid until the next call.
 func (c *Recent[K, V]) At(key K) (value *V, known bool) {
 	c.clock++
 	i, known := c.at[key]
@@ -33,7 +33,7 @@ func (c *Recent[K, V]) At(key K) (value *V, known bool) {
 	return &c.entries[i].value, known
 }
 
-// place is a new entry, or the oldest one.
+// place is the index of a new entry, or of the least recently used one.
 func (c *Recent[K, V]) place() int {
 	if len(c.entries) < c.limit {
 		c.entries = append(c.entries, recentEntry[K, V]{})

@@ -10,27 +10,26 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 )
 
-// What a container without the request counts as where scores are computed
-// (NodeResourcesFit): 100 millicores and 200 MiB.
+// Default requests of containers for scores: 100 millicores and 200 MiB. Source:
+// kube-scheduler's GetNonzeroRequests.
 const (
 	DefaultMilliCPU = 100
 	DefaultMemory   = 200 << 20
 )
 
-// Amount of a resource that is none of cpu, memory, ephemeral-storage and pods.
+// Amount of a resource other than cpu, memory, ephemeral-storage and pods.
 type Amount struct {
 	Name  Symbol
 	Value int64
 }
 
-// Requests is what a pod asks for, its overhead included: cpu in millicores,
-// memory and ephemeral storage in bytes.
+// Requests of a pod with its overhead: cpu in millicores, memory and ephemeral
+// storage in bytes.
 type Requests struct {
 	CPU, Memory, Ephemeral int64
-	// NonZeroCPU and NonZeroMemory count the defaults for containers that
-	// request nothing.
+	// NonZeroCPU and NonZeroMemory use the defaults for containers without requests.
 	NonZeroCPU, NonZeroMemory int64
-	// Extended amounts, sorted by name.
+	// Extended resources, sorted by name.
 	Extended []Amount
 	// Shape is equal for equal requests.
 	Shape Shape
@@ -43,7 +42,7 @@ type Shape struct {
 }
 
 // NewRequests sums up a pod: containers, sidecars, init containers, pod-level
-// requests and overhead, and what a resize in place has already allocated.
+// requests, overhead, and resources allocated by an in-place resize.
 func NewRequests(pod *v1.Pod) Requests {
 	options := podresource.PodResourcesOptions{UseStatusResources: len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0}
 	total := podresource.PodRequests(pod, options)
@@ -67,8 +66,8 @@ func NewRequests(pod *v1.Pod) Requests {
 	return r
 }
 
-// extended are the amounts of resources that schedulers count besides the native
-// ones: those named with a domain, huge pages and attachable volumes.
+// extended are the amounts of extended resources, huge pages and attachable
+// volumes.
 func extended(list v1.ResourceList) []Amount {
 	var amounts []Amount
 	for name, quantity := range list {
@@ -93,7 +92,7 @@ func extendedKey(amounts []Amount) string {
 	return b.String()
 }
 
-// Against says whether r asks for less of anything than o does, and for more.
+// Against reports whether r has less of a resource than o, and more of a resource.
 func (r *Requests) Against(o *Requests) (less, more bool) {
 	if r.Shape == o.Shape {
 		return false, false

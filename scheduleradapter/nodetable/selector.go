@@ -24,7 +24,7 @@ var operators = map[string]operator{
 	"In": in, "NotIn": notIn, "Exists": exists, "DoesNotExist": doesNotExist, "Gt": greater, "Lt": less,
 }
 
-// requirement is one condition on the label of a key. Values are sorted.
+// requirement is a condition on the value of a label key. Values are sorted.
 type requirement struct {
 	key    Symbol
 	op     operator
@@ -77,8 +77,8 @@ func (r *requirement) matches(labels Labels) bool {
 	}
 }
 
-// within says whether a label value is on the right side of the bound. A value
-// that is no integer is on neither.
+// within reports whether an integer label value meets the bound. Other values do
+// not.
 func (r *requirement) within(value Symbol) bool {
 	n, err := strconv.ParseInt(value.Value(), 10, 64)
 	return err == nil && (r.op == greater && n > r.bound || r.op == less && n < r.bound)
@@ -92,8 +92,7 @@ func (r *requirement) writeKey(b *strings.Builder) {
 	b.WriteByte(';')
 }
 
-// canonical is the text of requirements, the same for selectors that say the
-// same.
+// canonical is a text that is equal for equal requirements.
 func canonical(requirements []requirement) string {
 	all := make([]string, 0, len(requirements))
 	for i := range requirements {
@@ -113,7 +112,7 @@ type Selector struct {
 }
 
 // NewSelector compiles a label selector: nil matches nothing, an empty one
-// everything. Further requirements are added to it, each `key in (value)`.
+// everything. Each further label adds `key in (value)`.
 func NewSelector(s *metav1.LabelSelector, further ...Label) (*Selector, error) {
 	if s == nil {
 		return &Selector{nothing: true, key: "nothing"}, nil
@@ -136,11 +135,10 @@ func NewSelector(s *metav1.LabelSelector, further ...Label) (*Selector, error) {
 	return &c, nil
 }
 
-// Empty says whether the selector has no requirement: it matches everything, or
-// nothing at all.
+// Empty: the selector has no requirements.
 func (s *Selector) Empty() bool { return len(s.requirements) == 0 }
 
-// Matches says whether the labels meet every requirement.
+// Matches reports whether the labels meet all requirements.
 func (s *Selector) Matches(labels Labels) bool {
 	if s.nothing {
 		return false
@@ -153,8 +151,7 @@ func (s *Selector) Matches(labels Labels) bool {
 	return true
 }
 
-// handle is a label that whatever the selector matches must have, if there is
-// one: what an index files it under.
+// handle is a label that all matching label sets have, for an index.
 func (s *Selector) handle() (label Label, found bool) {
 	for i := range s.requirements {
 		if r := &s.requirements[i]; r.op == in && len(r.values) == 1 {
@@ -164,29 +161,27 @@ func (s *Selector) handle() (label Label, found bool) {
 	return Label{}, false
 }
 
-// Matcher says which pods are meant: those of some namespaces that a selector
-// matches.
+// Matcher matches the pods of namespaces by a selector.
 type Matcher struct {
-	// Key is the same for matchers that say the same.
+	// Key is equal for equal matchers.
 	Key        Symbol
 	namespaces []Symbol // sorted
-	// byLabels selects further namespaces; nil selects none.
+	// byLabels selects further namespaces; nil: none.
 	byLabels *Selector
 	selector *Selector
-	// staying leaves out pods that are being deleted.
-	staying bool
-	// others must mean a pod too.
+	// running excludes terminating pods.
+	running bool
+	// others must match too.
 	others []*Matcher
 }
 
-// NewMatcher means the pods of the namespaces, and of those whose labels
-// byLabels matches (nil: no further ones). With staying, pods being deleted do
-// not count.
-func NewMatcher(namespaces []string, byLabels, selector *Selector, staying bool) *Matcher {
+// NewMatcher matches pods of the namespaces, and of those whose labels byLabels
+// matches; nil: no further ones. running excludes terminating pods.
+func NewMatcher(namespaces []string, byLabels, selector *Selector, running bool) *Matcher {
 	names := slices.Clone(namespaces)
 	slices.Sort(names)
 	names = slices.Compact(names)
-	m := &Matcher{byLabels: byLabels, selector: selector, staying: staying}
+	m := &Matcher{byLabels: byLabels, selector: selector, running: running}
 	for _, name := range names {
 		m.namespaces = append(m.namespaces, Intern(name))
 	}
@@ -194,12 +189,12 @@ func NewMatcher(namespaces []string, byLabels, selector *Selector, staying bool)
 	if byLabels != nil {
 		where = byLabels.key
 	}
-	m.Key = Intern(fmt.Sprintf("%q|%s|%s|%t", names, where, selector.key, staying))
+	m.Key = Intern(fmt.Sprintf("%q|%s|%s|%t", names, where, selector.key, running))
 	return m
 }
 
-// AllOf means the pods that every one of the matchers means; there is at least
-// one, and the first says whether pods being deleted count.
+// AllOf matches the pods that all of at least one matchers match; the first decides
+// about terminating pods.
 func AllOf(matchers []*Matcher) *Matcher {
 	if len(matchers) == 1 {
 		return matchers[0]
@@ -215,23 +210,23 @@ func AllOf(matchers []*Matcher) *Matcher {
 	return &all
 }
 
-// byNamespace says whether labels of namespaces decide which pods are meant.
+// byNamespace reports whether the labels of namespaces matter.
 func (m *Matcher) byNamespace() bool {
 	return m.byLabels != nil || slices.ContainsFunc(m.others, (*Matcher).byNamespace)
 }
 
-// Empty says whether the matcher's selector has no requirement.
+// Empty: the selector has no requirements.
 func (m *Matcher) Empty() bool { return m.selector.Empty() }
 
-// Matches says whether the pod, in a namespace with the given labels, is meant.
+// Matches matches a pod in a namespace with the given labels.
 func (m *Matcher) Matches(p *Pod, namespace Labels) bool {
-	if m.staying && p.Terminating {
+	if m.running && p.Terminating {
 		return false
 	}
 	return m.Selects(p, namespace)
 }
 
-// Selects is Matches for a pod that may be on its way out.
+// Selects is Matches including terminating pods.
 func (m *Matcher) Selects(p *Pod, namespace Labels) bool {
 	if !slices.Contains(m.namespaces, p.Namespace) && (m.byLabels == nil || !m.byLabels.Matches(namespace)) {
 		return false

@@ -6,12 +6,10 @@ import (
 	"unique"
 )
 
-// Symbol is an interned string: equal strings are equal symbols, compared as one
-// word. Those that nothing refers to any more are collected, so the labels of
-// pods long gone cost nothing.
+// Symbol is an interned string, compared as one word. Unused symbols are collected.
 type Symbol = unique.Handle[string]
 
-// Intern makes a symbol. Any goroutine may.
+// Intern makes a symbol. Any goroutine may call it.
 func Intern(s string) Symbol { return unique.Make(s) }
 
 // Label is a key with its value.
@@ -33,7 +31,6 @@ func NewLabels(m map[string]string) Labels {
 	return labels
 }
 
-// Get finds the value of a key.
 func (l Labels) Get(key Symbol) (value Symbol, found bool) {
 	for i := range l {
 		if l[i].Key == key {

@@ -6,18 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Table is the cluster. Its exported columns and versions are for reading; they
-// are indexed by row and as long as Rows says.
+// Table is the cluster. Its exported columns and versions must not be changed; they
+// are indexed by row and have the length Rows.
 type Table struct {
 	CPU, Memory, Ephemeral, Pods Column
-	// NonZeroCPU and NonZeroMemory are requested sums that count defaults for
-	// containers which request nothing.
+	// NonZeroCPU and NonZeroMemory are the requested sums with defaults for
+	// containers without requests.
 	NonZeroCPU, NonZeroMemory []int64
 	Versions                  Versions
 
 	extended map[Symbol]*Column
 
-	nodes         []*Node // by row, nil where none is
+	nodes         []*Node // by row; nil: no node
 	rowOf         map[Symbol]Row
 	free          []Row
 	alive         Bits
@@ -26,7 +26,7 @@ type Table struct {
 	byTaint       map[Taint][]Row
 	images        map[Symbol]*ImageUse
 	zones         []zone
-	order         []Row // empty where it must be made again
+	order         []Row // empty: invalid
 	topologies    map[Symbol]*Topology
 	selected      *Recent[Symbol, selection] // by node selector
 	tainted       *Recent[Symbol, selection] // by tolerations
@@ -36,7 +36,7 @@ type Table struct {
 	orphans    orphans
 	namespaces map[Symbol]Labels
 	ports      map[portNumber][]portUse
-	users      map[Symbol]*Tally // of claims and disks
+	users      map[Symbol]*Tally // by claim or disk
 	counters   counters
 	terms      [termKinds]termIndex
 	groups     groups
@@ -47,26 +47,24 @@ type Table struct {
 	tries tries
 }
 
-// Versions count changes, so that what was computed from a part of the nodes can
-// tell whether it still holds. Pods do not count.
+// Versions count changes of nodes, for caches. Pods do not change them.
 type Versions struct {
-	// Nodes changes with every node added or removed, Labels and the others also
-	// when a node changes in that respect.
+	// Nodes changes when a node is added or removed, the others also when that part
+	// of a node changes.
 	Nodes, Labels, Taints, Images uint64
-	// Pressure changes with conditions, and with what evictd says of a node.
+	// Pressure changes with conditions and headroom.
 	Pressure uint64
 }
 
-// spot is where a pod is: the index among the pods of a row.
+// spot is the place of a pod: its row and index.
 type spot struct {
 	row   Row
 	index int32
 }
 
-// Distinct node selectors, and distinct tolerations, whose nodes are remembered.
+// keptSelections bounds the cached node selectors, and the cached tolerations.
 const keptSelections = 512
 
-// New makes an empty table.
 func New() *Table {
 	t := &Table{
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
@@ -82,16 +80,16 @@ func New() *Table {
 	return t
 }
 
-// Rows is the length of the columns; not every row has a node.
+// Rows is the length of the columns; some rows have no node.
 func (t *Table) Rows() int { return len(t.nodes) }
 
 // Len is the number of nodes.
 func (t *Table) Len() int { return len(t.rowOf) }
 
-// Alive is the set of rows that have a node. It must not be changed.
+// Alive is the set of rows with a node. It must not be changed.
 func (t *Table) Alive() Bits { return t.alive }
 
-// Row finds a node by name; NoRow if there is none.
+// Row finds a node by name; NoRow: there is none.
 func (t *Table) Row(name Symbol) Row {
 	if row, found := t.rowOf[name]; found {
 		return row
@@ -99,18 +97,17 @@ func (t *Table) Row(name Symbol) Row {
 	return NoRow
 }
 
-// Node is the digest of the node in a row.
+// Node is the node of a row.
 func (t *Table) Node(row Row) *Node { return t.nodes[row] }
 
 // Unschedulable is the set of cordoned nodes. It must not be changed.
 func (t *Table) Unschedulable() Bits { return t.unschedulable }
 
-// Extended is the column of a resource that has none of its own; nil where no
-// node offers it and no pod has ever been placed that requests it.
+// Extended is the column of an extended resource; nil: no node has it and no placed
+// pod has requested it.
 func (t *Table) Extended(name Symbol) *Column { return t.extended[name] }
 
-// Taints yields every distinct taint with the nodes that have it, in no
-// particular order.
+// Taints yields the distinct taints with their nodes, in no order.
 func (t *Table) Taints(yield func(Taint, []Row) bool) {
 	for taint, rows := range t.byTaint {
 		if !yield(taint, rows) {
@@ -119,14 +116,14 @@ func (t *Table) Taints(yield func(Taint, []Row) bool) {
 	}
 }
 
-// ImageUse is where an image is. Its size is what the node that brought it first
-// reported, as kube-scheduler counts it.
+// ImageUse has the nodes of an image. Its size is that of the first node that
+// reported it, as in kube-scheduler.
 type ImageUse struct {
 	Size int64
 	Rows []Row
 }
 
-// Images yields every image by its name with a tag, in no particular order.
+// Images yields the images by name with tag, in no order.
 func (t *Table) Images(yield func(Symbol, *ImageUse) bool) {
 	for name, use := range t.images {
 		if !yield(name, use) {
@@ -135,11 +132,10 @@ func (t *Table) Images(yield func(Symbol, *ImageUse) bool) {
 	}
 }
 
-// Image finds an image by its name with a tag; nil where no node has it.
+// Image finds an image by name with tag; nil: no node has it.
 func (t *Table) Image(name Symbol) *ImageUse { return t.images[name] }
 
-// SetNode adds a node or takes over how it has changed. Pods bound to it before
-// it was known are on it from now on.
+// SetNode adds or updates a node. Pods that wait for it are placed.
 func (t *Table) SetNode(n *Node) Change {
 	t.tries.settled()
 	row, found := t.rowOf[n.Name]
@@ -156,8 +152,8 @@ func (t *Table) SetNode(n *Node) Change {
 	return ChangedPresence
 }
 
-// RemoveNode forgets a node and says whether there was one. Its pods count
-// nowhere until it comes back or they are displaced.
+// RemoveNode removes a node; false: it is unknown. Its pods wait until it is added
+// again.
 func (t *Table) RemoveNode(name Symbol) bool {
 	t.tries.settled()
 	row, found := t.rowOf[name]
@@ -179,8 +175,7 @@ func (t *Table) RemoveNode(name Symbol) bool {
 
 const everything = ^Change(0)
 
-// exchange replaces what the columns know of a node. An empty digest stands for
-// no node.
+// exchange replaces a node in the columns. An empty digest is no node.
 func (t *Table) exchange(row Row, was, is *Node, changed Change) {
 	t.nodes[row] = is
 	t.trail.add(row)
@@ -287,7 +282,7 @@ func (t *Table) setImages(row Row, was, is *Node) {
 	}
 }
 
-// with puts a row into a sorted list.
+// with adds a row to a sorted list.
 func with(rows []Row, row Row) []Row {
 	i, found := slices.BinarySearch(rows, row)
 	if found {
@@ -296,7 +291,7 @@ func with(rows []Row, row Row) []Row {
 	return slices.Insert(rows, i, row)
 }
 
-// without takes a row out of a sorted list.
+// without removes a row from a sorted list.
 func without(rows []Row, row Row) []Row {
 	if i, found := slices.BinarySearch(rows, row); found {
 		return slices.Delete(rows, i, i+1)
@@ -304,7 +299,7 @@ func without(rows []Row, row Row) []Row {
 	return rows
 }
 
-// newRow takes a free row, or makes the columns longer.
+// newRow takes a free row or extends the columns.
 func (t *Table) newRow() Row {
 	if len(t.free) == 0 {
 		t.grow()
@@ -314,7 +309,7 @@ func (t *Table) newRow() Row {
 	return row
 }
 
-// grow doubles the columns, from 64 rows on.
+// grow doubles the columns, at least to 64 rows.
 func (t *Table) grow() {
 	was := t.Rows()
 	rows := max(64, 2*was)
@@ -335,5 +330,5 @@ func (t *Table) grow() {
 	}
 }
 
-// longer is the slice with zero values up to n elements.
+// longer extends a slice with zero values to n elements.
 func longer[T any](s []T, n int) []T { return append(s, make([]T, n-len(s))...) }

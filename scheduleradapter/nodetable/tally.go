@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// RowCount is a number of pods on a row.
+// RowCount is the number of pods on a row.
 type RowCount struct {
 	Row   Row
 	Count int32
 }
 
-// Tally is how many pods of some kind are where. It is kept up to date.
+// Tally is the number of pods by row, and by domain of topologies.
 type Tally struct {
-	rows    []RowCount // sorted, none 0
+	rows    []RowCount // sorted, without zero counts
 	total   int
 	domains []domainCounts
 }
@@ -23,11 +23,11 @@ type domainCounts struct {
 	counts   []int32
 }
 
-// Total is the number of pods on all nodes.
+// Total is the number of pods.
 func (y *Tally) Total() int { return y.total }
 
-// Rows are the rows that have such pods, ascending. It is good until the next
-// change and must not be changed.
+// Rows are the rows with pods, ascending. It is valid until the next change and
+// must not be changed.
 func (y *Tally) Rows() []RowCount { return y.rows }
 
 // On is the number of pods on a row.
@@ -38,8 +38,8 @@ func (y *Tally) On(row Row) int32 {
 	return 0
 }
 
-// In is the number of pods in each domain of a topology, counted from the first
-// call on. It is good until the next change and must not be changed.
+// In is the number of pods by domain of a topology, which is tracked from the first
+// call on. It is valid until the next change and must not be changed.
 func (y *Tally) In(topology *Topology) []int32 {
 	for i := range y.domains {
 		if d := &y.domains[i]; d.topology == topology {
@@ -76,7 +76,7 @@ func (y *Tally) add(row Row, n int32) {
 	}
 }
 
-// move takes what is on a row from one domain into another.
+// move moves the count of a row to another domain.
 func (y *Tally) move(topology *Topology, row Row, from, to int32) {
 	for i := range y.domains {
 		if d := &y.domains[i]; d.topology == topology {

@@ -1,6 +1,6 @@
 package nodetable
 
-// TermKind is one of the four lists of inter-pod terms a pod can carry.
+// TermKind is one of the four lists of inter-pod terms.
 type TermKind uint8
 
 const (
@@ -16,7 +16,7 @@ func (p *Pod) Terms(kind TermKind) []*Term {
 	return [termKinds][]*Term{p.Affinity, p.AntiAffinity, p.PreferredAffinity, p.PreferredAntiAffinity}[kind]
 }
 
-// CarriedTerm is a term with where the pods are that carry it.
+// CarriedTerm is a term with the tally of the pods that have it.
 type CarriedTerm struct {
 	*Term
 	Tally
@@ -27,8 +27,8 @@ type termIndex struct {
 	index filed[*CarriedTerm]
 }
 
-// CarriedMatching appends the distinct terms of a kind that placed pods carry
-// and that mean the given pod, in no particular order.
+// CarriedMatching appends the distinct terms of a kind of placed pods that match
+// the pod, in no order.
 func (t *Table) CarriedMatching(kind TermKind, p *Pod, into []*CarriedTerm) []*CarriedTerm {
 	namespace := t.namespaces[p.Namespace]
 	t.terms[kind].index.candidates(p.Labels, func(c *CarriedTerm) {
@@ -59,8 +59,7 @@ func (t *Table) carry(p *Pod, row Row, n int32) {
 	}
 }
 
-// drop forgets a term that nobody carries any more. Inside a try it stays, for
-// the undoing may need it, and whoever holds it.
+// drop removes a term that no pod has. Inside a try it is kept for Undo.
 func (t *Table) drop(kind TermKind, c *CarriedTerm) {
 	if t.tries.open() {
 		t.tries.emptied = append(t.tries.emptied, emptiedTerm{kind, c})

@@ -8,16 +8,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Taint is a node's taint without the time it was added.
+// Taint is a taint without timeAdded.
 type Taint struct {
 	Key, Value Symbol
 	Effect     v1.TaintEffect
 }
 
-// NewTaint digests a taint.
 func NewTaint(t *v1.Taint) Taint { return Taint{Intern(t.Key), Intern(t.Value), t.Effect} }
 
-// toleration: a nil key, value or effect stands for any.
+// toleration: a zero key, value or effect matches any.
 type toleration struct {
 	key, value *Symbol
 	effect     v1.TaintEffect
@@ -25,14 +24,14 @@ type toleration struct {
 
 // Tolerations of a pod, compiled.
 type Tolerations struct {
-	// Key is the same for tolerations that say the same.
+	// Key is equal for equal tolerations.
 	Key  Symbol
 	list []toleration
 }
 
-// NewTolerations digests tolerations. One that can tolerate nothing (an unknown
-// operator; Gt and Lt, whose feature gate is off in Kubernetes 1.37) is left out. How long a taint is tolerated is no matter of
-// scheduling.
+// NewTolerations digests tolerations. Those that tolerate nothing are left out:
+// unknown operators, and Gt and Lt, whose feature gate is off in Kubernetes 1.37.
+// tolerationSeconds is ignored.
 func NewTolerations(list []v1.Toleration) Tolerations {
 	var t Tolerations
 	var keys []string
@@ -59,13 +58,13 @@ func NewTolerations(list []v1.Toleration) Tolerations {
 	return t
 }
 
-// Tolerate says whether one of the tolerations tolerates the taint.
+// Tolerate reports whether a toleration matches the taint.
 func (t *Tolerations) Tolerate(taint Taint) bool {
 	return slices.ContainsFunc(t.list, func(c toleration) bool { return c.tolerates(taint) })
 }
 
-// ToleratePreferring says whether a toleration of the effect PreferNoSchedule, or
-// of every effect, tolerates the taint: what scoring asks.
+// ToleratePreferring reports whether a toleration of the effect PreferNoSchedule,
+// or of all effects, matches the taint.
 func (t *Tolerations) ToleratePreferring(taint Taint) bool {
 	return slices.ContainsFunc(t.list, func(c toleration) bool {
 		return (c.effect == "" || c.effect == v1.TaintEffectPreferNoSchedule) && c.tolerates(taint)
@@ -78,13 +77,12 @@ func (c toleration) tolerates(taint Taint) bool {
 		(c.value == nil || *c.value == taint.Value)
 }
 
-// Admit says whether no taint keeps pods with these tolerations off a node: each
-// of the effect NoSchedule or NoExecute is tolerated.
+// Admit reports whether all NoSchedule and NoExecute taints are tolerated.
 func (t *Tolerations) Admit(taints []Taint) bool {
 	return !slices.ContainsFunc(taints, func(taint Taint) bool { return taint.repels() && !t.Tolerate(taint) })
 }
 
-// Untolerated are the taints that keep pods with these tolerations off a node.
+// Untolerated are the NoSchedule and NoExecute taints that are not tolerated.
 func (t *Tolerations) Untolerated(taints []Taint) (repelling []Taint) {
 	for _, taint := range taints {
 		if taint.repels() && !t.Tolerate(taint) {
@@ -98,8 +96,8 @@ func (t Taint) repels() bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }
 
-// Tainted is the set of nodes that do not admit pods with these tolerations. The
-// set is kept for the next who asks and must not be changed.
+// Tainted is the set of nodes with untolerated taints. The set is cached and must
+// not be changed.
 func (t *Table) Tainted(tolerations *Tolerations) Bits {
 	kept, known := t.tainted.At(tolerations.Key)
 	if !known || kept.version != t.Versions.Taints {

@@ -3,29 +3,27 @@ package nodetable
 // NoDomain is the domain of a row without the topology's label.
 const NoDomain int32 = -1
 
-// Topology is how a node label divides the nodes into domains. It is for
-// reading.
+// Topology divides the nodes into domains by a label. It must not be changed.
 type Topology struct {
 	Key Symbol
-	// Of is the domain of each row.
+	// Of is the domain by row.
 	Of []int32
-	// Nodes is the number of nodes in each domain, Values the label's value
-	// there. A domain without nodes is given to the next new value.
+	// Nodes is the number of nodes and Values the label value by domain. Empty
+	// domains are reused.
 	Nodes  []int32
 	Values []Symbol
-	// Labelled are the nodes that have the label. It must not be changed.
+	// Labelled are the nodes with the label. It must not be changed.
 	Labelled Bits
-	// Live is the number of domains that have nodes.
+	// Live is the number of domains with nodes.
 	Live int
-	// Version changes with every change of Of.
+	// Version changes with Of.
 	Version uint64
 
 	ids  map[Symbol]int32
 	free []int32
 }
 
-// Topology is the division by a label key, kept up to date from the first call
-// on.
+// Topology is the division by a label key; it is tracked from the first call on.
 func (t *Table) Topology(key Symbol) *Topology {
 	if found := t.topologies[key]; found != nil {
 		return found
@@ -39,7 +37,7 @@ func (t *Table) Topology(key Symbol) *Topology {
 	return o
 }
 
-// move takes a row to the domain its labels say.
+// move moves a row to the domain of its labels.
 func (t *Table) move(o *Topology, row Row, labels Labels) {
 	from, to := o.Of[row], NoDomain
 	value, found := labels.Get(o.Key)
@@ -65,7 +63,7 @@ func (t *Table) move(o *Topology, row Row, labels Labels) {
 	}
 }
 
-// tallies visits every tally there is.
+// tallies calls a function for each tally.
 func (t *Table) tallies(visit func(*Tally)) {
 	for _, c := range t.counters.byKey {
 		visit(&c.Tally)

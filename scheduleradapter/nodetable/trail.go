@@ -1,12 +1,12 @@
 package nodetable
 
-// trail is the rows that changed, in order. It is cut from the front.
+// trail is the log of changed rows. Its oldest part is dropped.
 type trail struct {
 	rows  []Row
-	start uint64 // the mark of rows[0]
+	start uint64 // mark of rows[0]
 }
 
-// A follower that has fallen more than this behind computes everything anew.
+// keptTrail bounds the log.
 const keptTrail = 4096
 
 func (l *trail) add(row Row) {
@@ -17,13 +17,12 @@ func (l *trail) add(row Row) {
 	l.rows = append(l.rows, row)
 }
 
-// Mark is where the trail of changed rows ends now. The mark 0 is before every
-// change.
+// Mark is the end of the log. The mark 0 is before all changes.
 func (t *Table) Mark() uint64 { return t.trail.start + uint64(len(t.trail.rows)) }
 
-// ChangedSince lists the rows whose node or pods may have changed since a mark,
-// some of them more than once. It is not known any more where ok is false, or
-// where more rows changed than there are. The list is good until the next change.
+// ChangedSince lists the rows whose node or pods may have changed since a mark;
+// rows may repeat. ok is false if the log does not reach back, or has more entries
+// than there are rows. The list is valid until the next change.
 func (t *Table) ChangedSince(mark uint64) (rows []Row, ok bool) {
 	if mark < t.trail.start || mark == 0 {
 		return nil, false

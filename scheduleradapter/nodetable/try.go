@@ -1,6 +1,6 @@
 package nodetable
 
-// tries is the journal of moves that can be undone.
+// tries is the undo log of moves.
 type tries struct {
 	moves   []Move
 	started []try
@@ -8,17 +8,17 @@ type tries struct {
 	emptied []emptiedTerm
 }
 
-// try is where an open one begins.
+// try is the start of an open try.
 type try struct {
 	serial uint64
 	start  int
 }
 
-// Move of a pod onto a row or off it.
+// Move of a pod to a row or from it.
 type Move struct {
 	Pod    *Pod
 	Row    Row
-	index  int32 // among the row's pods
+	index  int32 // in the row's list
 	Placed bool
 }
 
@@ -27,19 +27,19 @@ type emptiedTerm struct {
 	term *CarriedTerm
 }
 
-// Try begins to ask what if: pods placed and displaced from here on are put back
-// by Undo. Tries nest. Nodes and namespaces do not change inside one.
+// Try starts a try: Undo reverts the pods placed and displaced since. Tries nest.
+// Nodes and namespaces must not change inside a try.
 func (t *Table) Try() {
 	t.tries.serial++
 	t.tries.started = append(t.tries.started, try{t.tries.serial, len(t.tries.moves)})
 }
 
-// Tries is how many are open.
+// Tries is the number of open tries.
 func (t *Table) Tries() int { return len(t.tries.started) }
 
-// Tried is what has been moved in the open try of that depth, from 0 for the
-// outermost, before the next one began. No two tries have the same serial. The
-// list is good until the next change.
+// Tried lists the moves of the open try of a depth, from 0 for the outermost,
+// before the next one started. Serials are unique. The list is valid until the next
+// change.
 func (t *Table) Tried(depth int) (serial uint64, moves []Move) {
 	end := len(t.tries.moves)
 	if depth+1 < len(t.tries.started) {
@@ -49,8 +49,8 @@ func (t *Table) Tried(depth int) (serial uint64, moves []Move) {
 	return own.serial, t.tries.moves[own.start:end]
 }
 
-// Undo ends the innermost try: every column, counter and list is again what it
-// was at its beginning, in the same order. Marks go on.
+// Undo ends the innermost try and restores each column, counter and list, including
+// its order. Marks are not restored.
 func (t *Table) Undo() {
 	last := len(t.tries.started) - 1
 	start := t.tries.started[last].start
@@ -78,7 +78,7 @@ func (t *Table) Undo() {
 	t.tries.emptied = t.tries.emptied[:0]
 }
 
-// restore puts a pod back to the index it was taken from.
+// restore puts a pod back at its index.
 func (t *Table) restore(m Move) {
 	t.put(m.Pod, m.Row)
 	pods := t.pods[m.Row]
@@ -96,7 +96,7 @@ func (s *tries) note(m Move) {
 	}
 }
 
-// settled guards what a try cannot undo.
+// settled panics inside a try.
 func (s *tries) settled() {
 	if s.open() {
 		panic("nodetable: changed inside a try, which undoes the moves of pods only")

@@ -7,25 +7,23 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 )
 
-// Claim is a PersistentVolumeClaim that a pod uses.
+// Claim is the use of a PersistentVolumeClaim by a pod.
 type Claim struct {
 	// Key is namespace/name.
 	Key  Symbol
 	Name string
-	// Ephemeral says that the claim is made for the pod and goes with it.
+	// Ephemeral: the claim belongs to a generic ephemeral volume of the pod.
 	Ephemeral bool
 }
 
-// Disk is a volume that the pod itself names, of a kind that is attached to the
-// node.
+// Disk is an attachable volume in the pod's spec.
 type Disk struct {
-	// ID is the same for volumes that may be the same disk, which must not be
-	// written from two pods; zero for kinds that know no such rule.
+	// ID is equal for volumes that may be the same disk, which only one pod may
+	// write; zero: there is no such rule.
 	ID     Symbol
 	Source *v1.VolumeSource
 }
 
-// ClaimKey is the Key of a claim.
 func ClaimKey(namespace, name string) Symbol { return Intern(namespace + "/" + name) }
 
 func (p *Pod) digestVolumes(pod *v1.Pod) {
@@ -46,8 +44,8 @@ func (p *Pod) digestVolumes(pod *v1.Pod) {
 	}
 }
 
-// diskID names a disk. No claim has such a name: namespaces begin with a letter
-// or digit.
+// diskID names a disk. It differs from all claim keys, because namespaces start
+// with a letter or digit.
 func diskID(s *v1.VolumeSource) (id Symbol, is bool) {
 	switch {
 	case s.GCEPersistentDisk != nil:
@@ -64,8 +62,8 @@ func diskID(s *v1.VolumeSource) (id Symbol, is bool) {
 	return Symbol{}, false
 }
 
-// Users are the rows with pods that use a claim, by its Key, or a disk, by its
-// ID, ascending. It is good until the next change and must not be changed.
+// Users are the rows with pods that use a claim or disk, ascending. It is valid
+// until the next change and must not be changed.
 func (t *Table) Users(volume Symbol) []RowCount {
 	if use := t.users[volume]; use != nil {
 		return use.rows
@@ -95,9 +93,7 @@ func (t *Table) useVolume(volume Symbol, row Row, n int32) {
 	}
 }
 
-// Nodes is the set of nodes a selector means, in the memory of into where that
-// suffices: Select for selectors of which there are many, whose sets the caller
-// keeps.
+// Nodes is the set of matching nodes, in the memory of into. It is not cached.
 func (t *Table) Nodes(s *NodeSelector, into Bits) Bits {
 	into = into.Copied(t.alive)
 	if s == nil {

@@ -12,14 +12,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// prebinds are the pods whose binding is being prepared. Any goroutine may use
-// them.
+// prebinds are the pods in PreBind. Any goroutine may use them.
 type prebinds struct {
 	mu   sync.Mutex
 	pods map[types.UID]*prebind
 }
 
-// prebind is one of them.
+// prebind is a pod in PreBind.
 type prebind struct {
 	mu                 sync.Mutex
 	cancel             context.CancelCauseFunc
@@ -32,7 +31,7 @@ func (b *prebinds) add(uid types.UID, cancel context.CancelCauseFunc) {
 	b.pods[uid] = &prebind{cancel: cancel}
 }
 
-// get finds a pod; nil where it is not being prepared.
+// get finds a pod; nil: it is not in PreBind.
 func (b *prebinds) get(uid types.UID) *prebind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +44,7 @@ func (b *prebinds) remove(uid types.UID) {
 	delete(b.pods, uid)
 }
 
-// CancelPod ends the preparation, unless it is over.
+// CancelPod cancels PreBind unless it has ended.
 func (p *prebind) CancelPod(reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +56,7 @@ func (p *prebind) CancelPod(reason string) bool {
 	return true
 }
 
-// MarkPrebound says that the preparation is over, unless it was cancelled.
+// MarkPrebound ends PreBind unless it was canceled.
 func (p *prebind) MarkPrebound() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,13 +64,12 @@ func (p *prebind) MarkPrebound() bool {
 	return p.finished
 }
 
-// BeforePreBind makes the preparation one that can be cancelled, and asks the
-// plugins which of them have anything to do. Those that could run beside each
-// other run one after the other all the same.
+// BeforePreBind makes PreBind cancelable and runs PreBindPreFlight. PreBind plugins
+// run sequentially.
 func (p *profile) BeforePreBind(ctx context.Context, a framework.Assignment) (context.Context, framework.Status) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.host.prebinds.add(a.Pod.UID, cancel)
-	for _, g := range p.guests {
+	for _, g := range p.adapters {
 		if s := g.preFlight(ctx, a); !s.OK() {
 			return ctx, s
 		}
@@ -79,7 +77,7 @@ func (p *profile) BeforePreBind(ctx context.Context, a framework.Assignment) (co
 	return ctx, framework.Status{}
 }
 
-// AfterPreBind ends it: from now on it cannot be cancelled.
+// AfterPreBind ends PreBind; it cannot be canceled afterwards.
 func (p *profile) AfterPreBind(ctx context.Context, a framework.Assignment, s framework.Status) framework.Status {
 	b := p.host.prebinds.get(a.Pod.UID)
 	if b == nil { // a plugin has removed it
@@ -87,19 +85,19 @@ func (p *profile) AfterPreBind(ctx context.Context, a framework.Assignment, s fr
 	}
 	p.host.prebinds.remove(a.Pod.UID)
 	if s.OK() && !b.MarkPrebound() {
-		s = framework.Failed(context.Cause(ctx))
+		s = framework.AsStatus(context.Cause(ctx))
 	}
 	b.cancel(nil)
 	return s
 }
 
-// binds calls the plugin about a pod that is being bound, on any goroutine.
-func (g *guest) binds(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) (s *fwk.Status) {
+// binds calls the plugin in the binding cycle, on any goroutine.
+func (g *adapter) binds(point framework.Point, a framework.Assignment, f func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status) (s *fwk.Status) {
 	defer g.profile.host.guard(g.name, point, &s)
 	return f(a.State.(fwk.CycleState), a.Pod.Object, a.Node.Name.Value())
 }
 
-func (g *guest) preFlight(ctx context.Context, a framework.Assignment) framework.Status {
+func (g *adapter) preFlight(ctx context.Context, a framework.Assignment) framework.Status {
 	plugin, ok := g.plugin.(fwk.PreBindPlugin)
 	if !ok {
 		return framework.Status{}
@@ -118,8 +116,8 @@ func (g *guest) preFlight(ctx context.Context, a framework.Assignment) framework
 	return answer
 }
 
-// PreBind prepares a binding, unless PreBindPreFlight had nothing to do.
-func (g *guest) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
+// PreBind runs unless PreBindPreFlight returned Skip.
+func (g *adapter) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	if a.State.(*cycleState).GetSkipPreBindPlugins().Has(g.name) {
 		return framework.Status{}
 	}
@@ -129,16 +127,14 @@ func (g *guest) PreBind(ctx context.Context, a framework.Assignment) framework.S
 	return status(g.name, framework.PreBind, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
 }
 
-// Bind binds, or skips.
-func (g *guest) Bind(ctx context.Context, a framework.Assignment) framework.Status {
+func (g *adapter) Bind(ctx context.Context, a framework.Assignment) framework.Status {
 	s := g.binds(framework.Bind, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		return g.plugin.(fwk.BindPlugin).Bind(ctx, state, pod, node)
 	})
 	return status(g.name, framework.Bind, s, fwk.Skip, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
 }
 
-// PostBind tells the plugin that the pod is bound.
-func (g *guest) PostBind(ctx context.Context, a framework.Assignment) {
+func (g *adapter) PostBind(ctx context.Context, a framework.Assignment) {
 	g.binds(framework.PostBind, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 		g.plugin.(fwk.PostBindPlugin).PostBind(ctx, state, pod, node)
 		return nil

@@ -1,14 +1,12 @@
-// Package outoftree runs plugins that are written against the published interfaces
-// of k8s.io/kube-scheduler/framework, at every extension point, beside the
-// built-in ones.
+// Package outoftree runs out-of-tree plugins, written against
+// k8s.io/kube-scheduler/framework, at every extension point beside the built-in
+// ones.
 //
-// At the start of a cycle the rows of the table that have changed become
-// NodeInfos; the others keep theirs. What the scheduler tries out, with nominated
-// pods or without victims, is replayed on a copy of the cycle state with AddPod
-// and RemovePod. A plugin reaches the scheduler through its Handle; what concerns
-// table or queue is done while their owner stands still in a plugin, or by the
-// owner when it comes to it.
+// At the start of a cycle the changed rows of the table become NodeInfos. Changes
+// that the scheduler tries, such as nominated pods, are applied to a clone of the
+// CycleState with AddPod and RemovePod. Calls of a Handle that need the table or
+// the queue run while the owner's goroutine is inside a plugin, or are posted to
+// it.
 //
-// The package decides nothing. A profile without foreign plugins does not come
-// near it.
+// The package decides nothing, and is not used by profiles without such plugins.
 package outoftree

@@ -10,8 +10,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// actions of the framework by those of kube-scheduler's. It has no
-// UpdateNodePreemptionPolicy, which comes with a feature that is off.
+// actions map kube-scheduler's action types. UpdateNodePreemptionPolicy, whose
+// feature is off, has no counterpart.
 var actions = []struct {
 	theirs fwk.ActionType
 	ours   framework.Action
@@ -32,9 +32,9 @@ var actions = []struct {
 	{fwk.UpdatePodGeneratedResourceClaim, framework.UpdatePodGeneratedResourceClaim},
 }
 
-// register finds the events that may help a pod that the plugin has rejected: all
-// of them where it does not say.
-func (g *guest) register() error {
+// register reads EventsToRegister; a plugin without it is registered for all
+// events.
+func (g *adapter) register() error {
 	extensions, ok := g.plugin.(fwk.EnqueueExtensions)
 	if !ok {
 		g.events = []framework.EventHint{{Event: framework.Event{Resource: framework.AnyResource, Action: framework.All}}}
@@ -59,7 +59,7 @@ func (g *guest) register() error {
 	return nil
 }
 
-func (g *guest) hint(f fwk.QueueingHintFn) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
+func (g *adapter) hint(f fwk.QueueingHintFn) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
 	return func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 		was, is := objects(o)
 		answer := fwk.QueueSkip
@@ -75,8 +75,8 @@ func (g *guest) hint(f fwk.QueueingHintFn) func(*framework.Occurrence, *nodetabl
 	}
 }
 
-// objects are those of an event, before and after; nil, and not a nil pointer,
-// where there is none.
+// objects are the old and the new object of an event; an untyped nil if there is
+// none.
 func objects(o *framework.Occurrence) (was, is any) {
 	was, is = o.OldObject, o.Object
 	switch {

@@ -13,13 +13,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// What plugins are told that ask for what this scheduler does not do.
+// Errors of features that this scheduler does not have.
 var (
-	errNoGroups  = errors.New("pods are not scheduled in groups")
-	errNoDevices = errors.New("devices are not allocated: there is no DynamicResources")
+	errNoGroups  = errors.New("pod groups are not supported")
+	errNoDevices = errors.New("DynamicResources is not supported")
 )
 
-// noGroups is all there is to know of groups of pods.
+// noGroups has no pod groups.
 type noGroups struct{}
 
 func (noGroups) PodGroupStates() fwk.PodGroupStateLister { return lister[fwk.PodGroupState]{} }
@@ -43,7 +43,7 @@ type lister[T any] struct{}
 
 func (lister[T]) Get(_, _ string) (none T, err error) { return none, errNoGroups }
 
-// noDevices is the DRA manager of a scheduler that allocates none.
+// noDevices is a DRA manager without devices.
 type noDevices struct{}
 
 func (noDevices) ResourceClaims() fwk.ResourceClaimTracker     { return noClaims{} }
@@ -81,7 +81,7 @@ func (noClaims) SignalClaimPendingAllocation(types.UID, *resourcev1.ResourceClai
 	return errNoDevices
 }
 
-// Nothing can be pending, since it cannot be signalled; nothing assumed.
+// No claim is pending or assumed.
 func (noClaims) GetPendingAllocation(types.UID) *resourcev1.AllocationResult { return nil }
 func (noClaims) MaybeRemoveClaimPendingAllocation(types.UID, bool) bool      { return false }
 func (noClaims) AssumedClaimRestore(_, _ string)                             {}

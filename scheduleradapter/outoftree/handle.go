@@ -21,8 +21,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
-// handle is what the plugins of a profile reach the scheduler by. Any goroutine
-// may use it.
+// handle is the fwk.Handle of a profile. Any goroutine may use it.
 type handle struct {
 	host    *Host
 	profile *profile
@@ -34,10 +33,10 @@ func (h *handle) snapshot() shared {
 	return shared{snapshot: h.host.follower.latest}
 }
 
-// SnapshotSharedLister is the cluster as it was when the latest cycle began.
+// SnapshotSharedLister is the snapshot of the latest cycle.
 func (h *handle) SnapshotSharedLister() fwk.SharedLister { return h.snapshot() }
 
-// MutableSnapshotSharedLister is for scheduling pods in groups: its changes fail.
+// MutableSnapshotSharedLister is for pod groups; its changes fail.
 func (h *handle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister { return h.snapshot() }
 
 func (h *handle) ClientSet() kubernetes.Interface           { return h.host.cfg.API.Client }
@@ -49,13 +48,14 @@ func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 func (h *handle) ProfileName() string            { return h.profile.name }
 func (h *handle) Parallelizer() fwk.Parallelizer { return parallelizer{h.host} }
 
-// SharedDRAManager answers every call with an error: devices are not allocated.
+// SharedDRAManager returns an error from each call: DynamicResources is not
+// supported.
 func (h *handle) SharedDRAManager() fwk.SharedDRAManager { return noDevices{} }
 
-// SharedCSIManager reads the informers' CSINodes.
+// SharedCSIManager lists CSINodes from the informer.
 func (h *handle) SharedCSIManager() fwk.CSIManager { return csiManager{h.host} }
 
-// PodGroupManager knows no groups.
+// PodGroupManager has no groups.
 func (h *handle) PodGroupManager() fwk.PodGroupManager { return noGroups{} }
 
 // Extenders, APIDispatcher and APICacher are nil, as in a kube-scheduler without
@@ -64,20 +64,20 @@ func (h *handle) Extenders() []fwk.Extender        { return nil }
 func (h *handle) APIDispatcher() fwk.APIDispatcher { return nil }
 func (h *handle) APICacher() fwk.APICacher         { return nil }
 
-// SignPod signs no pod: nothing is cached for pods that foreign plugins look at.
+// SignPod signs no pod: results are not cached for out-of-tree plugins.
 func (h *handle) SignPod(context.Context, *v1.Pod) fwk.PodSignature { return nil }
 
-// Activate makes pods active, soon.
+// Activate posts the activation of pods.
 func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	uids := make([]types.UID, 0, len(pods))
 	for _, pod := range pods {
 		uids = append(uids, pod.UID)
 	}
-	h.host.post(func(o Owner) { o.Loop.Activate(uids...) })
+	h.host.post(func(o Owner) { o.Pods.Activate(uids...) })
 }
 
-// AddNominatedPod promises a pod the node that is named, or else the one its
-// status names.
+// AddNominatedPod sets the nomination of a pod, to the given node or to
+// status.nominatedNodeName.
 func (h *handle) AddNominatedPod(_ klog.Logger, pod fwk.PodInfo, info *fwk.NominatingInfo) {
 	node := pod.GetPod().Status.NominatedNodeName
 	if info.Mode() == fwk.ModeOverride {
@@ -87,44 +87,42 @@ func (h *handle) AddNominatedPod(_ klog.Logger, pod fwk.PodInfo, info *fwk.Nomin
 	h.host.nominate(func(n *queue.Nominator) { n.Nominate(digest, node) })
 }
 
-// DeleteNominatedPodIfExists takes back the promise to a pod.
+// DeleteNominatedPodIfExists clears the nomination of a pod.
 func (h *handle) DeleteNominatedPodIfExists(pod *v1.Pod) {
 	h.host.nominate(func(n *queue.Nominator) { n.Clear(pod.UID) })
 }
 
-// UpdateNominatedPod takes in a pod's new version.
 func (h *handle) UpdateNominatedPod(_ klog.Logger, before *v1.Pod, after fwk.PodInfo) {
 	was, is := podInfoOf(before).digest, ownPodInfo(after).digest
 	h.host.nominate(func(n *queue.Nominator) { n.Update(was, is) })
 }
 
-// nominate changes the promises: at once, or first thing when there are any.
+// nominate changes the nominations now, or when the owner is attached.
 func (h *Host) nominate(f func(*queue.Nominator)) {
 	h.mu.Lock()
 	attached := h.owner.Do != nil
 	if !attached {
-		h.early = append(h.early, func(o Owner) { f(o.Nominations) })
+		h.early = append(h.early, func(o Owner) { f(o.Scheduler.Nominator) })
 	}
 	h.mu.Unlock()
 	if attached {
 		ask(h, func(o Owner) struct{} {
-			f(o.Nominations)
+			f(o.Scheduler.Nominator)
 			return struct{}{}
 		})
 	}
 }
 
-// NominatedPodsForNode is who is promised room on a node.
 func (h *handle) NominatedPodsForNode(name string) []fwk.PodInfo {
 	return ask(h.host, func(o Owner) (pods []fwk.PodInfo) {
-		for pod := range o.Nominations.On(nodetable.Intern(name)) {
+		for pod := range o.Scheduler.Nominator.On(nodetable.Intern(name)) {
 			pods = append(pods, newPodInfo(pod))
 		}
 		return pods
 	})
 }
 
-// waiting is a pod that waits for permission, as it was when it was asked for.
+// waiting is a snapshot of a waiting pod.
 type waiting struct {
 	host *Host
 	pod  *nodetable.Pod
@@ -139,14 +137,14 @@ func (h *Host) waiting() []fwk.WaitingPod {
 	})
 }
 
-// IterateOverWaitingPods yields the pods that wait for permission, of all profiles.
+// IterateOverWaitingPods yields the waiting pods of all profiles.
 func (h *handle) IterateOverWaitingPods(yield func(fwk.WaitingPod)) {
 	for _, w := range h.host.waiting() {
 		yield(w)
 	}
 }
 
-// GetWaitingPod finds one of them; nil where it does not wait.
+// GetWaitingPod finds a waiting pod; nil: it does not wait.
 func (h *handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	for _, w := range h.host.waiting() {
 		if w.GetPod().UID == uid {
@@ -156,7 +154,7 @@ func (h *handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	return nil
 }
 
-// RejectWaitingPod ends the wait of a pod, soon; false where it does not wait.
+// RejectWaitingPod posts the rejection of a pod; false: it does not wait.
 func (h *handle) RejectWaitingPod(uid types.UID) bool {
 	w := h.GetWaitingPod(uid)
 	return w != nil && w.Reject("", "removed")
@@ -164,7 +162,6 @@ func (h *handle) RejectWaitingPod(uid types.UID) bool {
 
 func (w waiting) GetPod() *v1.Pod { return w.pod.Object }
 
-// GetPendingPlugins are those that have not allowed the pod yet.
 func (w waiting) GetPendingPlugins() []string {
 	return ask(w.host, func(o Owner) []string {
 		for pod, plugins := range o.Scheduler.WaitingPods() {
@@ -176,18 +173,18 @@ func (w waiting) GetPendingPlugins() []string {
 	})
 }
 
-// Allow gives a plugin's permission, soon.
+// Allow posts that a plugin allows the pod.
 func (w waiting) Allow(plugin string) {
-	w.host.post(func(o Owner) { o.Loop.Allow(w.pod.UID, plugin) })
+	w.host.post(func(o Owner) { o.Pods.Allow(w.pod.UID, plugin) })
 }
 
-// Reject ends the wait, soon: the pod is unschedulable. It is false where the pod
-// does not wait any more.
+// Reject posts a rejection with the code Unschedulable; false: the pod does not
+// wait.
 func (w waiting) Reject(plugin, reason string) bool {
 	return w.end(framework.Status{Code: framework.Unschedulable, Plugin: plugin, Reason: reason})
 }
 
-// Preempt ends the wait, soon: the pod is tried again.
+// Preempt posts a rejection with the code Error: the pod is retried.
 func (w waiting) Preempt(plugin, reason string) bool {
 	return w.end(framework.Status{Code: framework.Error, Plugin: plugin, Err: preempted(reason)})
 }
@@ -197,17 +194,16 @@ type preempted string
 func (p preempted) Error() string { return "waiting on permit for pod: " + string(p) }
 
 func (w waiting) end(s framework.Status) bool {
-	waits := ask(w.host, func(o Owner) bool { return o.Scheduler.Waiting(w.pod.UID) })
-	w.host.post(func(o Owner) { o.Loop.Reject(w.pod.UID, s) })
+	waits := ask(w.host, func(o Owner) bool { return o.Scheduler.IsWaiting(w.pod.UID) })
+	w.host.post(func(o Owner) { o.Pods.Reject(w.pod.UID, s) })
 	return waits
 }
 
-// AddPodInPreBind makes a binding known as one that can be cancelled.
 func (h *handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
 	h.host.prebinds.add(uid, cancel)
 }
 
-// GetPodInPreBind finds a binding that is being prepared; nil for none.
+// GetPodInPreBind finds a pod in PreBind; nil: it is not.
 func (h *handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
 	if b := h.host.prebinds.get(uid); b != nil {
 		return b
@@ -215,17 +211,17 @@ func (h *handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
 	return nil
 }
 
-// RemovePodInPreBind makes it one that cannot be cancelled.
 func (h *handle) RemovePodInPreBind(uid types.UID) { h.host.prebinds.remove(uid) }
 
 type parallelizer struct{ host *Host }
 
-// Until runs the pieces, several at once, until all are done or ctx ends.
+// Until runs the pieces concurrently until all are done or ctx ends.
 func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
 	p.host.until(ctx, pieces, do)
 }
 
-// until runs pieces in chunks of about the square root of their number.
+// until runs the pieces in chunks of about the square root of their number, as
+// kube-scheduler's parallelizer.
 func (h *Host) until(ctx context.Context, pieces int, do func(int)) {
 	if pieces == 1 {
 		do(0)

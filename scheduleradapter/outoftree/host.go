@@ -16,61 +16,58 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
-	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
-// Factory makes a plugin, as kube-scheduler's WithPlugin takes it: args are what
-// pluginConfig says as *runtime.Unknown in JSON, or nil where it says nothing.
+// Factory makes a plugin, as for kube-scheduler's WithPlugin: args is the
+// pluginConfig as *runtime.Unknown in JSON, or nil.
 type Factory func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
-// Config is what plugins run with.
+// Config of a Host.
 type Config struct {
-	// Plugins are those that were compiled in, by name.
+	// Plugins by name.
 	Plugins map[string]Factory
 	Table   *nodetable.Table
-	// Parallelism is how many nodes a plugin is asked about at once, at least 1.
+	// Parallelism is the number of concurrent calls of a plugin, at least 1.
 	Parallelism int
 	API         API
 	Log         *slog.Logger
 }
 
-// Owner is the goroutine that owns table, queue and scheduler, as plugins reach
-// it.
+// Owner is the goroutine that owns the Scheduler.
 type Owner struct {
-	// Do has a function run on that goroutine, soon, in order, and not inside
-	// another. It may be called from any goroutine, and does not wait.
-	Do          func(func())
-	Scheduler   *cycle.Scheduler
-	Nominations *queue.Nominator
-	Loop        Loop
+	// Do calls a function on that goroutine, in the order of the calls of Do. It does
+	// not block; any goroutine may call it.
+	Do        func(func())
+	Scheduler *cycle.Scheduler
+	Pods      PodActions
 }
 
-// Loop is what plugins ask of the owner, on whose goroutine it is called.
-type Loop interface {
-	// Activate makes pods active, whatever they wait for.
+// PodActions are requests of plugins. The owner's goroutine calls them.
+type PodActions interface {
+	// Activate moves pods to the active queue.
 	Activate(pods ...types.UID)
-	// Allow is a plugin's permission for a waiting pod.
+	// Allow records that a plugin allows a waiting pod.
 	Allow(pod types.UID, plugin string)
-	// Reject ends the wait of a pod, if it still waits.
+	// Reject ends the wait of a pod; it does nothing for a pod that does not wait.
 	Reject(pod types.UID, s framework.Status)
 }
 
-// Host runs the foreign plugins of all profiles over one table.
+// Host runs the out-of-tree plugins of all profiles over one table.
 type Host struct {
 	cfg      Config
-	ctx      context.Context // of everything plugins do but bind
+	ctx      context.Context // of all calls except the binding cycle
 	follower *follower
 	prebinds prebinds
 
 	mu     sync.Mutex
-	inside int // plugins that the owner is inside of, one calling for another
+	inside int // depth of plugin calls on the owner's goroutine
 	owner  Owner
-	early  []func(Owner) // asked for before there was one
+	early  []func(Owner) // functions posted before Attach
 
-	running sync.Mutex // one plugin at a time has others run
+	running sync.Mutex // held while a plugin runs other plugins
 }
 
-// New makes a host. Plugins work under ctx.
+// New makes a host. ctx is passed to the plugins.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	api, err := cfg.API.orMissing(cfg.Log)
 	if err != nil {
@@ -81,8 +78,8 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	return &Host{cfg: cfg, ctx: ctx, follower: newFollower(cfg.Table), prebinds: prebinds{pods: map[types.UID]*prebind{}}}, nil
 }
 
-// Attach tells the host, nil for none, of the owner, once the scheduler is made and
-// before a pod is queued.
+// Attach sets the owner, after the scheduler is made and before a pod is queued. A
+// nil Host does nothing.
 func (h *Host) Attach(owner Owner) {
 	if h == nil {
 		return
@@ -98,7 +95,7 @@ func (h *Host) Attach(owner Owner) {
 	}
 }
 
-// post has the owner run a function, soon.
+// post posts a function to the owner.
 func (h *Host) post(f func(Owner)) {
 	h.mu.Lock()
 	owner := h.owner
@@ -111,9 +108,9 @@ func (h *Host) post(f func(Owner)) {
 	}
 }
 
-// ask has a function run while the owner stands still inside a plugin, or by the
-// owner, and waits for its answer: the zero value where the host's time is over,
-// or has not begun.
+// ask calls a function while the owner's goroutine is inside a plugin, or on it,
+// and returns its result; the zero value before Attach and after the end of the
+// context.
 func ask[T any](h *Host, f func(Owner) T) (answer T) {
 	h.mu.Lock()
 	switch {
@@ -135,7 +132,7 @@ func ask[T any](h *Host, f func(Owner) T) (answer T) {
 	return answer
 }
 
-// enter and leave are around every call of a plugin on the owner's goroutine.
+// enter and leave surround each plugin call on the owner's goroutine.
 func (h *Host) enter() {
 	h.mu.Lock()
 	h.inside++
@@ -154,8 +151,7 @@ func (h *Host) isInside() bool {
 	return h.inside > 0
 }
 
-// guard turns a plugin's panic into an error: it costs this pod its attempt, not
-// all pods their scheduler.
+// guard turns a panic of a plugin into an error status.
 func (h *Host) guard(plugin string, point framework.Point, s **fwk.Status) {
 	if cause := recover(); cause != nil {
 		h.cfg.Log.Error("plugin panics", "plugin", plugin, "point", point.String(), "panic", cause, "stack", string(debug.Stack()))
@@ -163,7 +159,7 @@ func (h *Host) guard(plugin string, point framework.Point, s **fwk.Status) {
 	}
 }
 
-// Factories make the plugins of one profile. A host that is nil has none.
+// Factories make the plugins of a profile. A nil Host has none.
 func (h *Host) Factories(profileName string) map[string]framework.Factory {
 	if h == nil {
 		return nil
@@ -176,13 +172,13 @@ func (h *Host) Factories(profileName string) map[string]framework.Factory {
 	return factories
 }
 
-// profile is what the foreign plugins of a profile share.
+// profile has the out-of-tree plugins of a profile.
 type profile struct {
-	host   *Host
-	name   string
-	guests []*guest
+	host     *Host
+	name     string
+	adapters []*adapter
 
-	cycle   *framework.Cycle // the latest
+	cycle   *framework.Cycle // the latest cycle
 	views   []view
 	scoring bool
 }
@@ -195,13 +191,13 @@ func (p *profile) factory(name string, factory Factory) framework.Factory {
 			return nil, fmt.Errorf("plugin %s: %w", name, err)
 		}
 		if plugin == nil {
-			return nil, fmt.Errorf("plugin %s: its factory made none", name)
+			return nil, fmt.Errorf("plugin %s: its factory returned nil", name)
 		}
-		g := &guest{profile: p, name: name, plugin: plugin}
+		g := &adapter{profile: p, name: name, plugin: plugin}
 		if err := g.register(); err != nil {
 			return nil, fmt.Errorf("plugin %s: %w", name, err)
 		}
-		p.guests = append(p.guests, g)
+		p.adapters = append(p.adapters, g)
 		return g, nil
 	}
 }
@@ -209,14 +205,14 @@ func (p *profile) factory(name string, factory Factory) framework.Factory {
 // Begin takes the snapshot of a cycle.
 func (p *profile) Begin(c *framework.Cycle) {
 	h := p.host
-	h.mu.Lock() // a plugin's own goroutine may be reading the one before
+	h.mu.Lock() // goroutines of plugins may read the previous snapshot
 	h.follower.take()
 	h.mu.Unlock()
 	state := newState()
 	c.State = state
 	p.cycle, p.scoring = c, false
 	p.views = append(p.views[:0], view{state: state})
-	for _, g := range p.guests {
+	for _, g := range p.adapters {
 		g.ran, g.texts, g.known = false, g.texts[:0], map[string]uint32{}
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// API is what there is of an API server. Where there is none, Missing says why,
-// and whoever uses what takes its place is told. Informers are started by who gave
-// them, once the plugins are made.
+// API is the API server. Without one, Missing is the reason, which all calls
+// return. The owner of Informers starts them after the plugins are made.
 type API struct {
 	Client    kubernetes.Interface
 	Informers informers.SharedInformerFactory
@@ -25,7 +24,7 @@ type API struct {
 	Missing   string
 }
 
-// orMissing puts what tells of its absence in the place of what is absent.
+// orMissing replaces missing parts by ones that return errors.
 func (a API) orMissing(log *slog.Logger) (API, error) {
 	if a.Missing == "" {
 		return a, nil
@@ -41,8 +40,8 @@ func (a API) orMissing(log *slog.Logger) (API, error) {
 	return a, nil
 }
 
-// report tells of every kind of object that a plugin wants to watch and cannot. The
-// informers are started with nothing to do, as that is how to learn of them.
+// report logs the kinds of objects that plugins watch without an API server. It
+// starts the informers with an ended context to list them.
 func (a API) report(log *slog.Logger) {
 	if a.Missing == "" {
 		return
@@ -52,11 +51,11 @@ func (a API) report(log *slog.Logger) {
 	a.Informers.Start(over)
 	a.Informers.Shutdown()
 	for kind := range a.Informers.WaitForCacheSync(over) {
-		log.Error("a plugin watches objects that never come", "kind", kind.Elem().String(), "why", a.Missing)
+		log.Error("plugin watches objects without an API server", "kind", kind.Elem().String(), "reason", a.Missing)
 	}
 }
 
-// err is why there is no API server; nil where there is one.
+// err is why there is no API server; nil: there is one.
 func (a API) err() error {
 	if a.Missing == "" {
 		return nil
@@ -64,12 +63,12 @@ func (a API) err() error {
 	return errors.New(a.Missing)
 }
 
-// failing is the transport to a server that does not exist.
+// failing is an HTTP transport that returns an error.
 type failing struct{ why error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.why }
 
-// deaf is the recorder of events that go nowhere.
+// deaf is an event recorder that logs events.
 type deaf struct {
 	log *slog.Logger
 	why error
@@ -77,7 +76,6 @@ type deaf struct {
 
 func (d deaf) WithLogger(klog.Logger) events.EventRecorderLogger { return d }
 
-// Eventf logs what would have been recorded.
 func (d deaf) Eventf(_, _ runtime.Object, _, reason, action, note string, args ...any) {
-	d.log.Error("event is not recorded", "reason", reason, "action", action, "note", fmt.Sprintf(note, args...), "why", d.why.Error())
+	d.log.Error("event is not recorded", "reason", reason, "action", action, "note", fmt.Sprintf(note, args...), "error", d.why.Error())
 }

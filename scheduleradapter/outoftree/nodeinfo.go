@@ -17,20 +17,20 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// home is what all nodeInfos of a table have in common.
+// home has the shared state of the nodeInfos of a table.
 type home struct {
 	generation atomic.Int64
 	images     atomic.Pointer[map[nodetable.Symbol]*fwk.ImageStateSummary]
 
 	mu    sync.Mutex
-	wrong map[nodetable.Row]bool // a plugin has changed the shared one
+	wrong map[nodetable.Row]bool // rows whose shared nodeInfo a plugin has changed
 }
 
-// nodeInfo is a node with its pods as plugins see it. Those of a snapshot are
-// shared and not to be changed; Snapshot makes a copy that may be.
+// nodeInfo is a fwk.NodeInfo. Those of a snapshot are shared and must not be
+// changed; Snapshot returns a copy.
 type nodeInfo struct {
 	home       *home
-	row        nodetable.Row // NoRow for a copy
+	row        nodetable.Row // NoRow: a copy
 	node       *nodetable.Node
 	generation int64
 
@@ -40,8 +40,8 @@ type nodeInfo struct {
 	claims                               map[string]int
 }
 
-// newNodeInfo makes the shared one of a row. What the row had before lends its
-// podInfos, by index.
+// newNodeInfo makes the nodeInfo of a row. It reuses the podInfos of the previous
+// one by index.
 func newNodeInfo(h *home, row nodetable.Row, node *nodetable.Node, pods []*nodetable.Pod, before *nodeInfo) *nodeInfo {
 	n := &nodeInfo{home: h, row: nodetable.NoRow, ports: fwk.HostPortInfo{}, claims: map[string]int{}, pods: make([]fwk.PodInfo, 0, len(pods))}
 	n.setNode(node)
@@ -59,14 +59,14 @@ func newNodeInfo(h *home, row nodetable.Row, node *nodetable.Node, pods []*nodet
 	return n
 }
 
-// shows says whether this is what there is on the row.
+// shows reports whether the nodeInfo has this node and these pods.
 func (n *nodeInfo) shows(node *nodetable.Node, pods []*nodetable.Pod) bool {
 	return n != nil && n.node == node && slices.EqualFunc(n.pods, pods, func(info fwk.PodInfo, digest *nodetable.Pod) bool {
 		return info.(*podInfo).digest == digest
 	})
 }
 
-// Node is the node's object; nil where only pods are known.
+// Node is the node's object; nil: only pods are known.
 func (n *nodeInfo) Node() *v1.Node {
 	if n == nil || n.node == nil {
 		return nil
@@ -84,12 +84,12 @@ func (n *nodeInfo) GetAllocatable() fwk.Resource                   { return &n.a
 func (n *nodeInfo) GetPVCRefCounts() map[string]int                { return n.claims }
 func (n *nodeInfo) GetGeneration() int64                           { return n.generation }
 
-// GetPodsWithRequiredNonHostScopedAntiAffinity is empty, as it is without the
-// feature InterPodAffinityHostnameFastPath.
+// GetPodsWithRequiredNonHostScopedAntiAffinity is empty without the feature
+// InterPodAffinityHostnameFastPath.
 func (n *nodeInfo) GetPodsWithRequiredNonHostScopedAntiAffinity() []fwk.PodInfo { return nil }
 
-// GetImageStates are the images of the node, with the number of nodes that had
-// each when the cycle began.
+// GetImageStates are the images of the node, with the number of nodes that had each
+// when the cycle started.
 func (n *nodeInfo) GetImageStates() map[string]*fwk.ImageStateSummary {
 	if n.node == nil {
 		return nil
@@ -106,8 +106,7 @@ func (n *nodeInfo) GetImageStates() map[string]*fwk.ImageStateSummary {
 	return states
 }
 
-// GetNodeDeclaredFeatures are those of the features known in this release that
-// the node declares.
+// GetNodeDeclaredFeatures are the declared features that this release knows.
 func (n *nodeInfo) GetNodeDeclaredFeatures() nodedeclaredfeatures.FeatureSet {
 	var declared []string
 	if n.node != nil {
@@ -130,7 +129,6 @@ func (n *nodeInfo) Snapshot() fwk.NodeInfo {
 	return &c
 }
 
-// String is for people.
 func (n *nodeInfo) String() string {
 	name := "<nil>"
 	if node := n.Node(); node != nil {
@@ -139,7 +137,7 @@ func (n *nodeInfo) String() string {
 	return fmt.Sprintf("node %s with %d pods, cpu %dm of %dm, memory %d of %d", name, len(n.pods), n.requested.cpu, n.allocatable.cpu, n.requested.memory, n.allocatable.memory)
 }
 
-// AddPodInfo puts a pod onto the node.
+// AddPodInfo adds a pod.
 func (n *nodeInfo) AddPodInfo(info fwk.PodInfo) {
 	n.changing()
 	n.add(ownPodInfo(info))
@@ -157,7 +155,7 @@ func (n *nodeInfo) add(info *podInfo) {
 	n.takePorts(info.digest)
 }
 
-// RemovePod takes the pod of the same uid off the node.
+// RemovePod removes the pod of the same uid.
 func (n *nodeInfo) RemovePod(_ klog.Logger, pod *v1.Pod) error {
 	i := slices.IndexFunc(n.pods, has(pod.UID))
 	if i < 0 {
@@ -182,7 +180,6 @@ func has(uid types.UID) func(fwk.PodInfo) bool {
 	return func(info fwk.PodInfo) bool { return info.(*podInfo).digest.UID == uid }
 }
 
-// SetNode gives the node another object.
 func (n *nodeInfo) SetNode(node *v1.Node) {
 	n.changing()
 	n.setNode(nodetable.NewNode(node))
@@ -196,8 +193,8 @@ func (n *nodeInfo) setNode(node *nodetable.Node) {
 	}
 }
 
-// changing gives the node a new generation. One of a snapshot, which a plugin
-// should have copied, will be made anew for the next cycle.
+// changing increments the generation. If a plugin changes a shared nodeInfo, the
+// next cycle makes it again.
 func (n *nodeInfo) changing() {
 	n.generation = n.home.generation.Add(1)
 	if n.row != nodetable.NoRow {

@@ -11,7 +11,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// podInfo is a pod as plugins see it. It never changes.
+// podInfo is an immutable fwk.PodInfo.
 type podInfo struct {
 	digest                          *nodetable.Pod
 	affinity, antiAffinity          []fwk.AffinityTerm
@@ -19,8 +19,7 @@ type podInfo struct {
 	hasAffinity, hasRequiredAgainst bool
 }
 
-// newPodInfo wraps a digest. Selectors that do not parse, which no digest has,
-// are left out.
+// newPodInfo wraps a pod. Invalid selectors are left out; the digest has none.
 func newPodInfo(digest *nodetable.Pod) *podInfo {
 	p := &podInfo{digest: digest}
 	affinity := digest.Object.Spec.Affinity
@@ -40,7 +39,7 @@ func newPodInfo(digest *nodetable.Pod) *podInfo {
 	return p
 }
 
-// ownPodInfo is the podInfo for one that may be a plugin's own.
+// ownPodInfo converts a PodInfo that may be a plugin's own.
 func ownPodInfo(info fwk.PodInfo) *podInfo {
 	if p, own := info.(*podInfo); own {
 		return p
@@ -48,8 +47,7 @@ func ownPodInfo(info fwk.PodInfo) *podInfo {
 	return podInfoOf(info.GetPod())
 }
 
-// podInfoOf digests a pod. Of one that an API server would have refused it keeps
-// what can be counted.
+// podInfoOf digests a pod. Invalid parts of a pod are left out.
 func podInfoOf(pod *v1.Pod) *podInfo {
 	digest, err := nodetable.NewPod(pod)
 	if err != nil {
@@ -66,14 +64,13 @@ func (p *podInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm {
 	return p.preferredAnti
 }
 
-// CalculateResource is what the pod requests.
 func (p *podInfo) CalculateResource() fwk.PodResource {
 	var total resources
 	total.add(&p.digest.Requests, 1)
 	return fwk.PodResource{Resource: &total, Non0CPU: p.digest.Requests.NonZeroCPU, Non0Mem: p.digest.Requests.NonZeroMemory}
 }
 
-// resources are amounts: cpu in millicores, memory and ephemeral storage in bytes.
+// resources are in millicores and bytes.
 type resources struct {
 	cpu, memory, ephemeral int64
 	pods                   int
@@ -102,7 +99,6 @@ func (r *resources) GetEphemeralStorage() int64                    { return r.ep
 func (r *resources) GetAllowedPodNumber() int                      { return r.pods }
 func (r *resources) GetScalarResources() map[v1.ResourceName]int64 { return r.scalars }
 
-// SetMaxResource raises each amount to that of the list.
 func (r *resources) SetMaxResource(list v1.ResourceList) {
 	for name, quantity := range list {
 		switch name {
@@ -121,8 +117,8 @@ func (r *resources) SetMaxResource(list v1.ResourceList) {
 	}
 }
 
-// queued is a pod in the queue as a QueueSort plugin sees it. Like
-// kube-scheduler's it has GetPod, which the published interface lacks.
+// queued is a fwk.QueuedPodInfo. It has GetPod, like kube-scheduler's, which the
+// published interface lacks.
 type queued struct{ framework.Queued }
 
 func (q queued) GetPod() *v1.Pod                           { return q.Pod.Object }
@@ -145,6 +141,5 @@ func (q queued) GetInitialAttemptTimestamp() *time.Time {
 	return &q.FirstAttempt
 }
 
-// GetGatingPluginEvents is kube-scheduler's cache of what its queue computes; the
-// queue here keeps that elsewhere.
+// GetGatingPluginEvents is nil: the queue keeps its own cache.
 func (q queued) GetGatingPluginEvents() []fwk.ClusterEvent { return nil }

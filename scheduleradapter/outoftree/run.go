@@ -14,17 +14,17 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// What a plugin has the profile's plugins run for is the pod of the cycle: the
-// others would need a cycle of their own.
+// Errors of plugins that run other plugins through the Handle. They may do so for
+// the pod of the cycle only.
 var (
-	errNoCycle      = errors.New("plugins can be run only by a plugin that the scheduling cycle waits for")
-	errOtherPod     = errors.New("plugins can be run only for the pod of the scheduling cycle, as it is")
-	errScoring      = errors.New("nodes cannot be scored while nodes are being scored")
-	errForeignState = errors.New("the cycle state was not made by this scheduler")
+	errNoCycle    = errors.New("plugins can run other plugins only inside a scheduling cycle")
+	errOtherPod   = errors.New("plugins can run other plugins only for the unchanged pod of the scheduling cycle")
+	errScoring    = errors.New("a score plugin cannot score nodes")
+	errOtherState = errors.New("the cycle state was not made by this scheduler")
 )
 
-// try runs a function with the table as the given nodes show it, and with what
-// the state records of other nodes, and takes everything back.
+// try calls a function with the table in the state of the given nodes and of the
+// recorded moves, and restores the table.
 func (p *profile) try(state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, f func(c *framework.Cycle, rows []nodetable.Row) *fwk.Status) *fwk.Status {
 	p.host.running.Lock()
 	defer p.host.running.Unlock()
@@ -58,7 +58,7 @@ func (p *profile) try(state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, f
 	return f(c, rows)
 }
 
-// current is the cycle under way, for a pod.
+// current is the running cycle, if it is for the pod.
 func (p *profile) current(pod *v1.Pod) (*framework.Cycle, error) {
 	c := p.cycle
 	if c == nil || !p.host.isInside() || c.Runner().Profile() != p.name {
@@ -70,7 +70,7 @@ func (p *profile) current(pod *v1.Pod) (*framework.Cycle, error) {
 	return c, nil
 }
 
-// redo does moves again, those that are still to be done.
+// redo repeats the moves that the table does not have.
 func redo(t *nodetable.Table, moves []nodetable.Move) {
 	for _, m := range moves {
 		if m.Placed {
@@ -81,7 +81,7 @@ func redo(t *nodetable.Table, moves []nodetable.Move) {
 	}
 }
 
-// show makes the table have the pods of a node that a plugin has changed.
+// show gives a row of the table the pods of a node.
 func show(t *nodetable.Table, node fwk.NodeInfo) (nodetable.Row, error) {
 	object := node.Node()
 	if object == nil {
@@ -111,13 +111,12 @@ func show(t *nodetable.Table, node fwk.NodeInfo) (nodetable.Row, error) {
 	return row, nil
 }
 
-// RunFilterPlugins runs the filters for a node as given.
 func (h *handle) RunFilterPlugins(_ context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	return h.profile.fits(state, pod, node, (*framework.Cycle).FitsAlone)
 }
 
-// RunFilterPluginsWithNominatedPods runs them with and without the pods nominated
-// to the node.
+// RunFilterPluginsWithNominatedPods runs the filters with and without the pods
+// nominated to the node.
 func (h *handle) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	return h.profile.fits(state, pod, node, (*framework.Cycle).Fits)
 }
@@ -135,18 +134,16 @@ func (p *profile) fits(state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, ask
 	})
 }
 
-// RunPreFilterExtensionAddPod tells the plugins of a pod that is tried on a node.
 func (h *handle) RunPreFilterExtensionAddPod(_ context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	return h.profile.extension(state, pod, added, node, true)
 }
 
-// RunPreFilterExtensionRemovePod tells them of one that is tried away.
 func (h *handle) RunPreFilterExtensionRemovePod(_ context.Context, state fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	return h.profile.extension(state, pod, removed, node, false)
 }
 
-// extension tells the foreign plugins, and records the move for the others, which
-// read the table.
+// extension calls the extensions of the out-of-tree plugins, and records the move
+// for the built-in plugins, which read the table.
 func (p *profile) extension(state fwk.CycleState, pod *v1.Pod, info fwk.PodInfo, node fwk.NodeInfo, added bool) *fwk.Status {
 	p.host.running.Lock()
 	defer p.host.running.Unlock()
@@ -156,7 +153,7 @@ func (p *profile) extension(state fwk.CycleState, pod *v1.Pod, info fwk.PodInfo,
 	}
 	own, ok := state.(*cycleState)
 	if !ok {
-		return fwk.AsStatus(errForeignState)
+		return fwk.AsStatus(errOtherState)
 	}
 	row := nodetable.NoRow
 	if object := node.Node(); object != nil {
@@ -169,35 +166,33 @@ func (p *profile) extension(state fwk.CycleState, pod *v1.Pod, info fwk.PodInfo,
 	return p.extend(state, c.Pod, info, node, added)
 }
 
-// RunPreScorePlugins prepares scoring nodes with a state.
 func (h *handle) RunPreScorePlugins(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	p := h.profile
 	return p.try(state, pod, nodes, func(c *framework.Cycle, rows []nodetable.Row) *fwk.Status {
 		own, ok := state.(*cycleState)
 		switch {
 		case !ok:
-			return fwk.AsStatus(errForeignState)
+			return fwk.AsStatus(errOtherState)
 		case p.scoring:
 			return fwk.AsStatus(errScoring)
 		}
 		defer func() { p.scoring = false }()
 		feasible := nodetable.Bits(nil).Emptied(c.Table.Rows())
 		feasible.SetAll(rows)
-		own.scoring = c.Beside(feasible)
+		own.scoring = c.ForNodes(feasible)
 		own.scoring.State = state
 		return answer(c.Runner().PreScore(own.scoring))
 	})
 }
 
-// RunScorePlugins scores nodes, for which RunPreScorePlugins was called with the
-// same state.
+// RunScorePlugins scores nodes after RunPreScorePlugins with the same state.
 func (h *handle) RunScorePlugins(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (scores []fwk.NodePluginScores, s *fwk.Status) {
 	p := h.profile
 	s = p.try(state, pod, nodes, func(c *framework.Cycle, rows []nodetable.Row) *fwk.Status {
 		own, ok := state.(*cycleState)
 		switch {
 		case !ok:
-			return fwk.AsStatus(errForeignState)
+			return fwk.AsStatus(errOtherState)
 		case p.scoring:
 			return fwk.AsStatus(errScoring)
 		}
@@ -216,7 +211,7 @@ func (h *handle) RunScorePlugins(_ context.Context, state fwk.CycleState, pod *v
 	return scores, s
 }
 
-// tabulate lists the scores of rows, in their order.
+// tabulate lists the scores of rows in order.
 func tabulate(c *framework.Cycle, rows []nodetable.Row) []fwk.NodePluginScores {
 	at := make(map[nodetable.Row]int, len(rows))
 	for i, row := range c.Rows {
@@ -234,7 +229,6 @@ func tabulate(c *framework.Cycle, rows []nodetable.Row) []fwk.NodePluginScores {
 	return table
 }
 
-// RunReservePluginsReserve tells the plugins that the pod has a node.
 func (h *handle) RunReservePluginsReserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s := fwk.AsStatus(errNoCycle)
 	h.profile.reserve(state, pod, node, &s, func(r *framework.Runner, a framework.Assignment) {
@@ -243,12 +237,11 @@ func (h *handle) RunReservePluginsReserve(_ context.Context, state fwk.CycleStat
 	return s
 }
 
-// RunReservePluginsUnreserve tells them that it has not.
 func (h *handle) RunReservePluginsUnreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
 	var s *fwk.Status
 	h.profile.reserve(state, pod, node, &s, (*framework.Runner).Unreserve)
 	if !s.IsSuccess() {
-		h.host.cfg.Log.Error("plugins are not told to unreserve", "pod", pod.Namespace+"/"+pod.Name, "node", node, "error", s.AsError())
+		h.host.cfg.Log.Error("Unreserve did not run", "pod", pod.Namespace+"/"+pod.Name, "node", node, "error", s.AsError())
 	}
 }
 

@@ -12,15 +12,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// snapshot is the cluster as it was when a cycle began. It never changes: the next
-// one takes its place.
+// snapshot is the immutable state of the cluster at the start of a cycle.
 type snapshot struct {
-	infos                        []*nodeInfo              // by row, nil where no node is
+	infos                        []*nodeInfo              // by row; nil: no node
 	rows                         map[string]nodetable.Row // by node name
 	list, affinity, antiAffinity []fwk.NodeInfo
 }
 
-// follower keeps a snapshot of a table up to date.
+// follower updates the snapshot of a table.
 type follower struct {
 	home     home
 	table    *nodetable.Table
@@ -36,8 +35,7 @@ func newFollower(table *nodetable.Table) *follower {
 	return f
 }
 
-// take brings the snapshot up to date. Rows that show what they showed before
-// keep their nodeInfo.
+// take updates the snapshot. Unchanged rows keep their nodeInfo.
 func (f *follower) take() *snapshot {
 	t := f.table
 	changed, known := t.ChangedSince(f.mark)
@@ -51,7 +49,7 @@ func (f *follower) take() *snapshot {
 
 	s := &snapshot{infos: make([]*nodeInfo, t.Rows()), rows: f.latest.rows}
 	copy(s.infos, f.latest.infos)
-	moved := t.Versions.Nodes != f.versions.Nodes || t.Versions.Labels != f.versions.Labels // labels name the zone
+	moved := t.Versions.Nodes != f.versions.Nodes || t.Versions.Labels != f.versions.Labels // the zone label orders the nodes
 	if moved {
 		s.rows = make(map[string]nodetable.Row, t.Len())
 		for row := range s.infos {
@@ -75,8 +73,8 @@ func (f *follower) take() *snapshot {
 	return s
 }
 
-// remake makes the nodeInfos of rows that changed, or that a plugin has spoilt,
-// and says whether there were any.
+// remake makes the nodeInfos of changed rows, and of rows that a plugin has
+// changed; false: there were none.
 func (s *snapshot) remake(f *follower, changed []nodetable.Row, wrong map[nodetable.Row]bool) (any bool) {
 	for _, row := range slices.AppendSeq(slices.Clone(changed), maps.Keys(wrong)) {
 		if !f.table.Alive().Has(row) {
@@ -86,7 +84,7 @@ func (s *snapshot) remake(f *follower, changed []nodetable.Row, wrong map[nodeta
 		if !wrong[row] && before.shows(node, pods) {
 			continue
 		}
-		delete(wrong, row) // it may be named twice
+		delete(wrong, row) // rows may be listed twice
 		s.infos[row] = newNodeInfo(&f.home, row, node, pods, before)
 		any = true
 	}
@@ -107,19 +105,19 @@ func (s *snapshot) arrange(order []nodetable.Row) {
 	}
 }
 
-// List is every node, in the order in which the scheduler looks at them.
+// List has all nodes in the scheduler's order.
 func (s *snapshot) List() ([]fwk.NodeInfo, error) { return s.list, nil }
 
-// HavePodsWithAffinityList are the nodes with pods that have inter-pod terms.
+// HavePodsWithAffinityList are the nodes with pods that have inter-pod affinity
+// terms.
 func (s *snapshot) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) { return s.affinity, nil }
 
-// HavePodsWithRequiredAntiAffinityList are those with required anti-affinity.
 func (s *snapshot) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return s.antiAffinity, nil
 }
 
-// HavePodsWithRequiredNonHostScopedAntiAffinityList is empty, as it is without the
-// feature InterPodAffinityHostnameFastPath.
+// HavePodsWithRequiredNonHostScopedAntiAffinityList is empty without the feature
+// InterPodAffinityHostnameFastPath.
 func (s *snapshot) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return nil, nil
 }
@@ -133,12 +131,13 @@ func (s *snapshot) Get(name string) (fwk.NodeInfo, error) {
 	return s.infos[row], nil
 }
 
-// IsPVCUsedByPods says whether a pod on any node uses a claim, by namespace/name.
+// IsPVCUsedByPods reports whether a pod on any node uses a claim, by
+// namespace/name.
 func (s *snapshot) IsPVCUsedByPods(key string) bool {
 	return slices.ContainsFunc(s.infos, func(n *nodeInfo) bool { return n != nil && n.claims[key] > 0 })
 }
 
-// shared is a snapshot as a plugin gets it.
+// shared is a snapshot as a fwk.SharedLister.
 type shared struct {
 	*snapshot
 	noGroups

@@ -12,15 +12,16 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// cycleState is what plugins keep for one attempt. Any goroutine may use it.
+// cycleState is a fwk.CycleState. Any goroutine may use it.
 type cycleState struct {
 	mu   sync.RWMutex
 	data map[fwk.StateKey]fwk.StateData
-	// The plugins that have nothing to say of the pod at a point.
+	// Plugins that returned Skip.
 	noFilter, noScore, noPreBind, parallel sets.Set[string]
-	// moves are what a plugin has tried through its handle with this state.
+	// moves are the changes that a plugin has tried through its Handle with this
+	// state.
 	moves []nodetable.Move
-	// scoring is the cycle in which a plugin had nodes scored with this state.
+	// scoring is the cycle of RunPreScorePlugins with this state.
 	scoring *framework.Cycle
 }
 
@@ -28,7 +29,7 @@ func newState() *cycleState {
 	return &cycleState{data: map[fwk.StateKey]fwk.StateData{}}
 }
 
-// Read finds what is stored under a key; fwk.ErrNotFound where nothing is.
+// Read returns fwk.ErrNotFound for an unknown key.
 func (s *cycleState) Read(key fwk.StateKey) (fwk.StateData, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -38,21 +39,19 @@ func (s *cycleState) Read(key fwk.StateKey) (fwk.StateData, error) {
 	return nil, fwk.ErrNotFound
 }
 
-// Write stores a value.
 func (s *cycleState) Write(key fwk.StateKey, value fwk.StateData) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.data[key] = value
 }
 
-// Delete forgets a value.
 func (s *cycleState) Delete(key fwk.StateKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.data, key)
 }
 
-// Clone copies the state, each value by its own Clone.
+// Clone clones each value.
 func (s *cycleState) Clone() fwk.CycleState {
 	if s == nil {
 		return nil
@@ -81,7 +80,7 @@ func (s *cycleState) setSkips(of *sets.Set[string], plugins sets.Set[string]) {
 	*of = plugins
 }
 
-// skip adds a plugin to those that have nothing to say.
+// skip records the Skip of a plugin.
 func (s *cycleState) skip(of *sets.Set[string], plugin string) {
 	s.setSkips(of, s.skips(of).Union(sets.New(plugin)))
 }
@@ -95,8 +94,8 @@ func (s *cycleState) SetSkipPreBindPlugins(p sets.Set[string])     { s.setSkips(
 func (s *cycleState) GetParallelPreBindPlugins() sets.Set[string]  { return s.skips(&s.parallel) }
 func (s *cycleState) SetParallelPreBindPlugins(p sets.Set[string]) { s.setSkips(&s.parallel, p) }
 
-// What is behind features of kube-scheduler that are off: plugin metrics are not
-// sampled, pods are not scheduled in groups.
+// These features are off: plugin metrics are not sampled, pod groups are not
+// scheduled.
 func (s *cycleState) ShouldRecordPluginMetrics() bool                    { return false }
 func (s *cycleState) ShouldSkipAllPostFilterPlugins() bool               { return false }
 func (s *cycleState) IsPodGroupSchedulingCycle() bool                    { return false }

@@ -9,7 +9,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// codes of the framework by those of kube-scheduler's.
+// codes by kube-scheduler's codes.
 var codes = map[fwk.Code]framework.Code{
 	fwk.Success:                      framework.Success,
 	fwk.Error:                        framework.Error,
@@ -20,11 +20,12 @@ var codes = map[fwk.Code]framework.Code{
 	fwk.Pending:                      framework.Pending,
 }
 
-// errEnding is the answer about a node that a plugin was not asked about any more.
+// errEnding is the status of nodes for which a plugin was not called because the
+// context ended.
 var errEnding = errors.New("the scheduler is ending")
 
-// status is a plugin's answer, in which the given codes are allowed besides
-// success; any other is an error.
+// status converts the status of a plugin; codes other than Success and the allowed
+// ones are errors.
 func status(plugin string, point framework.Point, s *fwk.Status, allowed ...fwk.Code) framework.Status {
 	if s.IsSuccess() {
 		return framework.Status{}
@@ -38,10 +39,10 @@ func status(plugin string, point framework.Point, s *fwk.Status, allowed ...fwk.
 	if err == nil {
 		err = fmt.Errorf("unexpected status %s", s.Code())
 	}
-	return framework.Failed(fmt.Errorf("running %s plugin %q: %w", point, plugin, err))
+	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", point, plugin, err))
 }
 
-// answer is a status as plugins see it.
+// answer converts to a fwk.Status.
 func answer(s framework.Status) *fwk.Status {
 	switch {
 	case s.OK():
@@ -57,7 +58,7 @@ func answer(s framework.Status) *fwk.Status {
 	return fwk.AsStatus(fmt.Errorf("unknown status %d", s.Code))
 }
 
-// refused is a rejection as plugins see it.
+// refused converts a rejection.
 func refused(c *framework.Cycle, r framework.Rejection) *fwk.Status {
 	code := fwk.Unschedulable
 	switch {

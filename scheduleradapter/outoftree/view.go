@@ -10,18 +10,18 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// view is how plugins see the cluster inside one try of the table: the first of a
-// profile's views is the cycle's, the others are for the open tries.
+// view is the cluster inside a try of the table. The first view of a profile is the
+// cycle's; the others are of open tries.
 type view struct {
 	serial uint64 // of the try
-	// replayed is how many of its moves are in here.
+	// replayed is the number of applied moves.
 	replayed int
 	state    fwk.CycleState
-	nodes    map[nodetable.Row]fwk.NodeInfo // those that differ from the view below
+	nodes    map[nodetable.Row]fwk.NodeInfo // nodes that differ from the view below
 }
 
-// sight brings the views up to what the table tries now. Only the owner's
-// goroutine, or one it waits for, may call it.
+// sight updates the views to the tries of the table. Only the owner's goroutine, or
+// one for which it waits, may call it.
 func (p *profile) sight(c *framework.Cycle) framework.Status {
 	for depth := range c.Table.Tries() {
 		serial, moves := c.Table.Tried(depth)
@@ -33,7 +33,7 @@ func (p *profile) sight(c *framework.Cycle) framework.Status {
 		}
 		for v := &p.views[depth+1]; v.replayed < len(moves); v.replayed++ {
 			if s := p.replay(c, depth+1, moves[v.replayed]); !s.IsSuccess() {
-				return framework.Failed(s.AsError())
+				return framework.AsStatus(s.AsError())
 			}
 		}
 	}
@@ -41,10 +41,10 @@ func (p *profile) sight(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// state is what plugins keep for the cycle, in the topmost view.
+// state is the CycleState of the topmost view.
 func (p *profile) state() fwk.CycleState { return p.views[len(p.views)-1].state }
 
-// node is a row as the topmost view shows it.
+// node is a row in the topmost view.
 func (p *profile) node(row nodetable.Row) fwk.NodeInfo {
 	for i := len(p.views) - 1; i >= 0; i-- {
 		if node, differs := p.views[i].nodes[row]; differs {
@@ -54,8 +54,8 @@ func (p *profile) node(row nodetable.Row) fwk.NodeInfo {
 	return p.host.follower.latest.infos[row]
 }
 
-// replay does in the topmost view, which is that of the given depth, what was
-// done in the table, and tells the plugins.
+// replay applies a move of the table to the topmost view, and calls the plugins'
+// extensions.
 func (p *profile) replay(c *framework.Cycle, depth int, m nodetable.Move) *fwk.Status {
 	v := &p.views[depth]
 	node, own := v.nodes[m.Row]
@@ -75,10 +75,9 @@ func (p *profile) replay(c *framework.Cycle, depth int, m nodetable.Move) *fwk.S
 	return p.extend(v.state, c.Pod, info, node, m.Placed)
 }
 
-// extend tells the plugins with PreFilterExtensions of a pod that is added to a
-// node, or removed.
+// extend calls PreFilterExtensions for a pod that is added or removed.
 func (p *profile) extend(state fwk.CycleState, pod *nodetable.Pod, info fwk.PodInfo, node fwk.NodeInfo, added bool) *fwk.Status {
-	for _, g := range p.guests {
+	for _, g := range p.adapters {
 		plugin, ok := g.plugin.(fwk.PreFilterPlugin)
 		if !ok || !g.ran || state.GetSkipFilterPlugins().Has(g.name) {
 			continue

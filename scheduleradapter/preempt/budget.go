@@ -8,14 +8,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// budget is a disruption budget with what it allows.
+// budget is a PodDisruptionBudget with its remaining disruptions.
 type budget struct {
 	*policyv1.PodDisruptionBudget
 	selector labels.Selector
 }
 
-// budgets are those that match any pod at all; for preemption an empty selector
-// matches none, nor does one that cannot be read.
+// budgets are those that match a pod. For preemption an empty or invalid selector
+// matches none.
 func (p *Plugin) budgets() (all []budget) {
 	if p.env.Budgets == nil {
 		return nil
@@ -29,9 +29,8 @@ func (p *Plugin) budgets() (all []budget) {
 	return all
 }
 
-// split tells, in order of importance, who may go without violating a budget when
-// those before go too. A pod that its budget counts as disrupted already costs
-// nothing.
+// split divides pods, by importance, into those whose deletion violates a budget
+// and the others. A pod that its budget already counts as disrupted violates none.
 func split(pods []*nodetable.Pod, budgets []budget) (violating, others []*nodetable.Pod) {
 	if len(budgets) == 0 {
 		return nil, pods

@@ -9,16 +9,17 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// candidate is a node where the pod fits once the victims are gone, of whom there
-// is at least one, the most important first.
+// candidate is a node that is feasible without the victims; there is at least one,
+// the most important first.
 type candidate struct {
 	row        nodetable.Row
 	victims    []*nodetable.Pod
 	violations int // victims that a budget protects
 }
 
-// pick is the candidate that costs least. Of equal ones it is the first, which is
-// any, as the search begins at a random node.
+// pick selects the candidate with the least cost; of equal ones the first, which is
+// random because the search starts at a random node. Source: kube-scheduler's
+// pickOneNodeForPreemption.
 func pick(candidates []candidate) candidate {
 	return slices.MinFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(
@@ -31,8 +32,7 @@ func pick(candidates []candidate) candidate {
 	})
 }
 
-// weight is the sum of the victims' priorities, shifted so that every victim
-// adds, one of negative priority too.
+// weight is the sum of the victims' priorities, each shifted to be positive.
 func (c candidate) weight() (sum int64) {
 	for _, v := range c.victims {
 		sum += int64(v.Priority) - math.MinInt32
@@ -40,7 +40,7 @@ func (c candidate) weight() (sum int64) {
 	return sum
 }
 
-// eldest is when the first of the most important victims started.
+// eldest is the earliest start of the victims with the highest priority.
 func (c candidate) eldest() int64 {
 	first := int64(math.MaxInt64)
 	for _, v := range c.victims {
@@ -51,8 +51,7 @@ func (c candidate) eldest() int64 {
 	return first
 }
 
-// started orders pods by their start; one that has not started yet does so now,
-// after all others.
+// started is the start time of a pod; a pod that has not started is the latest.
 func started(p *nodetable.Pod) int64 {
 	if p.Started.IsZero() {
 		return math.MaxInt64
@@ -60,8 +59,7 @@ func started(p *nodetable.Pod) int64 {
 	return p.Started.UnixNano()
 }
 
-// sortByImportance puts those first who should rather stay: of higher priority,
-// then those that run longer; by name where they are equal.
+// sortByImportance sorts by priority, then by start, then by name.
 func sortByImportance(pods []*nodetable.Pod) {
 	slices.SortFunc(pods, func(a, b *nodetable.Pod) int {
 		return cmp.Or(

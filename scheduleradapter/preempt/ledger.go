@@ -7,20 +7,20 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// ledger knows what the pods below any priority request on each node, so that a
-// node which could not give enough costs a glance. It follows the table.
+// ledger has the sum of the requests below each priority by node, so that most
+// nodes are rejected without a trial. It follows the table.
 type ledger struct {
 	mark uint64
 	rows [][]band
 }
 
-// band is a priority that pods of a node have, with the sum of all up to it.
+// band is a priority of pods on a node, with the sum of the requests up to it.
 type band struct {
 	priority int32
 	sum      nodetable.Sum
 }
 
-// follow takes up what changed in the table.
+// follow applies the changes of the table.
 func (l *ledger) follow(t *nodetable.Table) {
 	for len(l.rows) < t.Rows() {
 		l.rows = append(l.rows, nil)
@@ -52,7 +52,7 @@ func (l *ledger) update(t *nodetable.Table, row nodetable.Row) {
 	l.rows[row] = bands
 }
 
-// below is the sum of a node's pods below a priority.
+// below is the sum of the requests of a node's pods below a priority.
 func (l *ledger) below(row nodetable.Row, priority int32) (sum nodetable.Sum) {
 	for _, b := range l.rows[row] {
 		if b.priority >= priority {

@@ -12,15 +12,15 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// onlooker is a filter that lets everything pass but might look at pods, so that
-// everything has to be tried out.
+// onlooker is a filter that accepts all nodes but may read pods, so that sums do
+// not decide.
 type onlooker struct{}
 
 func (onlooker) Name() string                             { return "Onlooker" }
 func (onlooker) Filter(*framework.Cycle) framework.Status { return framework.Status{} }
 func (onlooker) Reasons(*nodetable.Pod, uint32) []string  { return nil }
 
-// outcome is a whole attempt in words.
+// outcome is the result of an attempt as text.
 func (c *cluster) outcome(pod *nodetable.Pod, promised iter.Seq2[*nodetable.Pod, nodetable.Symbol]) string {
 	if s := c.runner.Begin(&c.cycle, c.table, pod, promised); !s.OK() {
 		c.Fatal(s)
@@ -84,7 +84,7 @@ func compareWithTrial(t *testing.T, rounds int) {
 			sums.budget(app, allowed)
 			trial.budget(app, allowed)
 		}
-		for range dice.IntN(3) { // so that the sums have to follow
+		for range dice.IntN(3) { // the ledger has to follow
 			gone := running[dice.IntN(len(running))]
 			sums.outcome(sums.pod("before", 5, 9), nil)
 			sums.table.Displace(gone.UID)

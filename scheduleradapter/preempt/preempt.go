@@ -1,6 +1,5 @@
-// Package preempt is the plugin DefaultPreemption: where a pod fits nowhere, it
-// looks for the node where the least has to go for it. It names the victims;
-// telling them to go is its owner's.
+// Package preempt is the plugin DefaultPreemption: it selects a node and victims
+// for a pod that fits on no node. Package cycle deletes the victims.
 package preempt
 
 import (
@@ -15,18 +14,21 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Name of the plugin.
 const Name = "DefaultPreemption"
+
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
 
 // Plugin is DefaultPreemption.
 type Plugin struct {
 	env framework.Env
-	// percentage and absolute are how many candidates to find: the greater one.
+	// percentage and absolute bound the number of candidates; the greater one
+	// applies.
 	percentage, absolute int
 
 	ledger ledger
 
-	// Of the search that goes on.
+	// State of the running search.
 	resolvable nodetable.Bits
 	rows       []nodetable.Row
 	lower      []*nodetable.Pod
@@ -34,7 +36,7 @@ type Plugin struct {
 	victims    []*nodetable.Pod // of all candidates
 }
 
-// New makes the plugin; args are a DefaultPreemptionArgs with its defaults.
+// New makes the plugin; args is a complete DefaultPreemptionArgs.
 func New(args any, env framework.Env) (framework.Plugin, error) {
 	a, ok := args.(*config.DefaultPreemptionArgs)
 	if !ok || a.MinCandidateNodesPercentage == nil || a.MinCandidateNodesAbsolute == nil {
@@ -43,22 +45,20 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 	return &Plugin{env: env, percentage: int(*a.MinCandidateNodesPercentage), absolute: int(*a.MinCandidateNodesAbsolute)}, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// PreEnqueue holds a pod back while its victims are being told to go.
+// PreEnqueue gates a pod while its victims are being deleted.
 func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
-	if p.env.Preparing == nil || !p.env.Preparing(pod.UID) {
+	if p.env.Preempting == nil || !p.env.Preempting(pod.UID) {
 		return framework.Status{}
 	}
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod to be finished"}
 }
 
-// Events that may help a pod that was itself preempted before it was bound, or is
-// held back: another one left. Where nobody is told behind the scheduler, victims
-// leave at once.
+// Events: the deletion of another pod may help a pod that was preempted before it
+// was bound, or is gated. Without Env.Preempting victims are deleted synchronously.
 func (p *Plugin) Events() []framework.EventHint {
-	if p.env.Preparing == nil {
+	if p.env.Preempting == nil {
 		return nil
 	}
 	return []framework.EventHint{{
@@ -72,7 +72,7 @@ func (p *Plugin) Events() []framework.EventHint {
 	}}
 }
 
-// PostFilter chooses a node and who has to leave it.
+// PostFilter selects a node and victims.
 func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework.Status) {
 	p.resolvable = c.Resolvable(p.resolvable)
 	if why := p.ineligible(c); why != "" {
@@ -92,14 +92,14 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 			Reason: fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", node.Name.Value(), len(best.victims)),
 		}
 	case err != nil:
-		return framework.Nomination{}, framework.Failed(fmt.Errorf("preemption: %w", err))
+		return framework.Nomination{}, framework.AsStatus(fmt.Errorf("preemption: %w", err))
 	}
 	return framework.Nomination{Decided: true}, framework.Status{
 		Code: framework.Unschedulable, Reason: "preemption: " + why.Message(c.Table.Len()),
 	}
 }
 
-// consult lets others have their say about candidates, one after the other.
+// consult calls the preemptors in order.
 func (p *Plugin) consult(c *framework.Cycle, found []candidate) ([]candidate, error) {
 	candidates := make([]framework.Candidate, len(found))
 	for i, f := range found {
@@ -119,9 +119,9 @@ func (p *Plugin) consult(c *framework.Cycle, found []candidate) ([]candidate, er
 	return found, nil
 }
 
-// ineligible is why a pod may not preempt, empty where it may. A pod that was
-// promised a node waits while a victim of preemption is on its way out there,
-// unless the node has become impossible for it.
+// ineligible is why a pod may not preempt; empty: it may. A nominated pod waits
+// while a victim terminates on its node, unless the node became unresolvable.
+// Source: kube-scheduler's PodEligibleToPreemptOthers.
 func (p *Plugin) ineligible(c *framework.Cycle) string {
 	object := c.Pod.Object
 	if policy := object.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
@@ -149,12 +149,12 @@ func wasPreempted(pod *v1.Pod) bool {
 	return false
 }
 
-// pause takes out the nodes where the pod is not to preempt now, and counts them.
+// pause removes the nodes on which the pod must not preempt now, and counts them.
 func (p *Plugin) pause(c *framework.Cycle) (n int) {
-	if p.env.Paused == nil {
+	if p.env.PausedNodes == nil {
 		return 0
 	}
-	for _, name := range p.env.Paused(c.Pod) {
+	for _, name := range p.env.PausedNodes(c.Pod) {
 		if row := c.Table.Row(name); row != nodetable.NoRow && p.resolvable.Has(row) {
 			p.resolvable.Clear(row)
 			n++
@@ -163,9 +163,9 @@ func (p *Plugin) pause(c *framework.Cycle) (n int) {
 	return n
 }
 
-// search tries nodes from a random one on until there are enough candidates, one
-// of which violates no budget. Where there is none, why counts the reasons. The
-// candidates are good until the next search.
+// search tries nodes from a random one until there are enough candidates, one of
+// which violates no budget. why counts the reasons of the other nodes. The
+// candidates are valid until the next search.
 func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framework.Histogram, err error) {
 	p.rows = p.rows[:0]
 	s := search{Cycle: c, plugin: p, refused: map[framework.Rejection]int{}}
@@ -175,7 +175,7 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 			p.rows = append(p.rows, row)
 		}
 	}
-	s.hopeless = c.Table.Len() - len(p.rows) - s.paused
+	s.unresolvable = c.Table.Len() - len(p.rows) - s.paused
 	if len(p.rows) == 0 {
 		return nil, s.why(), nil
 	}
@@ -194,7 +194,7 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 			continue
 		}
 		if slices.ContainsFunc(found.victims, func(v *nodetable.Pod) bool { return Overdue(v, c.Now) }) {
-			s.late++
+			s.overdue++
 			continue
 		}
 		p.candidates = append(p.candidates, found)

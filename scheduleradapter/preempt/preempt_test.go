@@ -23,12 +23,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
 )
 
-// at is the number of the node where a search begins.
+// at is the index of the node where a search starts.
 type at int
 
 func (a at) IntN(n int) int { return int(a) % n }
 
-// cluster has a scheduler that looks at resources and preempts.
+// cluster has a profile with NodeResourcesFit and DefaultPreemption.
 type cluster struct {
 	testing.TB
 	table   *nodetable.Table
@@ -36,14 +36,14 @@ type cluster struct {
 	plugin  *Plugin
 	cycle   framework.Cycle
 	budgets []*policyv1.PodDisruptionBudget
-	busy    map[types.UID]bool // victims are being told
+	busy    map[types.UID]bool // preemptors whose victims are being deleted
 }
 
 func newCluster(t testing.TB, percentage, absolute int32, random framework.Random, filters ...framework.Filterer) *cluster {
 	c := &cluster{TB: t, table: nodetable.New(), busy: map[types.UID]bool{}}
 	env := framework.Env{
 		Table: c.table, Random: random, Budgets: func() []*policyv1.PodDisruptionBudget { return c.budgets },
-		Preparing: func(uid types.UID) bool { return c.busy[uid] },
+		Preempting: func(uid types.UID) bool { return c.busy[uid] },
 	}
 	var plan framework.Plan
 	enable := func(factory framework.Factory, args any, points ...framework.Point) framework.Plugin {
@@ -100,9 +100,8 @@ func (c *cluster) run(node string, pods ...*nodetable.Pod) {
 	}
 }
 
-// TestABudgetThatCannotBeReadProtectsNobodyAndHoldsNobodyUp holds that one odd object
-// does not end all preemption.
-func TestABudgetThatCannotBeReadProtectsNobodyAndHoldsNobodyUp(t *testing.T) {
+// TestAnInvalidBudgetIsIgnored: an invalid object does not stop all preemption.
+func TestAnInvalidBudgetIsIgnored(t *testing.T) {
 	c := newCluster(t, 0, 1, at(0))
 	c.node("node-0", 1)
 	c.run("node-0", c.pod("on-node-0", 0, 1, "guarded"))
@@ -121,7 +120,7 @@ func (c *cluster) budget(app string, allowed int32) {
 	})
 }
 
-// refuse filters for a pod that fits nowhere.
+// refuse filters for a pod that fits on no node.
 func (c *cluster) refuse(pod *nodetable.Pod) {
 	c.Helper()
 	if s := c.runner.Begin(&c.cycle, c.table, pod, nil); !s.OK() {
@@ -133,7 +132,7 @@ func (c *cluster) refuse(pod *nodetable.Pod) {
 	c.plugin.resolvable = c.cycle.Resolvable(c.plugin.resolvable)
 }
 
-// candidates are the nodes that a search finds, in order.
+// candidates are the nodes of a search in order.
 func (c *cluster) candidates(pod *nodetable.Pod) string {
 	c.Helper()
 	c.refuse(pod)
@@ -185,7 +184,7 @@ func TestSearchGoesOnUntilACandidateViolatesNoBudget(t *testing.T) {
 }
 
 // rule: S2.20
-func TestAPodThatHelpsNobodyAnyMoreLosesItsNomination(t *testing.T) {
+func TestAPodWithoutCandidatesLosesItsNomination(t *testing.T) {
 	c := newCluster(t, 10, 100, at(0))
 	c.node("node", 1)
 	c.run("node", c.pod("equal", 5, 1))
@@ -225,8 +224,8 @@ func TestCampaignVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
 	compareWithTwin(t, 20_000)
 }
 
-// compareWithTwin preempts in random clusters, and compares the cost with that which
-// sums over lists give.
+// compareWithTwin preempts in random clusters and compares the cost with that of a
+// naive implementation.
 func compareWithTwin(t *testing.T, rounds int) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	nominated := 0
@@ -270,7 +269,7 @@ func compareWithTwin(t *testing.T, rounds int) {
 	}
 }
 
-// twinOf is what the cheapest node costs, empty where none helps.
+// twinOf is the cost of the best node; empty: none.
 func twinOf(nodes map[string][]*nodetable.Pod, p *nodetable.Pod, budgets []*policyv1.PodDisruptionBudget) string {
 	best := ""
 	for _, pods := range nodes {
@@ -317,7 +316,7 @@ func order(b bool) int {
 	return 0
 }
 
-// violations are the pods that may not all go, in order of importance.
+// violations are the pods whose deletion violates a budget, by importance.
 func violations(pods []*nodetable.Pod, budgets []*policyv1.PodDisruptionBudget) map[types.UID]bool {
 	left := map[string]int32{}
 	for _, b := range budgets {

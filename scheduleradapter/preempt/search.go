@@ -7,32 +7,32 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// search is one look for candidates, with the reasons of nodes that are none.
+// search is a search for candidates, with the reasons of rejected nodes.
 type search struct {
 	*framework.Cycle
-	plugin   *Plugin
-	budgets  []budget
-	hopeless int // nodes on which nobody's going helps
-	nobody   int // nodes without a pod of lower priority
-	paused   int // nodes where the pod is not to preempt now
-	late     int // nodes with a victim that should be gone by now
-	refused  map[framework.Rejection]int
+	plugin       *Plugin
+	budgets      []budget
+	unresolvable int // unresolvable nodes
+	noVictims    int // nodes without a pod of lower priority
+	paused       int // nodes of Env.PausedNodes
+	overdue      int // nodes with an overdue victim
+	refused      map[framework.Rejection]int
 }
 
-// why counts the reasons of the nodes that are no candidates.
+// why counts the reasons of rejected nodes.
 func (s *search) why() framework.Histogram {
 	why := framework.Histogram{}
-	if s.hopeless > 0 {
-		why["Preemption is not helpful for scheduling"] = s.hopeless
+	if s.unresolvable > 0 {
+		why["Preemption is not helpful for scheduling"] = s.unresolvable
 	}
-	if s.nobody > 0 {
-		why["No preemption victims found for incoming pod"] = s.nobody
+	if s.noVictims > 0 {
+		why["No preemption victims found for incoming pod"] = s.noVictims
 	}
 	if s.paused > 0 {
 		why["node(s) filled up again after earlier preemptions"] = s.paused
 	}
-	if s.late > 0 {
-		why["node(s) had a terminating pod that does not go"] = s.late
+	if s.overdue > 0 {
+		why["node(s) had a terminating pod that does not go"] = s.overdue
 	}
 	for rejection, n := range s.refused {
 		_, reasons := s.Explain(rejection)
@@ -43,34 +43,35 @@ func (s *search) why() framework.Histogram {
 	return why
 }
 
-// tryNode finds out which pods would have to leave a node. It returns no victims
-// where the pod would not fit even without all those of lower priority.
+// tryNode selects victims on a node. It returns none if the pod does not fit
+// without all pods of lower priority.
 func (s *search) tryNode(row nodetable.Row) (candidate, error) {
-	gone := s.plugin.ledger.below(row, s.Pod.Priority)
-	if gone.Pods == 0 {
-		s.nobody++
+	sum := s.plugin.ledger.below(row, s.Pod.Priority)
+	if sum.Pods == 0 {
+		s.noVictims++
 		return candidate{}, nil
 	}
-	why, lacks, measured := s.Lacks(row, gone)
+	why, rejected, known := s.RejectedWithout(row, sum)
 	switch {
-	case lacks:
+	case rejected:
 		s.refused[why]++
 		return candidate{}, nil
-	case measured:
+	case known:
 		s.listLower(row)
 		return s.reprieve(row, func(pod *nodetable.Pod) (bool, error) {
-			still := gone.Minus(pod.Requests.Sum())
-			_, lacks, _ := s.Lacks(row, still)
-			if !lacks {
-				gone = still
+			without := sum.Minus(pod.Requests.Sum())
+			_, rejected, _ := s.RejectedWithout(row, without)
+			if !rejected {
+				sum = without
 			}
-			return !lacks, nil
+			return !rejected, nil
 		})
 	}
 	return s.tryOut(row)
 }
 
-// tryOut takes the pods off the node and puts back who may stay.
+// tryOut removes the pods of lower priority in the table and adds back as many as
+// fit.
 func (s *search) tryOut(row nodetable.Row) (candidate, error) {
 	s.listLower(row)
 	s.Table.Try()
@@ -110,19 +111,20 @@ func (s *search) listLower(row nodetable.Row) {
 	sortByImportance(p.lower)
 }
 
-// reprieve lets stay whom it can of the node's lower pods: first those whom a
-// budget protects, each time the most important first.
-func (s *search) reprieve(row nodetable.Row, stays func(*nodetable.Pod) (bool, error)) (candidate, error) {
+// reprieve keeps as many pods of lower priority as possible: first those that a
+// budget protects, each group by importance. Source: kube-scheduler's
+// SelectVictimsOnNode.
+func (s *search) reprieve(row nodetable.Row, fits func(*nodetable.Pod) (bool, error)) (candidate, error) {
 	p := s.plugin
 	found := candidate{row: row}
 	begin := len(p.victims)
 	violating, others := split(p.lower, s.budgets)
 	for i, group := range [...][]*nodetable.Pod{violating, others} {
 		for _, pod := range group {
-			switch stay, err := stays(pod); {
+			switch fit, err := fits(pod); {
 			case err != nil:
 				return candidate{}, err
-			case stay:
+			case fit:
 				continue
 			}
 			p.victims = append(p.victims, pod)

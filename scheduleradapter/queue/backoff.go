@@ -3,16 +3,16 @@ package queue
 import "time"
 
 const (
-	// window rounds the ends of backoffs, so that pods which failed within the
-	// same second come back in the order of their priorities.
+	// window: backoffs end at full seconds, so that pods that failed within the same
+	// second are popped by priority.
 	window = time.Second
-	// flushPeriod is how often pods that have waited long are looked for,
-	// counted from the queue's start.
+	// flushPeriod is the interval at which pods that exceed Config.MaxUnschedulable
+	// are moved, from the queue's start.
 	flushPeriod = 30 * time.Second
 )
 
-// backoff is how long a pod waits after n failures in a row: the initial
-// duration doubled n-1 times, at most the longest.
+// backoff is the duration after n consecutive failures: initial doubled n-1 times,
+// at most longest.
 func backoff(initial, longest time.Duration, n int) time.Duration {
 	if n <= 0 {
 		return 0
@@ -23,9 +23,9 @@ func backoff(initial, longest time.Duration, n int) time.Duration {
 	return initial << (n - 1)
 }
 
-// expiry is when the backoff of a pod that failed now ends; zero for none. An
-// error counts apart from rejections: it is soon over or it is ours.
-func (q *Queue) expiry(e *Entry, now time.Time) time.Time {
+// backoffExpiration is the end of the backoff of a pod that failed now; zero: no
+// backoff. Errors and rejections are counted separately.
+func (q *Queue) backoffExpiration(e *Entry, now time.Time) time.Time {
 	if q.cfg.MaxBackoff == 0 {
 		return time.Time{}
 	}
@@ -36,19 +36,18 @@ func (q *Queue) expiry(e *Entry, now time.Time) time.Time {
 	return now.Add(backoff(q.cfg.InitialBackoff, q.cfg.MaxBackoff, n)).Truncate(window)
 }
 
-// backsOff says whether the pod still waits: through the whole window in which
-// its backoff ends.
-func (e *Entry) backsOff(now time.Time) bool {
+// isBackingOff reports whether the pod is in backoff. The window in which the
+// backoff ends belongs to it.
+func (e *Entry) isBackingOff(now time.Time) bool {
 	return !e.Backoff.IsZero() && !e.Backoff.Before(now.Truncate(window))
 }
 
-// lastFlush is the latest instant, up to now, at which pods that have waited
-// long are looked for.
+// lastFlush is the latest flush at or before now.
 func (q *Queue) lastFlush(now time.Time) time.Time {
 	return q.start.Add(now.Sub(q.start) / flushPeriod * flushPeriod)
 }
 
-// overdue says whether the pod has waited too long at a flush.
+// overdue reports whether the pod exceeds MaxUnschedulable at a flush.
 func (q *Queue) overdue(e *Entry, flush time.Time) bool {
 	return flush.Sub(e.Timestamp) > q.cfg.MaxUnschedulable
 }

@@ -32,7 +32,7 @@ func benchPods(b *testing.B, n int) []*nodetable.Pod {
 	return pods
 }
 
-// benchProfile has no gates, and hints that all say the same.
+// benchProfile has no gates; its hints return one result.
 type benchProfile framework.Hint
 
 func (benchProfile) PreEnqueue(*nodetable.Pod) framework.Status { return framework.Status{} }
@@ -65,7 +65,7 @@ func benchQueue(hint framework.Hint) *Queue {
 
 var benchStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// resting is a queue whose pods all failed by Fit.
+// resting is a queue with unschedulable pods.
 func resting(pods []*nodetable.Pod, hint framework.Hint) *Queue {
 	q := benchQueue(hint)
 	for _, p := range pods {
@@ -97,7 +97,7 @@ func BenchmarkAddAll(b *testing.B) {
 	}
 }
 
-// BenchmarkPopAndFail is one attempt that fails, with the others waiting.
+// BenchmarkPopAndFail pops a pod and fails it.
 func BenchmarkPopAndFail(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -112,7 +112,7 @@ func BenchmarkPopAndFail(b *testing.B) {
 			for b.Loop() {
 				now = now.Add(time.Millisecond)
 				e := q.Pop(now)
-				q.Move(now, happened)
+				q.MoveAllToActiveOrBackoff(now, happened)
 				q.Fail(now, e, rejection)
 				q.Activate(now, e.Pod.UID)
 			}
@@ -120,7 +120,7 @@ func BenchmarkPopAndFail(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is one event over pods that all rest.
+// BenchmarkEvent handles an event with unschedulable pods.
 func BenchmarkEvent(b *testing.B) {
 	for _, n := range sizes {
 		for _, c := range []struct {
@@ -136,14 +136,14 @@ func BenchmarkEvent(b *testing.B) {
 				happened := &framework.Occurrence{Event: c.event}
 				b.ReportAllocs()
 				for b.Loop() {
-					q.Move(benchStart, happened)
+					q.MoveAllToActiveOrBackoff(benchStart, happened)
 				}
 			})
 		}
 	}
 }
 
-// BenchmarkEventThatWakesAll moves all pods to backoff and, popped early, back.
+// BenchmarkEventThatWakesAll moves all pods to backoff and pops them.
 func BenchmarkEventThatWakesAll(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -152,7 +152,7 @@ func BenchmarkEventThatWakesAll(b *testing.B) {
 			rejection := Rejection{Unschedulable: []string{"Fit"}}
 			b.ReportAllocs()
 			for b.Loop() {
-				if moved := q.Move(benchStart, happened); moved != n {
+				if moved := q.MoveAllToActiveOrBackoff(benchStart, happened); moved != n {
 					b.Fatalf("%d moved", moved)
 				}
 				for range n {

@@ -6,59 +6,55 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// Place is where the queue keeps a pod: in exactly one place at a time.
+// Place is the part of the queue that has a pod. A pod is in one place.
 type Place uint8
 
 const (
-	Nowhere       Place = iota // not, or no longer, in the queue
-	Active                     // ready for an attempt
-	Backoff                    // waits for its backoff to pass
-	Unschedulable              // waits for an event that may help
-	Gated                      // held back by a PreEnqueue plugin
-	InFlight                   // an attempt is under way, to the end of Permit
-	Binding                    // permitted; not bound yet
+	Nowhere       Place = iota // not in the queue
+	Active                     // ready to be popped
+	Backoff                    // until the backoff ends
+	Unschedulable              // until an event moves the pod
+	Gated                      // rejected by a PreEnqueue plugin
+	InFlight                   // in a scheduling cycle
+	Binding                    // in the binding cycle
 	places
 )
 
-// String is the place as the queue label of kube-scheduler's metrics names it,
-// where that has it.
+// String is the queue label of kube-scheduler's metrics, if there is one.
 func (p Place) String() string {
 	return [places]string{"nowhere", "active", "backoff", "unschedulable", "gated", "inflight", "binding"}[p]
 }
 
-// Entry is a pod in the queue with its history. Its fields are for reading; the
-// queue alone changes them.
+// Entry is a pod in the queue. Only the queue changes its fields.
 type Entry struct {
-	// Queued is the pod's latest version, and when it came or failed last. An
-	// attempt goes on with the version it started with.
+	// Queued has the pod's latest version, and its arrival or last failure.
 	framework.Queued
 
-	Added   time.Time // when the pod came
-	Flushed bool      // since the last failure it was retried for having waited long
+	Added   time.Time // arrival of the pod
+	Flushed bool      // moved by a flush since the last failure
 
 	profile *profile
 	place   Place
-	arrival uint64     // breaks every tie
-	by      *rejection // who rejected it; nil after a pop or an error
-	heap    *heap      // the heap that holds it while active or in backoff
-	at      [slots]int // where in the heap of that slot, -1 for none
-	member  int        // where in by.members, while unschedulable or gated
-	from    uint64     // number of the first event since it was popped
-	older   *Entry     // neighbours in flight, in order of popping
+	arrival uint64     // order of arrival
+	by      *rejection // plugins that rejected the pod; nil after Pop and after an error
+	heap    *heap      // heap of an active or backoff pod
+	at      [slots]int // index in the heap of each slot; -1: none
+	member  int        // index in by.members, if unschedulable or gated
+	from    uint64     // number of the first event after Pop
+	older   *Entry     // in-flight pods in the order of Pop
 	younger *Entry
 }
 
-// The slots of heap.
+// Slots of heaps.
 const (
-	bySchedule = iota // active, backoff or error backoff
-	byTimeout         // pods that are retried when they have waited long
+	bySchedule = iota // active, backoff, errors
+	byTimeout         // timeouts
 	slots
 )
 
-// Place is where the pod is.
 func (e *Entry) Place() Place { return e.place }
 
-// Rejection is who rejected the pod last; empty once it is popped again.
+// Rejection has the plugins that rejected the pod last; empty after Pop.
 func (e *Entry) Rejection() Rejection {
 	if e.by == nil {
 		return Rejection{}

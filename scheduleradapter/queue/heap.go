@@ -1,15 +1,14 @@
 package queue
 
-// heap is a binary heap whose members know where they are, so that any of them
-// can be removed. less is a total order: what comes out does not depend on the
-// order in which it went in. An entry is in one heap of each slot at most.
+// heap is a binary heap that stores the index of each entry, so that any entry can
+// be removed. less is a total order. An entry is in at most one heap of each slot.
 type heap struct {
 	items []*Entry
 	less  func(a, b *Entry) bool
 	slot  int
 }
 
-// first is the least entry, nil where there is none.
+// first is the least entry; nil: the heap is empty.
 func (h *heap) first() *Entry {
 	if len(h.items) == 0 {
 		return nil
@@ -22,7 +21,6 @@ func (h *heap) push(e *Entry) {
 	h.up(len(h.items)-1, e)
 }
 
-// remove takes a member out.
 func (h *heap) remove(e *Entry) {
 	i, last := e.at[h.slot], len(h.items)-1
 	e.at[h.slot] = -1
@@ -34,10 +32,10 @@ func (h *heap) remove(e *Entry) {
 	}
 }
 
-// fix restores the order after a member changed.
+// fix restores the order after an entry changed.
 func (h *heap) fix(e *Entry) { h.settle(e.at[h.slot], e) }
 
-// settle puts e, which belongs near i, where it belongs.
+// settle moves e from index i to its place.
 func (h *heap) settle(i int, e *Entry) {
 	if i > 0 && h.less(e, h.items[(i-1)/2]) {
 		h.up(i, e)

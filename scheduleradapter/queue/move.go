@@ -11,86 +11,86 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// woken is a pod at rest that an event helps.
-type woken struct {
-	entry   *Entry
-	outcome outcome
+// requeued is a pod that an event moves.
+type requeued struct {
+	entry    *Entry
+	strategy queueingStrategy
 }
 
-// Move tells the queue of a change in the cluster: of every pod at rest, the
-// hints of the plugins that rejected it decide whether it is tried again. Changes
-// of a waiting pod itself go to Update; other pods' wait for UnscheduledPod here.
-// It returns how many pods became active or went to backoff. The occurrence may
-// be kept for the pods in flight and must not change any more. A pod that leaves
-// its node, where it was only assumed to be, does not wake itself.
-func (q *Queue) Move(now time.Time, o *framework.Occurrence) int {
-	if !q.interested(o.Event) {
+// MoveAllToActiveOrBackoff handles a cluster event: an unschedulable or gated pod
+// moves if a queueing hint of the plugins that rejected it returns Queue. Events of
+// the pod itself are passed to Update. It returns the number of pods that became
+// active or went to backoff. The occurrence must not change afterwards: it is kept
+// for the pods in flight. The deletion event of an assumed pod does not move that
+// pod.
+func (q *Queue) MoveAllToActiveOrBackoff(now time.Time, o *framework.Occurrence) int {
+	if !q.isEventOfInterest(o.Event) {
 		return 0
 	}
-	q.flights.record(o, nil)
+	q.inFlight.record(o, nil)
 	for _, r := range q.rejections {
-		call := r.call(o.Event)
-		if !call.wakes() {
+		hints := r.hintsOf(o.Event)
+		if !hints.mayRequeue() {
 			continue
 		}
 		for _, e := range r.members {
 			if o.Resource == framework.AssignedPod && o.OldPod != nil && o.OldPod.UID == e.Pod.UID {
 				continue
 			}
-			if outcome := call.judge(e.Pod, o); outcome != rest {
-				q.woken = append(q.woken, woken{e, outcome})
+			if strategy := hints.isPodWorthRequeuing(e.Pod, o); strategy != queueSkip {
+				q.requeued = append(q.requeued, requeued{e, strategy})
 			}
 		}
 	}
-	return q.wake(now, o.Event)
+	return q.requeue(now, o.Event)
 }
 
-// wake moves the woken and returns how many no gate held back.
-func (q *Queue) wake(now time.Time, why framework.Event) (moved int) {
-	for _, w := range q.woken {
-		if q.enqueue(w.entry, now, w.outcome, w.entry.by, why) != Gated {
+// requeue moves the pods and returns how many are not gated.
+func (q *Queue) requeue(now time.Time, why framework.Event) (moved int) {
+	for _, r := range q.requeued {
+		if q.enqueue(r.entry, now, r.strategy, r.entry.by, why) != Gated {
 			moved++
 		}
 	}
-	clear(q.woken)
-	q.woken = q.woken[:0]
+	clear(q.requeued)
+	q.requeued = q.requeued[:0]
 	return moved
 }
 
-// interested says whether any plugin registered for the event. What nobody
-// registered for is not kept for the pods in flight either.
-func (q *Queue) interested(event framework.Event) bool {
+// isEventOfInterest reports whether any plugin registered for the event. Other
+// events are not kept for the pods in flight.
+func (q *Queue) isEventOfInterest(event framework.Event) bool {
 	known, ok := q.interest[event]
 	if ok {
 		return known
 	}
-	interested := everything(event)
+	interested := isWildcard(event)
 	for _, p := range q.profiles {
 		for plugin := range p.hints {
-			interested = interested || p.hears(plugin, event)
+			interested = interested || p.isRegistered(plugin, event)
 		}
 	}
 	q.interest[event] = interested
 	return interested
 }
 
-// replay judges what happened while the pod was in flight.
-func (q *Queue) replay(e *Entry, r *rejection) outcome {
-	best := rest
-	for _, happened := range q.flights.since(e) {
+// strategyForInFlightPod evaluates the events since the Pop of a pod.
+func (q *Queue) strategyForInFlightPod(e *Entry, r *rejection) queueingStrategy {
+	best := queueSkip
+	for _, happened := range q.inFlight.since(e) {
 		if happened.only != nil && happened.only != e {
 			continue
 		}
-		best = max(best, r.call(happened.occurrence.Event).judge(e.Pod, happened.occurrence))
-		if best == hurry || best == retry && len(r.pending) == 0 {
+		best = max(best, r.hintsOf(happened.occurrence.Event).isPodWorthRequeuing(e.Pod, happened.occurrence))
+		if best == queueImmediately || best == queueAfterBackoff && len(r.pending) == 0 {
 			break
 		}
 	}
 	return best
 }
 
-// Activate makes pods active whatever they wait for, except for a gate that
-// still holds. A pod in flight comes back to backoff if it is rejected.
+// Activate moves pods to the active queue unless PreEnqueue gates them. A pod in
+// flight goes to backoff if it is rejected.
 func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 	for _, uid := range uids {
 		e := q.entries[uid]
@@ -99,35 +99,34 @@ func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 		}
 		switch e.place {
 		case Backoff, Unschedulable, Gated:
-			q.enqueue(e, now, hurry, e.by, framework.ForceActivate)
+			q.enqueue(e, now, queueImmediately, e.by, framework.ForceActivate)
 		case InFlight:
-			q.flights.record(&framework.Occurrence{Event: framework.ForceActivate}, e)
+			q.inFlight.record(&framework.Occurrence{Event: framework.ForceActivate}, e)
 		}
 	}
 }
 
-// Advance does what time brings: pods whose backoff has passed become active,
-// and every 30 seconds those that have rested too long are tried again.
-func (q *Queue) Advance(now time.Time) {
+// Flush moves pods whose backoff has ended to the active queue, and each 30 s the
+// pods that exceed MaxUnschedulable.
+func (q *Queue) Flush(now time.Time) {
 	if flush := q.lastFlush(now); flush.After(q.flushed) {
 		q.flushed = flush
 		for e := q.waiting.first(); e != nil && q.overdue(e, flush); e = q.waiting.first() {
 			q.waiting.remove(e)
 			e.Flushed = true
-			q.woken = append(q.woken, woken{e, retry})
+			q.requeued = append(q.requeued, requeued{e, queueAfterBackoff})
 		}
-		q.wake(now, framework.UnschedulableTimeout)
+		q.requeue(now, framework.UnschedulableTimeout)
 	}
 	for _, h := range [...]*heap{&q.backoff, &q.errors} {
-		for e := h.first(); e != nil && !e.backsOff(now); e = h.first() {
-			q.put(e, Active, e.by, backoffComplete) // its gates were asked on the way into backoff
+		for e := h.first(); e != nil && !e.isBackingOff(now); e = h.first() {
+			q.put(e, Active, e.by, backoffComplete) // PreEnqueue ran on the way into backoff
 		}
 	}
 }
 
-// Next is the instant of the next Pop that hands out a pod if nothing happens
-// before, at the earliest: now where there is a pod to pop. It reports false
-// where time alone brings none.
+// Next is the earliest instant at which Pop returns a pod if no event happens;
+// false: never.
 func (q *Queue) Next(now time.Time) (time.Time, bool) {
 	if q.active.first() != nil || q.backoff.first() != nil {
 		return now, true
@@ -150,11 +149,11 @@ func (q *Queue) Next(now time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// enqueue moves a pod towards its next attempt, as far as gates and backoff let
-// it; by is who rejected it last.
-func (q *Queue) enqueue(e *Entry, now time.Time, o outcome, by *rejection, why framework.Event) Place {
+// enqueue runs PreEnqueue and moves a pod to the active queue, to backoff, or to
+// the gated pods. by is its last rejection.
+func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejection, why framework.Event) Place {
 	to := Active
-	if o == retry && e.backsOff(now) {
+	if o == queueAfterBackoff && e.isBackingOff(now) {
 		to = Backoff
 	}
 	if e.Gate = e.profile.preEnqueue(e.Pod); !e.Gate.OK() {
@@ -168,7 +167,7 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o outcome, by *rejection, why f
 	return to
 }
 
-// put is the only way from one place to another.
+// put moves a pod to a place.
 func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 	from := e.place
 	switch from {
@@ -180,13 +179,13 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 			q.waiting.remove(e)
 		}
 	case InFlight:
-		q.flights.leave(e)
+		q.inFlight.leave(e)
 	}
 	if e.by != nil {
-		e.by.carried--
+		e.by.pods--
 	}
 	if by != nil {
-		by.carried++
+		by.pods++
 	}
 	e.place, e.by = to, by
 	e.Unschedulable, e.Pending = nil, nil
@@ -203,11 +202,11 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 		}
 	case Unschedulable, Gated:
 		by.add(e)
-		if by.call(framework.UnschedulableTimeout).always {
+		if by.hintsOf(framework.UnschedulableTimeout).always {
 			q.waiting.push(e)
 		}
 	case InFlight:
-		q.flights.enter(e)
+		q.inFlight.enter(e)
 	}
 	if to == Active || to == Backoff {
 		e.heap.push(e)
@@ -229,7 +228,7 @@ func (q *Queue) count(e *Entry, from Place, why framework.Event) {
 	}
 }
 
-// profile finds a profile; a name that was not configured gets an empty one.
+// profile finds a profile; a name that is not configured has an empty one.
 func (q *Queue) profile(name string) *profile {
 	p := q.profiles[name]
 	if p == nil {
@@ -239,15 +238,16 @@ func (q *Queue) profile(name string) *profile {
 	return p
 }
 
-// Get finds a pod, nil where the queue has none of that UID.
+// Get finds a pod; nil: the queue does not have it.
 func (q *Queue) Get(uid types.UID) *Entry { return q.entries[uid] }
 
-// Entries is every pod in the order in which they came.
+// Entries lists all pods in the order of arrival.
 func (q *Queue) Entries() []*Entry {
 	return slices.SortedFunc(maps.Values(q.entries), func(a, b *Entry) int { return int(a.arrival) - int(b.arrival) })
 }
 
-// Find is the first to have come of the pods that a function means; nil for none.
+// Find returns the first pod by arrival for which a function returns true; nil:
+// none.
 func (q *Queue) Find(is func(*nodetable.Pod) bool) (first *Entry) {
 	for _, e := range q.entries {
 		if (first == nil || e.arrival < first.arrival) && is(e.Pod) {
@@ -257,27 +257,27 @@ func (q *Queue) Find(is func(*nodetable.Pod) bool) (first *Entry) {
 	return first
 }
 
-// Len is how many pods there are.
+// Len is the number of pods.
 func (q *Queue) Len() int { return len(q.entries) }
 
-// Depth is how many pods are in a place of the queue.
+// Depth is the number of pods in a place.
 func (q *Queue) Depth(p Place) int { return q.depths[p] }
 
 // InFlightEvents counts the events that are kept for the pods in flight.
 func (q *Queue) InFlightEvents() map[framework.Event]int {
 	counts := map[framework.Event]int{}
-	for _, happened := range q.flights.events[q.flights.dead:] {
+	for _, happened := range q.inFlight.events[q.inFlight.dead:] {
 		counts[happened.occurrence.Event]++
 	}
 	return counts
 }
 
-// Arrival is a way into a place.
+// Arrival is the move of a pod to a place by an event.
 type Arrival struct {
 	To Place
 	By framework.Event
 }
 
-// Arrivals counts pods by where they went and why since the queue began:
-// kube-scheduler's queue_incoming_pods_total.
+// Arrivals counts moves since the start: kube-scheduler's
+// queue_incoming_pods_total.
 func (q *Queue) Arrivals() map[Arrival]int { return maps.Clone(q.arrived) }

@@ -9,39 +9,35 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Nominator remembers which pods are promised room on which node: preemption
-// made the promise and the room is not free yet. It is kept apart from the Queue,
-// because pods of other schedulers are promised room too.
+// Nominator has the nominated nodes of pods, of all schedulers.
 type Nominator struct {
-	promises []promise // in the order in which they were made
-	nodes    map[types.UID]nodetable.Symbol
+	nominations []nomination // in the order in which they were added
+	nodes       map[types.UID]nodetable.Symbol
 }
 
-type promise struct {
+type nomination struct {
 	pod  *nodetable.Pod
 	node nodetable.Symbol
 }
 
-// NewNominator makes one without promises.
+// NewNominator makes an empty Nominator.
 func NewNominator() *Nominator {
 	return &Nominator{nodes: map[types.UID]nodetable.Symbol{}}
 }
 
-// Nominate promises a pod room on a node instead of what it was promised before;
-// an empty node takes the promise back.
+// Nominate replaces the nomination of a pod; an empty node clears it.
 func (n *Nominator) Nominate(pod *nodetable.Pod, node string) {
 	n.Clear(pod.UID)
 	if node == "" {
 		return
 	}
-	p := promise{pod, nodetable.Intern(node)}
-	n.promises = append(n.promises, p)
+	p := nomination{pod, nodetable.Intern(node)}
+	n.nominations = append(n.nominations, p)
 	n.nodes[pod.UID] = p.node
 }
 
-// Update takes a pod's new version. Where neither version's
-// status.nominatedNodeName names a node, a promise made here stands: the API
-// server may not know of it yet.
+// Update takes the new version of a pod. If status.nominatedNodeName is empty in
+// both versions, the nomination remains: the API server may not have it yet.
 func (n *Nominator) Update(before, after *nodetable.Pod) {
 	node := after.Object.Status.NominatedNodeName
 	if node == "" && before.Object.Status.NominatedNodeName == "" {
@@ -50,15 +46,15 @@ func (n *Nominator) Update(before, after *nodetable.Pod) {
 	n.Nominate(after, node)
 }
 
-// Clear takes back the promise to a pod: it is placed, or gone.
+// Clear clears the nomination of a pod.
 func (n *Nominator) Clear(uid types.UID) {
 	if _, ok := n.nodes[uid]; ok {
 		delete(n.nodes, uid)
-		n.promises = slices.DeleteFunc(n.promises, func(p promise) bool { return p.pod.UID == uid })
+		n.nominations = slices.DeleteFunc(n.nominations, func(p nomination) bool { return p.pod.UID == uid })
 	}
 }
 
-// Node is where the pod is promised room, empty for nowhere.
+// Node is the nominated node of a pod; empty: none.
 func (n *Nominator) Node(uid types.UID) string {
 	if node, ok := n.nodes[uid]; ok {
 		return node.Value()
@@ -66,10 +62,10 @@ func (n *Nominator) Node(uid types.UID) string {
 	return ""
 }
 
-// On is who is promised room on the node, in the order of the promises.
+// On yields the pods that are nominated to a node, in the order of nomination.
 func (n *Nominator) On(node nodetable.Symbol) iter.Seq[*nodetable.Pod] {
 	return func(yield func(*nodetable.Pod) bool) {
-		for _, p := range n.promises {
+		for _, p := range n.nominations {
 			if p.node == node && !yield(p.pod) {
 				return
 			}
@@ -77,11 +73,10 @@ func (n *Nominator) On(node nodetable.Symbol) iter.Seq[*nodetable.Pod] {
 	}
 }
 
-// All is every promise in the order in which they were made, as
-// framework.Runner.Begin takes them.
+// All yields all nominations in their order, for framework.Runner.Begin.
 func (n *Nominator) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
 	return func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
-		for _, p := range n.promises {
+		for _, p := range n.nominations {
 			if !yield(p.pod, p.node) {
 				return
 			}
@@ -89,5 +84,5 @@ func (n *Nominator) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
 	}
 }
 
-// Len is how many pods are promised room.
-func (n *Nominator) Len() int { return len(n.promises) }
+// Len is the number of nominations.
+func (n *Nominator) Len() int { return len(n.nominations) }

@@ -12,7 +12,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// nominee is a pod whose status nominates it to a node, empty for none.
+// nominee is a pod with status.nominatedNodeName; empty: none.
 func nominee(t *testing.T, name, node string) *nodetable.Pod {
 	t.Helper()
 	pod, err := nodetable.NewPod(&v1.Pod{

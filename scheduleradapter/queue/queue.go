@@ -1,12 +1,10 @@
-// Package queue decides which pod is tried next, and when a pod that failed is
-// tried again: pods ready for an attempt, pods in backoff, pods that wait for an
-// event that may help them, pods held back by a gate, and pods under way.
+// Package queue is the scheduling queue: active pods, pods in backoff,
+// unschedulable pods, gated pods and pods in flight. The rules are those of
+// kube-scheduler 1.37 with the features SchedulerPopFromBackoffQ and queueing
+// hints.
 //
-// It is one value with one owner: no goroutines, no locks, no clock of its own.
-// Time is an argument and does not go backwards; the same calls give the same
-// answers. Order, gates and hints are a profile's; the queue never looks at what a
-// pod wants. The rules are those of kube-scheduler 1.37 with pods popped early from
-// backoff (SchedulerPopFromBackoffQ) and queueing hints.
+// One goroutine owns a Queue. Time is an argument and never decreases; the same
+// calls have the same results.
 package queue
 
 import (
@@ -18,63 +16,63 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// The queue's own reasons to move a pod, besides those of framework.
+// Events of the queue itself.
 var (
 	podAdded        = framework.Event{Resource: framework.UnscheduledPod, Action: framework.Add}
 	attemptFailed   = framework.Event{Name: "ScheduleAttemptFailure"}
 	backoffComplete = framework.Event{Name: "BackoffComplete"}
 )
 
-// everything says whether the event stands for every change there is.
-func everything(e framework.Event) bool {
+// isWildcard reports whether the event stands for all events.
+func isWildcard(e framework.Event) bool {
 	return e.Resource == framework.AnyResource && e.Action == framework.All
 }
 
-// Config is what a Queue is made of.
+// Config of a Queue.
 type Config struct {
-	// Less is the QueueSort plugin: whether a goes before b. Pods it does not
-	// tell apart go in the order in which they came.
+	// Less is the QueueSort plugin: a precedes b. Pods that it does not order are
+	// popped in the order of arrival.
 	Less func(a, b framework.Queued) bool
-	// Profiles by scheduler name. Pods of a profile that is not among them have
-	// no gates, and no event but waiting helps them.
+	// Profiles by scheduler name. Pods of another name have no PreEnqueue plugins,
+	// and only the timeout moves them.
 	Profiles map[string]Profile
 
-	InitialBackoff   time.Duration // after the first failure; doubles with each
-	MaxBackoff       time.Duration // zero: no backoff at all
-	MaxUnschedulable time.Duration // a pod that waited longer is retried unasked; zero: 5 minutes
+	InitialBackoff   time.Duration // after the first failure; doubles with each further one
+	MaxBackoff       time.Duration // zero: no backoff
+	MaxUnschedulable time.Duration // a pod that is unschedulable for longer is moved without an event; zero: 5 minutes
 
-	// Moved is told of every pod that changes its place, and of the event that
-	// did it, zero where the caller did; nil for nobody. It must not call the
-	// queue.
+	// Moved is called when a pod changes its place, with the event that moved it;
+	// nil: not called. It must not call the queue. The event is zero if a call moved
+	// the pod.
 	Moved func(e *Entry, from Place, why framework.Event)
 }
 
-// Queue holds every pod that waits for a node, each in exactly one place.
+// Queue has all pods without a node, each in one place.
 type Queue struct {
 	cfg      Config
 	start    time.Time
-	flushed  time.Time // the last flush of pods that had waited long
+	flushed  time.Time // last flush of overdue pods
 	profiles map[string]*profile
 	arrivals uint64
 
 	entries    map[types.UID]*Entry
 	active     heap
-	backoff    heap         // rejected by plugins; may be popped early
-	errors     heap         // failed otherwise; never early
-	waiting    heap         // those at rest whom waiting long wakes, longest first
-	rejections []*rejection // in order of first appearance; who rests is in one
-	flights    flights
+	backoff    heap         // after rejections; Pop may take a pod before its backoff ends
+	errors     heap         // after errors; Pop takes a pod when its backoff has ended
+	waiting    heap         // unschedulable pods by the time since their failure
+	rejections []*rejection // in the order of first appearance; each unschedulable pod is a member of one
+	inFlight   inFlightPods
 
 	depths   [places]int
 	arrived  map[Arrival]int
-	interest map[framework.Event]bool // whether any profile registered for the event
+	interest map[framework.Event]bool // cache of isEventOfInterest
 
-	names []string // scratch of rejection
-	key   []byte   // scratch of rejection
-	woken []woken  // scratch of Advance and Move
+	names    []string   // buffer of rejection
+	key      []byte     // buffer of rejection
+	requeued []requeued // buffer of Flush and MoveAllToActiveOrBackoff
 }
 
-// New makes an empty queue that begins at an instant.
+// New makes an empty queue whose time starts at an instant.
 func New(start time.Time, cfg Config) *Queue {
 	if cfg.MaxUnschedulable == 0 {
 		cfg.MaxUnschedulable = 5 * time.Minute
@@ -92,7 +90,7 @@ func New(start time.Time, cfg Config) *Queue {
 	ranked := func(a, b *Entry) bool {
 		return cfg.Less(a.Queued, b.Queued) || !cfg.Less(b.Queued, a.Queued) && earlier(a, b)
 	}
-	// by orders by an instant, then by what breaks the tie.
+	// by orders entries by an instant, then by tie.
 	by := func(instant func(*Entry) time.Time, tie func(a, b *Entry) bool) func(a, b *Entry) bool {
 		return func(a, b *Entry) bool {
 			if c := instant(a).Compare(instant(b)); c != 0 {
@@ -113,14 +111,12 @@ func New(start time.Time, cfg Config) *Queue {
 	return q
 }
 
-// Add takes in a pod that has no node. A pod known already gets the new version
-// and stays where it is.
+// Add adds a pod without a node. A known pod is updated and keeps its place.
 func (q *Queue) Add(now time.Time, pod *nodetable.Pod) Place { return q.Update(now, pod, 0) }
 
-// Update takes a pod's new version, of which changed says what is different: one
-// or-ed value of UpdatePod... bits. A pod at rest moves if a hint of the plugins
-// that rejected it says so; a pod in flight will, when it comes back. A pod not
-// known is added.
+// Update takes the new version of a pod; changed is the union of its UpdatePod...
+// actions. An unschedulable or gated pod moves if a queueing hint of the plugins
+// that rejected it returns Queue. An unknown pod is added.
 func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Action) Place {
 	e := q.entries[pod.UID]
 	if e == nil {
@@ -133,7 +129,7 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 			at:      [slots]int{-1, -1},
 		}
 		q.entries[pod.UID] = e
-		return q.enqueue(e, now, hurry, nil, podAdded)
+		return q.enqueue(e, now, queueImmediately, nil, podAdded)
 	}
 	old := e.Pod
 	e.Pod = pod
@@ -148,8 +144,8 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 				Pod:    pod,
 			}
 			if e.place == InFlight {
-				q.flights.record(own, e)
-			} else if o := e.by.call(own.Event).judge(pod, own); o != rest {
+				q.inFlight.record(own, e)
+			} else if o := e.by.hintsOf(own.Event).isPodWorthRequeuing(pod, own); o != queueSkip {
 				return q.enqueue(e, now, o, e.by, own.Event)
 			}
 		}
@@ -157,8 +153,8 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 	return e.place
 }
 
-// Delete lets go of a pod, wherever it is: it is bound, or gone. An attempt under
-// way ends without effect on the queue.
+// Delete removes a pod that is bound or deleted. A running attempt does not add it
+// again.
 func (q *Queue) Delete(uid types.UID) {
 	if e := q.entries[uid]; e != nil {
 		delete(q.entries, uid)
@@ -167,11 +163,11 @@ func (q *Queue) Delete(uid types.UID) {
 	}
 }
 
-// Pop hands out the pod to try now, nil where there is none: the first that is
-// ready, else the first in backoff after a rejection. What time has brought is
-// done first. The pod is in flight until Fail, Permit or Delete.
+// Pop flushes and removes the first active pod, or else the first pod in backoff
+// after a rejection; nil: there is none. The pod is in flight until Fail, Permit or
+// Delete.
 func (q *Queue) Pop(now time.Time) *Entry {
-	q.Advance(now)
+	q.Flush(now)
 	e := q.active.first()
 	if e == nil {
 		e = q.backoff.first()
@@ -186,18 +182,17 @@ func (q *Queue) Pop(now time.Time) *Entry {
 	return e
 }
 
-// Permit says that the attempt passed Permit and the pod is being bound: events
-// are no longer kept for it. Delete follows when it is bound, Fail when not.
+// Permit ends the recording of events for a pod that enters the binding cycle.
+// Delete or Fail follows.
 func (q *Queue) Permit(e *Entry) {
 	if e.place == InFlight {
 		q.put(e, Binding, nil, framework.Event{})
 	}
 }
 
-// Fail takes back a pod whose attempt failed and says where it waits now. An
-// error goes to backoff; a rejected pod rests, unless something happened since
-// its pop that may help it, or nothing was recorded because it was being bound.
-// An entry deleted meanwhile, or not out for an attempt, stays where it is.
+// Fail adds a pod whose attempt failed. After an error it goes to backoff. After a
+// rejection it is unschedulable, unless an event since its Pop moves it, or it was
+// in the binding cycle. A pod that is not in flight or binding keeps its place.
 func (q *Queue) Fail(now time.Time, e *Entry, by Rejection) Place {
 	if e.place != InFlight && e.place != Binding {
 		return e.place
@@ -206,18 +201,18 @@ func (q *Queue) Fail(now time.Time, e *Entry, by Rejection) Place {
 	e.Flushed = false
 	if len(by.Unschedulable)+len(by.Pending) == 0 {
 		e.Errors++
-		e.Backoff = q.expiry(e, now)
-		return q.enqueue(e, now, retry, nil, attemptFailed)
+		e.Backoff = q.backoffExpiration(e, now)
+		return q.enqueue(e, now, queueAfterBackoff, nil, attemptFailed)
 	}
 	e.Errors = 0
 	e.Unsuccessful++
-	e.Backoff = q.expiry(e, now)
+	e.Backoff = q.backoffExpiration(e, now)
 	r := q.rejection(e.profile, by, "")
-	o := retry
+	o := queueAfterBackoff
 	if e.place == InFlight {
-		o = q.replay(e, r)
+		o = q.strategyForInFlightPod(e, r)
 	}
-	if o == rest {
+	if o == queueSkip {
 		q.put(e, Unschedulable, r, attemptFailed)
 		return Unschedulable
 	}

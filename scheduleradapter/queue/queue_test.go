@@ -18,8 +18,7 @@ import (
 
 var _ Profile = (*framework.Runner)(nil)
 
-// TestScenarios plays every script of testdata and holds its transcript against
-// the file beside it.
+// TestScenarios runs the scripts of testdata and compares the transcripts.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.script", func(t *testing.T, file string) {
 		text, err := os.ReadFile(file)
@@ -37,7 +36,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// check proves that every pod is in exactly one place and findable there.
+// check verifies that each pod is in one place and can be found there.
 func (s *script) check() error {
 	q := s.q
 	var errs []error
@@ -75,7 +74,7 @@ func (s *script) check() error {
 		}
 	}
 	from := uint64(0)
-	for e := q.flights.oldest; e != nil; e = e.younger {
+	for e := q.inFlight.oldest; e != nil; e = e.younger {
 		in("flights", []*Entry{e}, InFlight)
 		if e.from < from {
 			fault("%s was popped before its elder", e.Pod.UID)
@@ -95,14 +94,14 @@ func (s *script) check() error {
 		if found[e] != want {
 			fault("%s is in %d lists", e.Pod.UID, found[e])
 		}
-		waits := (e.place == Unschedulable || e.place == Gated) && e.by.call(framework.UnschedulableTimeout).always
+		waits := (e.place == Unschedulable || e.place == Gated) && e.by.hintsOf(framework.UnschedulableTimeout).always
 		if waits != (e.at[byTimeout] >= 0) {
 			fault("%s waits for a timeout: %v", e.Pod.UID, !waits)
 		}
 	}
 	for _, r := range q.rejections {
-		if r.carried != carried[r] {
-			fault("%d pods carry %v, not %d", carried[r], r.unschedulable, r.carried)
+		if r.pods != carried[r] {
+			fault("%d pods carry %v, not %d", carried[r], r.unschedulable, r.pods)
 		}
 	}
 	for place := Active; place < places; place++ {
@@ -110,13 +109,13 @@ func (s *script) check() error {
 			fault("depth of %v is %d, not %d", place, depths[place], q.Depth(place))
 		}
 	}
-	if q.flights.oldest == nil && len(q.flights.events) > 0 {
-		fault("%d events for nobody", len(q.flights.events))
+	if q.inFlight.oldest == nil && len(q.inFlight.events) > 0 {
+		fault("%d events for nobody", len(q.inFlight.events))
 	}
 	return errors.Join(errs...)
 }
 
-// world is the configuration that random scripts live in.
+// world is the configuration of random scripts.
 const world = `
 hint Fit Node/Add
 hint Fit Node/UpdateNodeAllocatable
@@ -132,8 +131,8 @@ hint Preemption AssignedPod/Delete always
 hint Foreign */All always
 `
 
-// TestRandomDaysMatchTheNaiveTwin plays random commands; the script compares
-// queue and twin and checks the invariants after each.
+// TestRandomDaysMatchTheNaiveTwin runs random commands; the script compares queue
+// and twin and checks the invariants after each.
 func TestRandomDaysMatchTheNaiveTwin(t *testing.T) {
 	playRandomDays(t, 2, 10_000)
 }
@@ -200,7 +199,7 @@ func randomDay(rng *rand.Rand, steps int) string {
 	return b.String()
 }
 
-// TestNextIsWhenPopBringsAPod holds Next against popping at every second.
+// TestNextIsWhenPopBringsAPod compares Next with a Pop in each second.
 func TestNextIsWhenPopBringsAPod(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -210,7 +209,7 @@ func TestNextIsWhenPopBringsAPod(t *testing.T) {
 		}
 		clear(s.gates)
 		for _, e := range s.q.Entries() {
-			e.Pod.Object.Spec.SchedulingGates = nil // a gate would keep what Next promises
+			e.Pod.Object.Spec.SchedulingGates = nil // a gate may delay the pod
 		}
 		for s.q.Pop(s.now) != nil {
 		}

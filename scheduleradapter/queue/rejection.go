@@ -9,23 +9,23 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Profile is what the queue asks of a scheduler profile; a framework.Runner is
-// one. It must not call the queue.
+// Profile is the part of a framework.Runner that the queue uses. It must not call
+// the queue.
 type Profile interface {
-	// PreEnqueue says whether the pod may be tried at all.
+	// PreEnqueue returns Success, or why the pod is gated.
 	PreEnqueue(pod *nodetable.Pod) framework.Status
-	// Hints are, by plugin, the events that may mend the plugin's rejections.
+	// Hints are the queueing hints by plugin.
 	Hints() map[string][]framework.EventHint
 }
 
-// Rejection names the plugins that rejected a pod in an attempt. Neither list
-// filled means that the attempt ended in an error.
+// Rejection has the plugins that rejected a pod in an attempt. Both lists are empty
+// after an error.
 type Rejection struct {
 	Unschedulable []string
-	Pending       []string // wait for something outside; no backoff once it came
+	Pending       []string // returned the code Pending: an event moves the pod without backoff
 }
 
-// profile is a Profile with the rejections seen under it.
+// profile is a Profile with the rejections of its pods.
 type profile struct {
 	name       string
 	preEnqueue func(pod *nodetable.Pod) framework.Status
@@ -33,8 +33,7 @@ type profile struct {
 	rejections map[string]*rejection
 }
 
-// newProfile takes in a profile; nil stands for one not configured, without gates
-// and hints.
+// newProfile wraps a profile; nil: no PreEnqueue plugins and no hints.
 func newProfile(name string, p Profile) *profile {
 	own := &profile{
 		name:       name,
@@ -49,99 +48,96 @@ func newProfile(name string, p Profile) *profile {
 	return own
 }
 
-// hears says whether the plugin registered for the event.
-func (p *profile) hears(plugin string, event framework.Event) bool {
+// isRegistered reports whether the plugin registered for the event.
+func (p *profile) isRegistered(plugin string, event framework.Event) bool {
 	return slices.ContainsFunc(p.hints[plugin], func(h framework.EventHint) bool { return h.Event.Includes(event) })
 }
 
-// rejection is one way of being rejected, shared by all pods rejected so. An
-// event asks once per rejection which hints count, and passes over its pods
-// where none does. There are as many as combinations of plugins occur, a few
-// dozen; they are kept.
+// rejection groups the pods that the same plugins rejected, so that an event is
+// matched with the queueing hints once per group. Groups are kept; there are a few
+// dozen.
 type rejection struct {
 	profile                *profile
 	unschedulable, pending []string // sorted
-	gate                   string   // the plugin of unschedulable that holds the pods back, if any
-	members                []*Entry
-	carried                int // pods that bear it, waiting here or already on their way
-	calls                  map[framework.Event]call
+	gate                   string   // the PreEnqueue plugin that gates the pods; empty: not gated
+	members                []*Entry // unschedulable or gated
+	pods                   int      // members, and pods in active or backoff after this rejection
+	hints                  map[framework.Event]eventHints
 }
 
-// call is what an event means to the pods of a rejection.
-type call struct {
-	always bool // they are retried, whatever the hints say
-	ask    []framework.EventHint
-	urgent int // the first hints of ask are those of pending plugins
+// eventHints are the queueing hints that a rejection has for an event.
+type eventHints struct {
+	always  bool // requeue without calling a hint
+	hints   []framework.EventHint
+	pending int // the first hints are those of plugins that returned Pending
 }
 
-// wakes says whether the event may move any pod.
-func (c call) wakes() bool { return c.always || len(c.ask) > 0 }
+func (h eventHints) mayRequeue() bool { return h.always || len(h.hints) > 0 }
 
-// outcome is what becomes of a rejected pod.
-type outcome uint8
+// queueingStrategy is how an event requeues a pod, as in kube-scheduler.
+type queueingStrategy uint8
 
 const (
-	rest  outcome = iota // nothing that helps happened
-	retry                // when its backoff has passed
-	hurry                // at once
+	queueSkip queueingStrategy = iota
+	queueAfterBackoff
+	queueImmediately
 )
 
-// judge asks the hints about a pod. One that fails is taken to say Queue, so that
-// no pod is forgotten over it.
-func (c call) judge(pod *nodetable.Pod, o *framework.Occurrence) outcome {
-	if c.always {
-		return retry
+// isPodWorthRequeuing calls the hints. An error counts as Queue.
+func (h eventHints) isPodWorthRequeuing(pod *nodetable.Pod, o *framework.Occurrence) queueingStrategy {
+	if h.always {
+		return queueAfterBackoff
 	}
-	for i, h := range c.ask {
-		if h.Hint != nil {
-			if hint, err := h.Hint(o, pod); err == nil && hint == framework.QueueSkip {
+	for i, hint := range h.hints {
+		if hint.Hint != nil {
+			if result, err := hint.Hint(o, pod); err == nil && result == framework.QueueSkip {
 				continue
 			}
 		}
-		if i < c.urgent {
-			return hurry
+		if i < h.pending {
+			return queueImmediately
 		}
-		return retry
+		return queueAfterBackoff
 	}
-	return rest
+	return queueSkip
 }
 
-// call finds what the event means here, once.
-func (r *rejection) call(event framework.Event) call {
-	known, ok := r.calls[event]
+// hintsOf caches hintsFor.
+func (r *rejection) hintsOf(event framework.Event) eventHints {
+	known, ok := r.hints[event]
 	if !ok {
-		known = r.weigh(event)
-		r.calls[event] = known
+		known = r.hintsFor(event)
+		r.hints[event] = known
 	}
 	return known
 }
 
-// weigh follows kube-scheduler: an event its gate did not register for cannot
-// free a gated pod; an event that stands for every change asks nobody.
-func (r *rejection) weigh(event framework.Event) call {
-	if r.gate != "" && !r.profile.hears(r.gate, event) {
-		return call{}
+// hintsFor follows kube-scheduler: an event for which the gate plugin did not
+// register does not move a gated pod, and a wildcard event calls no hint.
+func (r *rejection) hintsFor(event framework.Event) eventHints {
+	if r.gate != "" && !r.profile.isRegistered(r.gate, event) {
+		return eventHints{}
 	}
-	if everything(event) {
-		return call{always: true}
+	if isWildcard(event) {
+		return eventHints{always: true}
 	}
-	var c call
+	var h eventHints
 	for _, plugin := range r.pending {
-		c.add(r.profile.hints[plugin], event)
+		h.add(r.profile.hints[plugin], event)
 	}
-	c.urgent = len(c.ask)
+	h.pending = len(h.hints)
 	for _, plugin := range r.unschedulable {
 		if !slices.Contains(r.pending, plugin) {
-			c.add(r.profile.hints[plugin], event)
+			h.add(r.profile.hints[plugin], event)
 		}
 	}
-	return c
+	return h
 }
 
-func (c *call) add(hints []framework.EventHint, event framework.Event) {
-	for _, h := range hints {
-		if h.Event.Includes(event) {
-			c.ask = append(c.ask, h)
+func (h *eventHints) add(hints []framework.EventHint, event framework.Event) {
+	for _, hint := range hints {
+		if hint.Event.Includes(event) {
+			h.hints = append(h.hints, hint)
 		}
 	}
 }
@@ -160,7 +156,7 @@ func (r *rejection) remove(e *Entry) {
 	r.members = r.members[:last]
 }
 
-// rejection finds the rejection by these plugins and this gate in the profile.
+// rejection finds or adds the rejection by plugins and gate.
 func (q *Queue) rejection(p *profile, by Rejection, gate string) *rejection {
 	names := append(q.names[:0], by.Unschedulable...)
 	if gate != "" {
@@ -192,41 +188,42 @@ func (q *Queue) rejection(p *profile, by Rejection, gate string) *rejection {
 		unschedulable: slices.Clone(unschedulable),
 		pending:       slices.Clone(pending),
 		gate:          gate,
-		calls:         map[framework.Event]call{},
+		hints:         map[framework.Event]eventHints{},
 	}
 	p.rejections[string(key)] = r
 	q.rejections = append(q.rejections, r)
 	return r
 }
 
-// Blame is how many waiting pods a plugin rejected last.
-type Blame struct {
+// UnschedulableCount is the number of pods that a plugin rejected in their last
+// attempt.
+type UnschedulableCount struct {
 	Profile, Plugin string
 	Pods            int
 }
 
-// Blames counts the pods by the plugins that rejected them, those on their way
-// to another attempt included, by profile and plugin: kube-scheduler's
-// unschedulable_pods. A plugin that no longer keeps any pod is named with zero.
-func (q *Queue) Blames() []Blame {
-	counts := map[Blame]int{}
+// UnschedulablePods counts the pods by profile and plugin, including active and
+// backoff pods: kube-scheduler's unschedulable_pods. Plugins without such pods are
+// listed with zero.
+func (q *Queue) UnschedulablePods() []UnschedulableCount {
+	counts := map[UnschedulableCount]int{}
 	for _, r := range q.rejections {
 		for _, names := range [...][]string{r.unschedulable, r.pending} {
 			for _, name := range names {
-				counts[Blame{Profile: r.profile.name, Plugin: name}] += r.carried
+				counts[UnschedulableCount{Profile: r.profile.name, Plugin: name}] += r.pods
 			}
 		}
 	}
-	blames := make([]Blame, 0, len(counts))
+	all := make([]UnschedulableCount, 0, len(counts))
 	for b, n := range counts {
 		b.Pods = n
-		blames = append(blames, b)
+		all = append(all, b)
 	}
-	slices.SortFunc(blames, func(a, b Blame) int {
+	slices.SortFunc(all, func(a, b UnschedulableCount) int {
 		if c := strings.Compare(a.Profile, b.Profile); c != 0 {
 			return c
 		}
 		return strings.Compare(a.Plugin, b.Plugin)
 	})
-	return blames
+	return all
 }

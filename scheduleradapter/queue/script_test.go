@@ -16,15 +16,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// helped is the object of a scripted event: the pods that it helps, in the
-// opinion of every hint.
+// helped is the object of a scripted event: the pods for which all hints return
+// Queue.
 type helped []string
 
-// scriptProfile is the profile of the script's pods.
 type scriptProfile struct{ s *script }
 
-// PreEnqueue keeps pods with scheduling gates, and those the script closed a gate
-// for.
+// PreEnqueue gates pods with scheduling gates, and those of the command gate.
 func (p scriptProfile) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	gate := p.s.gate(pod)
 	if p.s.traces {
@@ -62,7 +60,7 @@ type script struct {
 	traces  bool
 	q       *Queue
 	twin    *twin
-	handles map[string]*Entry // handles by pod, as popped last
+	handles map[string]*Entry // entries by pod as last popped
 }
 
 func newScript() *script {
@@ -86,7 +84,7 @@ func newScript() *script {
 	return s
 }
 
-// byPriority is the order of PrioritySort.
+// byPriority is PrioritySort.
 func byPriority(a, b framework.Queued) bool {
 	if a.Pod.Priority != b.Pod.Priority {
 		return a.Pod.Priority > b.Pod.Priority
@@ -96,7 +94,7 @@ func byPriority(a, b framework.Queued) bool {
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format, args...) }
 
-// gate is the plugin that keeps a pod of the script's profile.
+// gate is the plugin that gates a pod.
 func (s *script) gate(p *nodetable.Pod) string {
 	if len(p.Object.Spec.SchedulingGates) > 0 {
 		return "SchedulingGates"
@@ -104,7 +102,7 @@ func (s *script) gate(p *nodetable.Pod) string {
 	return s.gates[p.Object.Name]
 }
 
-// begin makes the queue, once the configuration is known.
+// begin makes the queue after the configuration.
 func (s *script) begin() {
 	if s.q != nil {
 		return
@@ -114,8 +112,8 @@ func (s *script) begin() {
 	s.twin = newTwin(s)
 }
 
-// run plays a script and returns the transcript; the error says where queue and
-// twin part, or what invariant broke.
+// run runs a script and returns the transcript; the error is a difference between
+// queue and twin, or a violated invariant.
 func (s *script) run(text string) (string, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -191,8 +189,8 @@ func (s *script) settings() map[string]func(args []string) error {
 	}
 }
 
-// ask makes a hint's function: nil, one that fails, or one that says Queue where
-// the event helps the pod.
+// ask makes a hint: nil, one that fails, or one that returns Queue if the event
+// helps the pod.
 func (s *script) ask(plugin, mode string) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
 	if mode == "always" {
 		return nil
@@ -211,7 +209,7 @@ func (s *script) ask(plugin, mode string) func(*framework.Occurrence, *nodetable
 	}
 }
 
-// helps says whether an event helps a pod: a change of its own always does.
+// helps reports whether an event helps a pod; its own changes do.
 func helps(o *framework.Occurrence, pod *nodetable.Pod) bool {
 	if object, ok := o.Object.(helped); ok {
 		return slices.Contains(object, pod.Object.Name)
@@ -222,7 +220,7 @@ func helps(o *framework.Occurrence, pod *nodetable.Pod) bool {
 func (s *script) plain() map[string]func() error {
 	return map[string]func() error{
 		"trace":   func() error { s.traces = true; return nil },
-		"advance": func() error { s.q.Advance(s.now); s.twin.advance(s.now); return nil },
+		"advance": func() error { s.q.Flush(s.now); s.twin.advance(s.now); return nil },
 		"show":    func() error { s.show(); return nil },
 		"counts": func() error {
 			var lines []string
@@ -330,7 +328,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 			ev, err := event(name)
 			if err == nil {
 				o := &framework.Occurrence{Event: ev, Object: helped(args)}
-				s.q.Move(s.now, o)
+				s.q.MoveAllToActiveOrBackoff(s.now, o)
 				s.twin.move(s.now, o)
 			}
 			return err
@@ -338,7 +336,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 	}
 }
 
-// show prints every place in its order, what is recorded and who is to blame.
+// show prints each place in order, the recorded events and the rejectors.
 func (s *script) show() {
 	list := func(name string, entries []*Entry, less func(a, b *Entry) bool) {
 		if len(entries) == 0 {
@@ -373,14 +371,14 @@ func (s *script) show() {
 	if n := kept(s.q); n > 0 {
 		s.printf("recorded: %d\n", n)
 	}
-	for _, b := range s.q.Blames() {
+	for _, b := range s.q.UnschedulablePods() {
 		if b.Pods > 0 {
 			s.printf("rejected by %s: %d\n", b.Plugin, b.Pods)
 		}
 	}
 }
 
-// describe makes a pod of words.
+// describe makes a pod from words.
 func describe(name string, words []string) (*nodetable.Pod, error) {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
@@ -421,7 +419,7 @@ func duration(text string) (time.Duration, error) {
 	return d, err
 }
 
-// event reads Resource/Action.
+// event parses Resource/Action.
 func event(text string) (framework.Event, error) {
 	i := strings.LastIndex(text, "/")
 	if i < 0 {
@@ -431,7 +429,7 @@ func event(text string) (framework.Event, error) {
 	return framework.Event{Resource: framework.Resource(text[:i]), Action: a}, err
 }
 
-// action reads names of actions joined by "|".
+// action parses actions joined by "|".
 func action(text string) (framework.Action, error) {
 	var all framework.Action
 	for name := range strings.SplitSeq(text, "|") {
@@ -446,7 +444,7 @@ func action(text string) (framework.Action, error) {
 	return all, nil
 }
 
-// next goes through All, Update and every single action.
+// next iterates over All, Update and each action.
 func next(a framework.Action) framework.Action {
 	switch a {
 	case framework.All:

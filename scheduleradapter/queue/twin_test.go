@@ -11,18 +11,17 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// twin is the queue as the rules tell it, without any thought for speed: a list
-// of pods, looked through from front to back for every question.
+// twin is a naive queue: a list of pods that is scanned for each call.
 type twin struct {
 	s        *script
-	pods     []*twinPod // in order of arrival
+	pods     []*twinPod // in the order of arrival
 	flushed  time.Time
-	thinking bool // hints are asked by the twin
+	thinking bool // the twin is calling hints
 }
 
 type twinPod struct {
 	pod           *nodetable.Pod
-	profile       string // as it came; it cannot change
+	profile       string // of the first version
 	place         Place
 	timestamp     time.Time
 	expiry        time.Time
@@ -77,7 +76,7 @@ func (t *twin) update(now time.Time, pod *nodetable.Pod, changed framework.Actio
 	}
 }
 
-// tell records an event for the pods in flight; only one of them, where given.
+// tell records an event for the pods in flight, or for one.
 func (t *twin) tell(o *framework.Occurrence, only *twinPod) {
 	for _, p := range t.pods {
 		if p.place != InFlight {
@@ -112,7 +111,7 @@ func (t *twin) pop(now time.Time) string {
 	return "nothing"
 }
 
-// before relies on pods being looked at in order of arrival.
+// before expects pods in the order of arrival.
 func (t *twin) before(a, b *twinPod, place Place) bool {
 	order := 0
 	if place == Backoff {
@@ -182,7 +181,7 @@ func (t *twin) backsOff(p *twinPod, now time.Time) bool {
 	return p.expiry != (time.Time{}) && !p.expiry.Before(now.Truncate(time.Second))
 }
 
-// includes is framework.Event.Includes in other words.
+// includes is framework.Event.Includes, written differently.
 func includes(registered, happened framework.Event) bool {
 	kinds := []framework.Resource{registered.Resource}
 	switch registered.Resource {
@@ -194,11 +193,11 @@ func includes(registered, happened framework.Event) bool {
 	return slices.Contains(kinds, happened.Resource) && registered.Action&happened.Action != 0
 }
 
-// worth says whether and when a pod at rest is tried again for an event.
+// worth is whether and when an event moves an unschedulable pod.
 func (t *twin) worth(p *twinPod, o *framework.Occurrence) string {
 	t.thinking = true
 	defer func() { t.thinking = false }()
-	var matching []string // plugins whose hints are to be asked
+	var matching []string // plugins whose hints are called
 	says := map[string]bool{}
 	for plugin, hints := range t.hints(p) {
 		for _, h := range hints {
@@ -314,7 +313,7 @@ func (t *twin) advance(now time.Time) {
 	}
 }
 
-// differs says where the queue is not what the twin is.
+// differs compares queue and twin.
 func (t *twin) differs(q *Queue, now time.Time) error {
 	if len(q.entries) != len(t.pods) {
 		return fmt.Errorf("%d pods, the twin has %d", len(q.entries), len(t.pods))
@@ -353,7 +352,7 @@ func set(names []string) map[string]bool {
 	return m
 }
 
-// kept is how many events are kept for the pods in flight.
+// kept is the number of events that are kept for the pods in flight.
 func kept(q *Queue) (n int) {
 	for _, events := range q.InFlightEvents() {
 		n += events

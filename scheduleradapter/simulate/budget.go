@@ -13,8 +13,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// budgets are the disruption budgets with their status: as given, or else as the
-// disruption controller would write it now.
+// budgets are the PodDisruptionBudgets with the given status, or with the status
+// that the disruption controller would write.
 func (s *Simulation) budgets() []*policyv1.PodDisruptionBudget {
 	all := slices.Clone(s.objects.DisruptionBudgets)
 	for i, budget := range all {
@@ -30,7 +30,7 @@ func (s *Simulation) budgets() []*policyv1.PodDisruptionBudget {
 func (s *Simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) int32 {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
-		return 0 // Load has refused it
+		return 0 // Load rejects it
 	}
 	var pods []*nodetable.Pod
 	healthy := 0
@@ -43,7 +43,7 @@ func (s *Simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) in
 		}
 	}
 	for _, pod := range s.Table.AllPods() {
-		count(pod, !s.Waits(pod.UID))
+		count(pod, !s.IsWaiting(pod.UID))
 	}
 	for _, e := range s.Queue.Entries() {
 		count(e.Pod, false)
@@ -77,16 +77,15 @@ func scaled(value *intstr.IntOrString, all int) int {
 	return n
 }
 
-// ready says whether a running pod counts as healthy: all do whose status does
-// not say otherwise.
+// ready reports whether a pod is healthy; a pod without the condition Ready is.
 func ready(pod *v1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodReady && c.Status != v1.ConditionTrue
 	})
 }
 
-// scale is how many pods there should be by their controllers. A pod whose
-// controller is not given counts itself.
+// scale is the expected number of pods by their controllers. A pod without a given
+// controller counts itself.
 func (s *Simulation) scale(pods []*nodetable.Pod) (n int) {
 	counted := map[string]bool{}
 	for _, pod := range pods {
@@ -107,7 +106,7 @@ func (s *Simulation) scale(pods []*nodetable.Pod) (n int) {
 	return n
 }
 
-// replicas of the controller that an owner reference names.
+// replicas of the controller of an owner reference.
 func (s *Simulation) replicas(namespace string, owner *metav1.OwnerReference) (int32, bool) {
 	is := func(kind string, object metav1.Object) bool {
 		return owner.Kind == kind && owner.Name == object.GetName() && namespace == object.GetNamespace()

@@ -8,15 +8,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/lifecycle"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// newest is the instant that the manifests are a picture of, where the simulation
-// begins: the latest one at which they say that something happened.
+// newest is the start of the simulation: the latest timestamp in the manifests.
 func newest(objects *Objects) time.Time {
 	latest := time.Unix(0, 0).UTC()
 	happened := func(at metav1.Time) {
@@ -56,8 +55,8 @@ func newest(objects *Objects) time.Time {
 	return latest
 }
 
-// populate fills the table and the queue. Pods of other schedulers and pods being
-// deleted are nobody's to place.
+// populate fills the table and the queue. Pods of other schedulers and terminating
+// pods are not queued.
 func (s *Simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
 		s.Table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
@@ -72,7 +71,7 @@ func (s *Simulation) populate() error {
 	return nil
 }
 
-// populateGroups tells the table which pods belong together.
+// populateGroups adds the services and controllers of pods to the table.
 func (s *Simulation) populateGroups() error {
 	var faults []error
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
@@ -93,7 +92,7 @@ func (s *Simulation) populateGroups() error {
 	return errors.Join(faults...)
 }
 
-// populateStorage tells the volume plugins what there is to store on.
+// populateStorage adds the storage objects.
 func (s *Simulation) populateStorage() error {
 	var faults []error
 	for _, o := range s.objects.StorageClasses {
@@ -120,8 +119,8 @@ func (s *Simulation) populateStorage() error {
 	return errors.Join(faults...)
 }
 
-// populateHeadroom takes in what evictd says of nodes. A Lease that holds at the
-// start is renewed for ever.
+// populateHeadroom adds the headroom of nodes. A Lease that is valid at the start
+// remains valid.
 func (s *Simulation) populateHeadroom() error {
 	var faults []error
 	for _, lease := range s.objects.Leases {
@@ -135,7 +134,7 @@ func (s *Simulation) populateHeadroom() error {
 	return errors.Join(faults...)
 }
 
-// matching is a selector by labels, nil where there are none.
+// matching is a selector by labels; nil: there are none.
 func matching(labels map[string]string) *metav1.LabelSelector {
 	if len(labels) == 0 {
 		return nil
@@ -143,7 +142,7 @@ func matching(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// placePods puts the pods that run on their nodes and returns those that wait.
+// placePods places the assigned pods and returns the pending ones.
 func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 	for _, pod := range s.objects.digests {
 		switch object := pod.Object; {
@@ -151,8 +150,8 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 		case object.Spec.NodeName != "":
 			s.populateRunning(pod)
 		default:
-			s.Adopt(s.now, pod)
-			if s.Ours(pod) && !pod.Terminating {
+			s.AddNominatedPod(s.now, pod)
+			if s.ResponsibleFor(pod) && !pod.Terminating {
 				pending = append(pending, pod)
 			}
 		}
@@ -160,7 +159,7 @@ func (s *Simulation) placePods() (pending []*nodetable.Pod) {
 	return pending
 }
 
-// queuePods queues pods in the order of their creation, then of their manifests.
+// queuePods queues pods by creation, then by the order of the manifests.
 func (s *Simulation) queuePods(pending []*nodetable.Pod) {
 	created := func(pod *nodetable.Pod) time.Time {
 		if pod.Created.IsZero() {
@@ -185,9 +184,9 @@ func (s *Simulation) populateRunning(pod *nodetable.Pod) {
 	}
 }
 
-// running is a pod that runs on a node.
+// running is a copy of a pod that runs on a node.
 func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
-	pod = loop.Changed(pod, func(object *v1.Pod) {
+	pod = cycle.UpdatedPod(pod, func(object *v1.Pod) {
 		object.Spec.NodeName = node
 		object.Status.NominatedNodeName = ""
 		object.Status.StartTime = &metav1.Time{Time: since}
@@ -196,21 +195,20 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 	return pod
 }
 
-// Preempt makes victims go to make room. One that waits for permission on its node
-// goes back into the queue.
-func (s *Simulation) Preempt(a *loop.Attempt) {
+// Preempt deletes victims. A victim that waits for Permit is rejected.
+func (s *Simulation) Preempt(a *cycle.Attempt) {
 	for _, victim := range a.Victims {
-		if s.Waits(victim.UID) {
+		if s.IsWaiting(victim.UID) {
 			s.summary.Preempted++
-			s.Deny(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
+			s.Reject(s.now, victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
 		} else if s.terminate(victim, v1.PodReasonPreemptionByScheduler, ByPreemption) {
 			s.summary.Preempted++
 		}
 	}
 }
 
-// terminate deletes a pod on a node: it counts until its grace period has passed.
-// False where it is being deleted already, or gone.
+// terminate deletes a pod. It uses its node until its grace period ends. It returns
+// false for a pod that is terminating or deleted.
 func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool {
 	pod, row := s.Table.Find(pod.UID)
 	if pod == nil || pod.Terminating {
@@ -218,22 +216,22 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	}
 	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
 	gone := s.now.Add(grace)
-	leaving := loop.Leaving(pod, gone, reason)
+	leaving := cycle.TerminatingPod(pod, gone, reason)
 	s.Table.Place(leaving, row)
 	node := s.Table.Node(row).Name.Value()
 	s.timers.add(gone, func() {
 		s.Table.Displace(leaving.UID)
 		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: leaving, Node: node, By: by})
-		s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
+		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
 	})
 	return true
 }
 
-// watch sets the timer for the taint that drives a pod off its node first, if any
-// does. A taint has been there since its timeAdded, else from the beginning, and
-// the pod since the given instant, zero for ever.
+// watch sets the timer of the first NoExecute taint that evicts the pod, if there
+// is one. The time of a taint starts at its timeAdded, or at the start of the
+// simulation, and not before since.
 func (s *Simulation) watch(pod *nodetable.Pod, node *nodetable.Node, since time.Time) {
-	at, taint := lifecycle.Depart(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, func(taint *v1.Taint) time.Time {
+	at, taint := lifecycle.EvictionTime(pod.Object.Spec.Tolerations, node.Object.Spec.Taints, func(taint *v1.Taint) time.Time {
 		begin := s.start
 		if taint.TimeAdded != nil {
 			begin = taint.TimeAdded.Time

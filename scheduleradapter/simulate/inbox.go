@@ -8,7 +8,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// inbox is what others want done by the goroutine that owns the simulation.
+// inbox has the functions that are posted to the simulation's goroutine.
 type inbox struct {
 	mu    sync.Mutex
 	todo  []func()
@@ -17,7 +17,7 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
 
-// add puts a function at the end. Any goroutine may.
+// add posts a function. Any goroutine may call it.
 func (i *inbox) add(f func()) {
 	i.mu.Lock()
 	i.todo = append(i.todo, f)
@@ -28,7 +28,7 @@ func (i *inbox) add(f func()) {
 	}
 }
 
-// drain does what is there, and what that leads to.
+// drain calls the posted functions until there are none.
 func (i *inbox) drain() {
 	for {
 		i.mu.Lock()
@@ -44,8 +44,8 @@ func (i *inbox) drain() {
 	}
 }
 
-// await runs a function beside the owner, which meanwhile does what that function
-// may wait for.
+// await calls a function on another goroutine, and calls posted functions until it
+// returns.
 func (i *inbox) await(f func() framework.Status) framework.Status {
 	done := make(chan framework.Status, 1)
 	go func() { done <- f() }()
@@ -59,18 +59,16 @@ func (i *inbox) await(f func() framework.Status) framework.Status {
 	}
 }
 
-// plugins do to the simulation what they ask for through their handle.
+// plugins implements outoftree.PodActions.
 type plugins struct{ s *Simulation }
 
-// Activate makes pods active, whatever they wait for.
 func (p *plugins) Activate(pods ...types.UID) { p.s.Queue.Activate(p.s.now, pods...) }
 
-// Allow gives a plugin's permission; after the last one the pod is bound, soon.
+// Allow records that a plugin allows a waiting pod, and queues its binding cycle.
 func (p *plugins) Allow(pod types.UID, plugin string) {
-	if a := p.s.Core.Allow(pod, plugin); a != nil {
+	if a := p.s.Scheduler.Allow(pod, plugin); a != nil {
 		p.s.permitted = append(p.s.permitted, a)
 	}
 }
 
-// Reject ends the wait of a pod.
-func (p *plugins) Reject(pod types.UID, status framework.Status) { p.s.Deny(p.s.now, pod, status) }
+func (p *plugins) Reject(pod types.UID, status framework.Status) { p.s.Reject(p.s.now, pod, status) }

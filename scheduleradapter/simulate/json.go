@@ -12,35 +12,33 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// JSON reports one object a line. An attempt names every node it looked at, so
-// that a large cluster makes gigabytes of lines: they are put together by hand.
+// JSON reports one object per line. An attempt has all evaluated nodes, so that the
+// output for a large cluster has gigabytes; the lines are encoded by hand.
 type JSON struct {
 	out  *bufio.Writer
 	line []byte
 
-	nodes   []listed        // all, by name
-	version uint64          // of the table's nodes that nodes are
-	rank    []nodetable.Row // by row, where the row is among nodes
-	ranks   nodetable.Bits  // of the nodes the attempt looked at
-	looked  []listed        // those nodes, by name
-	place   []int32         // by row, where the row is among the cycle's Rows
-	scorers []listed        // that ran in the attempt, by name
+	nodes   []listed        // all nodes by name
+	version uint64          // of the table for nodes
+	rank    []nodetable.Row // index in nodes by row
+	ranks   nodetable.Bits  // evaluated nodes
+	looked  []listed        // evaluated nodes by name
+	place   []int32         // index in the cycle's Rows by row
+	scorers []listed        // score plugins of the attempt by name
 	whys    map[framework.Rejection][]byte
 }
 
-// listed is a node's row or a plugin's index, with its name as the key of a JSON
-// object.
+// listed is the row of a node or the index of a plugin, with its name as a JSON
+// key.
 type listed struct {
 	at  int
 	key []byte
 }
 
-// NewJSON writes to w.
 func NewJSON(w io.Writer) *JSON {
 	return &JSON{out: bufio.NewWriterSize(w, 1<<16), whys: map[framework.Rejection][]byte{}}
 }
 
-// Attempt writes an attempt's line.
 func (j *JSON) Attempt(a *Attempt) {
 	victims := make([]string, len(a.Victims))
 	for i, v := range a.Victims {
@@ -68,7 +66,6 @@ func (j *JSON) Attempt(a *Attempt) {
 	j.end()
 }
 
-// Event writes an event's line.
 func (j *JSON) Event(e *Event) {
 	j.line = j.line[:0]
 	j.field("at", e.At.String())
@@ -82,7 +79,6 @@ func (j *JSON) Event(e *Event) {
 	j.end()
 }
 
-// End writes the summary.
 func (j *JSON) End(s Summary) error {
 	j.line = j.line[:0]
 	j.field("summary", s)
@@ -90,7 +86,7 @@ func (j *JSON) End(s Summary) error {
 	return j.out.Flush()
 }
 
-// end completes a line; what cannot be written shows when everything is flushed.
+// end ends a line; Flush returns write errors.
 func (j *JSON) end() {
 	j.line = append(j.line, "}\n"...)
 	j.out.Write(j.line)
@@ -110,8 +106,7 @@ func (j *JSON) field(name string, value any) {
 	j.line = append(j.line, encoded(value)...)
 }
 
-// encoded is a value as JSON, in which < and > stay what they are. Values are of
-// strings, numbers, and slices and structs of them, so that none fails.
+// encoded is a value as JSON without HTML escapes. Its types never fail.
 func encoded(value any) []byte {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -122,7 +117,7 @@ func encoded(value any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// list prepares the names of nodes and of score plugins.
+// list updates the names of nodes and score plugins.
 func (j *JSON) list(c *framework.Cycle) {
 	if j.nodes == nil || j.version != c.Table.Versions.Nodes {
 		j.version = c.Table.Versions.Nodes
@@ -162,7 +157,7 @@ func (j *JSON) listNodes(t *nodetable.Table) {
 
 func key(name string) []byte { return append(encoded(name), ':') }
 
-// sortByName sorts by the names as JSON.
+// sortByName sorts by the JSON keys.
 func sortByName(all []listed) {
 	slices.SortFunc(all, func(a, b listed) int { return bytes.Compare(a.key[:len(a.key)-1], b.key[:len(b.key)-1]) })
 }
@@ -226,8 +221,7 @@ func (j *JSON) scores(c *framework.Cycle) {
 	})
 }
 
-// object writes a member for each node of which member wrote something, in the
-// order of names.
+// object writes a member for each node for which the function writes, by name.
 func (j *JSON) object(brackets string, c *framework.Cycle, member func(row nodetable.Row, key []byte) bool) {
 	j.line = append(j.line, brackets[0])
 	begin := len(j.line)

@@ -1,6 +1,5 @@
-// Package simulate plays the scheduler over a cluster that is given as manifests,
-// in simulated time, and tells every decision. Reading the manifests is all the
-// I/O there is.
+// Package simulate runs the scheduler on a cluster of manifests in simulated time
+// and reports all decisions. It reads the manifests and does no other I/O.
 package simulate
 
 import (
@@ -28,8 +27,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Objects are a cluster as an API server would hold it, each kind in the order of
-// its manifests.
+// Objects of a cluster, complete as an API server returns them, each kind in the
+// order of the manifests.
 type Objects struct {
 	Nodes                  []*v1.Node
 	Pods                   []*v1.Pod
@@ -50,11 +49,11 @@ type Objects struct {
 	Attachments            []*storagev1.VolumeAttachment
 	Leases                 []*coordinationv1.Lease
 
-	digests   []*nodetable.Pod                       // of Pods, in their order
-	uncounted map[*policyv1.PodDisruptionBudget]bool // came without a status
+	digests   []*nodetable.Pod                       // of Pods in order
+	uncounted map[*policyv1.PodDisruptionBudget]bool // given without a status
 }
 
-// kind is how a loader takes in one kind of object.
+// kind is the decoder of a kind.
 type kind struct {
 	apiVersion string
 	namespaced bool
@@ -74,7 +73,7 @@ func list[T any, P interface {
 	}
 }
 
-// budget adds a disruption budget, and remembers one without a status.
+// budget adds a PodDisruptionBudget, and remembers one without a status.
 func (o *Objects) budget(document *manifest.Document) (metav1.Object, error) {
 	object, err := list(&o.DisruptionBudgets)(document)
 	var fields map[string]any
@@ -108,11 +107,10 @@ func (o *Objects) kinds() map[string]kind {
 	}
 }
 
-// Load reads a cluster from files and directories, the latter with what is below
-// them in files named .yaml, .yml or .json, in lexical order. It completes the
-// objects as an API server would. A warning tells of each document that is left
-// out because of its kind. The error joins every fault, each with its file,
-// document and field.
+// Load reads a cluster from files and directories; of directories the files .yaml,
+// .yml and .json at any depth, in lexical order. It sets defaults as an API server
+// does. Documents of unknown kinds are left out with a warning. The error joins all
+// faults with file, document and field.
 func Load(paths ...string) (objects *Objects, warnings []string, err error) {
 	objects = &Objects{uncounted: map[*policyv1.PodDisruptionBudget]bool{}}
 	l := &loader{kinds: objects.kinds(), places: map[metav1.Object]string{}, names: map[string]string{}}
@@ -125,13 +123,13 @@ func Load(paths ...string) (objects *Objects, warnings []string, err error) {
 
 type loader struct {
 	kinds    map[string]kind
-	places   map[metav1.Object]string // where each object stands, with its name
-	names    map[string]string        // where each name was first given
+	places   map[metav1.Object]string // file and name of each object
+	names    map[string]string        // first file of each name
 	warnings []string
 	faults   []error
 }
 
-// fault reports every fault of an error at a place.
+// fault adds each fault of an error with its place.
 func (l *loader) fault(place string, err error) {
 	for _, fault := range manifest.Faults(err) {
 		l.faults = append(l.faults, fmt.Errorf("%s: %w", place, fault))
@@ -140,7 +138,7 @@ func (l *loader) fault(place string, err error) {
 
 func (l *loader) path(path string) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path += string(filepath.Separator) // follow it where it is a link
+		path += string(filepath.Separator) // follows a symbolic link
 	}
 	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		given := name == path
@@ -179,8 +177,8 @@ func (l *loader) file(name string, data []byte) {
 	}
 }
 
-// document takes in an object, or those of a list. One that does not say what it
-// is may be what is expected.
+// document adds an object or the items of a list. An item without a type has the
+// expected one.
 func (l *loader) document(place string, text []byte, expected metav1.TypeMeta) {
 	document, err := manifest.Parse(text)
 	if err != nil {
@@ -211,8 +209,7 @@ func (l *loader) document(place string, text []byte, expected metav1.TypeMeta) {
 	}
 }
 
-// list takes in the items of a list. Those that do not say what they are are what
-// the list says.
+// list adds the items of a list. Items without a type have that of the list.
 func (l *loader) list(place string, document *manifest.Document, of metav1.TypeMeta) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
@@ -243,7 +240,7 @@ func (l *loader) object(place, kindName string, document *manifest.Document) {
 	l.names[name] = place
 }
 
-// admit completes all objects, those first that others refer to.
+// admit sets the defaults of all objects, referenced ones first.
 func (l *loader) admit(objects *Objects) {
 	classes := admission.NewClasses()
 	admit(l, objects.PriorityClasses, classes.AddPriorityClass)
@@ -266,7 +263,7 @@ func (l *loader) admit(objects *Objects) {
 	l.addNamespaces(objects)
 }
 
-// digest finds selectors and terms that cannot be compiled.
+// digest finds invalid selectors and terms.
 func (l *loader) digest(objects *Objects) {
 	for _, pod := range objects.Pods {
 		digest, err := nodetable.NewPod(pod)
@@ -298,8 +295,7 @@ func admit[P metav1.Object](l *loader, objects []P, complete func(P) field.Error
 	}
 }
 
-// addNamespaces adds the namespaces that pods are in without their being given: a
-// cluster has no pod in a namespace that is not there.
+// addNamespaces adds the namespaces of pods that are not given.
 func (l *loader) addNamespaces(objects *Objects) {
 	for _, pod := range objects.Pods {
 		name := "Namespace " + pod.Namespace

@@ -3,39 +3,38 @@ package simulate
 import (
 	"time"
 
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Reporter is told of what happens, in order, and at last of the summary.
+// Reporter receives the attempts and events in order, and then the summary.
 type Reporter interface {
 	Attempt(a *Attempt)
 	Event(e *Event)
-	// End tells whether everything could be written.
+	// End returns the first write error.
 	End(s Summary) error
 }
 
-// Attempt to find a node for a pod. It is good until the report returns.
+// Attempt to schedule a pod. It is valid during the call.
 type Attempt struct {
 	At time.Duration
-	loop.Attempt
+	cycle.Attempt
 }
 
-// Event is what became of a running pod.
+// Event of an assigned pod.
 type Event struct {
 	At   time.Duration
 	Kind EventKind
 	Pod  *nodetable.Pod
 	Node string
 	By   Cause
-	// Taint that drove the pod away, of an eviction.
+	// Taint of an eviction.
 	Taint string
 }
 
-// EventKind is what happened.
 type EventKind string
 
-// A pod that is evicted is deleted when its grace period has passed.
+// An evicted pod is deleted after its grace period.
 const (
 	Evicted EventKind = "evicted"
 	Deleted EventKind = "deleted"
@@ -44,14 +43,13 @@ const (
 // Cause of an event.
 type Cause string
 
-// Why pods go.
+// Causes.
 const (
 	ByPreemption Cause = "preemption"
 	ByTaint      Cause = "taint"
 )
 
-// Summary counts pods at the end: those that got a node, those that did not by
-// what keeps them, and the running ones that had to go.
+// Summary counts pods at the end.
 type Summary struct {
 	Scheduled     int `json:"scheduled"`
 	Unschedulable int `json:"unschedulable"`

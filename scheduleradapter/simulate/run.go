@@ -8,37 +8,33 @@ import (
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
-// Config is how a simulation runs.
+// Config of a Simulation.
 type Config struct {
-	// Assemble makes the scheduler's profiles, at least one, over the storage that
-	// the manifests describe.
+	// Assemble makes at least one profile, over the storage of the manifests.
 	Assemble func(framework.Env, *volumes.Storage) ([]cycle.Profile, error)
-	// Assembled is told of the goroutine that owns the cluster, before any pod is
-	// queued; nil for nobody.
+	// Assembled receives the owner before a pod is queued; nil: not called.
 	Assembled func(outoftree.Owner)
-	// InitialBackoff doubles with every failed attempt of a pod up to MaxBackoff.
+	// InitialBackoff doubles with each failed attempt of a pod, up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
-	// For is how long to run; nil until nothing is left that time could change,
-	// but for the periodic retry of unschedulable pods.
+	// For is the simulated duration; nil: until no pod changes, except for the
+	// periodic flush of unschedulable pods.
 	For    *time.Duration
 	Random framework.Random
 }
 
-// maxErrors is after how many attempts that ended in an error, or failed to bind, a
-// pod is given up.
+// maxErrors is the number of errors after which a pod is removed.
 const maxErrors = 5
 
-// Simulation is a cluster in which time passes when nothing is left to do.
+// Simulation is a cluster whose time advances when nothing is left to do.
 type Simulation struct {
 	Config
-	*loop.Core
+	*cycle.Scheduler
 	objects *Objects
 	storage *volumes.Storage
 	report  Reporter
@@ -49,17 +45,17 @@ type Simulation struct {
 	errors  map[types.UID]int
 
 	inbox     *inbox
-	permitted []*loop.Attempt
+	permitted []*cycle.Attempt
 }
 
-// New prepares a cluster, whose objects are not to be used again. The error joins
-// what is wrong with them and with the configuration.
+// New prepares a simulation; the objects must not be used again. The error joins
+// the faults of the objects and of the configuration.
 func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, inbox: newInbox()}
 	s.now = s.start
 	table := nodetable.New()
 	s.storage = volumes.NewSimulatedStorage(table)
-	core, err := loop.NewCore(s.start, loop.Parts{
+	scheduler, err := cycle.New(s.start, cycle.Config{
 		Table:          table,
 		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.storage) },
 		Env:            framework.Env{Binder: binder{}, Budgets: s.budgets, Random: cfg.Random},
@@ -70,15 +66,15 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Core = core
+	s.Scheduler = scheduler
 	if cfg.Assembled != nil {
-		cfg.Assembled(outoftree.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Nominations: s.Promises, Loop: &plugins{s}})
+		cfg.Assembled(outoftree.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Pods: &plugins{s}})
 	}
 	return s, s.populate()
 }
 
-// Run schedules the pods that have no node, in simulated time, and reports what
-// happens. It ends early with the context's error.
+// Run schedules the pending pods in simulated time and reports the decisions. The
+// error is that of the context or of the Reporter.
 func (s *Simulation) Run(ctx context.Context) error {
 	for any := true; any; {
 		s.settle(ctx)
@@ -97,7 +93,7 @@ func (s *Simulation) Run(ctx context.Context) error {
 	return s.report.End(s.total())
 }
 
-// settle does what time has brought, and what plugins have asked for.
+// settle runs due timers, posted functions and binding cycles.
 func (s *Simulation) settle(ctx context.Context) {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
@@ -112,8 +108,8 @@ func (s *Simulation) settle(ctx context.Context) {
 	s.Expire(s.now)
 }
 
-// next is the instant at which something may change; false where nothing will
-// within Config.For, or nothing that counts without it.
+// next is the next instant at which something changes; false: never, or after
+// Config.For.
 func (s *Simulation) next() (next time.Time, any bool) {
 	consider := func(at time.Time, is bool) {
 		if is && (!any || at.Before(next)) {
@@ -130,69 +126,68 @@ func (s *Simulation) next() (next time.Time, any bool) {
 	return next, any && (s.For == nil || next.Sub(s.start) <= *s.For)
 }
 
-// attempt looks for a node for a pod.
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
-	if a := s.Attempt(s.now, e); a.Outcome == loop.Scheduled {
+	if a := s.ScheduleOne(s.now, e); a.Outcome == cycle.Scheduled {
 		s.bind(ctx, a)
 	}
 }
 
-// bind ends a pod's way through the scheduler, unless binding fails.
-func (s *Simulation) bind(ctx context.Context, a *loop.Attempt) {
+// bind runs the binding cycle of a pod.
+func (s *Simulation) bind(ctx context.Context, a *cycle.Attempt) {
 	if status := s.inbox.await(func() framework.Status { return a.Binding.Run(ctx) }); !status.OK() {
-		s.Unbound(s.now, a, status)
+		s.HandleBindingFailure(s.now, a, status)
 		return
 	}
 	s.tell(a)
 	s.summary.Scheduled++
-	s.Bound(a.Pod.UID)
+	s.Remove(a.Pod.UID)
 	node := a.Binding.Node
 	bound := running(a.Pod, a.Node, s.now)
 	s.Table.Place(bound, s.Table.Row(node.Name))
 	s.watch(bound, node, s.now)
-	s.Queue.Move(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
+	s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
 }
 
-func (s *Simulation) tell(a *loop.Attempt) {
+func (s *Simulation) tell(a *cycle.Attempt) {
 	s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Attempt: *a})
 }
 
-// Attempted reports, and gives up a pod whose attempts end in errors.
-func (s *Simulation) Attempted(a *loop.Attempt) {
+// AttemptEnded reports an attempt, and removes a pod after maxErrors errors.
+func (s *Simulation) AttemptEnded(a *cycle.Attempt) {
 	s.tell(a)
-	if a.Outcome != loop.Failed && a.Place() != queue.Binding { // those are tried again whatever happens
+	if a.Outcome != cycle.Failed && a.Place() != queue.Binding { // other outcomes are not counted
 		return
 	}
 	if s.errors[a.Pod.UID]++; s.errors[a.Pod.UID] == maxErrors {
-		s.Bound(a.Pod.UID)
+		s.Remove(a.Pod.UID)
 		s.summary.Unschedulable++
 	}
 }
 
-// Warn has nobody to tell.
-func (*Simulation) Warn(*nodetable.Pod, loop.Warning) {}
+// Warn does nothing; warnings are not part of the report.
+func (*Simulation) Warn(*nodetable.Pod, cycle.Warning) {}
 
-// Promised has nobody to tell.
-func (*Simulation) Promised(*nodetable.Pod, string) {}
+// Nominated does nothing; there is no API server.
+func (*Simulation) Nominated(*nodetable.Pod, string) {}
 
-// moved tells of a pod that a gate holds back.
+// moved reports gated pods.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
-		s.tell(&loop.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: loop.Gated, Message: e.Gate.Message()})
+		s.tell(&cycle.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: cycle.Gated, Message: e.Gate.Message()})
 	}
 }
 
-// total completes the summary with where the pods are that have no node.
+// total completes the summary with the pending pods.
 func (s *Simulation) total() Summary {
 	s.summary.Gated = s.Queue.Depth(queue.Gated)
-	s.summary.Waiting = s.Waiting()
+	s.summary.Waiting = s.WaitingPodCount()
 	for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable} {
 		s.summary.Unschedulable += s.Queue.Depth(place)
 	}
 	return s.summary
 }
 
-// binder is the API server: nobody can refuse a pod its node here.
+// binder is an API server that accepts all Bindings.
 type binder struct{}
 
 func (binder) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { return nil }

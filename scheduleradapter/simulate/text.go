@@ -9,13 +9,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
-	"github.com/evictd/evictd/scheduleradapter/loop"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Text reports for people: who went where, who had to go, and why the others did
-// not fit.
+// Text reports tables for people.
 type Text struct {
 	out        io.Writer
 	placements []string
@@ -24,7 +23,7 @@ type Text struct {
 	refusals   map[types.UID]*refusal
 }
 
-// refusal is a pod's last attempt, where it did not get a node.
+// refusal is the last attempt of a pod that was not scheduled.
 type refusal struct {
 	title, message string
 	table          *nodetable.Table
@@ -40,9 +39,8 @@ type refusingNodes struct {
 // NewText writes to w at the end.
 func NewText(w io.Writer) *Text { return &Text{out: w, refusals: map[types.UID]*refusal{}} }
 
-// Attempt takes note of an attempt.
 func (t *Text) Attempt(a *Attempt) {
-	if a.Outcome == loop.Scheduled {
+	if a.Outcome == cycle.Scheduled {
 		delete(t.refusals, a.Pod.UID)
 		t.placements = append(t.placements, placement(a))
 		return
@@ -59,7 +57,7 @@ func (t *Text) Attempt(a *Attempt) {
 
 func placement(a *Attempt) string {
 	c := a.Cycle
-	score := "-" // one node alone is not scored
+	score := "-" // a single node is not scored
 	if len(c.Totals) > 0 {
 		row := c.Table.Row(nodetable.Intern(a.Node))
 		score = fmt.Sprint(c.Totals[slices.Index(c.Rows, row)])
@@ -69,20 +67,20 @@ func placement(a *Attempt) string {
 
 func title(a *Attempt) string {
 	switch a.Outcome {
-	case loop.Nominated:
-		return fmt.Sprintf("%s waits for room on %s", a.Pod, a.Nominated)
-	case loop.Waiting:
-		return fmt.Sprintf("%s waits for permission to run on %s", a.Pod, a.Node)
-	case loop.Gated:
-		return fmt.Sprintf("%s is held back", a.Pod)
-	case loop.Failed:
-		return fmt.Sprintf("%s could not be tried", a.Pod)
+	case cycle.Nominated:
+		return fmt.Sprintf("%s waits for victims on %s", a.Pod, a.Nominated)
+	case cycle.Waiting:
+		return fmt.Sprintf("%s waits for Permit on %s", a.Pod, a.Node)
+	case cycle.Gated:
+		return fmt.Sprintf("%s is gated", a.Pod)
+	case cycle.Failed:
+		return fmt.Sprintf("%s: the attempt failed", a.Pod)
 	default:
 		return fmt.Sprintf("%s does not fit", a.Pod)
 	}
 }
 
-// firstReasons groups the nodes that an attempt rejected.
+// firstReasons groups the rejected nodes of an attempt.
 func firstReasons(c *framework.Cycle) []refusingNodes {
 	rows := map[framework.Rejection]nodetable.Bits{}
 	for row := range c.Evaluated.All() {
@@ -101,9 +99,8 @@ func firstReasons(c *framework.Cycle) []refusingNodes {
 	return nodes
 }
 
-// Event takes note of a pod that goes.
 func (t *Text) Event(e *Event) {
-	why := "to make room"
+	why := "by preemption"
 	if e.By == ByTaint {
 		why = "for a taint"
 	}
@@ -113,7 +110,6 @@ func (t *Text) Event(e *Event) {
 	t.events = append(t.events, fmt.Sprintf("%s\t%s\t%s\t%s %s", e.Pod, e.Node, e.At, e.Kind, why))
 }
 
-// End writes everything.
 func (t *Text) End(s Summary) error {
 	out := bufio.NewWriter(t.out)
 	columns(out, "POD\tNODE\tAT\tSCORE\tFEASIBLE", t.placements)
@@ -129,7 +125,7 @@ func (t *Text) End(s Summary) error {
 	return out.Flush()
 }
 
-// columns writes a table and an empty line, nothing where there is no row.
+// columns writes a table and an empty line; nothing without rows.
 func columns(out io.Writer, head string, rows []string) {
 	if len(rows) == 0 {
 		return

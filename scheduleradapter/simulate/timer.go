@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timers are what is to be done later, in order of time, then of being set.
+// timers are functions by time, then by the order of add.
 type timers struct {
 	list []timer
 	set  int
@@ -22,7 +22,7 @@ func (t *timers) add(at time.Time, do func()) {
 	heap.Push(t, timer{at, t.set, do})
 }
 
-// due takes out the next that is due by an instant; nil for none.
+// due removes the next function that is due; nil: there is none.
 func (t *timers) due(by time.Time) func() {
 	if len(t.list) == 0 || t.list[0].at.After(by) {
 		return nil

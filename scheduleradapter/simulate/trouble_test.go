@@ -61,7 +61,7 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 				framework.QueueSort: {{Plugin: &priority.Plugin{}}}, framework.Filter: {{Plugin: fit}}, framework.PostFilter: {{Plugin: preemption}},
 				framework.Permit: {{Plugin: p}}, framework.Bind: {{Plugin: p}},
 			})
-			return []cycle.Profile{{Runner: runner, Enough: func(n int) int { return n }}}, errors.Join(fitErr, err, runnerErr)
+			return []cycle.Profile{{Runner: runner, NumFeasibleNodesToFind: func(n int) int { return n }}}, errors.Join(fitErr, err, runnerErr)
 		},
 		InitialBackoff: time.Second, MaxBackoff: 10 * time.Second, Random: rand.New(rand.NewPCG(1, 1)),
 	}, simulate.NewJSON(&out))
@@ -113,7 +113,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 `
 
 func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
-	hold(t, playWith(t, trouble{bind: framework.Failed(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  no answer
+	hold(t, playWith(t, trouble{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  no answer
 2s default/p 2 error  no answer
 5s default/p 3 error  no answer
 10s default/p 4 error  no answer

@@ -47,7 +47,7 @@ var parts = []part{
 	},
 	{
 		name: "plugins", tests: "a scheduler with plugins that are compiled in",
-		module: "test/foreignplugin", packages: []string{"./..."},
+		module: "test/outoftreeplugin", packages: []string{"./..."},
 	},
 	{
 		name: "monitoring", tests: "alerts and dashboards in Prometheus' rule engine",

@@ -18,7 +18,7 @@ import (
 
 	"github.com/evictd/evictd/internal/page"
 	"github.com/evictd/evictd/nodestatus"
-	"github.com/evictd/evictd/scheduleradapter/loop"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
 // hostile is a name that markup would make something of.
@@ -146,9 +146,9 @@ func TestABusyNodeWithHostileNames(t *testing.T) {
 func TestALargeClusterWithHostileNames(t *testing.T) {
 	browser := openBrowser(t)
 	at := time.Now()
-	var nodes []loop.NodeStanding
+	var nodes []cycle.NodeSummary
 	for i := range 600 {
-		n := loop.NodeStanding{Name: fmt.Sprintf("worker-%03d", i), Ready: i%151 != 3, Levels: map[string]string{"memory.available": "ok"}, Given: loop.Given{CPU: [2]int64{1000, 8000}, Memory: [2]int64{1 << 30, 16 << 30}, Pods: [2]int64{12, 110}}}
+		n := cycle.NodeSummary{Name: fmt.Sprintf("worker-%03d", i), Ready: i%151 != 3, Levels: map[string]string{"memory.available": "ok"}, Given: cycle.Given{CPU: [2]int64{1000, 8000}, Memory: [2]int64{1 << 30, 16 << 30}, Pods: [2]int64{12, 110}}}
 		if level := map[int]string{7: "hard", 11: "soft", 13: "tight"}[i%60]; level != "" {
 			n.Levels["memory.available"] = level
 		}
@@ -163,11 +163,11 @@ func TestALargeClusterWithHostileNames(t *testing.T) {
 			"bounds":   []float64{0.001, 0.002, 0.004, 0.008, 0.016}, "durations": []int{attempts / 2, attempts * 4 / 5, attempts * 19 / 20, attempts * 199 / 200, attempts},
 		})
 	}
-	waits := []loop.PendingPod{{Pod: hostile, Place: "unschedulable", Since: at.Add(-time.Hour), Attempts: 12, Message: "0/600 nodes are available: 600 <b>bold</b>."}}
+	waits := []cycle.PendingPod{{Pod: hostile, Place: "unschedulable", Since: at.Add(-time.Hour), Attempts: 12, Message: "0/600 nodes are available: 600 <b>bold</b>."}}
 	for i := range 12 {
-		waits = append(waits, loop.PendingPod{Pod: fmt.Sprintf("shop/analytics-%d", i), Place: "backoff", Since: at.Add(-time.Minute), Attempts: i, Message: "0/600 nodes are available: 590 Insufficient memory, 10 node(s) had untolerated taint(s)."})
+		waits = append(waits, cycle.PendingPod{Pod: fmt.Sprintf("shop/analytics-%d", i), Place: "backoff", Since: at.Add(-time.Minute), Attempts: i, Message: "0/600 nodes are available: 590 Insufficient memory, 10 node(s) had untolerated taint(s)."})
 	}
-	address := feed(t, "scheduleradapter", loop.Explanation{Pod: hostile, Nodes: 600, Refused: []loop.Refused{{Plugin: "<b>bold</b>", Reasons: []string{"<i>no</i>"}, Count: 600, Nodes: []string{}}}, Nearest: []loop.Near{}, Best: []loop.Scored{}},
+	address := feed(t, "scheduleradapter/statuspage", cycle.Explanation{Pod: hostile, Nodes: 600, Refused: []cycle.Refused{{Plugin: "<b>bold</b>", Reasons: []string{"<i>no</i>"}, Count: 600, Nodes: []string{}}}, Nearest: []cycle.Near{}, Best: []cycle.Scored{}},
 		page.Event{Name: "figures", Data: figures},
 		page.Event{Name: "overview", Data: map[string]any{"at": at.UnixMilli(), "standing": "schedules", "placed": 7213, "pending": 13, "nodes": 600}},
 		page.Event{Name: "pending", Data: waits}, page.Event{Name: "nodes", Data: nodes})

@@ -1,7 +1,6 @@
-// Package kube carries out on an API what lifecycle says should happen: it follows
-// nodes, pods and Leases through informers, and writes conditions, taints and
-// deletions. It decides nothing. It is for clusters and hosts where no controller
-// manager does the same.
+// Package kube runs the controllers of package lifecycle on an API server: it
+// watches nodes, pods and Leases, and writes conditions, taints and deletions. It
+// decides nothing. It is for clusters without kube-controller-manager.
 package kube
 
 import (
@@ -21,28 +20,28 @@ import (
 )
 
 const (
-	workers      = 8                // requests under way
+	workers      = 8                // concurrent requests
 	requestLimit = 30 * time.Second // of each
-	retryAfter   = 5 * time.Second  // a request that failed
+	retryAfter   = 5 * time.Second  // after a failed request
 )
 
-// Namespaces of the Leases that kubelets and evictds renew; those of evictd have
-// its name before the node's.
+// Namespaces of the Leases of kubelets and of evictd. The names of the latter have
+// a prefix.
 const (
 	agentNamespace = "evictd-system"
 	agentPrefix    = "evictd-"
 )
 
-// Config says which controllers run; at least one does.
+// Config enables at least one controller.
 type Config struct {
-	// TaintEviction deletes the pods that do not tolerate a NoExecute taint.
+	// TaintEviction deletes pods that do not tolerate a NoExecute taint.
 	TaintEviction bool
-	// NodeLifecycle turns the conditions of silent nodes Unknown and keeps the taints that follow
-	// from conditions.
+	// NodeLifecycle sets the conditions of nodes without heartbeats to Unknown, and
+	// the taints that follow from conditions.
 	NodeLifecycle bool
 }
 
-// Controllers act on an API.
+// Controllers run on an API server.
 type Controllers struct {
 	Config
 	client      kubernetes.Interface
@@ -52,10 +51,10 @@ type Controllers struct {
 	nodes, pods cache.SharedIndexInformer
 }
 
-// New makes controllers that use the factory's informers of nodes and pods, which
-// may leave out what nobody here reads: of pods all but metadata, tolerations,
-// spec.nodeName and from the status phase, startTime and conditions; of nodes all
-// but metadata, taints, spec.unschedulable and conditions with their heartbeats.
+// New makes controllers with the factory's informers of nodes and pods. They read
+// of pods metadata, tolerations, spec.nodeName and status phase, startTime and
+// conditions; of nodes metadata, taints, spec.unschedulable and conditions with
+// their heartbeats.
 func New(client kubernetes.Interface, factory informers.SharedInformerFactory, recorder events.EventRecorder, set *metric.Set, log *slog.Logger, cfg Config) *Controllers {
 	return &Controllers{
 		Config: cfg, client: client, recorder: recorder, log: log, metrics: newMetrics(set, cfg),
@@ -63,20 +62,20 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory, r
 	}
 }
 
-// Run acts until the context ends, and then waits for the requests under way. It
-// runs where leadership is held, on a factory that is started, and may run again.
+// Run runs the controllers until the context ends, and waits for running requests.
+// The caller holds the Lease and has started the factory. It may be called again.
 func (c *Controllers) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer stop()
-	o := &owner{
-		Controllers: c, wait: &wait, mail: newMailbox(), done: make(chan func(), workers),
+	o := &reconciler{
+		Controllers: c, wait: &wait, changes: newChanges(), done: make(chan func(), workers),
 		seen: map[string]*v1.Node{}, writes: map[string]write{}, leases: map[string]cache.SharedIndexInformer{},
-		monitor: lifecycle.NewMonitor(), departures: lifecycle.NewDepartures(),
+		monitor: lifecycle.NewMonitor(), taintEvictions: lifecycle.NewTaintEvictions(),
 	}
-	synced, unfollow, err := o.follow(ctx)
-	defer unfollow()
+	synced, unwatch, err := o.watch(ctx)
+	defer unwatch()
 	if err != nil {
 		return err
 	}

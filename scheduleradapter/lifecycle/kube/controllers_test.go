@@ -29,7 +29,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 )
 
-// bench is a fake API with the controllers running over it.
+// bench is a fake API with the controllers.
 type bench struct {
 	t        *testing.T
 	client   *fake.Clientset
@@ -37,7 +37,7 @@ type bench struct {
 	metrics  *metric.Set
 }
 
-// play runs the controllers in simulated time while act acts.
+// play runs the controllers in simulated time.
 func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.
 		factory.Start(ctx.Done())
 		ended := make(chan error)
 		go func() { ended <- controllers.Run(ctx) }()
-		time.Sleep(time.Second) // caches are asked now and then whether they are complete
+		time.Sleep(time.Second) // interval of WaitForCacheSync
 		synctest.Wait()
 		act(b)
 		stop()
@@ -59,7 +59,7 @@ func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.
 	})
 }
 
-// pass lets time pass, in which the nodes named renew their Leases.
+// pass advances the time; the named nodes renew their Leases.
 func (b *bench) pass(d time.Duration, alive ...string) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for _, name := range alive {
@@ -121,7 +121,7 @@ func (b *bench) pods() (names []string) {
 	return names
 }
 
-// told are the events so far.
+// told lists the recorded events.
 func (b *bench) told() (texts []string) {
 	for {
 		select {
@@ -254,9 +254,9 @@ func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
 	}, node("silent"), node("a"), node("b"), leaseOf("silent"), leaseOf("a"), leaseOf("b"), pod("there", "silent", 300), pod("here", "a", 300))
 }
 
-// TestMetricsHaveKubeControllerManagersNames after a node fell silent and one of
-// its pods had to leave, which took two requests. A region and its zone are one
-// label, with a zero byte between.
+// TestMetricsHaveKubeControllerManagersNames compares the metrics after a node lost
+// its heartbeats and a pod was evicted with two requests. A region and its zone are
+// one label with a zero byte between.
 func TestMetricsHaveKubeControllerManagersNames(t *testing.T) {
 	zoned := node("silent")
 	zoned.Labels = map[string]string{v1.LabelTopologyRegion: "region", v1.LabelTopologyZone: "zone"}
@@ -290,19 +290,19 @@ func TestATaintFollowsItsConditionAtOnce(t *testing.T) {
 	}, pressed)
 }
 
-// TestAnAPIServerThatWasAwayMakesNoNodeSilent holds that nobody is taken for dead who
-// could not say otherwise: silence counts from when the server is back.
+// TestAnAPIServerThatWasAwayMakesNoNodeSilent: the grace periods restart after an
+// outage.
 func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
 	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
-		var away atomic.Bool
+		var unavailable atomic.Bool
 		b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("connection refused")
+			return unavailable.Load(), nil, errors.New("connection refused")
 		})
 		b.pass(time.Minute, "a", "b")
-		away.Store(true)
+		unavailable.Store(true)
 		b.pass(3 * time.Minute)
-		away.Store(false)
-		b.pass(9 * time.Second) // they renew their Leases in their own time
+		unavailable.Store(false)
+		b.pass(9 * time.Second) // within the renewal interval
 		b.pass(time.Minute, "a")
 		expect(t, "taints", []string{b.taints("a"), b.taints("b")}, "", "unreachable:NoExecute unreachable:NoSchedule")
 		expect(t, "events", b.told(), "Normal NodeNotReady Node b status is now: NodeNotReady")

@@ -15,34 +15,35 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/lifecycle"
 )
 
-// write lets a node say what follows. After a conflict the node comes again by its
-// informer; after another fault the next pass tries anew.
-func (o *owner) write(u lifecycle.Update) {
+// write patches a node. After a conflict the informer reports the node again; after
+// another error the next pass retries.
+func (o *reconciler) write(u lifecycle.Update) {
 	name := u.Node.Name
 	o.writes[name] = write{based: u.Node.ResourceVersion}
 	request := func(ctx context.Context) error { return o.patchNode(ctx, u) }
 	o.jobs = append(o.jobs, job{request, func(err error) {
 		if _, there := o.writes[name]; !there {
-			return // the node is gone
+			return // the node is deleted
 		}
 		o.writes[name] = write{based: u.Node.ResourceVersion, ended: true}
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		case err != nil:
 			delete(o.writes, name)
-			o.log.Warn("node could not be written", "node", name, "error", err)
+			o.log.Warn("node is not patched", "node", name, "error", err)
 			return
 		default:
 			o.tellWritten(u)
 		}
 		if node := o.seen[name]; node != nil {
-			o.look(time.Now(), node)
+			o.nodeChanged(time.Now(), node)
 		}
 	}})
 }
 
-// patchNode writes conditions, then taints, each only to the node that was judged.
-func (o *owner) patchNode(ctx context.Context, u lifecycle.Update) error {
+// patchNode patches the conditions, then the taints, each with the uid and
+// resourceVersion as precondition.
+func (o *reconciler) patchNode(ctx context.Context, u lifecycle.Update) error {
 	version := u.Node.ResourceVersion
 	if len(u.Conditions) > 0 {
 		patch := about{Metadata: identity{ResourceVersion: version}, Status: map[string]any{"conditions": u.Conditions}}
@@ -62,12 +63,12 @@ func (o *owner) patchNode(ctx context.Context, u lifecycle.Update) error {
 	return nil
 }
 
-func (o *owner) tellWritten(u lifecycle.Update) {
+func (o *reconciler) tellWritten(u lifecycle.Update) {
 	if u.Retaint {
-		o.log.Info("node has other taints", "node", u.Node.Name, "taints", keys(u.Taints), "were", keys(u.Node.Spec.Taints))
+		o.log.Info("taints of node change", "node", u.Node.Name, "taints", keys(u.Taints), "old", keys(u.Node.Spec.Taints))
 	}
 	if len(u.Conditions) > 0 {
-		o.log.Info("node is silent", "node", u.Node.Name)
+		o.log.Info("node has no heartbeat", "node", u.Node.Name)
 	}
 	if u.Evicted {
 		o.metrics.evicted(u.Node)
@@ -85,9 +86,9 @@ func keys(taints []v1.Taint) (texts []string) {
 	return texts
 }
 
-// unready says of the pods on a node that is lost that they are not ready, so that
-// neither services nor disruption budgets count on them.
-func (o *owner) unready(node string) {
+// unready sets the condition Ready=False of the pods on an unreachable node, as the
+// node lifecycle controller does.
+func (o *reconciler) unready(node string) {
 	for _, object := range o.pods.GetStore().List() {
 		pod, ok := object.(*v1.Pod)
 		if !ok || pod.Spec.NodeName != node || !slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
@@ -100,35 +101,35 @@ func (o *owner) unready(node string) {
 		}
 		o.jobs = append(o.jobs, job{request, func(err error) {
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				o.log.Warn("pod on a lost node still counts as ready", "pod", pod.Namespace+"/"+pod.Name, "node", node, "error", err)
+				o.log.Warn("pod on an unreachable node is not marked as not ready", "pod", pod.Namespace+"/"+pod.Name, "node", node, "error", err)
 			}
 		}})
 	}
 }
 
-// evict deletes the pods that have to leave by now. The disruption budgets are
-// not asked, as Kubernetes does not ask them here.
-func (o *owner) evict() {
-	for _, d := range o.departures.Due(time.Now()) {
+// evict deletes the pods whose evictions are due. Disruption budgets do not apply,
+// as in Kubernetes.
+func (o *reconciler) evict() {
+	for _, d := range o.taintEvictions.Due(time.Now()) {
 		pod := d.Pod
 		request := func(ctx context.Context) error { return o.deletePod(ctx, pod) }
 		o.jobs = append(o.jobs, job{request, func(err error) {
 			name := pod.Namespace + "/" + pod.Name
 			switch {
 			case apierrors.IsNotFound(err):
-			case err != nil: // where another pod has the name now, putting this one back does nothing
-				o.log.Warn("pod could not be evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString(), "error", err)
-				o.departures.PutBack(pod.UID, time.Now().Add(retryAfter))
+			case err != nil: // Retry does nothing if another pod has the name
+				o.log.Warn("pod is not evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString(), "error", err)
+				o.taintEvictions.Retry(pod.UID, time.Now().Add(retryAfter))
 			default:
 				o.metrics.deleted(d.Since)
-				o.log.Info("pod was evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString())
+				o.log.Info("pod is evicted", "pod", name, "node", pod.Spec.NodeName, "taint", d.Taint.ToString())
 				o.recorder.Eventf(pod, nil, v1.EventTypeNormal, "TaintManagerEviction", "Evicting", "Marking for deletion Pod %s", name)
 			}
 		}})
 	}
 }
 
-func (o *owner) deletePod(ctx context.Context, pod *v1.Pod) error {
+func (o *reconciler) deletePod(ctx context.Context, pod *v1.Pod) error {
 	err := o.patchPod(ctx, pod, v1.PodCondition{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "DeletionByTaintManager",
 		Message: "Taint manager: deleting due to NoExecute taint", LastTransitionTime: metav1.Now(),
@@ -143,8 +144,8 @@ func (o *owner) deletePod(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// patchPod sets a condition of this very pod, not of another one of its name.
-func (o *owner) patchPod(ctx context.Context, pod *v1.Pod, condition v1.PodCondition) error {
+// patchPod sets a condition of a pod, by uid.
+func (o *reconciler) patchPod(ctx context.Context, pod *v1.Pod, condition v1.PodCondition) error {
 	patch := about{Metadata: identity{UID: pod.UID}, Status: map[string]any{"conditions": []v1.PodCondition{condition}}}
 	_, err := o.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch.encode(), metav1.PatchOptions{}, "status")
 	if err != nil {
@@ -153,12 +154,12 @@ func (o *owner) patchPod(ctx context.Context, pod *v1.Pod, condition v1.PodCondi
 	return nil
 }
 
-func (o *owner) tellCancelled(pod *v1.Pod) {
-	o.log.Info("pod may stay after all", "pod", pod.Namespace+"/"+pod.Name, "node", pod.Spec.NodeName)
+func (o *reconciler) recordCanceled(pod *v1.Pod) {
+	o.log.Info("eviction of pod is canceled", "pod", pod.Namespace+"/"+pod.Name, "node", pod.Spec.NodeName)
 	o.recorder.Eventf(pod, nil, v1.EventTypeNormal, "TaintManagerEviction", "Cancelling", "Cancelling deletion of Pod %s/%s", pod.Namespace, pod.Name)
 }
 
-// about is a patch: what it changes, and of which object.
+// about is a patch with its target.
 type about struct {
 	Metadata identity       `json:"metadata"`
 	Spec     map[string]any `json:"spec,omitempty"`
@@ -170,7 +171,7 @@ type identity struct {
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 }
 
-// encode makes JSON, which values of API types never fail to become.
+// encode returns JSON; values of API types do not fail.
 func (a about) encode() []byte {
 	data, err := json.Marshal(a)
 	if err != nil {

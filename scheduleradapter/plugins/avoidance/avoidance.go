@@ -1,5 +1,5 @@
-// Package avoidance is the plugin NodePreferAvoidPods of legacy Policies: a node
-// says in an annotation whose pods it would rather not have.
+// Package avoidance is the plugin NodePreferAvoidPods of legacy Policies, which
+// scores nodes by the annotation scheduler.alpha.kubernetes.io/preferAvoidPods.
 package avoidance
 
 import (
@@ -16,17 +16,18 @@ import (
 // Name of the plugin.
 const Name = "NodePreferAvoidPods"
 
+// Registration of the plugin.
+var Registration = framework.Register[Plugin](Name, New)
+
 // Plugin is NodePreferAvoidPods.
 type Plugin struct{}
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) { return Plugin{}, nil }
 
-// Name of the plugin.
 func (Plugin) Name() string { return Name }
 
 // Score is 0 for a node whose annotation names the ReplicationController or
-// ReplicaSet that controls the pod. An annotation that cannot be read names none.
+// ReplicaSet that controls the pod. An invalid annotation names none.
 func (Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	for i := range scores {
 		scores[i] = framework.MaxScore

@@ -43,6 +43,6 @@ func TestNodesScoreNothingForThosePodsTheyWouldRatherNotHave(t *testing.T) {
 		}
 		p := d.Pod("p")
 		p.OwnerReferences = []metav1.OwnerReference{owner}
-		plugintest.Equal(t, "scores", c.Judge(c.Make(avoidance.New, nil), c.Digest(p)).Scores, want)
+		plugintest.Equal(t, "scores", c.Evaluate(c.Make(avoidance.New, nil), c.Digest(p)).Scores, want)
 	}
 }

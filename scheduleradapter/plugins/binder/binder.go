@@ -1,5 +1,4 @@
-// Package binder is the plugin DefaultBinder: it tells the API server which node
-// a pod has.
+// Package binder is the plugin DefaultBinder, which creates the Binding of a pod.
 package binder
 
 import (
@@ -11,19 +10,19 @@ import (
 // Name of the plugin.
 const Name = "DefaultBinder"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is DefaultBinder.
 type Plugin struct{ binder framework.Binder }
 
-// New makes the plugin; it takes no arguments.
 func New(_ any, env framework.Env) (framework.Plugin, error) { return &Plugin{env.Binder}, nil }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// Bind binds the pod.
 func (p *Plugin) Bind(ctx context.Context, a framework.Assignment) framework.Status {
 	if err := p.binder.Bind(ctx, a.Pod, a.Node); err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	return framework.Status{}
 }

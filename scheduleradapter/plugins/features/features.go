@@ -1,5 +1,5 @@
-// Package features is the plugin NodeDeclaredFeatures: a pod that needs a feature
-// of the kubelet goes to nodes that declare it.
+// Package features is the plugin NodeDeclaredFeatures: it rejects nodes that do not
+// declare a feature that the pod needs.
 package features
 
 import (
@@ -16,16 +16,18 @@ import (
 // Name of the plugin.
 const Name = "NodeDeclaredFeatures"
 
-// release is the Kubernetes version by which features count as universal.
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
+// release is the Kubernetes version for which the features are evaluated.
 const release = "1.37.0"
 
 // Plugin is NodeDeclaredFeatures.
 type Plugin struct {
 	release  *version.Version
-	required declared.FeatureSet // by the pod of the cycle
+	required declared.FeatureSet // of the pod of the cycle
 }
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) {
 	v, err := version.ParseSemantic(release)
 	if err != nil {
@@ -34,18 +36,17 @@ func New(any, framework.Env) (framework.Plugin, error) {
 	return &Plugin{release: v}, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
 func (p *Plugin) infer(pod *nodetable.Pod) (declared.FeatureSet, error) {
 	return declared.DefaultFramework.InferForPodScheduling(&types.PodInfo{Spec: &pod.Object.Spec, Status: &pod.Object.Status}, p.release)
 }
 
-// PreFilter finds out what the pod needs, most often nothing.
+// PreFilter infers the features that the pod needs.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	required, err := p.infer(c.Pod)
 	if err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	if required.IsEmpty() {
 		return framework.Status{Code: framework.Skip}
@@ -54,12 +55,12 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Filter takes out nodes that lack a feature.
+// Filter rejects nodes that lack a feature.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	for row := range c.Feasible.All() {
 		match, err := declared.DefaultFramework.MatchNode(p.required, c.Table.Node(row).Object)
 		if err != nil {
-			return framework.Failed(err)
+			return framework.AsStatus(err)
 		}
 		if !match.IsMatch {
 			c.Reject(row, 1, true)
@@ -68,12 +69,11 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons has the one text.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match Pod's required features"}
 }
 
-// Events that may help: a node came, or declares something else than before.
+// Events: a node was added or declares other features.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{
 		Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeDeclaredFeature}, Hint: p.nodeChanged,

@@ -1,5 +1,5 @@
-// Package gates is the plugin SchedulingGates: a pod waits until nobody holds it
-// back.
+// Package gates is the plugin SchedulingGates: it gates pods with
+// spec.schedulingGates.
 package gates
 
 import (
@@ -13,16 +13,17 @@ import (
 // Name of the plugin.
 const Name = "SchedulingGates"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is SchedulingGates.
 type Plugin struct{}
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// PreEnqueue holds pods with a scheduling gate back.
+// PreEnqueue gates pods with a scheduling gate.
 func (*Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	gates := pod.Object.Spec.SchedulingGates
 	if len(gates) == 0 {
@@ -38,7 +39,7 @@ func (*Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	}
 }
 
-// Events are: the pod's last gate is gone.
+// Events: the last gate of the pod was removed.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.TargetPod, Action: framework.UpdatePodSchedulingGatesEliminated}}}
 }

@@ -1,5 +1,5 @@
-// Package images is the plugin ImageLocality: pods go rather where their images
-// are, the more so the larger the images and the more nodes have them.
+// Package images is the plugin ImageLocality: it scores nodes by the size of the
+// pod's images that they have, and the share of nodes that have each image.
 package images
 
 import (
@@ -10,8 +10,11 @@ import (
 // Name of the plugin.
 const Name = "ImageLocality"
 
-// Bytes of images below which a node scores 0; and, for each image of a pod, from
-// which on it scores 100.
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
+// Sum of image bytes with the score 0, and for each container with the score 100.
+// Source: kube-scheduler's minThreshold and maxContainerThreshold.
 const (
 	least = 23 << 20
 	most  = 1000 << 20
@@ -19,18 +22,16 @@ const (
 
 // Plugin is ImageLocality.
 type Plugin struct {
-	sums []int64 // by row, in bytes
+	sums []int64 // by row in bytes
 }
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// Score rates the bytes of the pod's images that a node has, each image by the
-// share of nodes that have it: a node that alone has an image shall not get all
-// the pods that use it.
+// Score rates the bytes of the pod's images on a node, each image scaled by the
+// share of nodes that have it, so that a single node with an image does not get all
+// its pods.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	clear(scores)
 	if !p.sum(c) {
@@ -39,7 +40,7 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	top := int64(most * len(c.Pod.Images))
 	sum, score := int64(0), int64(0)
 	for i, row := range rows {
-		if p.sums[row] != sum { // few sums differ, and dividing is slow
+		if p.sums[row] != sum { // adjacent nodes often have the same sum
 			sum = p.sums[row]
 			score = framework.MaxScore * (max(least, min(sum, top)) - least) / (top - least)
 		}
@@ -48,7 +49,7 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// sum adds up the images by row; false where no node has any.
+// sum adds up the image bytes by row; false: no node has an image.
 func (p *Plugin) sum(c *framework.Cycle) (found bool) {
 	nodes := float64(c.Table.Len())
 	for _, image := range c.Pod.Images {

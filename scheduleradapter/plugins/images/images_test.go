@@ -60,7 +60,7 @@ func TestNodesThatHaveMoreOfThePodsImagesScoreHigher(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cluster := plugintest.New(t, c.nodes...)
-			if got := cluster.Judge(cluster.Make(New, nil), cluster.Digest(c.pod)).Scores; !maps.Equal(got, c.want) {
+			if got := cluster.Evaluate(cluster.Make(New, nil), cluster.Digest(c.pod)).Scores; !maps.Equal(got, c.want) {
 				t.Errorf("scores %v, want %v", got, c.want)
 			}
 		})
@@ -92,7 +92,7 @@ func TestScoresAreThoseOfTheNaiveTwin(t *testing.T) {
 		for range 1 + r.IntN(3) {
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Image: fmt.Sprint("image:", r.IntN(len(sizes)))})
 		}
-		if got, want := cluster.Judge(plugin, cluster.Digest(p)).Scores, twin(nodes, p); !maps.Equal(got, want) {
+		if got, want := cluster.Evaluate(plugin, cluster.Digest(p)).Scores, twin(nodes, p); !maps.Equal(got, want) {
 			t.Fatalf("step %d: scores %v, want %v", step, got, want)
 		}
 	}
@@ -135,7 +135,7 @@ func BenchmarkImageLocality(b *testing.B) {
 				cluster.Table.SetNode(nodetable.NewNode(node(fmt.Sprint("node-", i), images)))
 			}
 			plugin := cluster.Make(New, nil).(*Plugin)
-			c := cluster.Judge(plugin, cluster.Digest(pod("base:1", "web:1"))).Cycle
+			c := cluster.Evaluate(plugin, cluster.Digest(pod("base:1", "web:1"))).Cycle
 			scores := make([]int64, len(c.Rows))
 			b.ReportAllocs()
 			for b.Loop() {

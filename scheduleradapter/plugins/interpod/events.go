@@ -7,8 +7,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Events that may help: a pod came, went or changed its labels; a node came or changed its
-// labels; the pod itself changed its labels.
+// Events: a pod was added, deleted or relabeled; a node was added or relabeled; the
+// labels of the pod changed.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add | framework.Delete | framework.UpdatePodLabel}, Hint: p.podChanged},
@@ -17,9 +17,9 @@ func (p *Plugin) Events() []framework.EventHint {
 	}
 }
 
-// podChanged queues the pod where it came to have a companion, or lost the last
-// one and may be the first of them; and where there is one pod less to keep away
-// from, or one less that keeps away from it.
+// podChanged returns Queue if the other pod newly matches an affinity term, or was
+// the last that does and the pod matches its own terms; or if it no longer matches
+// an anti-affinity term, or no longer has one that matches the pod.
 func (p *Plugin) podChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	ends := func(m *nodetable.Matcher) bool { return p.means(m, o.OldPod) && !p.means(m, o.Pod) }
 	if m := pod.Companions; m != nil {
@@ -47,9 +47,8 @@ func (p *Plugin) means(m *nodetable.Matcher, pod *nodetable.Pod) bool {
 	return pod != nil && p.table.Matches(m, pod)
 }
 
-// nodeChanged queues the pod where a node came that has the labels its affinity
-// asks for, and where a node changed one of the labels by which pods keep together
-// or apart.
+// nodeChanged returns Queue if a new node has the topology keys of the affinity
+// terms, or if the value of a topology key changed.
 func (p *Plugin) nodeChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	lacking := func(term *nodetable.Term) bool {
 		_, found := o.Node.Labels.Get(term.Topology)

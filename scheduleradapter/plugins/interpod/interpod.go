@@ -1,5 +1,5 @@
-// Package interpod is the plugin InterPodAffinity: pods go where certain other
-// pods are, or keep away from them, and those others have their say too.
+// Package interpod is the plugin InterPodAffinity: affinity and anti-affinity
+// between pods.
 package interpod
 
 import (
@@ -15,11 +15,14 @@ import (
 // Name of the plugin.
 const Name = "InterPodAffinity"
 
-// Why a node is rejected.
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
+// Reasons of rejections.
 const (
-	apart   = iota // from the pods it has to be with
-	near           // pods it has to keep away from
-	refused        // by pods that keep away from it
+	apart   = iota // no pod that matches the affinity terms
+	near           // pods that match the anti-affinity terms
+	refused        // pods whose anti-affinity terms match the pod
 )
 
 var reasons = [...][]string{
@@ -31,12 +34,12 @@ var reasons = [...][]string{
 // Plugin is InterPodAffinity.
 type Plugin struct {
 	table *nodetable.Table
-	// hardWeight is what a pod's required affinity to the pod at hand counts.
+	// hardWeight is hardPodAffinityWeight.
 	hardWeight int64
-	// ownOnly skips scoring pods that prefer nothing themselves.
+	// ownOnly is ignorePreferredTermsOfExistingPods.
 	ownOnly bool
-	terms   []*nodetable.CarriedTerm // scratch
-	slopes  []slope                  // of the pod at hand
+	terms   []*nodetable.CarriedTerm // buffer
+	slopes  []slope                  // of the pod of the cycle
 	shares  framework.Mapping
 }
 
@@ -49,11 +52,10 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 	return &Plugin{table: env.Table, hardWeight: int64(*a.HardPodAffinityWeight), ownOnly: a.IgnorePreferredTermsOfExistingPods}, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// PreFilter skips pods that have no required terms and that no placed pod keeps
-// away from.
+// PreFilter skips pods without required terms that match no anti-affinity term of a
+// placed pod.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	if len(c.Pod.Affinity) > 0 || len(c.Pod.AntiAffinity) > 0 {
 		return framework.Status{}
@@ -66,21 +68,21 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{Code: framework.Skip}
 }
 
-// refusing are the anti-affinity terms of placed pods that mean the pod. They are
-// good until the next call.
+// refusing are the anti-affinity terms of placed pods that match the pod. They are
+// valid until the next call.
 func (p *Plugin) refusing(c *framework.Cycle) []*nodetable.CarriedTerm {
 	p.terms = c.Table.CarriedMatching(nodetable.RequiredAntiAffinity, c.Pod, p.terms[:0])
 	return p.terms
 }
 
-// somewhere says whether any domain has pods.
+// somewhere reports whether any domain has pods.
 func somewhere(pods *nodetable.Tally, topology *nodetable.Topology) bool {
 	return slices.ContainsFunc(pods.Rows(), func(on nodetable.RowCount) bool { return topology.Labelled.Has(on.Row) })
 }
 
-// Filter takes out the nodes that are in no domain with a pod that all affinity
-// terms mean, then those near a pod that an anti-affinity term means, then those
-// near a pod with an anti-affinity term that means this one.
+// Filter rejects nodes in no domain with a pod that matches all affinity terms,
+// then nodes in a domain with a pod that matches an anti-affinity term, then nodes
+// in a domain with a pod whose anti-affinity term matches this pod.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	p.filterAffinity(c)
 	for _, term := range c.Pod.AntiAffinity {
@@ -92,8 +94,8 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// filterAffinity lets the first pod of those that belong together go anywhere
-// that has the terms' labels.
+// filterAffinity accepts all nodes with the topology keys if no pod matches the
+// terms and the pod matches its own terms.
 func (p *Plugin) filterAffinity(c *framework.Cycle) {
 	if len(c.Pod.Affinity) == 0 {
 		return
@@ -114,7 +116,7 @@ func (p *Plugin) filterAffinity(c *framework.Cycle) {
 	}
 }
 
-// reject takes out the nodes in a domain with any of the pods.
+// reject rejects nodes in a domain with any of the pods.
 func reject(c *framework.Cycle, pods *nodetable.Tally, key nodetable.Symbol, reason uint32) {
 	if pods.Total() == 0 {
 		return
@@ -128,5 +130,4 @@ func reject(c *framework.Cycle, pods *nodetable.Tally, key nodetable.Symbol, rea
 	}
 }
 
-// Reasons has a text for each reason.
 func (*Plugin) Reasons(_ *nodetable.Pod, reason uint32) []string { return reasons[reason] }

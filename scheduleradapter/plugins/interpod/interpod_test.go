@@ -178,7 +178,7 @@ func TestFilterKeepsPodsTogetherAndApart(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cluster := cluster(t, c.running)
-			v := cluster.Judge(cluster.Make(New, args(1, false)), cluster.Digest(c.pod))
+			v := cluster.Evaluate(cluster.Make(New, args(1, false)), cluster.Digest(c.pod))
 			if !maps.Equal(v.Rejected, c.want) {
 				t.Errorf("rejected %q, want %q", v.Rejected, c.want)
 			}
@@ -222,7 +222,7 @@ func TestScoreWeighsBothSides(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cluster := cluster(t, c.running)
-			v := cluster.Judge(cluster.Make(New, c.args), cluster.Digest(c.pod))
+			v := cluster.Evaluate(cluster.Make(New, c.args), cluster.Digest(c.pod))
 			if !maps.Equal(v.Scores, c.want) || (v.Scores == nil) != (c.want == nil) {
 				t.Errorf("scores %v, want %v", v.Scores, c.want)
 			}

@@ -7,14 +7,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// slope is what the domains of a topology are worth to the pod at hand.
+// slope has the score of each domain of a topology.
 type slope struct {
 	topology *nodetable.Topology
 	worth    []int64
 }
 
-// PreScore weighs every pod that one side or the other prefers to be near to or
-// away from. It skips pods for which there is none.
+// PreScore adds up the weights of the preferred terms of both sides. It skips pods
+// for which there are none.
 func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 	p.slopes = p.slopes[:0]
 	if p.ownOnly && len(c.Pod.PreferredAffinity) == 0 && len(c.Pod.PreferredAntiAffinity) == 0 {
@@ -37,7 +37,7 @@ func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// weighCarried weighs the pods with terms of a kind that mean the pod.
+// weighCarried adds the weights of terms of placed pods that match the pod.
 func (p *Plugin) weighCarried(c *framework.Cycle, kind nodetable.TermKind, weight func(*nodetable.CarriedTerm) int64) {
 	p.terms = c.Table.CarriedMatching(kind, c.Pod, p.terms[:0])
 	for _, term := range p.terms {
@@ -45,7 +45,7 @@ func (p *Plugin) weighCarried(c *framework.Cycle, kind nodetable.TermKind, weigh
 	}
 }
 
-// weigh adds the weight of each pod to the worth of its domain.
+// weigh adds a weight to the score of each pod's domain.
 func (p *Plugin) weigh(pods *nodetable.Tally, key nodetable.Symbol, weight int64) {
 	topology := p.table.Topology(key)
 	if !somewhere(pods, topology) {
@@ -65,7 +65,7 @@ func (p *Plugin) weigh(pods *nodetable.Tally, key nodetable.Symbol, weight int64
 	}
 }
 
-// worth finds or adds the slope of a topology, in the memory of an earlier one.
+// worth finds or adds the slope of a topology, and reuses memory.
 func (p *Plugin) worth(topology *nodetable.Topology) []int64 {
 	for i := range p.slopes {
 		if p.slopes[i].topology == topology {
@@ -81,7 +81,7 @@ func (p *Plugin) worth(topology *nodetable.Topology) []int64 {
 	return s.worth
 }
 
-// Score adds up what the domains of a node are worth.
+// Score adds up the scores of a node's domains.
 func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	clear(scores)
 	for _, s := range p.slopes {
@@ -94,8 +94,8 @@ func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// Normalize gives the least worth 0 and the most 100, in floating point and
-// rounded down as kube-scheduler does; all get 0 where there is no difference.
+// Normalize maps the lowest sum to 0 and the highest to 100, in floating point and
+// truncated as in kube-scheduler; all are 0 if they are equal.
 func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
 	least, most := framework.Extremes(scores)
 	if least == most {

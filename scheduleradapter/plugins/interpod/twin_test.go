@@ -228,7 +228,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 		for range 4 {
 			pod := d.Pod("probe")
 			relate(d)(pod)
-			v := w.Judge(plugin, w.Digest(pod))
+			v := w.Evaluate(plugin, w.Digest(pod))
 			rejected := w.rejected(pod)
 			v.Holds(t, fmt.Sprint("case ", i), rejected, w.scores(pod, rejected))
 			for _, text := range rejected {

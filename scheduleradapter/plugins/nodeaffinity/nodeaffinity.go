@@ -1,6 +1,5 @@
-// Package nodeaffinity is the plugin NodeAffinity: pods go to the nodes that
-// their node selector and affinity, and the profile's own, require, and rather to
-// those they prefer.
+// Package nodeaffinity is the plugin NodeAffinity: node selector, required and
+// preferred node affinity of the pod, and addedAffinity of the profile.
 package nodeaffinity
 
 import (
@@ -16,7 +15,10 @@ import (
 // Name of the plugin.
 const Name = "NodeAffinity"
 
-// What a node was taken out for.
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
+// Reasons of rejections.
 const (
 	mismatchesPod uint32 = iota
 	mismatchesProfile
@@ -24,11 +26,10 @@ const (
 
 // Plugin is NodeAffinity.
 type Plugin struct {
-	// required and preferred are those that the profile adds to every pod's; nil
-	// for none.
+	// required and preferred terms of addedAffinity; nil: there are none.
 	required  *nodetable.NodeSelector
 	preferred []nodetable.WeightedNodes
-	others    nodetable.Bits // scratch
+	others    nodetable.Bits // buffer
 	shares    framework.Mapping
 }
 
@@ -56,14 +57,13 @@ func (p *Plugin) add(affinity *v1.NodeAffinity) (err error) {
 	return err
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods marks that only the node counts.
+// IgnoresPods: the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
-// PreFilter narrows the nodes to those that the pod names, where each of its terms
-// names some.
+// PreFilter narrows the nodes to those that metadata.name terms name, if each term
+// has one.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	if c.Pod.Nodes == nil {
 		if p.required == nil {
@@ -82,7 +82,7 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Filter takes out nodes that the profile or the pod does not mean.
+// Filter rejects nodes that addedAffinity or the pod does not match.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	p.rejectOthers(c, p.required, mismatchesProfile)
 	p.rejectOthers(c, c.Pod.Nodes, mismatchesPod)
@@ -98,7 +98,6 @@ func (p *Plugin) rejectOthers(c *framework.Cycle, selector *nodetable.NodeSelect
 	c.RejectAll(p.others, reason, true)
 }
 
-// Reasons says whose affinity it was.
 func (*Plugin) Reasons(_ *nodetable.Pod, reason uint32) []string {
 	return []string{[...]string{
 		mismatchesPod:     "node(s) didn't match Pod's node affinity/selector",
@@ -106,7 +105,7 @@ func (*Plugin) Reasons(_ *nodetable.Pod, reason uint32) []string {
 	}[reason]}
 }
 
-// PreScore skips where nobody prefers anything.
+// PreScore skips pods if there are no preferred terms.
 func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 	if len(c.Pod.PreferredNodes) == 0 && len(p.preferred) == 0 {
 		return framework.Status{Code: framework.Skip}
@@ -114,7 +113,7 @@ func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Score is the sum of the weights of the preferred terms that a node matches.
+// Score is the sum of the weights of the matched preferred terms.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	clear(scores)
 	for _, terms := range [...][]nodetable.WeightedNodes{p.preferred, c.Pod.PreferredNodes} {
@@ -130,7 +129,7 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// Normalize gives the node with the highest sum 100.
+// Normalize maps the highest sum to 100.
 func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
 	least, most := framework.Extremes(scores)
 	if most != 0 {
@@ -139,7 +138,7 @@ func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
-// Events that may help: a node that came to be meant.
+// Events: a node that now matches.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}, Hint: p.nodeChanged},

@@ -98,7 +98,7 @@ func TestPodGoesOnlyWhereItsSelectorAndAffinityMatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cluster := plugintest.New(t, node("n", map[string]string{"disk": "ssd", "cores": "16"}))
-			got := cluster.Judge(cluster.Make(New, added(nil)), cluster.Digest(pod(c.selector, affinity(c.terms))))
+			got := cluster.Evaluate(cluster.Make(New, added(nil)), cluster.Digest(pod(c.selector, affinity(c.terms))))
 			if got.Rejected["n"] != c.want {
 				t.Errorf("rejected for %q, want %q", got.Rejected["n"], c.want)
 			}
@@ -120,7 +120,7 @@ func TestProfileAddsItsAffinityToEveryPods(t *testing.T) {
 		{"weights of both add up", pod(nil, affinity(nil, weighted(10, label("pool", v1.NodeSelectorOpExists)))), map[string]string{"red-ssd": enforced}, map[string]int64{"blue": 25, "blue-ssd": 100}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := cluster.Judge(plugin, cluster.Digest(c.pod))
+			got := cluster.Evaluate(plugin, cluster.Digest(c.pod))
 			if !maps.Equal(got.Rejected, c.rejected) || !maps.Equal(got.Scores, c.scores) {
 				t.Errorf("rejected %v, scores %v, want %v, %v", got.Rejected, got.Scores, c.rejected, c.scores)
 			}
@@ -150,7 +150,7 @@ func TestTermsThatAllNameNodesNarrowTheSet(t *testing.T) {
 			"0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := cluster.Judge(plugin, cluster.Digest(pod(nil, affinity(c.terms))))
+			got := cluster.Evaluate(plugin, cluster.Digest(pod(nil, affinity(c.terms))))
 			if n := got.Cycle.Evaluated.Count(); n != c.evaluated {
 				t.Errorf("%d nodes evaluated, want %d", n, c.evaluated)
 			}
@@ -180,7 +180,7 @@ func TestPreferredTermsScoreByTheSumOfTheirWeights(t *testing.T) {
 		{"an empty term matches nothing", []v1.PreferredSchedulingTerm{weighted(5, v1.NodeSelectorTerm{}), weighted(1, label("a", exists))}, map[string]int64{"none": 0, "a": 100, "b": 0, "both": 100}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := cluster.Judge(plugin, cluster.Digest(pod(nil, affinity(nil, c.preferred...)))).Scores; !maps.Equal(got, c.want) {
+			if got := cluster.Evaluate(plugin, cluster.Digest(pod(nil, affinity(nil, c.preferred...)))).Scores; !maps.Equal(got, c.want) {
 				t.Errorf("scores %v, want %v", got, c.want)
 			}
 		})
@@ -225,7 +225,7 @@ func TestNodeThatCameToMatchQueuesThePod(t *testing.T) {
 }
 
 // The twin asks the published helpers of every node.
-func TestVerdictsAreThoseOfTheNaiveTwin(t *testing.T) {
+func TestResultsAreThoseOfTheNaiveTwin(t *testing.T) {
 	keys, values := []string{"a", "b"}, []string{"1", "2", "x"}
 	r := rand.New(rand.NewPCG(1, 2))
 	labels := func() map[string]string {
@@ -274,14 +274,14 @@ func TestVerdictsAreThoseOfTheNaiveTwin(t *testing.T) {
 			p.Spec.NodeSelector = labels()
 		}
 		want := twin(t, nodes, extra, p)
-		got := cluster.Judge(cluster.Make(New, added(extra)), cluster.Digest(p))
+		got := cluster.Evaluate(cluster.Make(New, added(extra)), cluster.Digest(p))
 		if !maps.Equal(got.Rejected, want.Rejected) || !maps.Equal(got.Scores, want.Scores) {
 			t.Fatalf("rejected %v, scores %v, want %v, %v", got.Rejected, got.Scores, want.Rejected, want.Scores)
 		}
 	}
 }
 
-func twin(t *testing.T, nodes []*v1.Node, extra *v1.NodeAffinity, p *v1.Pod) (v plugintest.Verdict) {
+func twin(t *testing.T, nodes []*v1.Node, extra *v1.NodeAffinity, p *v1.Pod) (v plugintest.Result) {
 	t.Helper()
 	v.Rejected = map[string]string{}
 	var lists []*nodeaffinity.PreferredSchedulingTerms
@@ -340,7 +340,7 @@ func BenchmarkNodeAffinity(b *testing.B) {
 			plugin := cluster.Make(New, added(nil)).(*Plugin)
 			pod := cluster.Digest(pod(nil, affinity([]v1.NodeSelectorTerm{label("zone", v1.NodeSelectorOpIn, "0", "1")},
 				weighted(50, label("disk", v1.NodeSelectorOpIn, "1")), weighted(10, label("rack", v1.NodeSelectorOpNotIn, "7")))))
-			c := cluster.Judge(plugin, pod).Cycle
+			c := cluster.Evaluate(plugin, pod).Cycle
 			scores := make([]int64, len(c.Rows))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -1,5 +1,5 @@
-// Package nodelabel is the plugin NodeLabel of legacy Policies: pods go where
-// nodes have some labels, or do not have some, whatever their values.
+// Package nodelabel is the plugin NodeLabel of legacy Policies: it filters and
+// scores nodes by the presence of label keys.
 package nodelabel
 
 import (
@@ -15,10 +15,13 @@ import (
 // Name of the plugin.
 const Name = "NodeLabel"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodeLabel.
 type Plugin struct {
 	required  *nodetable.NodeSelector
-	preferred []*nodetable.NodeSelector // one for each label
+	preferred []*nodetable.NodeSelector // by label
 	scratch   nodetable.Bits
 }
 
@@ -51,7 +54,7 @@ func expressions(op v1.NodeSelectorOperator, labels []string) (list []v1.NodeSel
 	return list
 }
 
-// selector is nil where it would ask for nothing.
+// selector is nil without expressions.
 func selector(expressions ...v1.NodeSelectorRequirement) (*nodetable.NodeSelector, error) {
 	if len(expressions) == 0 {
 		return nil, nil
@@ -63,13 +66,12 @@ func selector(expressions ...v1.NodeSelectorRequirement) (*nodetable.NodeSelecto
 	return s, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods marks that only the node counts.
+// IgnoresPods: the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
-// Filter takes out nodes that lack a label or have one that they should not.
+// Filter rejects nodes that lack a required label or have a forbidden one.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	if p.required != nil {
 		p.scratch = p.scratch.Copied(c.Feasible)
@@ -79,7 +81,6 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons is the one there is.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't have the requested labels"}
 }
@@ -103,7 +104,7 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// Events are a node that came, and one whose labels have changed.
+// Events: a node was added or relabeled.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}},

@@ -26,9 +26,9 @@ func TestNodesHaveTheLabelsAndLackTheOthersAsTheNaiveTwinSays(t *testing.T) {
 			}
 		}
 		w := d.World(plugintest.New(t), 8, 1, func(*v1.Pod) {})
-		verdict := w.Judge(w.Make(nodelabel.New, args), w.Digest(d.Pod("p")))
+		result := w.Evaluate(w.Make(nodelabel.New, args), w.Digest(d.Pod("p")))
 		rejected, scores := twin(args, w.Nodes)
-		verdict.Holds(t, "node labels", rejected, scores)
+		result.Holds(t, "node labels", rejected, scores)
 	}
 }
 

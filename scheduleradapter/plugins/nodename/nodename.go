@@ -1,5 +1,4 @@
-// Package nodename is the plugin NodeName: a pod that names its node goes there
-// or nowhere.
+// Package nodename is the plugin NodeName: it rejects all nodes but spec.nodeName.
 package nodename
 
 import (
@@ -10,21 +9,22 @@ import (
 // Name of the plugin.
 const Name = "NodeName"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodeName.
 type Plugin struct {
 	others nodetable.Bits
 }
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods marks that only the node counts.
+// IgnoresPods: the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
-// PreFilter narrows the nodes to the one that is named.
+// PreFilter narrows the nodes to spec.nodeName.
 func (*Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	name := c.Pod.Object.Spec.NodeName
 	if name == "" {
@@ -34,7 +34,7 @@ func (*Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Filter takes out all other nodes.
+// Filter rejects all other nodes.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	p.others = p.others.Copied(c.Table.Alive())
 	if row := c.Table.Row(nodetable.Intern(c.Pod.Object.Spec.NodeName)); row != nodetable.NoRow {
@@ -44,12 +44,11 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons has the one text.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match the requested node name"}
 }
 
-// Events are: a node came.
+// Events: a node was added.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add}}}
 }

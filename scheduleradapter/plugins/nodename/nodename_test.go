@@ -20,14 +20,14 @@ func TestPodGoesToTheNodeItNames(t *testing.T) {
 		pod  *nodetable.Pod
 		want int
 	}{{"one that names none may go anywhere", cluster.Digest(&v1.Pod{}), 2}, {"one that does has that one only", named, 1}} {
-		v := cluster.Judge(cluster.Make(New, nil), c.pod)
+		v := cluster.Evaluate(cluster.Make(New, nil), c.pod)
 		if got := v.Cycle.Feasible.Count(); got != c.want || len(v.Rejected) > 0 {
 			t.Errorf("%s: %d nodes, rejected %v", c.name, got, v.Rejected)
 		}
 	}
 	alone := filterOnly{cluster.Make(New, nil).(*Plugin)}
 	want := map[string]string{"a": "never: node(s) didn't match the requested node name"}
-	if got := cluster.Judge(alone, named).Rejected; !maps.Equal(got, want) {
+	if got := cluster.Evaluate(alone, named).Rejected; !maps.Equal(got, want) {
 		t.Errorf("without its PreFilter the plugin rejects %v, want %v", got, want)
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Bench is the time of one pod with one plugin: filter and score every node,
-// choose, commit, with 10,000 pods running on 500, 5,000 and 20,000 nodes in
-// three zones. All that come and every so many-th of those running are finished
-// as told, the others are labelled app=other. What came goes again when as many
-// more have come as a fifth of the nodes, at most 1,000.
+// Bench measures a scheduling cycle with one plugin: filter and score all nodes,
+// select one, place the pod, with 10,000 placed pods on 500, 5,000 and 20,000 nodes
+// in three zones. finish changes all new pods and each every-th placed pod; the
+// others have the label app=other. A placed pod is removed after as many more were
+// placed as a fifth of the nodes, at most 1,000.
 func Bench(b *testing.B, factory framework.Factory, args any, every int, finish func(*v1.Pod)) {
 	const running = 10_000
 	for _, nodes := range []int{500, 5_000, 20_000} {
@@ -70,7 +70,7 @@ func Bench(b *testing.B, factory framework.Factory, args any, every int, finish 
 	}
 }
 
-// best is a row with the highest score, NoRow where the pod fits nowhere.
+// best is a row with the highest score; NoRow: the pod does not fit.
 func best(b *testing.B, runner *framework.Runner, c *framework.Cycle, table *nodetable.Table, pod *nodetable.Pod) nodetable.Row {
 	if s := runner.Begin(c, table, pod, nil); !s.OK() {
 		b.Fatal(s.Message())

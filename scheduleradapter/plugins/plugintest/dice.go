@@ -11,7 +11,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Dice make random objects of a small vocabulary, so that they meet often.
+// Dice makes random objects with few distinct labels, so that selectors often
+// match.
 type Dice struct {
 	Random interface{ IntN(n int) int }
 }
@@ -24,10 +25,10 @@ func (Dice) Topologies() []string {
 	return []string{v1.LabelHostname, v1.LabelTopologyZone, "rack"}
 }
 
-// Chance is true in so many cases of a hundred.
+// Chance is true with a probability in percent.
 func (d Dice) Chance(percent int) bool { return d.Random.IntN(100) < percent }
 
-// Pick is one of some values.
+// Pick returns one of the values.
 func Pick[T any](d Dice, of ...T) T { return of[d.Random.IntN(len(of))] }
 
 // Labels of a pod or a namespace.
@@ -41,7 +42,7 @@ func (d Dice) Labels() map[string]string {
 	return labels
 }
 
-// Node is in a zone and a rack, or in neither, and sometimes tainted.
+// Node is in a zone and a rack or in neither, and may have a taint.
 func (d Dice) Node(name string) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	if d.Chance(95) {
@@ -62,7 +63,7 @@ func (d Dice) Node(name string) *v1.Node {
 	return n
 }
 
-// Pod is in one of the namespaces, and sometimes on its way out.
+// Pod is in one of the namespaces, and may be terminating.
 func (d Dice) Pod(name string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Namespace: Pick(d, d.Namespaces()...), Labels: d.Labels()}}
 	if d.Chance(10) {
@@ -77,7 +78,7 @@ func (d Dice) Pod(name string) *v1.Pod {
 	return p
 }
 
-// Selector of pods or namespaces, which may be nil or empty.
+// Selector of pods or namespaces; it may be nil or empty.
 func (d Dice) Selector() *metav1.LabelSelector {
 	if d.Chance(4) {
 		return nil
@@ -96,7 +97,7 @@ func (d Dice) Selector() *metav1.LabelSelector {
 	return s
 }
 
-// World is a cluster of objects, and the table that was told of them.
+// World has the objects of a table.
 type World struct {
 	*Cluster
 	Nodes      []*v1.Node
@@ -104,7 +105,7 @@ type World struct {
 	Namespaces map[string]map[string]string
 }
 
-// World makes up to so many nodes and pods on them, the pods finished as told.
+// World makes at most so many nodes and pods. finish changes each pod.
 func (d Dice) World(c *Cluster, nodes, pods int, finish func(*v1.Pod)) *World {
 	w := &World{Cluster: c, Namespaces: map[string]map[string]string{}}
 	for _, name := range d.Namespaces() {
@@ -137,8 +138,8 @@ func (w *World) On(node *v1.Node) []*v1.Pod {
 	return pods
 }
 
-// Suppose removes and adds a few pods in the table, where a try is open, and is
-// the world as it would be.
+// Suppose removes and adds pods in an open try of the table, and returns the
+// resulting World.
 func (w *World) Suppose(d Dice, finish func(*v1.Pod)) *World {
 	changed := *w
 	changed.Pods = slices.Clone(w.Pods)

@@ -1,4 +1,4 @@
-// Package plugintest tries one plugin on a small cluster. It is for tests.
+// Package plugintest runs one plugin on a small cluster, for tests.
 package plugintest
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Cluster is a table with what a test put in.
+// Cluster is a table for a test.
 type Cluster struct {
 	testing.TB
 	Table *nodetable.Table
 }
 
-// New makes a cluster of some nodes.
+// New makes a cluster of nodes.
 func New(t testing.TB, nodes ...*v1.Node) *Cluster {
 	c := &Cluster{t, nodetable.New()}
 	for _, n := range nodes {
@@ -29,7 +29,7 @@ func New(t testing.TB, nodes ...*v1.Node) *Cluster {
 	return c
 }
 
-// Make makes a plugin for the cluster.
+// Make makes a plugin.
 func (c *Cluster) Make(factory framework.Factory, args any) framework.Plugin {
 	c.Helper()
 	p, err := factory(args, framework.Env{Table: c.Table})
@@ -49,33 +49,32 @@ func (c *Cluster) Digest(p *v1.Pod) *nodetable.Pod {
 	return digest
 }
 
-// Place puts a pod on a node.
+// Place places a pod on a node.
 func (c *Cluster) Place(p *v1.Pod, node string) {
 	c.Helper()
 	c.Table.PlaceOn(c.Digest(p), nodetable.Intern(node))
 }
 
-// Verdict is what a plugin says of a pod and every node.
-type Verdict struct {
-	// Status of PreFilter, or where another point failed.
+// Result has the result of a plugin for a pod and all nodes.
+type Result struct {
+	// Status of PreFilter, or of another point that failed.
 	Status framework.Status
-	// Rejected has by node the reasons, joined by ", ", with a leading "never: "
-	// where preemption cannot help.
+	// Rejected has the reasons by node, joined by ", ", with the prefix "never: " if
+	// unresolvable.
 	Rejected map[string]string
-	// Scores by node, normalised; nil where the plugin does not score the pod.
+	// Scores by node, normalized; nil: the plugin skipped the pod.
 	Scores map[string]int64
 	Cycle  *framework.Cycle
 }
 
-// Holds fails the test where the plugin rejects or scores otherwise than its naive
-// twin.
-func (v Verdict) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
+// Holds fails the test if the result differs from that of the naive twin.
+func (v Result) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
 	t.Helper()
 	Equal(t, what+": rejected", v.Rejected, rejected)
 	Equal(t, what+": scores", v.Scores, scores)
 }
 
-// Equal ends the test where a plugin and its naive twin do not print the same.
+// Equal ends the test if two values print differently.
 func Equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
@@ -83,20 +82,20 @@ func Equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// Judge runs a plugin at the points up to Score that it implements.
-func (c *Cluster) Judge(p framework.Plugin, pod *nodetable.Pod) Verdict {
+// Evaluate runs a plugin at its points up to Score.
+func (c *Cluster) Evaluate(p framework.Plugin, pod *nodetable.Pod) Result {
 	c.Helper()
-	return c.JudgeAt(p, pod, time.Time{})
+	return c.EvaluateAt(p, pod, time.Time{})
 }
 
-// JudgeAt is Judge at a time.
-func (c *Cluster) JudgeAt(p framework.Plugin, pod *nodetable.Pod, now time.Time) Verdict {
+// EvaluateAt is Evaluate at an instant.
+func (c *Cluster) EvaluateAt(p framework.Plugin, pod *nodetable.Pod, now time.Time) Result {
 	c.Helper()
 	runner, err := framework.New("", plan(p))
 	if err != nil {
 		c.Fatal(err)
 	}
-	v := Verdict{Rejected: map[string]string{}, Cycle: &framework.Cycle{Now: now}}
+	v := Result{Rejected: map[string]string{}, Cycle: &framework.Cycle{Now: now}}
 	if v.Status = runner.Begin(v.Cycle, c.Table, pod, nil); !v.Status.OK() {
 		return v
 	}
@@ -132,7 +131,8 @@ func (c *Cluster) JudgeAt(p framework.Plugin, pod *nodetable.Pod, now time.Time)
 
 func (c *Cluster) name(row nodetable.Row) string { return c.Table.Node(row).Name.Value() }
 
-// plan runs a plugin wherever it can, and what a profile cannot do without.
+// plan enables a plugin at all its points, and the required QueueSort and Bind
+// plugins.
 func plan(p framework.Plugin) *framework.Plan {
 	var plan framework.Plan
 	enable := func(point framework.Point, p framework.Plugin, implemented bool) {

@@ -1,5 +1,5 @@
-// Package ports is the plugin NodePorts: two pods that take the same port of
-// their host do not share a node.
+// Package ports is the plugin NodePorts: it rejects nodes on which a host port of
+// the pod is in use.
 package ports
 
 import (
@@ -10,15 +10,16 @@ import (
 // Name of the plugin.
 const Name = "NodePorts"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodePorts.
 type Plugin struct {
-	taken nodetable.Bits // scratch
+	taken nodetable.Bits // buffer
 }
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
 // PreFilter skips pods without host ports.
@@ -29,7 +30,7 @@ func (*Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Filter takes out nodes where a pod holds one of the ports.
+// Filter rejects nodes with a conflicting host port.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	p.taken = p.taken.Emptied(c.Table.Rows())
 	c.Table.PortConflicts(c.Pod.Ports, p.taken)
@@ -37,12 +38,11 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons has the one text.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't have free ports for the requested pod ports"}
 }
 
-// Events that may help: a pod that held one of the ports is gone, and a node came.
+// Events: a pod with one of the ports was deleted, or a node was added.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: podLeft},

@@ -59,7 +59,7 @@ func TestPortOfTheHostIsTakenOnce(t *testing.T) {
 			if c.want != "" {
 				want["busy"] = c.want
 			}
-			if got := cluster.Judge(cluster.Make(New, nil), cluster.Digest(c.coming)).Rejected; !maps.Equal(got, want) {
+			if got := cluster.Evaluate(cluster.Make(New, nil), cluster.Digest(c.coming)).Rejected; !maps.Equal(got, want) {
 				t.Errorf("rejected %v, want %v", got, want)
 			}
 		})
@@ -69,14 +69,14 @@ func TestPortOfTheHostIsTakenOnce(t *testing.T) {
 func TestPortIsFreeWhereItsHolderWouldBeGone(t *testing.T) {
 	cluster := plugintest.New(t, node("n"))
 	cluster.Place(pod("r", port(80, "", "")), "n")
-	verdict := cluster.Judge(cluster.Make(New, nil), cluster.Digest(pod("c", port(80, "", ""))))
+	result := cluster.Evaluate(cluster.Make(New, nil), cluster.Digest(pod("c", port(80, "", ""))))
 	cluster.Table.Try()
 	cluster.Table.Displace("r")
-	if fits, _, s := verdict.Cycle.Fits(0); !fits || !s.OK() {
+	if fits, _, s := result.Cycle.Fits(0); !fits || !s.OK() {
 		t.Errorf("fits %t (%+v) without the holder", fits, s)
 	}
 	cluster.Table.Undo()
-	if fits, _, _ := verdict.Cycle.Fits(0); fits {
+	if fits, _, _ := result.Cycle.Fits(0); fits {
 		t.Error("fits with the holder back")
 	}
 }
@@ -111,7 +111,7 @@ func BenchmarkNodePorts(b *testing.B) {
 				}
 			}
 			plugin, pod := cluster.Make(New, nil).(*Plugin), cluster.Digest(pod("coming", port(80, "", "")))
-			c := cluster.Judge(plugin, pod).Cycle
+			c := cluster.Evaluate(plugin, pod).Cycle
 			b.ReportAllocs()
 			for b.Loop() {
 				c.Feasible = c.Feasible.Copied(cluster.Table.Alive())

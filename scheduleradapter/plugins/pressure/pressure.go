@@ -1,7 +1,8 @@
-// Package pressure is the plugin NodePressure: pods keep off nodes that run out
-// of memory, disk or process ids before a taint says so, do not come back to the
-// node that evicted them, and return slowly to one that has recovered. It reads
-// the nodes' conditions and what evictd says of them; what is unknown is neutral.
+// Package pressure is the plugin NodePressure: it rejects nodes under memory, disk
+// or PID pressure before a taint appears, avoids the node that evicted a pod of the
+// same owner, and lowers the score of nodes close to a threshold or recently
+// recovered. It reads the nodes' conditions and what evictd publishes; unknown
+// values are neutral.
 package pressure
 
 import (
@@ -20,39 +21,42 @@ import (
 // Name of the plugin.
 const Name = "NodePressure"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodePressure.
 type Plugin struct {
 	table *nodetable.Table
 	args  config.NodePressureArgs
-	// conditions says of which kinds they count.
+	// conditions has the enabled kinds.
 	conditions [kinds]bool
 
-	// What is known of all nodes, as of a version of the table and a time.
+	// State of all nodes, for a version of the table and an instant.
 	version uint64
 	at      time.Time
-	short   [kinds]nodetable.Bits // of memory, disk, process ids
-	strain  []int64               // score by row for how near the limits are, and how long ago that was
+	short   [kinds]nodetable.Bits // by kind
+	strain  []int64               // score by row from levels and recovery
 	evicted map[types.UID][]eviction
 
-	placed map[nodetable.Symbol]arrivals // since a node recovered
-	now    time.Time                     // of the attempt that goes on
+	placed map[nodetable.Symbol]arrivals // by node, since its recovery
+	now    time.Time                     // of the running attempt
 }
 
-// eviction from a node that is known.
+// eviction from a node.
 type eviction struct {
 	row nodetable.Row
 	at  time.Time
-	// lasts says that the node is still short of what the pod was evicted for.
+	// lasts: the node is still under the pressure that caused the eviction.
 	lasts bool
 }
 
-// arrivals are pods placed on a node that has recovered.
+// arrivals are pods that were placed on a recovered node.
 type arrivals struct {
 	recovered time.Time
 	pods      int64
 }
 
-// kind of resource that a node may be short of.
+// kind of pressure.
 type kind int
 
 const (
@@ -62,8 +66,7 @@ const (
 	kinds
 )
 
-// What stands for each kind: the condition and taint of the kubelet's names, and
-// evictd's own beside a kubelet.
+// The condition and taint of each kind, by the kubelet's names and by evictd's own.
 var shortages = [kinds]struct {
 	conditions [2]v1.NodeConditionType
 	taints     [2]nodetable.Taint
@@ -81,7 +84,7 @@ func taints(keys ...string) (pair [2]nodetable.Taint) {
 	return pair
 }
 
-// kindOf a signal.
+// kindOf has the kind of a signal.
 var kindOf = map[string]kind{
 	"memory.available": memory, "allocatableMemory.available": memory,
 	"nodefs.available": disk, "nodefs.inodesFree": disk, "imagefs.available": disk, "imagefs.inodesFree": disk,
@@ -89,17 +92,17 @@ var kindOf = map[string]kind{
 }
 
 const (
-	// refresh is how long what is known of all nodes is used, though time passes.
+	// refresh bounds how long the state of all nodes is reused.
 	refresh = time.Second
-	// arrivalCost is what each pod placed on a node takes off its score while the
-	// node recovers.
+	// arrivalCost is the score penalty of each pod that was placed on a recovering
+	// node.
 	arrivalCost = 20
 
 	evictedBit    = uint32(kinds)
 	evictedReason = "node(s) had evicted a pod of the same owner and were still short of resources"
 )
 
-// levelScores are what a node scores whose tightest signal is at a level.
+// levelScores are the scores by the highest level of a node's signals.
 var levelScores = [...]int64{nodetable.LevelOK: framework.MaxScore, nodetable.LevelTight: 50, nodetable.LevelSoft: 20, nodetable.LevelHard: 0}
 
 // New makes the plugin; args are a NodePressureArgs with its defaults.
@@ -117,18 +120,16 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 	return p, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods marks that only the node counts.
+// IgnoresPods: the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
-// Filter takes out nodes that are short of something, unless the pod tolerates
-// the taint that says so; those short of memory only for pods of the class
-// BestEffort, as the kubelet admits them. And it takes out nodes that evicted a
-// pod of the same owner for what they are still short of.
+// Filter rejects nodes under pressure unless the pod tolerates the taint; memory
+// pressure rejects BestEffort pods only, like the kubelet's admission. It also
+// rejects nodes that evicted a pod of the same owner for a pressure that lasts.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
-	p.survey(c.Now)
+	p.update(c.Now)
 	for k := range shortages {
 		if kind(k) == memory && c.Pod.Object.Status.QOSClass != v1.PodQOSBestEffort || tolerated(c.Pod, kind(k)) {
 			continue
@@ -147,7 +148,6 @@ func tolerated(pod *nodetable.Pod, k kind) bool {
 	return slices.ContainsFunc(shortages[k].taints[:], pod.Tolerations.Tolerate)
 }
 
-// Reasons name what a node is short of.
 func (*Plugin) Reasons(_ *nodetable.Pod, reasons uint32) []string {
 	if reasons == 1<<evictedBit {
 		return []string{evictedReason}
@@ -160,12 +160,12 @@ func (*Plugin) Reasons(_ *nodetable.Pod, reasons uint32) []string {
 	return nil
 }
 
-// Score is 100 for a node of which nothing is said against. It falls with the
-// level of the node's tightest signal; with what is left of evictions of the same
-// owner, which fade by half in the half-life; and it rises again as long as a
-// node recovers, less so for each pod it has taken meanwhile. The worst counts.
+// Score is the minimum of three: that of the highest signal level; 100 minus a
+// penalty for evictions of the same owner, which halves in each half-life; and that
+// of a recovering node, which rises until the ramp ends, minus arrivalCost for each
+// placed pod.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
-	p.survey(c.Now)
+	p.update(c.Now)
 	nodetable.Gather(scores, p.strain, rows)
 	for _, e := range p.evicted[nodetable.OwnerOf(c.Pod.Object)] {
 		if i, found := slices.BinarySearch(rows, e.row); found {
@@ -175,7 +175,7 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// faded is what is left of 100 after a time.
+// faded is the rest of 100 after a time.
 func faded(age, halfLife time.Duration) int64 {
 	halves := max(0, age) / halfLife
 	if halves > 6 {
@@ -185,7 +185,7 @@ func faded(age, halfLife time.Duration) int64 {
 	return whole - whole/2*int64(age-halves*halfLife)/int64(halfLife) // linear between the halves
 }
 
-// Reserve counts a pod to a node that recovers.
+// Reserve counts a pod on a recovering node.
 func (p *Plugin) Reserve(a framework.Assignment) framework.Status {
 	if recovered := p.recovered(a.Node.Object); !recovered.IsZero() {
 		since := p.placed[a.Node.Name]
@@ -198,7 +198,6 @@ func (p *Plugin) Reserve(a framework.Assignment) framework.Status {
 	return framework.Status{}
 }
 
-// Unreserve takes the pod off again.
 func (p *Plugin) Unreserve(a framework.Assignment) {
 	if since, counted := p.placed[a.Node.Name]; counted && since.pods > 0 {
 		since.pods--
@@ -213,8 +212,8 @@ func (p *Plugin) arrived(node *nodetable.Node, since arrivals) {
 	}
 }
 
-// recovered is when a node's last pressure ended, zero where that is longer ago
-// than the ramp. A node that has just come counts as one that has recovered.
+// recovered is when the last pressure of a node ended; zero: before the ramp. A new
+// node counts as recovered.
 func (p *Plugin) recovered(node *v1.Node) (last time.Time) {
 	if p.args.Ramp.Duration == 0 {
 		return time.Time{}
@@ -240,8 +239,8 @@ func pressureOf(condition v1.NodeConditionType) (k kind, ok bool) {
 	return 0, false
 }
 
-// Events are: a node that came, or whose conditions or headroom have changed; and
-// more tolerations of the pod.
+// Events: a node was added, or its conditions or headroom changed; the tolerations
+// of the pod changed.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeCondition}},

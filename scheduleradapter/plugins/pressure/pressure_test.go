@@ -45,7 +45,7 @@ func pod(class v1.PodQOSClass, owner string, tolerations ...v1.Toleration) *v1.P
 
 // judge filters and scores at a time; a node that is rejected has no score.
 func judge(c *plugintest.Cluster, p framework.Plugin, of *v1.Pod, now time.Time) map[string]int64 {
-	v := c.JudgeAt(p, c.Digest(of), now)
+	v := c.EvaluateAt(p, c.Digest(of), now)
 	if !v.Status.OK() {
 		c.Fatal(v.Status.Message())
 	}

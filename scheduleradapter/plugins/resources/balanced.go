@@ -11,17 +11,18 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// BalancedName is the name of the plugin Balanced.
 const BalancedName = "NodeResourcesBalancedAllocation"
 
-// Balanced prefers nodes whose resources the pod brings closer to being used
-// alike.
+// BalancedRegistration of the plugin NodeResourcesBalancedAllocation.
+var BalancedRegistration = framework.Register[*Balanced](BalancedName, NewBalanced)
+
+// Balanced scores nodes by how a pod changes the balance of their resource usage.
 type Balanced struct {
 	table    *nodetable.Table
 	measured []measured
 	columns  []column
-	standing memo    // the balance as it is, of all that is measured
-	other    []int64 // the same of what counts for the pod
+	standing memo    // balance without the pod, of all resources
+	other    []int64 // the same of the resources that the pod requests
 	scores   memos
 }
 
@@ -35,10 +36,9 @@ func NewBalanced(args any, env framework.Env) (framework.Plugin, error) {
 	return &Balanced{table: env.Table, measured: newMeasured(a.Resources, true), scores: newMemos()}, nil
 }
 
-// Name of the plugin.
 func (*Balanced) Name() string { return BalancedName }
 
-// PreScore skips pods that request nothing: they shift no balance.
+// PreScore skips pods without requests.
 func (b *Balanced) PreScore(c *framework.Cycle) framework.Status {
 	b.columns = columns(b.columns[:0], b.table, b.measured, &c.Pod.Requests)
 	for i := range b.columns {
@@ -49,14 +49,14 @@ func (b *Balanced) PreScore(c *framework.Cycle) framework.Status {
 	return framework.Status{Code: framework.Skip}
 }
 
-// Score is 75 where the pod changes no balance, 50 where it ruins it and 100
-// where it makes it (kube-scheduler 1.37).
+// Score is 75 if the balance does not change, 50 if it becomes the worst, 100 if it
+// becomes the best. Source: kube-scheduler 1.37.
 func (b *Balanced) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	nodetable.Gather(scores, b.scores.of(c.Pod.Requests.Shape, b.table, b.shift), rows)
 	return framework.Status{}
 }
 
-// shift rates how a pod changes the balance.
+// shift scores the change of the balance.
 func (b *Balanced) shift(values []int64, from nodetable.Row) {
 	const half = framework.MaxScore / 2
 	b.balance(values, from, 1)
@@ -65,8 +65,8 @@ func (b *Balanced) shift(values []int64, from nodetable.Row) {
 	}
 }
 
-// before is the balance of n rows without the pod. It is the same for all pods
-// for which the same resources count.
+// before is the balance of n rows without the pod. It is the same for all pods with
+// the same resources.
 func (b *Balanced) before(from nodetable.Row, n int) []int64 {
 	if len(b.columns) < len(b.measured) {
 		b.other = slices.Grow(b.other[:0], n)[:n]
@@ -76,9 +76,8 @@ func (b *Balanced) before(from nodetable.Row, n int) []int64 {
 	return b.standing.refresh(b.table, func(values []int64, from nodetable.Row) { b.balance(values, from, 0) })[from:][:n]
 }
 
-// balance is 100 where all resources are used alike with the pod there so many
-// times, less by their standard deviation. It is that of the rows that begin with
-// one.
+// balance is 100 minus the standard deviation of the resource shares with the pod
+// added so many times, for the rows from one on.
 func (b *Balanced) balance(values []int64, from nodetable.Row, pods int64) {
 	if len(b.columns) != 2 {
 		for i := range values {
@@ -99,7 +98,7 @@ func (b *Balanced) balance(values []int64, from nodetable.Row, pods int64) {
 	}
 }
 
-// balanceOf is the balance of one row, for any number of resources.
+// balanceOf is the balance of a row for any number of resources.
 func (b *Balanced) balanceOf(row nodetable.Row, pods int64) int64 {
 	n, sum, squares := 0.0, 0.0, 0.0
 	var used [2]float64

@@ -7,12 +7,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// measured is a resource that scores look at.
+// measured is a resource that scores use.
 type measured struct {
 	name   nodetable.Symbol
 	weight int64
-	// real counts what is requested; otherwise containers that request no cpu or
-	// memory count with the defaults.
+	// real uses the requests; otherwise containers without cpu or memory requests
+	// count with the defaults.
 	real bool
 }
 
@@ -24,14 +24,14 @@ func newMeasured(specs []config.ResourceSpec, real bool) []measured {
 	return all
 }
 
-// column is a measured resource for one pod.
+// column is a measured resource for a pod.
 type column struct {
 	allocatable, requested []int64
 	request, weight        int64
 }
 
-// columns appends those that count for a pod: an extended resource that it does
-// not request does not.
+// columns appends the resources that count for a pod: extended resources only if
+// requested.
 func columns(all []column, t *nodetable.Table, resources []measured, r *nodetable.Requests) []column {
 	for _, m := range resources {
 		c := column{weight: m.weight}
@@ -65,12 +65,12 @@ func native() [3]nodetable.Symbol {
 	return [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
 }
 
-// amount a pod requests of a resource.
+// amount is the pod's request of a resource.
 func amount(r *nodetable.Requests, name nodetable.Symbol) int64 {
 	return find(name, [3]int64{r.CPU, r.Memory, r.Ephemeral}, r.Extended)
 }
 
-// offer is what an empty node has of a resource.
+// offer is the allocatable amount of a node.
 func offer(n *nodetable.Node, name nodetable.Symbol) int64 {
 	return find(name, [3]int64{n.CPU, n.Memory, n.Ephemeral}, n.Extended)
 }

@@ -13,23 +13,25 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// FitName is the name of the plugin Fit.
 const FitName = "NodeResourcesFit"
 
-// Fit keeps pods off nodes without room for them, and scores nodes by how full
-// they would be.
+// FitRegistration of the plugin NodeResourcesFit.
+var FitRegistration = framework.Register[*Fit](FitName, NewFit)
+
+// Fit rejects nodes without enough free resources, and scores nodes by their usage
+// with the pod.
 type Fit struct {
 	table    *nodetable.Table
 	ignores  func(resource string) bool
 	rate     rating
 	measured []measured
-	columns  []column // of the pod being scored
-	needs    []need   // of the pod being filtered
+	columns  []column // of the pod of PreScore
+	needs    []need   // of the pod of Filter
 	scores   memos
 }
 
-// A refusal has a bit for each resource that is missing: these, and from
-// extendedBit on one for each of the pod's extended resources.
+// Bits of the missing resources; each extended resource of the pod has a bit from
+// extendedBit on.
 const (
 	podsBit = iota
 	cpuBit
@@ -44,8 +46,8 @@ type need struct {
 	*nodetable.Column
 	request int64
 	bit     int
-	// lacking are the rows of the word at hand where it is missing, never those
-	// that could not give it even when empty.
+	// lacking are the rows of the current word that lack it, never those whose
+	// allocatable amount is less.
 	lacking, never uint64
 }
 
@@ -65,8 +67,8 @@ func NewFit(args any, env framework.Env) (framework.Plugin, error) {
 	}, nil
 }
 
-// ignoring knows the extended resources that others look after: those named, and
-// those of named groups, which is what stands before the slash.
+// ignoring reports the ignored extended resources: by name, or by group, the part
+// before the slash.
 func ignoring(a *config.NodeResourcesFitArgs) func(string) bool {
 	names, groups := map[string]bool{}, map[string]bool{}
 	for _, name := range a.IgnoredResources {
@@ -81,11 +83,10 @@ func ignoring(a *config.NodeResourcesFitArgs) func(string) bool {
 	}
 }
 
-// Name of the plugin.
 func (*Fit) Name() string { return FitName }
 
-// Filter takes out the nodes that lack a free pod slot or a requested resource.
-// It is unresolvable where a node could not give the amount even when empty.
+// Filter rejects nodes without a free pod slot or a requested resource;
+// unresolvable if the allocatable amount is less.
 func (f *Fit) Filter(c *framework.Cycle) framework.Status {
 	f.digest(&c.Pod.Requests)
 	for word, feasible := range c.Feasible {
@@ -107,7 +108,7 @@ func (f *Fit) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// refusal is why the first of the rows is refused, and which are for the same.
+// refusal is the rejection of the first row, and the rows with the same one.
 func (f *Fit) refusal(rows uint64) (alike uint64, reasons uint32, unresolvable bool) {
 	first := rows & -rows
 	alike = rows
@@ -132,7 +133,7 @@ func (f *Fit) refusal(rows uint64) (alike uint64, reasons uint32, unresolvable b
 	return alike, reasons, unresolvable
 }
 
-// digest lists what a pod needs that is not ignored.
+// digest lists the requests that are not ignored.
 func (f *Fit) digest(r *nodetable.Requests) {
 	t := f.table
 	f.needs = f.needs[:0]
@@ -152,14 +153,13 @@ func (f *Fit) digest(r *nodetable.Requests) {
 	}
 }
 
-// Measures says that sums tell whether the pod fits: where it requests nothing
-// that only some nodes have.
-func (f *Fit) Measures(c *framework.Cycle) bool {
+// DecidesBySums: the pod requests no resource that only some nodes have.
+func (f *Fit) DecidesBySums(c *framework.Cycle) bool {
 	return !slices.ContainsFunc(c.Pod.Requests.Extended, func(a nodetable.Amount) bool { return a.Value > 0 && !f.ignores(a.Name.Value()) })
 }
 
-// Lacks are the resources that would be missing if so much less were requested.
-func (f *Fit) Lacks(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (refusal uint32) {
+// ReasonsWithout are the missing resources if the pods on the row requested less.
+func (f *Fit) ReasonsWithout(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (refusal uint32) {
 	t, r := f.table, &c.Pod.Requests
 	for bit, n := range [extendedBit]struct {
 		*nodetable.Column
@@ -175,7 +175,6 @@ func (f *Fit) Lacks(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (
 	return refusal
 }
 
-// Reasons lists every resource that is missing.
 func (*Fit) Reasons(pod *nodetable.Pod, refusal uint32) []string {
 	native := [...]string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
 	var reasons []string
@@ -189,8 +188,8 @@ func (*Fit) Reasons(pod *nodetable.Pod, refusal uint32) []string {
 	return reasons
 }
 
-// Score rates how full a node would be with the pod, by the strategy of the
-// arguments, averaged over the resources by their weights.
+// Score rates the usage of a node with the pod by the scoring strategy, averaged by
+// the weights of the resources.
 func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	f.columns = columns(f.columns[:0], f.table, f.measured, &c.Pod.Requests)
 	rated := f.scores.of(c.Pod.Requests.Shape, f.table, func(values []int64, from nodetable.Row) { f.rate(f.columns, values, from) })
@@ -198,7 +197,8 @@ func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) fr
 	return framework.Status{}
 }
 
-// Events are: a pod gone, or smaller; a node with more room; the pod itself smaller.
+// Events: a pod was deleted or scaled down; the allocatable amount of a node
+// changed; the pod was scaled down.
 func (f *Fit) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete | framework.UpdatePodScaleDown}, Hint: f.podLeft},
@@ -207,8 +207,8 @@ func (f *Fit) Events() []framework.EventHint {
 	}
 }
 
-// podLeft queues the pod where another left a node, if only the one it was about
-// to be bound to, and where one got smaller, where it did so in a resource this one requests.
+// podLeft returns Queue if a pod was deleted or forgotten, or was scaled down in a
+// resource that the pod requests.
 func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	if o.OldPod == nil || o.Pod == nil {
 		return framework.Queue, nil
@@ -218,8 +218,8 @@ func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hi
 	}), nil
 }
 
-// nodeGrew queues the pod where it fits the node when that is empty and has more
-// than before of what the pod requests.
+// nodeGrew returns Queue if the pod fits the empty node and a requested resource of
+// the node grew.
 func (f *Fit) nodeGrew(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	for name, request := range f.requested(&pod.Requests) {
 		if request > offer(o.Node, name) {
@@ -241,7 +241,7 @@ func (f *Fit) grew(r *nodetable.Requests, by func(nodetable.Symbol) int64) frame
 	return framework.QueueSkip
 }
 
-// requested yields what a pod requests and is not ignored.
+// requested yields the requests that are not ignored.
 func (f *Fit) requested(r *nodetable.Requests) func(func(nodetable.Symbol, int64) bool) {
 	return func(yield func(nodetable.Symbol, int64) bool) {
 		for _, name := range native() {

@@ -1,23 +1,22 @@
 // Package resources has the plugins NodeResourcesFit and
-// NodeResourcesBalancedAllocation: whether a node has room for what a pod
-// requests, and how good a use of the room that would be.
+// NodeResourcesBalancedAllocation, and score plugins for further scoring strategies
+// of a legacy Policy.
 package resources
 
 import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// memo is a figure for every node. Between two cycles only few nodes change, and
-// only those are computed again.
+// memo caches a value for each node. Only changed nodes are computed again.
 type memo struct {
 	mark   uint64
 	values []int64
 }
 
-// figure computes the values of the rows that begin with one.
+// figure computes the values of the rows from one on.
 type figure func(values []int64, from nodetable.Row)
 
-// refresh brings the figures up to date.
+// refresh updates the values.
 func (m *memo) refresh(t *nodetable.Table, compute figure) []int64 {
 	if n := t.Rows() - len(m.values); n > 0 {
 		m.values = append(m.values, make([]int64, n)...)
@@ -33,17 +32,17 @@ func (m *memo) refresh(t *nodetable.Table, compute figure) []int64 {
 	return m.values
 }
 
-// memos are for pods of distinct shapes.
+// memos are memos by shape of the pod.
 type memos struct {
 	*nodetable.Recent[nodetable.Shape, memo]
 }
 
-// Distinct shapes of pods whose figures are remembered.
+// kept bounds the cached shapes.
 const kept = 64
 
 func newMemos() memos { return memos{nodetable.NewRecent[nodetable.Shape, memo](kept)} }
 
-// of brings the figures for a shape up to date.
+// of updates the values of a shape.
 func (m memos) of(shape nodetable.Shape, t *nodetable.Table, compute figure) []int64 {
 	figures, known := m.At(shape)
 	if !known {

@@ -10,8 +10,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// rating of nodes with the pod on them, 0 to framework.MaxScore: those of the rows
-// that begin with one.
+// rating scores the rows from one on with the pod, 0 to framework.MaxScore.
 type rating func(columns []column, values []int64, from nodetable.Row)
 
 func newRating(s *config.ScoringStrategy) (rating, error) {
@@ -29,9 +28,9 @@ func newRating(s *config.ScoringStrategy) (rating, error) {
 	return nil, fmt.Errorf("%q is no scoring strategy", s.Type)
 }
 
-// allocated rates the share of each resource that is free, or used, in percent
-// rounded down, and averages them by their weights, rounded down. A resource that
-// a node does not have does not count there.
+// allocated scores the free or used share of each resource in percent, truncated,
+// averaged by the weights, truncated. Resources that a node does not have do not
+// count.
 func allocated(free bool) rating {
 	var averages framework.Mapping
 	return func(columns []column, values []int64, from nodetable.Row) {
@@ -53,8 +52,8 @@ func allocated(free bool) rating {
 	}
 }
 
-// addShare adds the weighted share of the column to each value, and says whether
-// all of the nodes have the resource.
+// addShare adds the weighted share of the column to each value; false: some nodes
+// do not have the resource.
 func (c *column) addShare(values []int64, from nodetable.Row, free bool) (everywhere bool) {
 	allocatable, requested := c.allocatable[from:][:len(values)], c.requested[from:][:len(values)]
 	everywhere = true
@@ -81,9 +80,8 @@ func weightsOn(columns []column, row nodetable.Row) (weights int64) {
 	return weights
 }
 
-// alongShape rates by the line through the points of a shape, whose scores go up
-// to 10. A resource that scores 0 does not weigh; the average is rounded, half
-// away from zero.
+// alongShape interpolates a shape, whose scores are 0 to 10. Resources with score 0
+// do not count; the average is rounded half away from zero.
 func alongShape(shape []config.UtilizationShapePoint) rating {
 	const scale = framework.MaxScore / 10
 	line := func(utilization int64) int64 {

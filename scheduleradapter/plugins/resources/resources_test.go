@@ -100,7 +100,7 @@ func TestNodeWithoutRoomIsRejectedForEveryMissingResource(t *testing.T) {
 			if c.args != nil {
 				c.args(&args)
 			}
-			v := cluster.Judge(cluster.Make(NewFit, &args), cluster.Digest(pod("p", c.asks)))
+			v := cluster.Evaluate(cluster.Make(NewFit, &args), cluster.Digest(pod("p", c.asks)))
 			if got := v.Rejected["n"]; got != c.want {
 				t.Errorf("rejected for %q, want %q", got, c.want)
 			}
@@ -149,7 +149,7 @@ func TestScoresFollowTheFormulas(t *testing.T) {
 			if c.running != nil {
 				cluster.Place(pod("running", c.running), "n")
 			}
-			v := cluster.Judge(cluster.Make(c.make, c.args), cluster.Digest(pod("p", c.incoming)))
+			v := cluster.Evaluate(cluster.Make(c.make, c.args), cluster.Digest(pod("p", c.incoming)))
 			if got := v.Scores["n"]; got != c.want {
 				t.Errorf("score %d, want %d (rejected: %v)", got, c.want, v.Rejected)
 			}
@@ -159,7 +159,7 @@ func TestScoresFollowTheFormulas(t *testing.T) {
 
 func TestPodThatRequestsNothingHasNoBalance(t *testing.T) {
 	cluster := plugintest.New(t, node("n", list("cpu", "4", "memory", "4Gi")))
-	if v := cluster.Judge(cluster.Make(NewBalanced, balancedArgs), cluster.Digest(pod("p", nil))); v.Scores != nil {
+	if v := cluster.Evaluate(cluster.Make(NewBalanced, balancedArgs), cluster.Digest(pod("p", nil))); v.Scores != nil {
 		t.Errorf("scores %v, want the plugin skipped", v.Scores)
 	}
 }
@@ -196,7 +196,7 @@ func compareWithNew(t *testing.T, steps int) {
 			if i == 0 {
 				factory = NewBalanced
 			}
-			got, want := cluster.Judge(old[i], asks), cluster.Judge(cluster.Make(factory, args), asks)
+			got, want := cluster.Evaluate(old[i], asks), cluster.Evaluate(cluster.Make(factory, args), asks)
 			if !maps.Equal(got.Rejected, want.Rejected) || !maps.Equal(got.Scores, want.Scores) {
 				t.Fatalf("%s remembers %v %v, it is %v %v", old[i].Name(), got.Rejected, got.Scores, want.Rejected, want.Scores)
 			}

@@ -156,7 +156,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 			asks := some(5)
 			p := cluster.Digest(pod("p", asks))
 			rejected := w.rejected(asks)
-			v := cluster.Judge(fit, p)
+			v := cluster.Evaluate(fit, p)
 			scores, packed, balances := map[string]int64{}, map[string]int64{}, map[string]int64{}
 			for name := range w {
 				balances[name] = w.balance(name, asks)
@@ -165,8 +165,8 @@ func compareWithTwin(t *testing.T, clusters int) {
 				}
 			}
 			v.Holds(t, "least allocated", rejected, scores)
-			cluster.Judge(packing, p).Holds(t, "most allocated", rejected, packed)
-			plugintest.Equal(t, "balanced", cluster.Judge(balanced, p).Scores, balances)
+			cluster.Evaluate(packing, p).Holds(t, "most allocated", rejected, packed)
+			plugintest.Equal(t, "balanced", cluster.Evaluate(balanced, p).Scores, balances)
 			for reason := range maps.Values(rejected) {
 				said[reason]++
 			}

@@ -1,6 +1,6 @@
 // Package serviceaffinity is the plugin ServiceAffinity of legacy Policies: the
-// pods of a service go to nodes that have the same values of some labels, or are
-// spread over the values of some.
+// pods of a service are placed on nodes with the same values of labels, or are
+// spread over the values of labels.
 package serviceaffinity
 
 import (
@@ -17,14 +17,17 @@ import (
 // Name of the plugin.
 const Name = "ServiceAffinity"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is ServiceAffinity.
 type Plugin struct {
 	affinity, antiAffinity []nodetable.Symbol // label keys
-	given                  map[string]string  // labels that the pod at hand asks for
-	alike                  *nodetable.Matcher // pods with the labels of the pod at hand, where a service has it
+	given                  map[string]string  // labels in the pod's node selector
+	alike                  *nodetable.Matcher // pods with the pod's labels, if a service selects it; nil: none
 	scratch                nodetable.Bits
 	pods                   []int64   // of the service, by label value
-	sums                   []float64 // of scores, by row scored
+	sums                   []float64 // by scored row
 }
 
 // New makes the plugin; args are a ServiceAffinityArgs.
@@ -43,11 +46,10 @@ func New(args any, _ framework.Env) (framework.Plugin, error) {
 	return p, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// PreFilter reads which of the labels the pod's node selector asks for. Values of
-// the others are those around a pod that is like it, where a service has it.
+// PreFilter reads the labels of the pod's node selector. The values of the others
+// are those of the node of an existing pod of the service.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	if len(p.affinity) == 0 {
 		return framework.Status{Code: framework.Skip}
@@ -64,13 +66,13 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	}
 	selector, err := nodetable.NewSelector(&metav1.LabelSelector{MatchLabels: c.Pod.Object.Labels})
 	if err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	p.alike = nodetable.NewMatcher([]string{c.Pod.Object.Namespace}, nil, selector, false)
 	return framework.Status{}
 }
 
-// Filter takes out nodes with other values of the labels.
+// Filter rejects nodes with other label values.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	wanted := p.wanted(c.Table)
 	if len(wanted) == 0 {
@@ -78,7 +80,7 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	}
 	selector, err := nodetable.NewNodeSelector(wanted, nil)
 	if err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	p.scratch = p.scratch.Copied(c.Feasible)
 	p.scratch.AndNot(c.Table.Select(selector))
@@ -86,7 +88,7 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// wanted are the values that nodes must have, as the table is now.
+// wanted are the required label values for the current table.
 func (p *Plugin) wanted(t *nodetable.Table) map[string]string {
 	if p.alike == nil {
 		return p.given
@@ -106,7 +108,7 @@ func (p *Plugin) wanted(t *nodetable.Table) map[string]string {
 	return wanted
 }
 
-// first is the first node, in the table's order, with a pod that is meant.
+// first is the first node in the table's order with a matching pod.
 func first(t *nodetable.Table, m *nodetable.Matcher) *nodetable.Node {
 	counter := t.Counter(m)
 	if len(counter.Rows()) == 0 {
@@ -116,12 +118,11 @@ func first(t *nodetable.Table, m *nodetable.Matcher) *nodetable.Node {
 	return t.Node(order[slices.IndexFunc(order, func(row nodetable.Row) bool { return counter.On(row) > 0 })])
 }
 
-// Reasons is the one there is.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match service affinity"}
 }
 
-// Score counts the pods of the pod's service on each node.
+// Score counts the pods of the service on each node.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	clear(scores)
 	service := c.Table.Service(c.Pod)
@@ -135,9 +136,9 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// Normalize turns the counts into how few of the service's pods, of those on all
-// nodes to be scored, are on nodes with the same value of a label; 0 for nodes
-// without the label. It is the average over the labels.
+// Normalize scores each label value by the share of the service's pods that are not
+// on nodes with the value; 0 for nodes without the label. Several labels are
+// averaged.
 func (p *Plugin) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	total := int64(0)
 	for _, n := range scores {
@@ -170,8 +171,7 @@ func (p *Plugin) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []in
 	return framework.Status{}
 }
 
-// Events are whatever may change which pods are alike, where they are and what
-// labels are around them.
+// Events that change the pods of the service, their nodes, or node labels.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add | framework.Delete | framework.UpdatePodLabel}},

@@ -54,7 +54,7 @@ func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
 		}
 		plugin := w.Make(serviceaffinity.New, args)
 		p := d.Pod("p")
-		judged := w.Judge(plugin, w.Digest(p))
+		judged := w.Evaluate(plugin, w.Digest(p))
 		rejected, scores := twin(w, services, args, p)
 		judged.Holds(t, "service affinity", rejected, scores)
 

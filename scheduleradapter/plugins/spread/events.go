@@ -7,8 +7,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Events that may help: a pod that counts came, went or changed its labels; a node with the
-// labels did, or its taints where they count; the pod itself changed.
+// Events: a counted pod was added, deleted or relabeled; a node with the topology
+// keys changed, or its taints if they count; the pod changed.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add | framework.Delete | framework.UpdatePodLabel}, Hint: p.podChanged},
@@ -17,9 +17,9 @@ func (p *Plugin) Events() []framework.EventHint {
 	}
 }
 
-// podChanged queues the pod where a constraint counts the other one, or itself,
-// that did not before, or the other way round. One on its way out counts until it
-// is gone: no event tells that it does not any more.
+// podChanged returns Queue if the other pod, or the pod itself, starts or ceases to
+// match a constraint. A terminating pod counts until it is deleted, because no
+// event reports that it ceases to count.
 func (p *Plugin) podChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	tolerates := o.OldPod != nil && o.Pod != nil && o.Pod.UID == pod.UID && o.OldPod.Tolerations.Key != o.Pod.Tolerations.Key
 	for _, c := range p.constraints(nil, pod, true) {
@@ -31,8 +31,8 @@ func (p *Plugin) podChanged(o *framework.Occurrence, pod *nodetable.Pod) (framew
 	return framework.QueueSkip, nil
 }
 
-// nodeChanged queues the pod where a node with the labels of all constraints came
-// or went, moved to another domain, or counts now or no more.
+// nodeChanged returns Queue if a node with all topology keys was added or deleted,
+// changed its domain, or starts or ceases to count.
 func (p *Plugin) nodeChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	constraints := p.constraints(nil, pod, true)
 	labelled := func(n *nodetable.Node) bool {

@@ -7,37 +7,36 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// rules are the constraints of one kind of the pod at hand. They are used again
-// for the next pod.
+// rules are the hard or the soft constraints of the pod of the cycle. They are
+// reused.
 type rules struct {
 	constraints []nodetable.SpreadConstraint
 	list        []rule
-	// everyLabel asks for nodes that have the labels of all rules: labelled are
-	// those, else all nodes.
+	// everyLabel: only nodes with all topology keys count, which are in labelled.
 	everyLabel bool
 	labelled   nodetable.Bits
 }
 
-// rule is a constraint with the part of the cluster it is about.
+// rule is a constraint with its nodes and domains.
 type rule struct {
 	*nodetable.SpreadConstraint
 	topology *nodetable.Topology
-	// nodes are those whose pods count; whole says that they are all that have the
-	// topology's label.
+	// nodes are those whose pods count; whole: they are all nodes with the topology
+	// key.
 	nodes nodetable.Bits
 	whole bool
-	// sizes are the numbers of these nodes by domain, and domains the number of
-	// those that have any.
+	// sizes are the numbers of these nodes by domain; domains is the number of
+	// domains with nodes.
 	sizes   []int32
 	domains int64
-	// surveyed and counted are the memory of sizes and counts.
-	surveyed, counted []int32
+	// sizeBuffer and counted are the memory of sizes and counts.
+	sizeBuffer, counted []int32
 
-	counts []int32 // of pods, for scores: by domain, or by row where perNode
+	counts []int32 // of pods for scores, by domain, or by row if perNode
 	scale
 }
 
-// prepare finds out which nodes count for each rule.
+// prepare computes the nodes of each rule.
 func (s *rules) prepare(c *framework.Cycle, everyLabel bool) {
 	s.everyLabel = everyLabel
 	n := len(s.constraints)
@@ -68,14 +67,14 @@ func (r *rule) include(c *framework.Cycle, labelled nodetable.Bits) {
 	r.whole = slices.Equal(r.nodes, r.topology.Labelled)
 }
 
-// survey finds out which domains count.
-func (r *rule) survey() {
+// countDomains computes the domains of the nodes.
+func (r *rule) countDomains() {
 	if r.whole {
 		r.sizes, r.domains = r.topology.Nodes, int64(r.topology.Live)
 		return
 	}
-	r.surveyed = zeros(r.surveyed, len(r.topology.Nodes))
-	r.sizes, r.domains = r.surveyed, 0
+	r.sizeBuffer = zeros(r.sizeBuffer, len(r.topology.Nodes))
+	r.sizes, r.domains = r.sizeBuffer, 0
 	for row := range r.nodes.All() {
 		domain := r.topology.Of[row]
 		if r.sizes[domain]++; r.sizes[domain] == 1 {
@@ -84,8 +83,8 @@ func (r *rule) survey() {
 	}
 }
 
-// count is the number of pods in each domain, as the table is now. A selector
-// without any requirement counts none.
+// count is the number of pods by domain in the current table. An empty selector
+// counts none.
 func (r *rule) count(t *nodetable.Table) []int32 {
 	if r.whole && !r.Pods.Empty() {
 		return t.Counter(r.Pods).In(r.topology)
@@ -102,8 +101,8 @@ func (r *rule) count(t *nodetable.Table) []int32 {
 	return r.counted
 }
 
-// extremes are the fewest and the most pods of a domain. Where there are fewer
-// domains than there should be, the fewest are none.
+// extremes are the lowest and highest number of pods of a domain. If there are
+// fewer than minDomains domains, the lowest is 0.
 func (r *rule) extremes(counts []int32) (least, most int64) {
 	low, high := int32(-1), int32(0)
 	for domain, nodes := range r.sizes {
@@ -122,7 +121,7 @@ func (r *rule) extremes(counts []int32) (least, most int64) {
 	return int64(low), int64(high)
 }
 
-// zeros is n zeros, in the memory of s where that suffices.
+// zeros is n zeros that reuse the memory of s.
 func zeros(s []int32, n int) []int32 {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)

@@ -10,16 +10,16 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// scale is how the pods of a domain become a score.
+// scale converts the pods of a domain to a score.
 type scale struct {
-	// weight of each pod, and what the domain has without any.
+	// weight of each pod, and base of the domain.
 	weight, base float64
-	// perNode says that the topology is the node itself: its own pods count,
-	// whatever the constraint says of which nodes do.
+	// perNode: the topology key is the host name; the pods of each node are counted
+	// regardless of the node inclusion policies.
 	perNode bool
 }
 
-// PreScore skips pods that would not rather be kept apart.
+// PreScore skips pods without soft constraints.
 func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 	p.soft.constraints = p.constraints(p.soft.constraints[:0], c.Pod, false)
 	if len(p.soft.constraints) == 0 {
@@ -43,7 +43,7 @@ func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// countNodes is the number of pods on each row.
+// countNodes is the number of pods by row.
 func (r *rule) countNodes(t *nodetable.Table) []int32 {
 	r.counted = zeros(r.counted, t.Rows())
 	if !r.Pods.Empty() {
@@ -54,8 +54,8 @@ func (r *rule) countNodes(t *nodetable.Table) []int32 {
 	return r.counted
 }
 
-// domains is the number of domains among the nodes to be scored. Nodes without
-// the label, where they are scored, are one.
+// domains is the number of domains of the nodes to score. Nodes without the label,
+// if scored, are one domain.
 func (p *Plugin) domains(r *rule) (n int) {
 	limit := r.topology.Live
 	if !p.soft.everyLabel {
@@ -75,12 +75,11 @@ func (p *Plugin) domains(r *rule) (n int) {
 	return n
 }
 
-// ignored is the score of a node without a label it should have, until scores are
-// normalized.
+// ignored is the score of a node without a required label before Normalize.
 const ignored = -1
 
-// Score adds up the pods around a node, those in few domains counting less: the
-// lower the better.
+// Score adds up the pods of a node's domains, weighted by the logarithm of the
+// number of domains; lower is better.
 func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	p.sums = slices.Grow(p.sums[:0], len(rows))[:len(rows)]
 	clear(p.sums)
@@ -95,7 +94,7 @@ func (p *Plugin) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// score adds a rule's part to each row's sum.
+// score adds the part of a rule to each row's sum.
 func (r *rule) score(rows []nodetable.Row, sums []float64, everyLabel bool) {
 	of, counts, weight, base := r.topology.Of, r.counts, r.weight, r.base
 	unlabelled := 0.0
@@ -124,8 +123,8 @@ func round(x float64) int64 {
 	return n
 }
 
-// Normalize gives the nodes with the fewest pods around the most. Nodes without a
-// label they should have get 0.
+// Normalize gives nodes with the lowest sum the highest score. Nodes without a
+// required label get 0.
 func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
 	lowest, most := framework.Extremes(scores)
 	least := lowest

@@ -1,5 +1,5 @@
-// Package spread is the plugin PodTopologySpread: pods that belong together are
-// kept apart, by zone, by node or by any other label of the nodes.
+// Package spread is the plugin PodTopologySpread: topology spread constraints by
+// zone, node or another node label.
 package spread
 
 import (
@@ -15,7 +15,10 @@ import (
 // Name of the plugin.
 const Name = "PodTopologySpread"
 
-// Why a node is rejected.
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
+// Reasons of rejections.
 const (
 	skewed = 1 << iota
 	unlabelled
@@ -29,14 +32,14 @@ var reasons = [...][]string{
 // Plugin is PodTopologySpread.
 type Plugin struct {
 	table *nodetable.Table
-	// defaults are for pods without constraints of their own.
+	// defaults are for pods without constraints.
 	defaults []nodetable.SpreadConstraint
-	// system says that they are kube-scheduler's own, which do not ask for nodes
-	// with all labels when scoring.
+	// system: the defaults are kube-scheduler's, which also score nodes without all
+	// topology keys.
 	system     bool
-	hard, soft rules          // of the pod at hand
-	scored     nodetable.Bits // nodes with the labels they should have
-	sums       []float64      // of scores, by scored row
+	hard, soft rules          // of the pod of the cycle
+	scored     nodetable.Bits // nodes with the required labels
+	sums       []float64      // by scored row
 	shares     framework.Mapping
 	scratch    nodetable.Bits
 }
@@ -70,11 +73,10 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 	return p, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// constraints appends the pod's hard or its soft constraints: its own where it
-// has any, else the default ones over its siblings, if there are such.
+// constraints appends the pod's hard or soft constraints: its own, or the defaults
+// over the pods of its service or controller.
 func (p *Plugin) constraints(all []nodetable.SpreadConstraint, pod *nodetable.Pod, hard bool) []nodetable.SpreadConstraint {
 	if len(pod.Spread) > 0 {
 		return appendKind(all, pod.Spread, hard)
@@ -102,7 +104,7 @@ func appendKind(all, from []nodetable.SpreadConstraint, hard bool) []nodetable.S
 	return all
 }
 
-// PreFilter skips pods that are not to be kept apart.
+// PreFilter skips pods without hard constraints.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	p.hard.constraints = p.constraints(p.hard.constraints[:0], c.Pod, true)
 	if len(p.hard.constraints) == 0 {
@@ -110,14 +112,13 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	}
 	p.hard.prepare(c, true)
 	for i := range p.hard.list {
-		p.hard.list[i].survey()
+		p.hard.list[i].countDomains()
 	}
 	return framework.Status{}
 }
 
-// Filter takes out, for one constraint after the other, the nodes without its
-// label, and those in domains that would have too many pods more than the one
-// with the fewest.
+// Filter rejects, for each constraint, nodes without its label, and nodes in
+// domains whose skew would exceed maxSkew.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	for i := range p.hard.list {
 		r := &p.hard.list[i]
@@ -143,5 +144,4 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons has a text for each reason.
 func (*Plugin) Reasons(_ *nodetable.Pod, reason uint32) []string { return reasons[reason] }

@@ -159,7 +159,7 @@ func TestFilterKeepsDomainsWithinTheSkew(t *testing.T) {
 				as = func(*v1.Pod) {}
 			}
 			running(cluster, c.running, as)
-			v := cluster.Judge(cluster.Make(New, systemArgs()), cluster.Digest(pod("new", c.pod...)))
+			v := cluster.Evaluate(cluster.Make(New, systemArgs()), cluster.Digest(pod("new", c.pod...)))
 			if !maps.Equal(v.Rejected, c.want) {
 				t.Errorf("rejected %q, want %q", v.Rejected, c.want)
 			}
@@ -220,7 +220,7 @@ func TestScoreCountsPodsByTheLogarithmOfTheDomains(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			v := cluster.Judge(cluster.Make(New, c.args), cluster.Digest(pod("new", c.pod...)))
+			v := cluster.Evaluate(cluster.Make(New, c.args), cluster.Digest(pod("new", c.pod...)))
 			if !maps.Equal(v.Scores, c.want) || (v.Scores == nil) != (c.want == nil) {
 				t.Errorf("scores %v, want %v", v.Scores, c.want)
 			}

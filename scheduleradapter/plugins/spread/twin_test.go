@@ -295,7 +295,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 			if d.Chance(60) {
 				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set", UID: "set", Controller: new(true)}}
 			}
-			v := w.Judge(plugin, w.Digest(pod))
+			v := w.Evaluate(plugin, w.Digest(pod))
 			rejected := w.rejected(pod)
 			v.Holds(t, fmt.Sprint("case ", i), rejected, w.scores(pod, rejected))
 			for _, text := range rejected {

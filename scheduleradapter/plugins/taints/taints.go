@@ -1,6 +1,5 @@
-// Package taints is the plugin TaintToleration: pods keep off nodes whose taints
-// they do not tolerate, and prefer those with fewer taints that would rather not
-// have them.
+// Package taints is the plugin TaintToleration: it rejects nodes with untolerated
+// taints, and scores nodes by the number of untolerated PreferNoSchedule taints.
 package taints
 
 import (
@@ -15,50 +14,50 @@ import (
 // Name of the plugin.
 const Name = "TaintToleration"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 var reasons = []string{"node(s) had untolerated taint(s)"}
 
 // Plugin is TaintToleration.
 type Plugin struct {
 	table  *nodetable.Table
 	scores *nodetable.Recent[nodetable.Symbol, repulsion]
-	// repelled says that the pod at hand does not tolerate some such taint.
+	// repelled: a node has an untolerated PreferNoSchedule taint.
 	repelled bool
 	shares   framework.Mapping
 }
 
-// repulsion is for pods with the same tolerations how many PreferNoSchedule
-// taints of each node they do not tolerate, as of a version of the taints.
+// repulsion caches the number of untolerated PreferNoSchedule taints by node for
+// pods with the same tolerations, for a version of the taints.
 type repulsion struct {
 	version uint64
 	taints  []int64
 	any     bool
 }
 
-// Distinct tolerations whose scores are remembered, a number a node each.
+// kept bounds the cached tolerations.
 const kept = 64
 
-// New makes the plugin; it takes no arguments.
 func New(_ any, env framework.Env) (framework.Plugin, error) {
 	return &Plugin{table: env.Table, scores: nodetable.NewRecent[nodetable.Symbol, repulsion](kept)}, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods marks that only the node counts.
+// IgnoresPods: the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
-// Filter takes out nodes with a NoSchedule or NoExecute taint the pod does not
-// tolerate.
+// Filter rejects nodes with an untolerated NoSchedule or NoExecute taint.
 func (*Plugin) Filter(c *framework.Cycle) framework.Status {
 	c.RejectAll(c.Table.Tainted(&c.Pod.Tolerations), 1, true)
 	return framework.Status{}
 }
 
-// Reasons has one text for all taints, so that nodes count together.
+// Reasons has one text for all taints, as in kube-scheduler.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string { return reasons }
 
-// Score counts the PreferNoSchedule taints that are not tolerated.
+// Score counts the untolerated PreferNoSchedule taints.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	r := p.repulsions(&c.Pod.Tolerations)
 	if p.repelled = r.any; r.any {
@@ -86,7 +85,7 @@ func (p *Plugin) repulsions(tolerations *nodetable.Tolerations) *repulsion {
 	return r
 }
 
-// Normalize gives the node with the most such taints 0, one without any 100.
+// Normalize maps the highest count to 0 and no taint to 100.
 func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
 	if !p.repelled {
 		for i := range scores {
@@ -101,7 +100,7 @@ func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
-// Events are: a node that came to be tolerated, and more tolerations of the pod.
+// Events: a node whose taints are now tolerated; more tolerations of the pod.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: nodeChanged},

@@ -54,7 +54,7 @@ func TestPodKeepsOffTaintsItDoesNotTolerate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cluster := plugintest.New(t, node("n", c.taints...))
-			if got := cluster.Judge(cluster.Make(New, nil), cluster.Digest(pod(c.tolerations...))).Rejected["n"]; got != c.want {
+			if got := cluster.Evaluate(cluster.Make(New, nil), cluster.Digest(pod(c.tolerations...))).Rejected["n"]; got != c.want {
 				t.Errorf("rejected for %q, want %q", got, c.want)
 			}
 		})
@@ -76,13 +76,13 @@ func TestFewerUnwantedTaintsScoreHigher(t *testing.T) {
 		{"all are as good where all is tolerated", []v1.Toleration{{Operator: v1.TolerationOpExists}}, map[string]int64{"none": 100, "one": 100, "two": 100, "three": 100}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := cluster.Judge(plugin, cluster.Digest(pod(c.tolerations...))).Scores; !maps.Equal(got, c.want) {
+			if got := cluster.Evaluate(plugin, cluster.Digest(pod(c.tolerations...))).Scores; !maps.Equal(got, c.want) {
 				t.Errorf("scores %v, want %v", got, c.want)
 			}
 		})
 	}
 	cluster.Table.SetNode(nodetable.NewNode(node("three")))
-	if got := cluster.Judge(plugin, cluster.Digest(pod())).Scores; got["three"] != 100 || got["two"] != 0 {
+	if got := cluster.Evaluate(plugin, cluster.Digest(pod())).Scores; got["three"] != 100 || got["two"] != 0 {
 		t.Errorf("scores %v after the taints of three are gone", got)
 	}
 }

@@ -1,5 +1,5 @@
-// Package unschedulable is the plugin NodeUnschedulable: cordoned nodes get no
-// pods but those that tolerate it.
+// Package unschedulable is the plugin NodeUnschedulable: it rejects cordoned nodes
+// unless the pod tolerates their taint.
 package unschedulable
 
 import (
@@ -12,24 +12,25 @@ import (
 // Name of the plugin.
 const Name = "NodeUnschedulable"
 
+// Registration of the plugin.
+var Registration = framework.Register[*Plugin](Name, New)
+
 // Plugin is NodeUnschedulable.
 type Plugin struct {
-	// cordon is the taint that a cordoned node stands for.
+	// cordon is the taint of a cordoned node.
 	cordon nodetable.Taint
 }
 
-// New makes the plugin; it takes no arguments.
 func New(any, framework.Env) (framework.Plugin, error) {
 	return &Plugin{nodetable.NewTaint(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})}, nil
 }
 
-// Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods marks that only the node counts.
+// IgnoresPods: the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
-// Filter takes out cordoned nodes.
+// Filter rejects cordoned nodes.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	if !c.Pod.Tolerations.Tolerate(p.cordon) {
 		c.RejectAll(c.Table.Unschedulable(), 1, true)
@@ -37,12 +38,11 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons has the one text.
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) were unschedulable"}
 }
 
-// Events are: a node came or is cordoned no more, and more tolerations of the pod.
+// Events: a node was added or uncordoned; more tolerations of the pod.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: p.nodeChanged},

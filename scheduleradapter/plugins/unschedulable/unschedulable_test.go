@@ -16,11 +16,11 @@ func TestCordonedNodeTakesOnlyPodsThatTolerateIt(t *testing.T) {
 		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: v1.NodeSpec{Unschedulable: true}})
 	plugin := cluster.Make(New, nil)
 	rejected := map[string]string{"cordoned": "never: node(s) were unschedulable"}
-	if got := cluster.Judge(plugin, cluster.Digest(&v1.Pod{})).Rejected; !maps.Equal(got, rejected) {
+	if got := cluster.Evaluate(plugin, cluster.Digest(&v1.Pod{})).Rejected; !maps.Equal(got, rejected) {
 		t.Errorf("rejected %v, want %v", got, rejected)
 	}
 	tolerant := &v1.Pod{Spec: v1.PodSpec{Tolerations: []v1.Toleration{{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists}}}}
-	if got := cluster.Judge(plugin, cluster.Digest(tolerant)).Rejected; len(got) > 0 {
+	if got := cluster.Evaluate(plugin, cluster.Digest(tolerant)).Rejected; len(got) > 0 {
 		t.Errorf("rejected %v, want none", got)
 	}
 }

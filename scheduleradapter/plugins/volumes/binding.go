@@ -20,28 +20,33 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// BindingName is the name of the plugin Binding.
 const BindingName = "VolumeBinding"
 
-// Binding is VolumeBinding: a pod goes where its bound volumes can be had, and
-// where those of its claims that are still to be bound can be found or made.
+// BindingRegistration of the plugin VolumeBinding.
+func (s *Storage) BindingRegistration() framework.Registration {
+	return framework.Register[*Binding](BindingName, s.NewBinding)
+}
+
+// Binding is VolumeBinding: it rejects nodes that cannot have the pod's bound
+// volumes, or on which an unbound claim finds no volume and none can be
+// provisioned.
 type Binding struct {
 	*Storage
 	timeout time.Duration
 	rate    func(utilization int64) int64
 
-	bound   []*volume // of the pod's bound claims; nil where the volume is gone
-	wants   []*want   // of its claims to be bound now, in the order of being made
+	bound   []*volume // volumes of bound claims; nil: the volume does not exist
+	wants   []*want   // unbound claims, in the order of binding
 	spare   []*want
 	refused [reasons]nodetable.Bits // by reason
-	open    nodetable.Bits          // scratch
-	some    nodetable.Bits          // scratch
+	open    nodetable.Bits          // buffer
+	some    nodetable.Bits          // buffer
 
 	mu    sync.Mutex
-	plans map[types.UID]*plan // reserved, and not yet being bound
+	plans map[types.UID]*plan // reserved pods before PreBind
 }
 
-// Why a node is refused, as bits of a rejection.
+// Bits of a rejection.
 const (
 	affinityConflict = iota
 	nothingToBind
@@ -50,14 +55,14 @@ const (
 	reasons
 )
 
-// Annotations of claims, which the volume controller shares.
+// Annotations of claims, shared with the volume controller.
 const (
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
 	boundByController = "pv.kubernetes.io/bound-by-controller"
 	selectedNode      = "volume.kubernetes.io/selected-node"
 )
 
-// noProvisioner is the provisioner of classes that make no volumes.
+// noProvisioner is the provisioner of classes without dynamic provisioning.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // NewBinding makes the plugin; args are a VolumeBindingArgs with its defaults.
@@ -69,11 +74,10 @@ func (s *Storage) NewBinding(args any, _ framework.Env) (framework.Plugin, error
 	return &Binding{Storage: s, timeout: time.Duration(*a.BindTimeoutSeconds) * time.Second, rate: rating(a.Shape), plans: map[types.UID]*plan{}}, nil
 }
 
-// Name of the plugin.
 func (*Binding) Name() string { return BindingName }
 
-// PreFilter sorts the pod's claims: bound, to be bound now, and those for which
-// it has to wait.
+// PreFilter divides the claims into bound ones, those to bind now, and those to
+// wait for.
 func (b *Binding) PreFilter(c *framework.Cycle) framework.Status {
 	b.bound, b.spare, b.wants = b.bound[:0], append(b.spare, b.wants...), b.wants[:0]
 	if len(c.Pod.Claims) == 0 {
@@ -96,7 +100,7 @@ func (b *Binding) PreFilter(c *framework.Cycle) framework.Status {
 		}
 		class := b.classes[classOfClaim(object)]
 		if class != nil && class.object.VolumeBindingMode == nil {
-			return framework.Failed(fmt.Errorf("VolumeBindingMode not set for StorageClass %q", class.object.Name))
+			return framework.AsStatus(fmt.Errorf("VolumeBindingMode not set for StorageClass %q", class.object.Name))
 		}
 		if class == nil || !class.delays() || object.Spec.VolumeName != "" {
 			immediate = true
@@ -111,7 +115,7 @@ func (b *Binding) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// usable says why a claim is none that a pod can use.
+// usable is why a pod cannot use a claim.
 func (b *Binding) usable(used nodetable.Claim, pod *v1.Pod) error {
 	object := b.claim(used.Key)
 	switch {
@@ -134,8 +138,8 @@ func isBound(object *v1.PersistentVolumeClaim) bool {
 	return completed && object.Spec.VolumeName != ""
 }
 
-// byNodeThenSize puts claims first whose node is chosen already: they are made
-// without a search. The others go by size, so that each finds the smallest volume.
+// byNodeThenSize sorts claims with a selected node first, then by size, so that
+// each finds the smallest volume.
 func byNodeThenSize(a, b *want) int {
 	switch {
 	case a.chosen != b.chosen:
@@ -149,8 +153,8 @@ func byNodeThenSize(a, b *want) int {
 	return cmp.Compare(a.size, b.size)
 }
 
-// Filter takes out nodes where a bound volume cannot be, and those where a claim
-// finds no volume and none can be made.
+// Filter rejects nodes without access to a bound volume, and nodes on which a claim
+// has neither a volume nor provisioning.
 func (b *Binding) Filter(c *framework.Cycle) framework.Status {
 	for i := range b.refused {
 		b.refused[i] = b.refused[i].Emptied(c.Table.Rows())
@@ -179,8 +183,7 @@ func (b *Binding) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// filterBound looks at bound claims in order: a node is refused for the first
-// that does not do.
+// filterBound rejects a node by the first bound claim that it cannot have.
 func (b *Binding) filterBound(c *framework.Cycle) {
 	b.open = b.open.Copied(c.Feasible)
 	for _, v := range b.bound {
@@ -198,7 +201,7 @@ func (b *Binding) filterBound(c *framework.Cycle) {
 	}
 }
 
-// refuse refuses the open nodes that are not among those that will do.
+// refuse rejects the open nodes that are not in a set.
 func (b *Binding) refuse(reason int, but nodetable.Bits) {
 	for row := range b.open.All() {
 		if !but.Has(row) {
@@ -208,7 +211,7 @@ func (b *Binding) refuse(reason int, but nodetable.Bits) {
 	b.open.And(but)
 }
 
-// Reasons lists all that is in the way.
+// Reasons lists all reasons.
 func (*Binding) Reasons(_ *nodetable.Pod, why uint32) []string {
 	var texts []string
 	for reason, text := range [reasons]string{
@@ -224,7 +227,7 @@ func (*Binding) Reasons(_ *nodetable.Pod, why uint32) []string {
 	return texts
 }
 
-// Events that may help: whatever volumes are made of.
+// Events of all storage objects.
 func (*Binding) Events() []framework.EventHint {
 	const set = framework.Add | framework.Update
 	return []framework.EventHint{
@@ -237,7 +240,7 @@ func (*Binding) Events() []framework.EventHint {
 		{Event: framework.Event{Resource: framework.CSINode, Action: set}, Hint: changed(func(was, is *storagev1.CSINode) bool {
 			return was.Annotations[v1.MigratedPluginsAnnotationKey] != is.Annotations[v1.MigratedPluginsAnnotationKey]
 		})},
-		// Nobody keeps account of the driver's storage any more.
+		// The driver's storage capacity is no longer tracked.
 		{Event: framework.Event{Resource: framework.CSIDriver, Action: framework.Update}, Hint: changed(func(was, is *storagev1.CSIDriver) bool {
 			return ptr.Deref(was.Spec.StorageCapacity, false) && !ptr.Deref(is.Spec.StorageCapacity, false)
 		})},
@@ -249,8 +252,8 @@ func (*Binding) Events() []framework.EventHint {
 	}
 }
 
-// changed makes a hint of whether an object that is not new says something else
-// in the respect that matters; a new one does.
+// changed makes a hint that returns Queue for a new object, and for an update if
+// helps returns true.
 func changed[T any](helps func(was, is *T) bool) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
 	return func(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error) {
 		was, err := before[*T](o)

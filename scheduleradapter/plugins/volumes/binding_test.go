@@ -34,11 +34,11 @@ func TestPodWaitsForItsClaims(t *testing.T) {
 		{"lost", `persistentvolumeclaim "lost" bound to non-existent persistentvolume "v"`},
 		{"going", `persistentvolumeclaim "going" is being deleted`},
 	} {
-		if got := k.Judge(k.binding(), k.Digest(pod("p", c.claim))); got.Status.Code != framework.UnschedulableAndUnresolvable || got.Status.Reason != c.want {
+		if got := k.Evaluate(k.binding(), k.Digest(pod("p", c.claim))); got.Status.Code != framework.UnschedulableAndUnresolvable || got.Status.Reason != c.want {
 			t.Errorf("claim %q: %+v, want %q", c.claim, got.Status, c.want)
 		}
 	}
-	if v := k.Judge(k.binding(), k.Digest(pod("p"))); !v.Status.OK() || len(v.Rejected) > 0 || v.Scores != nil {
+	if v := k.Evaluate(k.binding(), k.Digest(pod("p"))); !v.Status.OK() || len(v.Rejected) > 0 || v.Scores != nil {
 		t.Errorf("a pod without claims: %+v", v)
 	}
 }
@@ -104,7 +104,7 @@ func TestPodGoesWhereItsVolumesAreOrCanBe(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := newCluster(t, 3)
 			k.add(c.objects...)
-			got := k.Judge(k.binding(), k.Digest(c.pod))
+			got := k.Evaluate(k.binding(), k.Digest(c.pod))
 			if !got.Status.OK() || !maps.Equal(got.Rejected, c.want) {
 				t.Errorf("%+v: rejected %q, want %q", got.Status, got.Rejected, c.want)
 			}
@@ -136,7 +136,7 @@ func TestNodesWithMoreRoomForTheClaimsScoreHigher(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := newCluster(t, 3)
 			k.add(c.objects...)
-			if got := k.Judge(k.binding(), k.Digest(c.pod)).Scores; !maps.Equal(got, c.want) {
+			if got := k.Evaluate(k.binding(), k.Digest(c.pod)).Scores; !maps.Equal(got, c.want) {
 				t.Errorf("scores %v, want %v", got, c.want)
 			}
 		})
@@ -160,12 +160,12 @@ func TestVolumeMovedToACSIDriverIsWhereThatSays(t *testing.T) {
 	v.Spec.CSI, v.Spec.GCEPersistentDisk = nil, &v1.GCEPersistentDiskVolumeSource{PDName: "disk"}
 	k.add(v, boundClaim("c", "v"))
 	p := k.Digest(pod("p", "c"))
-	if got := verdict(k.Judge(k.binding(), p)); got != "" {
+	if got := result(k.Evaluate(k.binding(), p)); got != "" {
 		t.Errorf("before the driver came: %q", got)
 	}
 	k.add(csiNode("a", nil), csiNode("b", nil))
-	if got, want := verdict(k.Judge(k.binding(), p)), "b:never: node(s) didn't match PersistentVolume's node affinity"; got != want {
-		t.Errorf("verdict %q, want %q", got, want)
+	if got, want := result(k.Evaluate(k.binding(), p)), "b:never: node(s) didn't match PersistentVolume's node affinity"; got != want {
+		t.Errorf("result %q, want %q", got, want)
 	}
 }
 

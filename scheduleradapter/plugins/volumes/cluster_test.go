@@ -183,8 +183,8 @@ func hint(t *testing.T, p framework.Hinter, o *framework.Occurrence, pod *nodeta
 	return 0
 }
 
-// verdict is the status' reason, or the rejections and scores, as one text.
-func verdict(v plugintest.Verdict) string {
+// result is the status' reason, or the rejections and scores, as one text.
+func result(v plugintest.Result) string {
 	if v.Status.Code == framework.UnschedulableAndUnresolvable {
 		return v.Status.Reason
 	}

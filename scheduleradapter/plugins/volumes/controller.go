@@ -11,18 +11,18 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// NewSimulatedStorage makes a storage without an API server: what a plugin writes
-// when a pod is bound is carried out at once. Pods are bound by its owner.
+// NewSimulatedStorage makes a storage without an API server: writes of PreBind
+// apply immediately.
 func NewSimulatedStorage(table *nodetable.Table) *Storage {
 	s := NewStorage(table, nil)
 	s.api = controller{s}
 	return s
 }
 
-// controller does what the volume controller and the provisioners of a cluster do.
+// controller acts as the volume controller and the provisioners.
 type controller struct{ *Storage }
 
-// UpdateVolume binds the volume's claim to it.
+// UpdateVolume binds the claim of the volume.
 func (c controller) UpdateVolume(_ context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	ref := object.Spec.ClaimRef
 	told := c.Claim(ref.Namespace, ref.Name)
@@ -32,7 +32,7 @@ func (c controller) UpdateVolume(_ context.Context, object *v1.PersistentVolume)
 	return c.bind(told, object.DeepCopy())
 }
 
-// UpdateClaim makes a volume for the claim, of the topology of the node's driver.
+// UpdateClaim provisions a volume in the topology of the node's driver.
 func (c controller) UpdateClaim(_ context.Context, object *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
 	class := c.classes[classOfClaim(object)]
 	if class == nil {
@@ -53,8 +53,8 @@ func (c controller) UpdateClaim(_ context.Context, object *v1.PersistentVolumeCl
 	return object, err
 }
 
-// topologyOf is the part of the cluster that shares storage with a node, as its
-// driver tells; nil for all of it.
+// topologyOf is the topology segment of a node by its driver; nil: the whole
+// cluster.
 func (c controller) topologyOf(name nodetable.Symbol, driver string) *v1.VolumeNodeAffinity {
 	csi, row := c.nodes[name], c.table.Row(name)
 	if csi == nil || row == nodetable.NoRow {
@@ -74,7 +74,7 @@ func (c controller) topologyOf(name nodetable.Symbol, driver string) *v1.VolumeN
 	return &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}}}
 }
 
-// bind completes what binds a claim and a volume. Without a version both are news.
+// bind completes the binding of a claim and a volume.
 func (c controller) bind(told *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	volume.ResourceVersion, volume.Status.Phase = "", v1.VolumeBound
 	bound := told.DeepCopy()
@@ -84,7 +84,7 @@ func (c controller) bind(told *v1.PersistentVolumeClaim, volume *v1.PersistentVo
 	return volume, c.SetVolume(volume)
 }
 
-// Await asks once: nothing is under way.
+// Await calls done once.
 func (c controller) Await(_ context.Context, _ time.Duration, done func(View) (bool, error)) error {
 	bound, err := done(c)
 	if err == nil && !bound {
@@ -93,7 +93,6 @@ func (c controller) Await(_ context.Context, _ time.Duration, done func(View) (b
 	return err
 }
 
-// Claim is as it was stored.
 func (c controller) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 	if found := c.claims[nodetable.ClaimKey(namespace, name)]; found != nil {
 		return found.told
@@ -101,7 +100,6 @@ func (c controller) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 	return nil
 }
 
-// Volume is as it was stored.
 func (c controller) Volume(name string) *v1.PersistentVolume {
 	if found := c.volumes[name]; found != nil {
 		return found.told

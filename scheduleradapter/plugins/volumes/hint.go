@@ -6,10 +6,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
-// now is the object an event is about, as it is after it.
+// now is the new object of an event.
 func now[T any](o *framework.Occurrence) (T, error) { return as[T](o.Event, o.Object) }
 
-// before is the object as it was; the zero value where it came.
+// before is the old object of an event; zero after an addition.
 func before[T any](o *framework.Occurrence) (was T, err error) {
 	if o.OldObject == nil {
 		return was, nil

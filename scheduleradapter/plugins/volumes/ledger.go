@@ -13,29 +13,29 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// ledger is which volumes are attached to which nodes, by their pods and by
-// VolumeAttachments. Rows that changed are counted anew when somebody asks.
+// ledger has the volumes attached to each node, by pods and VolumeAttachments.
+// Changed rows are counted when they are read.
 type ledger struct {
 	rows    [][]attachable                // by row, each volume once
 	drivers map[nodetable.Symbol]*columns // by keeper
 	mark    uint64
 
-	// What changed since somebody asked, besides rows of the table.
+	// Changes since the last read, besides rows of the table.
 	everything bool
 	claims     []nodetable.Symbol
 	nodes      []nodetable.Symbol
-	stale      nodetable.Bits // scratch
+	stale      nodetable.Bits // buffer
 
-	byVolume map[string][]nodetable.Symbol // claims, by the volume they name
-	atVolume map[string][]nodetable.Symbol // nodes, by the volume attached
+	byVolume map[string][]nodetable.Symbol // claims by volume
+	atVolume map[string][]nodetable.Symbol // nodes by attached volume
 	atNode   map[nodetable.Symbol][]*storagev1.VolumeAttachment
 }
 
-// Beyond so many changes everything is counted anew.
+// keptChanges bounds the list of changes; beyond it all rows are counted.
 const keptChanges = 4096
 
-// columns are a CSI driver's or an in-tree plugin's volumes by row: how many a node takes, -1 for any
-// number, and how many it has.
+// columns are the volumes of a CSI driver or an in-tree plugin by row: limit, -1
+// for none, and count.
 type columns struct{ limit, count []int32 }
 
 func newLedger() ledger {
@@ -85,7 +85,7 @@ func drop[K, V comparable](lists map[K][]V, key K, value V) {
 	}
 }
 
-// staleVolume notes that a volume counts differently from now on.
+// staleVolume marks a volume whose count changes.
 func (l *ledger) staleVolume(name string) {
 	l.changed(&l.claims, l.byVolume[name]...)
 	l.changed(&l.nodes, l.atVolume[name]...)
@@ -97,7 +97,7 @@ func (l *ledger) changed(list *[]nodetable.Symbol, names ...nodetable.Symbol) {
 	}
 }
 
-// settle brings the ledger up to date.
+// settle updates the ledger.
 func (s *Storage) settle() {
 	l := &s.ledger
 	changed, known := s.table.ChangedSince(l.mark)
@@ -139,7 +139,7 @@ func (c *columns) grow(rows int) {
 	}
 }
 
-// columns of a keeper, found or made.
+// columns finds or makes the columns of a keeper.
 func (l *ledger) columns(keeper nodetable.Symbol) *columns {
 	c := l.drivers[keeper]
 	if c == nil {
@@ -185,7 +185,7 @@ func (s *Storage) recount(row nodetable.Row) {
 	}
 }
 
-// enter counts a volume on a row, unless it is counted there.
+// enter counts a volume on a row once.
 func (s *Storage) enter(row nodetable.Row, node *nodetable.Node, a attachable) {
 	if l := &s.ledger; a.handle != (nodetable.Symbol{}) && !attached(l.rows[row], a) {
 		l.rows[row] = append(l.rows[row], a)
@@ -193,8 +193,7 @@ func (s *Storage) enter(row nodetable.Row, node *nodetable.Node, a attachable) {
 	}
 }
 
-// keeper is who looks after a volume on a node: a CSI driver, or an in-tree
-// plugin.
+// keeper is the CSI driver or in-tree plugin of a volume on a node.
 func (s *Storage) keeper(node *nodetable.Node, a attachable) nodetable.Symbol {
 	if a.plugin == "" || migrated(s.nodes[node.Name], a.plugin) {
 		return a.driver
@@ -202,8 +201,7 @@ func (s *Storage) keeper(node *nodetable.Node, a attachable) nodetable.Symbol {
 	return nodetable.Intern(a.plugin)
 }
 
-// attachables say in the allocatable of a node how many volumes of an in-tree
-// plugin it takes.
+// attachables are the allocatable resources with the limits of in-tree plugins.
 var attachables = map[v1.ResourceName]nodetable.Symbol{
 	"attachable-volumes-aws-ebs":    nodetable.Intern(plugins.AWSEBSInTreePluginName),
 	"attachable-volumes-gce-pd":     nodetable.Intern(plugins.GCEPDInTreePluginName),
@@ -215,8 +213,8 @@ func attached(list []attachable, a attachable) bool {
 	return slices.ContainsFunc(list, func(b attachable) bool { return a.handle == b.handle && a.driver == b.driver })
 }
 
-// ofClaim is the volume of a claim. One that is still to be made counts under the
-// claim's own name, which is no handle, by the driver of its class.
+// ofClaim is the volume of a claim. A claim without a volume counts by its key and
+// the driver of its class.
 func (s *Storage) ofClaim(key nodetable.Symbol) attachable {
 	c := s.claim(key)
 	if c == nil {
@@ -234,7 +232,7 @@ func (s *Storage) ofClaim(key nodetable.Symbol) attachable {
 	return a
 }
 
-// ofDisk is the volume that a pod, or an attachment, names itself.
+// ofDisk is a volume in the spec of a pod or attachment.
 func ofDisk(source *v1.VolumeSource, namespace string) attachable {
 	disk := &v1.Volume{VolumeSource: *source}
 	translator := csitranslation.New()

@@ -13,26 +13,29 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// LimitsName is the name of the plugin Limits.
 const LimitsName = "NodeVolumeLimits"
 
-// Limits is NodeVolumeLimits: a node gets no more volumes of a CSI driver than
-// that says it takes, and no more of an in-tree plugin than the node says or the
-// arguments do.
+// LimitsRegistration of the plugin NodeVolumeLimits.
+func (s *Storage) LimitsRegistration() framework.Registration {
+	return framework.Register[*Limits](LimitsName, s.NewLimits)
+}
+
+// Limits is NodeVolumeLimits: it rejects nodes on which a CSI driver or an in-tree
+// plugin would exceed its limit.
 type Limits struct {
 	*Storage
 	csi     bool
 	inTree  map[string]*usual // by plugin
-	missing string            // the first claim there is not
-	wanted  []attachable      // of the pod, each once
+	missing string            // the first missing claim
+	wanted  []attachable      // volumes of the pod, each once
 }
 
-// usual is how many volumes of an in-tree plugin a node takes that does not say
-// so, by its instance type.
+// usual is the limit of an in-tree plugin by instance type, for nodes without their
+// own limit.
 type usual struct {
 	config.InTreeLimit
 	there *regexp.Regexp
-	types map[string]int32 // that were asked for
+	types map[string]int32 // cache
 }
 
 func newUsual(limit config.InTreeLimit) (*usual, error) {
@@ -44,7 +47,7 @@ func newUsual(limit config.InTreeLimit) (*usual, error) {
 	return u, err
 }
 
-// on a node; -1 for any number.
+// on is the limit of a node; -1: none.
 func (u *usual) on(node *v1.Node) int32 {
 	if u == nil {
 		return -1
@@ -80,7 +83,6 @@ func (s *Storage) NewLimits(args any, _ framework.Env) (framework.Plugin, error)
 	return l, nil
 }
 
-// Name of the plugin.
 func (*Limits) Name() string { return LimitsName }
 
 const (
@@ -88,7 +90,7 @@ const (
 	noClaim
 )
 
-// PreFilter skips pods without volumes that are attached.
+// PreFilter skips pods without attachable volumes.
 func (l *Limits) PreFilter(c *framework.Cycle) framework.Status {
 	l.missing, l.wanted = "", l.wanted[:0]
 	for i := range c.Pod.Disks {
@@ -112,8 +114,7 @@ func (l *Limits) want(a attachable) {
 	}
 }
 
-// Filter takes out nodes whose limits the volumes would exceed that are not
-// attached there yet.
+// Filter rejects nodes whose limits the new volumes would exceed.
 func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 	if l.missing != "" {
 		c.RejectAll(c.Table.Alive(), noClaim, true)
@@ -139,8 +140,8 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// check takes out nodes that would have too many volumes of a keeper; those that
-// say nothing take the usual number, nil for any.
+// check rejects nodes with too many volumes of a keeper; usual applies to nodes
+// without a limit, nil: none.
 func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually *usual) {
 	use := l.ledger.columns(keeper)
 	for row := range c.Feasible.All() {
@@ -157,7 +158,7 @@ func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually *usu
 	}
 }
 
-// fresh is how many of the wanted volumes of a keeper are new to a row.
+// fresh is the number of wanted volumes that are not attached to a row.
 func (l *Limits) fresh(row nodetable.Row, keeper nodetable.Symbol) (n int32) {
 	for _, a := range l.wanted {
 		if l.keeper(l.table.Node(row), a) == keeper && !attached(l.ledger.rows[row], a) {
@@ -167,7 +168,6 @@ func (l *Limits) fresh(row nodetable.Row, keeper nodetable.Symbol) (n int32) {
 	return n
 }
 
-// Reasons says that there are too many, or what is missing.
 func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
 	if reason == noClaim {
 		return []string{fmt.Sprintf("looking up PVC %s/%s: %v", pod.Object.Namespace, l.missing, notFound("persistentvolumeclaim", l.missing))}
@@ -175,8 +175,8 @@ func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
 	return []string{"node(s) exceed max volume count"}
 }
 
-// Events that may help: a node that takes more, a pod with volumes gone, a claim of the pod, a
-// volume detached.
+// Events: the limit of a node rose, a pod with volumes was deleted, a claim of the
+// pod changed, a volume was detached.
 func (l *Limits) Events() []framework.EventHint {
 	events := []framework.EventHint{
 		{Event: framework.Event{Resource: framework.CSINode, Action: framework.Add | framework.Update}, Hint: limitChanged},
@@ -190,8 +190,7 @@ func (l *Limits) Events() []framework.EventHint {
 	return events
 }
 
-// limitChanged queues pods where a node came, or one takes more of a driver's
-// volumes than before.
+// limitChanged returns Queue if a node was added or a limit rose.
 func limitChanged(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error) {
 	was, err := before[*storagev1.CSINode](o)
 	if err != nil {
@@ -221,7 +220,7 @@ func volumesLeft(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, err
 	return queueIf(len(o.OldPod.Claims) > 0 || len(o.OldPod.Disks) > 0)
 }
 
-// detached queues pods with claims, and those with a disk of the same driver.
+// detached returns Queue for pods with claims or with a disk of the same driver.
 func detached(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	object, err := before[*storagev1.VolumeAttachment](o)
 	if err != nil || object == nil {

@@ -70,8 +70,8 @@ func TestNodeTakesAsManyVolumesOfADriverAsItSays(t *testing.T) {
 			for _, p := range c.running {
 				k.Place(p, "a")
 			}
-			if got := verdict(k.Judge(k.Make(k.NewLimits, onlyCSI()), k.Digest(c.coming))); got != c.want {
-				t.Errorf("verdict %q, want %q", got, c.want)
+			if got := result(k.Evaluate(k.Make(k.NewLimits, onlyCSI()), k.Digest(c.coming))); got != c.want {
+				t.Errorf("result %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -79,8 +79,8 @@ func TestNodeTakesAsManyVolumesOfADriverAsItSays(t *testing.T) {
 
 func TestPodOfAnUnknownClaimFitsNowhereWhileVolumesAreCounted(t *testing.T) {
 	k := newCluster(t, 1)
-	if got, want := verdict(k.Judge(k.Make(k.NewLimits, onlyCSI()), k.Digest(pod("p", "gone")))), `a:never: looking up PVC ns/gone: persistentvolumeclaim "gone" not found`; got != want {
-		t.Errorf("verdict %q, want %q", got, want)
+	if got, want := result(k.Evaluate(k.Make(k.NewLimits, onlyCSI()), k.Digest(pod("p", "gone")))), `a:never: looking up PVC ns/gone: persistentvolumeclaim "gone" not found`; got != want {
+		t.Errorf("result %q, want %q", got, want)
 	}
 }
 
@@ -164,8 +164,8 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 				k.Place(p, "a")
 			}
 			args := &config.NodeVolumeLimitsArgs{CSI: new(false), InTree: []config.InTreeLimit{{Plugin: "kubernetes.io/aws-ebs", Count: c.count, InstanceTypes: "^m5|t3", CountThere: 1}}}
-			if got := verdict(k.Judge(k.Make(k.NewLimits, args), k.Digest(c.coming))); got != c.want {
-				t.Errorf("verdict %q, want %q", got, c.want)
+			if got := result(k.Evaluate(k.Make(k.NewLimits, args), k.Digest(c.coming))); got != c.want {
+				t.Errorf("result %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -12,22 +12,21 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// want is a claim that gets its volume together with the pod's node.
+// want is an unbound claim with delayed binding.
 type want struct {
 	object *v1.PersistentVolumeClaim
 	class  *class
 	size   int64 // bytes
-	// chosen says that a volume is being made for the claim on node.
+	// chosen: a volume is being provisioned for the claim on node.
 	chosen bool
 	node   nodetable.Symbol
-	// found is by row the volume there is; space where one is to be made that
-	// somebody keeps account of.
+	// found is the volume by row; space: provisioning with tracked capacity.
 	found []*volume
 	space []*capacity
 	rows  nodetable.Bits // of found
 }
 
-// want notes a claim of the pod.
+// want adds a claim of the pod.
 func (b *Binding) want(object *v1.PersistentVolumeClaim, class *class) {
 	w := &want{}
 	if n := len(b.spare); n > 0 {
@@ -44,9 +43,9 @@ func (b *Binding) want(object *v1.PersistentVolumeClaim, class *class) {
 	b.wants = append(b.wants, w)
 }
 
-// find looks for the volume of a claim on each of the open nodes: the one that is
-// reserved for the claim, else the smallest that none of the claims before it has.
-// It closes nodes only for a claim that has its node already.
+// find searches the volume of a claim on each open node: the one reserved for the
+// claim, or else the smallest that no earlier claim has. It closes nodes only for a
+// claim with a selected node.
 func (b *Binding) find(i int) {
 	w := b.wants[i]
 	for row := range b.open.All() {
@@ -83,8 +82,8 @@ func (b *Binding) find(i int) {
 	}
 }
 
-// take gives a volume to a claim on the open nodes where the claim has none yet
-// and no claim before it has this one; enough where that is all of them.
+// take assigns a volume to a claim on the open nodes where the claim has none and
+// no earlier claim has this one; enough: all open nodes have one.
 func (b *Binding) take(i int, v *volume) (enough bool) {
 	w := b.wants[i]
 	give := func(row nodetable.Row) {
@@ -110,28 +109,28 @@ func (b *Binding) take(i int, v *volume) (enough bool) {
 	return enough
 }
 
-// isFor says whether a volume is bound to a claim, by whomever.
+// isFor reports whether a volume is bound to a claim.
 func isFor(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	return ref != nil && ref.Name == c.Name && ref.Namespace == c.Namespace && (ref.UID == "" || ref.UID == c.UID)
 }
 
-// similar is what a volume must be for a claim even where it is bound to it.
+// similar are the conditions on a volume that is bound to the claim.
 func similar(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	return v.DeletionTimestamp == nil &&
 		ptr.Deref(v.Spec.VolumeMode, v1.PersistentVolumeFilesystem) == ptr.Deref(c.Spec.VolumeMode, v1.PersistentVolumeFilesystem) &&
 		ptr.Deref(v.Spec.VolumeAttributesClassName, "") == ptr.Deref(c.Spec.VolumeAttributesClassName, "")
 }
 
-// free is what else it must be where it is bound to none. One without a phase is
-// given by somebody who left that to the controllers.
+// free are the further conditions on an unbound volume. A volume without a phase is
+// available.
 func free(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim, selector labels.Selector) bool {
 	return (v.Status.Phase == v1.VolumeAvailable || v.Status.Phase == "") && selector.Matches(labels.Set(v.Labels)) &&
 		!slices.ContainsFunc(c.Spec.AccessModes, func(mode v1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, mode) })
 }
 
-// provision closes the open nodes where a claim has found nothing and nothing can
-// be made for it.
+// provision closes the open nodes without a volume on which the claim cannot be
+// provisioned.
 func (b *Binding) provision(w *want) {
 	if provisioner := w.class.object.Provisioner; provisioner == "" || provisioner == noProvisioner {
 		b.refuse(nothingToBind, w.rows)

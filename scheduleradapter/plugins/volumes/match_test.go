@@ -38,7 +38,7 @@ func TestVolumesFoundAreThoseOfTheNaiveTwin(t *testing.T) {
 			k.add(claims[i])
 		}
 		b := k.binding()
-		v := k.Judge(b, k.Digest(pod("p", names...)))
+		v := k.Evaluate(b, k.Digest(pod("p", names...)))
 		for row := range k.Table.Alive().All() {
 			want := naiveMatch(k.Table.Node(row), claims, volumes)
 			_, rejected := v.Cycle.Rejected(row)
@@ -130,7 +130,7 @@ func BenchmarkVolumes(b *testing.B) {
 		}{{"bound", binding, "bound"}, {"local", binding, "local"}, {"limits", limits, "bound"}} {
 			b.Run(fmt.Sprintf("%s/%d nodes", w.name, nodes), func(b *testing.B) {
 				p := k.Digest(pod("coming", w.claim))
-				c := k.Judge(w.plugin.(framework.Plugin), p).Cycle
+				c := k.Evaluate(w.plugin.(framework.Plugin), p).Cycle
 				scores := make([]int64, len(c.Rows))
 				b.ReportAllocs()
 				for b.Loop() {

@@ -14,29 +14,29 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// API writes what was decided about volumes and waits for the controllers that
-// carry it out. Any goroutine calls it.
+// API writes the decisions and waits for the volume controllers. Any goroutine may
+// call it.
 type API interface {
-	// UpdateVolume and UpdateClaim return the object as it was stored.
+	// UpdateVolume and UpdateClaim return the stored object.
 	UpdateVolume(ctx context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error)
 	UpdateClaim(ctx context.Context, object *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error)
-	// Await asks done about what the API server tells, again after changes, until
-	// it is true or an error. It gives up after the timeout.
+	// Await calls done with the informers' view, again after changes, until it
+	// returns true or an error, or the timeout ends.
 	Await(ctx context.Context, timeout time.Duration, done func(View) (bool, error)) error
 }
 
-// View is what the API server has told; nil where there is no such object.
+// View is the informers' view; nil: there is no such object.
 type View interface {
 	Claim(namespace, name string) *v1.PersistentVolumeClaim
 	Volume(name string) *v1.PersistentVolume
 }
 
-// plan is what is to be written for a pod.
+// plan is what PreBind writes for a pod.
 type plan struct {
 	node     *nodetable.Node
-	drivers  *storagev1.CSINode // nil where unknown
+	drivers  *storagev1.CSINode // nil: unknown
 	bindings []binding
-	// made are claims to have a volume made for them.
+	// made are claims to provision.
 	made []*v1.PersistentVolumeClaim
 }
 
@@ -46,7 +46,7 @@ type binding struct {
 	claim  *v1.PersistentVolumeClaim
 }
 
-// Reserve takes the volumes found on the node, and the node for those to be made.
+// Reserve reserves the volumes and claims of the selected node.
 func (b *Binding) Reserve(a framework.Assignment) framework.Status {
 	if len(b.wants) == 0 {
 		return framework.Status{}
@@ -70,7 +70,7 @@ func (b *Binding) Reserve(a framework.Assignment) framework.Status {
 	return framework.Status{}
 }
 
-// boundTo is a volume with a reference to its claim.
+// boundTo is a volume with a claimRef.
 func boundTo(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	if isFor(v, c) && v.Spec.ClaimRef.UID == c.UID {
 		return v
@@ -85,7 +85,7 @@ func boundTo(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) *v1.Persistent
 	return bound
 }
 
-// madeOn is a claim whose volume is to be made for a node.
+// madeOn is a claim with a selected node.
 func madeOn(c *v1.PersistentVolumeClaim, node string) *v1.PersistentVolumeClaim {
 	if chosen, is := c.Annotations[selectedNode]; is && chosen == node {
 		return c
@@ -95,7 +95,7 @@ func madeOn(c *v1.PersistentVolumeClaim, node string) *v1.PersistentVolumeClaim 
 	return made
 }
 
-// Unreserve gives back what is not written yet.
+// Unreserve releases what is not written.
 func (b *Binding) Unreserve(a framework.Assignment) {
 	b.withdraw(a)
 	if len(a.Pod.Claims) > 0 {
@@ -103,7 +103,7 @@ func (b *Binding) Unreserve(a framework.Assignment) {
 	}
 }
 
-// withdraw takes a pod's plan; nil where there is nothing to do.
+// withdraw removes a pod's plan; nil: there is none.
 func (b *Binding) withdraw(a framework.Assignment) *plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,24 +112,24 @@ func (b *Binding) withdraw(a framework.Assignment) *plan {
 	return p
 }
 
-// Prepares says whether claims are to be bound for a pod.
-func (b *Binding) Prepares(a framework.Assignment) bool {
+// PreBindPreFlight reports whether claims are to be bound.
+func (b *Binding) PreBindPreFlight(a framework.Assignment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plans[a.Pod.UID] != nil
 }
 
-// PreBind writes what was reserved and waits until every claim is bound.
+// PreBind writes the plan and waits until all claims are bound.
 func (b *Binding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	p := b.withdraw(a)
 	if p == nil {
 		return framework.Status{}
 	}
 	if err := p.write(ctx, b.api); err != nil {
-		return framework.Failed(err)
+		return framework.AsStatus(err)
 	}
 	if err := b.api.Await(ctx, b.timeout, p.done); err != nil {
-		return framework.Failed(fmt.Errorf("binding volumes: %w", err))
+		return framework.AsStatus(fmt.Errorf("binding volumes: %w", err))
 	}
 	return framework.Status{}
 }
@@ -152,8 +152,8 @@ func (p *plan) write(ctx context.Context, api API) error {
 	return nil
 }
 
-// done says whether all claims are bound; an error that they will not be, and the
-// pod has to be scheduled anew.
+// done reports whether all claims are bound; an error: they will not be, and the
+// pod is scheduled again.
 func (p *plan) done(view View) (bool, error) {
 	for _, b := range p.bindings {
 		object := view.Volume(b.volume.Name)
@@ -186,7 +186,7 @@ func (p *plan) done(view View) (bool, error) {
 	return true, nil
 }
 
-// bound says whether a claim is bound, to a volume that the node can have.
+// bound reports whether a claim is bound to a volume that the node can have.
 func (p *plan) bound(view View, c *v1.PersistentVolumeClaim) (bool, error) {
 	object := view.Claim(c.Namespace, c.Name)
 	if object == nil {
@@ -206,7 +206,7 @@ func (p *plan) bound(view View, c *v1.PersistentVolumeClaim) (bool, error) {
 	return isBound(object), nil
 }
 
-// older says whether what was told is from before what was written.
+// older reports whether the informer's object is older than the written one.
 func older(told, written metav1.Object) bool {
 	t, err := strconv.ParseUint(told.GetResourceVersion(), 10, 64)
 	w, err2 := strconv.ParseUint(written.GetResourceVersion(), 10, 64)

@@ -18,7 +18,7 @@ import (
 func (c *cluster) reserve(b *Binding, p *v1.Pod, node string) framework.Assignment {
 	c.Helper()
 	digest := c.Digest(p)
-	if v := c.Judge(b, digest); !v.Status.OK() || v.Rejected[node] != "" {
+	if v := c.Evaluate(b, digest); !v.Status.OK() || v.Rejected[node] != "" {
 		c.Fatalf("%s: %+v, rejected %q", p.Name, v.Status, v.Rejected)
 	}
 	a := c.assignment(digest, node)
@@ -35,14 +35,14 @@ func TestReservedVolumeIsNoOthersUntilItIsGivenBack(t *testing.T) {
 	b := k.binding()
 	a := k.reserve(b, pod("p", "c"), "a")
 	other := k.Digest(pod("q", "d"))
-	if got := k.Judge(b, other).Rejected["a"]; got != nothing {
+	if got := k.Evaluate(b, other).Rejected["a"]; got != nothing {
 		t.Errorf("the volume is reserved, but another pod is rejected for %q", got)
 	}
-	if got := k.Judge(b, k.Digest(pod("r", "c"))).Rejected["a"]; got != "" {
+	if got := k.Evaluate(b, k.Digest(pod("r", "c"))).Rejected["a"]; got != "" {
 		t.Errorf("a pod with the same claim is rejected for %q", got)
 	}
 	b.Unreserve(a)
-	if got := k.Judge(b, other).Rejected["a"]; got != "" {
+	if got := k.Evaluate(b, other).Rejected["a"]; got != "" {
 		t.Errorf("the volume is given back, but another pod is rejected for %q", got)
 	}
 	if s := b.PreBind(t.Context(), a); !s.OK() || k.stored().Claim("ns", "c").Spec.VolumeName != "" {
@@ -55,12 +55,12 @@ func TestVolumeBeingMadeIsMadeForOneNode(t *testing.T) {
 	k.add(storageClass("made", "csi", waits), newClaim("c", "made", "1Gi"))
 	b := k.binding()
 	a := k.reserve(b, pod("p", "c"), "a")
-	if got := verdict(k.Judge(b, k.Digest(pod("q", "c")))); !strings.HasPrefix(got, "b:never") {
-		t.Errorf("verdict %q for another pod with the claim", got)
+	if got := result(k.Evaluate(b, k.Digest(pod("q", "c")))); !strings.HasPrefix(got, "b:never") {
+		t.Errorf("result %q for another pod with the claim", got)
 	}
 	b.Unreserve(a)
-	if got := verdict(k.Judge(b, k.Digest(pod("q", "c")))); got != "" {
-		t.Errorf("verdict %q after it was given back", got)
+	if got := result(k.Evaluate(b, k.Digest(pod("q", "c")))); got != "" {
+		t.Errorf("result %q after it was given back", got)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestWhatTheAPIServerTellsEndsAReservation(t *testing.T) {
 	k.add(storageClass("local", noProvisioner, waits), claim, newClaim("d", "local", "1Gi"), versioned(persistent("v", "local", "1Gi"), "7"))
 	b := k.binding()
 	k.reserve(b, pod("p", "c"), "a")
-	free := func() bool { return k.Judge(b, k.Digest(pod("q", "d"))).Rejected["a"] == "" }
+	free := func() bool { return k.Evaluate(b, k.Digest(pod("q", "d"))).Rejected["a"] == "" }
 	if k.add(versioned(persistent("v", "local", "1Gi"), "7")); free() {
 		t.Error("the same version told again ended it")
 	}
@@ -100,8 +100,8 @@ func TestPreBindWritesWhatWasReservedAndWaitsUntilItIsBound(t *testing.T) {
 	if d.Annotations[selectedNode] != "a" || !isBound(d) {
 		t.Errorf("claim d is %+v", d)
 	}
-	if got := verdict(k.Judge(b, k.Digest(pod("q", "d")))); got != "b:never: node(s) didn't match PersistentVolume's node affinity" {
-		t.Errorf("verdict %q: the volume made is where its driver said", got)
+	if got := result(k.Evaluate(b, k.Digest(pod("q", "d")))); got != "b:never: node(s) didn't match PersistentVolume's node affinity" {
+		t.Errorf("result %q: the volume made is where its driver said", got)
 	}
 	if s := b.PreBind(t.Context(), a); !s.OK() {
 		t.Errorf("nothing is left to do, but %v", s.Err)
@@ -160,8 +160,8 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 				t.Errorf("%+v after %q, want %q after %q", s, c.api.written, c.want, c.written)
 			}
 			b.Unreserve(a)
-			if got := verdict(k.Judge(b, k.Digest(pod("p", "c", "d")))); got != "" {
-				t.Errorf("verdict %q when tried again", got)
+			if got := result(k.Evaluate(b, k.Digest(pod("p", "c", "d")))); got != "" {
+				t.Errorf("result %q when tried again", got)
 			}
 		})
 	}
@@ -241,8 +241,8 @@ func TestOddObjectsAreToldOfAndMeetNoNode(t *testing.T) {
 		if c.err == nil || !strings.HasPrefix(c.err.Error(), c.told) {
 			t.Errorf("error %v, want %q", c.err, c.told)
 		}
-		if got := verdict(k.Judge(k.binding(), k.Digest(pod("p", c.claim)))); got != c.want {
-			t.Errorf("claim %s: verdict %q, want %q", c.claim, got, c.want)
+		if got := result(k.Evaluate(k.binding(), k.Digest(pod("p", c.claim)))); got != c.want {
+			t.Errorf("claim %s: result %q, want %q", c.claim, got, c.want)
 		}
 	}
 }

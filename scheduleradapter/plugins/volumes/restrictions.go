@@ -9,22 +9,24 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// RestrictionsName is the name of the plugin Restrictions.
 const RestrictionsName = "VolumeRestrictions"
 
-// Restrictions is VolumeRestrictions: no two pods of a node write one disk, and no
-// two of the cluster use a claim that is for one pod.
-type Restrictions struct {
-	*Storage
-	exclusive []nodetable.Symbol // claims of the pod that are for one pod
+// RestrictionsRegistration of the plugin VolumeRestrictions.
+func (s *Storage) RestrictionsRegistration() framework.Registration {
+	return framework.Register[*Restrictions](RestrictionsName, s.NewRestrictions)
 }
 
-// NewRestrictions makes the plugin; it takes no arguments.
+// Restrictions is VolumeRestrictions: pods on a node do not share a writable disk,
+// and a ReadWriteOncePod claim has one pod.
+type Restrictions struct {
+	*Storage
+	exclusive []nodetable.Symbol // ReadWriteOncePod claims of the pod
+}
+
 func (s *Storage) NewRestrictions(any, framework.Env) (framework.Plugin, error) {
 	return &Restrictions{Storage: s}, nil
 }
 
-// Name of the plugin.
 func (*Restrictions) Name() string { return RestrictionsName }
 
 const (
@@ -32,7 +34,7 @@ const (
 	usedByAnotherPod
 )
 
-// PreFilter skips pods without disks whose claims nobody else uses that must not.
+// PreFilter skips pods without disks whose ReadWriteOncePod claims are not in use.
 func (r *Restrictions) PreFilter(c *framework.Cycle) framework.Status {
 	r.exclusive = r.exclusive[:0]
 	for _, used := range c.Pod.Claims {
@@ -58,13 +60,13 @@ func unresolvable(err error) framework.Status {
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: err.Error()}
 }
 
-// inUse says whether a pod anywhere uses one of the claims for one pod.
+// inUse reports whether any pod uses one of the ReadWriteOncePod claims.
 func (r *Restrictions) inUse() bool {
 	return slices.ContainsFunc(r.exclusive, func(claim nodetable.Symbol) bool { return len(r.table.Users(claim)) > 0 })
 }
 
-// Filter takes out nodes where another pod has a disk of the pod's, and all nodes
-// where it has to wait for a claim.
+// Filter rejects nodes with a conflicting disk, and all nodes while a
+// ReadWriteOncePod claim is in use.
 func (r *Restrictions) Filter(c *framework.Cycle) framework.Status {
 	for i := range c.Pod.Disks {
 		for _, use := range r.table.Users(c.Pod.Disks[i].ID) {
@@ -79,7 +81,6 @@ func (r *Restrictions) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons says what is taken.
 func (*Restrictions) Reasons(_ *nodetable.Pod, reason uint32) []string {
 	return []string{[...]string{
 		noDisk:           "node(s) had no available disk",
@@ -87,16 +88,15 @@ func (*Restrictions) Reasons(_ *nodetable.Pod, reason uint32) []string {
 	}[reason]}
 }
 
-// exclude says whether two pods may not be on one node for their disks.
+// exclude reports whether the disks of two pods conflict.
 func exclude(a, b *nodetable.Pod) bool {
 	return slices.ContainsFunc(a.Disks, func(d nodetable.Disk) bool {
 		return d.ID != (nodetable.Symbol{}) && slices.ContainsFunc(b.Disks, func(e nodetable.Disk) bool { return d.ID == e.ID && conflict(d.Source, e.Source) })
 	})
 }
 
-// conflict is about two disks of the same ID: they are one for both pods, which
-// does where both only read, but for EBS. RBD images of the same name are one
-// where they share a monitor.
+// conflict reports whether two disks of the same ID conflict: not if both are
+// read-only, except for EBS; RBD images conflict if they share a monitor.
 func conflict(a, b *v1.VolumeSource) bool {
 	switch {
 	case a.GCEPersistentDisk != nil:
@@ -110,7 +110,8 @@ func conflict(a, b *v1.VolumeSource) bool {
 	return true
 }
 
-// Events that may help: a pod that used the same is gone, a node came, a claim came.
+// Events: a pod with the same disk or claim was deleted, a node or a claim was
+// added.
 func (*Restrictions) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: userLeft},
@@ -123,7 +124,8 @@ func userLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, erro
 	return queueIf(exclude(pod, o.OldPod) || slices.ContainsFunc(pod.Claims, func(c nodetable.Claim) bool { return slices.Contains(o.OldPod.Claims, c) }))
 }
 
-// lastingClaimChanged queues pods that use the claim, unless it is made for them.
+// lastingClaimChanged returns Queue for pods that use the claim, except as an
+// ephemeral volume.
 func lastingClaimChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	object, err := now[*v1.PersistentVolumeClaim](o)
 	if err != nil {
@@ -133,7 +135,7 @@ func lastingClaimChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework
 	return queueIf(used != nil && !used.Ephemeral)
 }
 
-// claimChanged queues pods that use the claim.
+// claimChanged returns Queue for pods that use the claim.
 func claimChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
 	object, err := now[*v1.PersistentVolumeClaim](o)
 	if err != nil {
@@ -142,7 +144,7 @@ func claimChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, 
 	return queueIf(claimOf(pod, object) != nil)
 }
 
-// claimOf is a pod's use of a claim; nil where it does not use it.
+// claimOf is the use of a claim by a pod; nil: none.
 func claimOf(pod *nodetable.Pod, object *v1.PersistentVolumeClaim) *nodetable.Claim {
 	key := nodetable.ClaimKey(object.Namespace, object.Name)
 	if i := slices.IndexFunc(pod.Claims, func(c nodetable.Claim) bool { return c.Key == key }); i >= 0 {

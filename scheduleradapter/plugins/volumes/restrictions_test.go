@@ -47,8 +47,8 @@ func TestDiskIsWrittenFromOnePodOfANode(t *testing.T) {
 			k.Place(withDisk(pod("running"), c.running), "a")
 			coming := k.Digest(withDisk(pod("coming"), c.coming))
 			plugin := k.Make(k.NewRestrictions, nil).(*Restrictions)
-			if got := verdict(k.Judge(plugin, coming)); got != c.want {
-				t.Errorf("verdict %q, want %q", got, c.want)
+			if got := result(k.Evaluate(plugin, coming)); got != c.want {
+				t.Errorf("result %q, want %q", got, c.want)
 			}
 			left := k.Digest(withDisk(pod("running"), c.running))
 			got := hint(t, plugin, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: left}, coming)
@@ -65,25 +65,25 @@ func TestClaimForOnePodIsUsedByOne(t *testing.T) {
 	k.add(boundClaim("mine", "v", modes(v1.ReadWriteOncePod)), boundClaim("ours", "w", modes(v1.ReadWriteMany)))
 	plugin := k.Make(k.NewRestrictions, nil).(*Restrictions)
 	coming := k.Digest(pod("coming", "mine"))
-	if v := k.Judge(plugin, coming); verdict(v) != "" {
-		t.Errorf("refused before anybody uses it: %s", verdict(v))
+	if v := k.Evaluate(plugin, coming); result(v) != "" {
+		t.Errorf("refused before anybody uses it: %s", result(v))
 	}
 	k.Place(pod("running", "mine", "ours"), "a")
-	if got, want := verdict(k.Judge(plugin, coming)), "a:"+inUse+" b:"+inUse; got != want {
-		t.Errorf("verdict %q, want %q", got, want)
+	if got, want := result(k.Evaluate(plugin, coming)), "a:"+inUse+" b:"+inUse; got != want {
+		t.Errorf("result %q, want %q", got, want)
 	}
-	if got := verdict(k.Judge(plugin, k.Digest(pod("other", "ours")))); got != "" {
+	if got := result(k.Evaluate(plugin, k.Digest(pod("other", "ours")))); got != "" {
 		t.Errorf("a shared claim is refused: %s", got)
 	}
-	v := k.Judge(plugin, coming)
+	v := k.Evaluate(plugin, coming)
 	k.Table.Try()
 	k.Table.Displace("running")
 	if fits, _, _ := v.Cycle.Fits(k.Table.Row(v.Cycle.Table.Node(1).Name)); !fits {
 		t.Error("does not fit without the user, though on another node")
 	}
 	k.Table.Undo()
-	if got, want := verdict(k.Judge(plugin, k.Digest(pod("lost", "gone")))), `persistentvolumeclaim "gone" not found`; got != want {
-		t.Errorf("verdict %q, want %q", got, want)
+	if got, want := result(k.Evaluate(plugin, k.Digest(pod("lost", "gone")))), `persistentvolumeclaim "gone" not found`; got != want {
+		t.Errorf("result %q, want %q", got, want)
 	}
 	event := framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}
 	for name, want := range map[string]framework.Hint{"mine": framework.Queue, "ours": framework.QueueSkip} {

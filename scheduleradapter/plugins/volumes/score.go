@@ -10,7 +10,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// PreScore skips pods none of whose claims is bound now: all nodes are as good.
+// PreScore skips pods without unbound claims.
 func (b *Binding) PreScore(*framework.Cycle) framework.Status {
 	if len(b.wants) == 0 {
 		return framework.Status{Code: framework.Skip}
@@ -18,9 +18,9 @@ func (b *Binding) PreScore(*framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Score rates, for each storage class, how much of the volumes found the claims
-// would use; or, where none is found, how much of the storage that volumes are
-// made of. It is the mean of the classes, rounded.
+// Score rates, for each storage class, the share of the found volumes that the
+// claims use; without found volumes, the share of the storage capacity. It is the
+// rounded mean of the classes.
 func (b *Binding) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	for i, row := range rows {
 		found := slices.ContainsFunc(b.wants, func(w *want) bool { return w.found[row] != nil })
@@ -39,7 +39,7 @@ func (b *Binding) Score(_ *framework.Cycle, rows []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
-// rated says whether a claim counts on a row.
+// rated reports whether a claim counts on a row.
 func (w *want) rated(row nodetable.Row, found bool) bool {
 	if found {
 		return w.found[row] != nil
@@ -47,8 +47,7 @@ func (w *want) rated(row nodetable.Row, found bool) bool {
 	return w.space[row] != nil
 }
 
-// use is the percentage of a class's volumes or storage on a row that the claims
-// request.
+// use is the requested percentage of a class's volumes or capacity on a row.
 func (b *Binding) use(of *class, row nodetable.Row, found bool) int64 {
 	requested, capacity := int64(0), int64(0)
 	for _, w := range b.wants {
@@ -68,7 +67,7 @@ func (b *Binding) use(of *class, row nodetable.Row, found bool) int64 {
 	return requested * 100 / capacity
 }
 
-// rating is the piecewise linear function of a shape, scaled to MaxScore.
+// rating interpolates a shape, scaled to MaxScore.
 func rating(shape []config.UtilizationShapePoint) func(int64) int64 {
 	const scale = framework.MaxScore / 10
 	return func(u int64) int64 {

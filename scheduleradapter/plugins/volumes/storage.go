@@ -1,10 +1,8 @@
 // Package volumes has the plugins VolumeRestrictions, NodeVolumeLimits,
-// VolumeBinding and VolumeZone: a pod goes where its volumes can be, and gets
-// those that it does not have yet.
+// VolumeBinding and VolumeZone.
 //
-// They read a Storage, which digests the API objects that volumes are made of.
-// Whoever watches those fills it, and hands its methods NewRestrictions,
-// NewLimits, NewBinding and NewZone to the scheduler as the plugins' factories.
+// They read a Storage, which has the digested storage objects. Informers update it;
+// the plugins of all profiles share it.
 package volumes
 
 import (
@@ -19,36 +17,35 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Storage is the storage objects of a cluster, with what was decided about them
-// and the API server has not told yet. It belongs to the goroutine that owns the
-// table; the plugins of all profiles share one.
+// Storage has the storage objects of a cluster, with the reservations that
+// informers have not reported. The goroutine that owns the table owns it.
 type Storage struct {
 	table       *nodetable.Table
 	api         API
 	claims      map[nodetable.Symbol]*claim
 	volumes     map[string]*volume
 	unclaimed   map[string][]*volume           // by storage class, smallest first
-	claimed     map[nodetable.Symbol][]*volume // by the claim they are bound to, smallest first
+	claimed     map[nodetable.Symbol][]*volume // by bound claim, smallest first
 	classes     map[string]*class
 	nodes       map[nodetable.Symbol]*storagev1.CSINode
 	drivers     map[string]*storagev1.CSIDriver
 	capacities  map[string][]*capacity // by storage class, by key
 	attachments map[string]*storagev1.VolumeAttachment
-	// migrations changes with every CSINode: it says what runs there instead of
-	// in-tree plugins.
+	// migrations changes with each CSINode, which has the CSI migration of in-tree
+	// plugins.
 	migrations uint64
 	ledger     ledger
 }
 
-// claim is as the scheduler takes it to be now, and as the API server told last.
-// They differ while by, a pod, has it reserved.
+// claim is a claim with and without its reservation. They differ while a pod, by,
+// has it reserved.
 type claim struct {
 	now, told *v1.PersistentVolumeClaim
 	by        types.UID
 }
 
-// NewStorage makes an empty one over the table of the scheduler's plugins. The API
-// is asked when pods are bound.
+// NewStorage makes an empty Storage over the scheduler's table. PreBind uses the
+// API.
 func NewStorage(table *nodetable.Table, api API) *Storage {
 	return &Storage{
 		table: table, api: api,
@@ -58,13 +55,12 @@ func NewStorage(table *nodetable.Table, api API) *Storage {
 	}
 }
 
-// news says whether the API server tells something new of an object that a pod
-// has reserved. Being told the same again confirms nothing.
+// news reports whether an informer's version of a reserved object is new.
 func news(by types.UID, toldVersion, version string) bool {
 	return by == "" || version == "" || version != toldVersion
 }
 
-// SetClaim takes over a claim.
+// SetClaim adds or updates a claim.
 func (s *Storage) SetClaim(object *v1.PersistentVolumeClaim) {
 	key := nodetable.ClaimKey(object.Namespace, object.Name)
 	if was := s.claims[key]; was != nil {
@@ -77,7 +73,6 @@ func (s *Storage) SetClaim(object *v1.PersistentVolumeClaim) {
 	s.ledger.name(object, key)
 }
 
-// RemoveClaim forgets a claim.
 func (s *Storage) RemoveClaim(namespace, name string) {
 	key := nodetable.ClaimKey(namespace, name)
 	if c := s.claims[key]; c != nil {
@@ -86,7 +81,7 @@ func (s *Storage) RemoveClaim(namespace, name string) {
 	}
 }
 
-// claim finds one as it is taken to be now; nil where there is none.
+// claim finds a claim with its reservation; nil: there is none.
 func (s *Storage) claim(key nodetable.Symbol) *v1.PersistentVolumeClaim {
 	if c := s.claims[key]; c != nil {
 		return c.now
@@ -94,7 +89,7 @@ func (s *Storage) claim(key nodetable.Symbol) *v1.PersistentVolumeClaim {
 	return nil
 }
 
-// SetVolume takes over a volume. After an error no node meets its node affinity.
+// SetVolume adds or updates a volume. After an error no node has access to it.
 func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
 	was := s.volumes[object.Name]
 	if was != nil && !news(was.by, was.told.ResourceVersion, object.ResourceVersion) {
@@ -115,7 +110,6 @@ func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
 	return nil
 }
 
-// RemoveVolume forgets a volume.
 func (s *Storage) RemoveVolume(name string) {
 	if v := s.volumes[name]; v != nil {
 		s.unlist(v)
@@ -124,7 +118,7 @@ func (s *Storage) RemoveVolume(name string) {
 	}
 }
 
-// list files a volume where claims look for it.
+// list indexes a volume.
 func (s *Storage) list(v *volume) {
 	if ref := v.now.Spec.ClaimRef; ref != nil {
 		insert(s.claimed, nodetable.ClaimKey(ref.Namespace, ref.Name), v, bySize)
@@ -150,8 +144,7 @@ func bySize(a, b *volume) int {
 	return cmp.Or(cmp.Compare(a.capacity, b.capacity), cmp.Compare(a.now.Name, b.now.Name))
 }
 
-// SetClass takes over a storage class. After an error nothing can be provisioned
-// anywhere.
+// SetClass adds or updates a storage class. After an error it provisions nowhere.
 func (s *Storage) SetClass(object *storagev1.StorageClass) error {
 	c, err := newClass(object)
 	s.classes[object.Name] = c
@@ -162,18 +155,16 @@ func (s *Storage) SetClass(object *storagev1.StorageClass) error {
 	return nil
 }
 
-// RemoveClass forgets a storage class.
 func (s *Storage) RemoveClass(name string) {
 	delete(s.classes, name)
 	s.ledger.everything = true
 }
 
-// SetNode takes over what CSI drivers tell of a node.
+// SetNode adds or updates a CSINode.
 func (s *Storage) SetNode(object *storagev1.CSINode) {
 	s.setNode(nodetable.Intern(object.Name), object)
 }
 
-// RemoveNode forgets what CSI drivers told of a node.
 func (s *Storage) RemoveNode(name string) { s.setNode(nodetable.Intern(name), nil) }
 
 func (s *Storage) setNode(name nodetable.Symbol, object *storagev1.CSINode) {
@@ -185,14 +176,12 @@ func (s *Storage) setNode(name nodetable.Symbol, object *storagev1.CSINode) {
 	s.ledger.nodes = append(s.ledger.nodes, name)
 }
 
-// SetDriver takes over a CSI driver.
 func (s *Storage) SetDriver(object *storagev1.CSIDriver) { s.drivers[object.Name] = object }
 
-// RemoveDriver forgets a CSI driver.
 func (s *Storage) RemoveDriver(name string) { delete(s.drivers, name) }
 
-// SetCapacity takes over how much storage there is somewhere. After an error it
-// is nowhere.
+// SetCapacity adds or updates a CSIStorageCapacity. After an error it applies to no
+// node.
 func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) error {
 	c, err := newCapacity(object)
 	s.RemoveCapacity(object.Namespace, object.Name)
@@ -203,7 +192,6 @@ func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) error {
 	return nil
 }
 
-// RemoveCapacity forgets how much storage there is somewhere.
 func (s *Storage) RemoveCapacity(namespace, name string) {
 	key := namespace + "/" + name
 	for class, list := range s.capacities {
@@ -213,14 +201,13 @@ func (s *Storage) RemoveCapacity(namespace, name string) {
 
 func byKey(a, b *capacity) int { return cmp.Compare(a.key, b.key) }
 
-// SetAttachment takes over that a volume is attached to a node, or shall be.
+// SetAttachment adds or updates a VolumeAttachment.
 func (s *Storage) SetAttachment(object *storagev1.VolumeAttachment) {
 	s.RemoveAttachment(object.Name)
 	s.attachments[object.Name] = object
 	s.ledger.attach(object)
 }
 
-// RemoveAttachment forgets an attachment.
 func (s *Storage) RemoveAttachment(name string) {
 	if was := s.attachments[name]; was != nil {
 		s.ledger.detach(was)
@@ -228,8 +215,8 @@ func (s *Storage) RemoveAttachment(name string) {
 	}
 }
 
-// reserveVolume takes a volume to be as given until the API server tells
-// otherwise. One that is so already stays whoever's it is.
+// reserveVolume replaces a volume by a reserved version until an informer reports a
+// newer one. An identical version keeps its owner.
 func (s *Storage) reserveVolume(v *volume, object *v1.PersistentVolume, by types.UID) {
 	if object != v.now {
 		s.unlist(v)
@@ -238,14 +225,14 @@ func (s *Storage) reserveVolume(v *volume, object *v1.PersistentVolume, by types
 	}
 }
 
-// reserveClaim is the same of a claim.
+// reserveClaim is reserveVolume for a claim.
 func reserveClaim(c *claim, object *v1.PersistentVolumeClaim, by types.UID) {
 	if object != c.now {
 		c.now, c.by = object, by
 	}
 }
 
-// release ends what a pod has reserved.
+// release ends the reservations of a pod.
 func (s *Storage) release(pod *nodetable.Pod) {
 	for _, used := range pod.Claims {
 		if c := s.claims[used.Key]; c != nil && c.by == pod.UID {
@@ -261,5 +248,5 @@ func (s *Storage) release(pod *nodetable.Pod) {
 	}
 }
 
-// notFound is the API server's text for a claim, class or volume there is not.
+// notFound is the API server's message for a missing object.
 func notFound(resource, name string) error { return fmt.Errorf("%s %q not found", resource, name) }

@@ -18,38 +18,37 @@ import (
 
 // volume is the digest of a PersistentVolume.
 type volume struct {
-	// now and told differ while by, a pod, has it reserved, in the claim it is
-	// bound to only.
+	// now and told differ while a pod, by, has the volume reserved; only in the
+	// claimRef.
 	now, told *v1.PersistentVolume
 	by        types.UID
 	class     string
 	capacity  int64 // bytes
 	attachable
-	// affinity is which nodes can have the volume, moved the same where the CSI
-	// driver has taken over from the in-tree plugin.
+	// affinity matches the nodes that can have the volume; moved does after CSI
+	// migration.
 	affinity, moved *nodetable.NodeSelector
 	zones           []*nodetable.NodeSelector
 	reach           reach
 }
 
-// attachable is how a volume counts as attached to a node. Its handle is zero
-// where no CSI driver looks after it.
+// attachable is how a volume counts as attached. Its handle is zero without a CSI
+// driver.
 type attachable struct {
 	driver, handle nodetable.Symbol
-	// plugin is the in-tree plugin that the driver must have taken over from on
-	// the node; empty where there is none.
+	// plugin is the in-tree plugin that CSI migration must have replaced on the node;
+	// empty: none.
 	plugin string
 }
 
-// reach is the nodes that can have a volume, as of versions of what it follows
-// from.
+// reach is the cached set of nodes that can have a volume.
 type reach struct {
 	labels, migrations uint64
 	known, everywhere  bool
 	rows               []nodetable.Row
 }
 
-// nowhere is met by no node: it stands for what does not compile.
+// nowhere matches no node, for invalid selectors.
 func nowhere() *nodetable.NodeSelector {
 	s, _ := nodetable.NewNodeSelector(nil, &v1.NodeSelector{})
 	return s
@@ -92,7 +91,7 @@ func volumeAffinity(object *v1.PersistentVolume) (*nodetable.NodeSelector, error
 	return affinity, nil
 }
 
-// reachOf brings up to date which nodes can have a volume.
+// reachOf updates the nodes that can have a volume.
 func (s *Storage) reachOf(v *volume) *reach {
 	r := &v.reach
 	if r.known && r.labels == s.table.Versions.Labels && (v.plugin == "" || r.migrations == s.migrations) {
@@ -118,7 +117,7 @@ func (s *Storage) reachOf(v *volume) *reach {
 	return r
 }
 
-// affinityOn is which nodes can have the volume, as it counts on a node.
+// affinityOn is the node affinity of the volume on a node, by its CSI migration.
 func (v *volume) affinityOn(node *storagev1.CSINode) *nodetable.NodeSelector {
 	if v.plugin != "" && migrated(node, v.plugin) {
 		return v.moved
@@ -126,8 +125,8 @@ func (v *volume) affinityOn(node *storagev1.CSINode) *nodetable.NodeSelector {
 	return v.affinity
 }
 
-// migrated says whether on a node, nil where no driver told of it, a CSI driver
-// has taken over from an in-tree plugin. Four have everywhere.
+// migrated reports whether a CSI driver has replaced an in-tree plugin on a node;
+// nil: it has no CSINode. Four plugins are migrated everywhere.
 func migrated(csi *storagev1.CSINode, plugin string) bool {
 	if csi == nil {
 		return false
@@ -142,9 +141,9 @@ func migrated(csi *storagev1.CSINode, plugin string) bool {
 // class is the digest of a StorageClass.
 type class struct {
 	object *storagev1.StorageClass
-	// attachable is how volumes count that are provisioned, but for the handle.
+	// attachable is that of provisioned volumes, without a handle.
 	attachable
-	// topology is where volumes can be provisioned.
+	// topology matches the nodes of allowedTopologies.
 	topology *nodetable.NodeSelector
 }
 
@@ -171,7 +170,7 @@ func newClass(object *storagev1.StorageClass) (*class, error) {
 	return c, err
 }
 
-// delays says whether claims of the class are bound when a pod is scheduled.
+// delays is WaitForFirstConsumer.
 func (c *class) delays() bool {
 	return ptr.Deref(c.object.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
 }
@@ -179,8 +178,7 @@ func (c *class) delays() bool {
 // capacity is the digest of a CSIStorageCapacity.
 type capacity struct {
 	key string
-	// total is the storage there, most the largest volume that can be made of it,
-	// in bytes; -1 where unknown.
+	// total capacity and largest volume in bytes; -1: unknown.
 	total, most int64
 	topology    *nodetable.NodeSelector
 }
@@ -206,7 +204,7 @@ func amounts(object *storagev1.CSIStorageCapacity) (total, most int64) {
 	return total, total
 }
 
-// fromLabelSelector compiles a label selector that is meant for nodes.
+// fromLabelSelector compiles a label selector for nodes.
 func fromLabelSelector(s *metav1.LabelSelector) (*nodetable.NodeSelector, error) {
 	if s == nil {
 		return nowhere(), nil
@@ -221,10 +219,9 @@ func fromLabelSelector(s *metav1.LabelSelector) (*nodetable.NodeSelector, error)
 	return nodetable.NewNodeSelector(s.MatchLabels, &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term}})
 }
 
-// storage is the bytes of a list of resources.
 func storage(list v1.ResourceList) int64 { return list.Storage().Value() }
 
-// The annotation of old says the class where it is there, even the empty one.
+// The beta annotation overrides the field, even if it is empty.
 
 func classOfClaim(c *v1.PersistentVolumeClaim) string {
 	if name, found := c.Annotations[v1.BetaStorageClassAnnotation]; found {

@@ -13,20 +13,24 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// ZoneName is the name of the plugin Zone.
 const ZoneName = "VolumeZone"
 
-// Zone is VolumeZone: a pod goes to the zones and regions that its bound volumes
-// are labelled with.
-type Zone struct {
-	*Storage
-	zoned  *nodetable.NodeSelector // nodes that say where they are
-	rules  []*nodetable.NodeSelector
-	others nodetable.Bits // scratch
+// ZoneRegistration of the plugin VolumeZone.
+func (s *Storage) ZoneRegistration() framework.Registration {
+	return framework.Register[*Zone](ZoneName, s.NewZone)
 }
 
-// topologyLabels are the labels that say where something is, the old ones with
-// those that stand for them on nodes.
+// Zone is VolumeZone: it rejects nodes outside the zones and regions of the labels
+// of bound volumes.
+type Zone struct {
+	*Storage
+	zoned  *nodetable.NodeSelector // nodes with a topology label
+	rules  []*nodetable.NodeSelector
+	others nodetable.Bits // buffer
+}
+
+// topologyLabels are the zone and region labels, with the stable labels that
+// replace the beta ones on nodes.
 var topologyLabels = [...]struct{ key, now string }{
 	{v1.LabelFailureDomainBetaZone, v1.LabelTopologyZone},
 	{v1.LabelFailureDomainBetaRegion, v1.LabelTopologyRegion},
@@ -34,7 +38,6 @@ var topologyLabels = [...]struct{ key, now string }{
 	{v1.LabelTopologyRegion, v1.LabelTopologyRegion},
 }
 
-// NewZone makes the plugin; it takes no arguments.
 func (s *Storage) NewZone(any, framework.Env) (framework.Plugin, error) {
 	var terms []v1.NodeSelectorTerm
 	for _, label := range topologyLabels {
@@ -48,8 +51,8 @@ func whereLabel(key string, op v1.NodeSelectorOperator, values ...string) v1.Nod
 	return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
 }
 
-// zones are what the labels of a volume ask of nodes: one of several values that
-// are joined by two underscores. One with an empty value among them says nothing.
+// zones are the node selectors of a volume's labels: a value has zones joined by
+// two underscores. A label with an empty zone is ignored.
 func zones(labels map[string]string) []*nodetable.NodeSelector {
 	var rules []*nodetable.NodeSelector
 	for _, label := range topologyLabels {
@@ -71,10 +74,9 @@ func zones(labels map[string]string) []*nodetable.NodeSelector {
 	return rules
 }
 
-// Name of the plugin.
 func (*Zone) Name() string { return ZoneName }
 
-// PreFilter skips pods none of whose volumes says where it is.
+// PreFilter skips pods without volumes with topology labels.
 func (z *Zone) PreFilter(c *framework.Cycle) framework.Status {
 	z.rules = z.rules[:0]
 	for _, used := range c.Pod.Claims {
@@ -95,7 +97,7 @@ func (z *Zone) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// boundVolume is the volume of a claim; nil where it gets one with the pod's node.
+// boundVolume is the volume of a claim; nil: it is bound with the pod's node.
 func (z *Zone) boundVolume(used nodetable.Claim) (*volume, error) {
 	if used.Name == "" {
 		return nil, errors.New("PersistentVolumeClaim had no name")
@@ -125,8 +127,8 @@ func (z *Zone) boundVolume(used nodetable.Claim) (*volume, error) {
 	return nil, errors.New("PersistentVolume had no name")
 }
 
-// Filter takes out nodes elsewhere. A node that does not say where it is has
-// every volume.
+// Filter rejects nodes of other zones. A node without topology labels has all
+// volumes.
 func (z *Zone) Filter(c *framework.Cycle) framework.Status {
 	for _, rule := range z.rules {
 		z.others = z.others.Copied(c.Table.Select(z.zoned))
@@ -136,13 +138,12 @@ func (z *Zone) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Reasons has the one text.
 func (*Zone) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) had no available volume zone"}
 }
 
-// Events that may help: a class that delays came, a node came or was moved, a claim or volume
-// that says more.
+// Events: a storage class with delayed binding was added, a node was added or
+// relabeled, a claim or volume changed.
 func (*Zone) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.StorageClass, Action: framework.Add}, Hint: classCame},

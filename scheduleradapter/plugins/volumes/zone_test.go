@@ -45,7 +45,7 @@ func TestPodGoesToTheZoneOfItsVolume(t *testing.T) {
 			k := newCluster(t, 0)
 			k.Table.SetNode(nodetable.NewNode(node("n", c.node)))
 			k.add(boundClaim("data", "v"), labelled(persistent("v", "", "1Gi"), c.volume...))
-			if got := k.Judge(k.Make(k.NewZone, nil), k.Digest(pod("p", "data"))).Rejected["n"]; got != c.want {
+			if got := k.Evaluate(k.Make(k.NewZone, nil), k.Digest(pod("p", "data"))).Rejected["n"]; got != c.want {
 				t.Errorf("rejected for %q, want %q", got, c.want)
 			}
 		})
@@ -70,7 +70,7 @@ func TestClaimWithoutItsVolumeHasNoZone(t *testing.T) {
 		{"unbound", "PersistentVolume had no name"},
 		{"waiting", ""},
 	} {
-		if got := verdict(k.Judge(k.Make(k.NewZone, nil), k.Digest(pod("p", c.claim)))); got != c.want {
+		if got := result(k.Evaluate(k.Make(k.NewZone, nil), k.Digest(pod("p", c.claim)))); got != c.want {
 			t.Errorf("claim %q: %q, want %q", c.claim, got, c.want)
 		}
 	}

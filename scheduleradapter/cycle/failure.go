@@ -1,0 +1,113 @@
+package cycle
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
+	"github.com/evictd/evictd/scheduleradapter/queue"
+)
+
+// HandleBindingFailure forgets a pod whose binding cycle failed and returns it to
+// the queue.
+func (s *Scheduler) HandleBindingFailure(now time.Time, a *Attempt, status framework.Status) {
+	s.forget(a.Binding)
+	a.Message = status.Message()
+	s.handleSchedulingFailure(now, a, rejected(status))
+	s.assignedPodDeleted(now, a.Pod)
+}
+
+// assignedPodDeleted moves the pods that may fit now that a pod no longer uses a
+// node.
+func (s *Scheduler) assignedPodDeleted(now time.Time, pod *nodetable.Pod) {
+	s.Queue.MoveAllToActiveOrBackoff(now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: pod})
+}
+
+// handleSchedulingFailure returns a pod to the queue, nominates a node if PostFilter
+// found victims, and preempts them.
+func (s *Scheduler) handleSchedulingFailure(now time.Time, a *Attempt, r Result) {
+	a.Node, a.Outcome = "", Unschedulable
+	if r.Status.Code == framework.Error {
+		a.Outcome = Failed
+	}
+	if r.Nomination.Node != nil {
+		a.Outcome, a.Nominated = Nominated, r.Nomination.Node.Name.Value()
+		a.Victims, a.Violations = r.Nomination.Victims, r.Nomination.Violations
+	}
+	s.callbacks.AttemptEnded(a)
+	s.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
+	switch {
+	case r.Nomination.Decided:
+		s.nominate(now, a.Pod, a.Nominated)
+	case a.Place() != queue.Nowhere && s.Nominator.Node(a.Pod.UID) == "" && a.Entry.Pod.Object.Status.NominatedNodeName != "":
+		s.restoreNomination(now, a.Entry.Pod, r.Status.Plugin == preempt.Name)
+	}
+	delete(s.previousNominations, a.Pod.UID)
+	if len(a.Victims) > 0 {
+		s.setNominationDeadline(now, a.Pod.UID, a.Nominated, a.Victims)
+		s.recordPreemption(now, a)
+		s.callbacks.Preempt(a)
+	}
+}
+
+// clearNomination clears the nomination of an assumed pod. If Permit or PreBind may
+// take long, status.nominatedNodeName names the assumed node meanwhile: the cluster
+// autoscaler reads it.
+func (s *Scheduler) clearNomination(now time.Time, a *Attempt, slow bool) {
+	if slow {
+		s.publishNomination(now, a.Pod, a.Node)
+	}
+	if node := s.Nominator.Node(a.Pod.UID); node != "" {
+		s.previousNominations[a.Pod.UID] = node
+		s.Nominator.Clear(a.Pod.UID)
+	}
+	s.preemptionLoops.forget(a.Pod, a.Node)
+}
+
+// restoreNomination restores the nomination that an assumed pod had before, unless
+// the pod was preempted.
+func (s *Scheduler) restoreNomination(now time.Time, pod *nodetable.Pod, preempted bool) {
+	node := s.previousNominations[pod.UID]
+	if preempted {
+		node = ""
+	}
+	s.setNomination(now, pod, node)
+	s.setNominationDeadline(now, pod.UID, node, nil)
+}
+
+// nominate nominates a node for a pod, empty for none, and clears the nominations
+// of pods of lower priority for that node.
+func (s *Scheduler) nominate(now time.Time, pod *nodetable.Pod, node string) {
+	var lower []*nodetable.Pod
+	if node != "" {
+		for other := range s.Nominator.On(nodetable.Intern(node)) {
+			if other.Priority < pod.Priority {
+				lower = append(lower, other)
+			}
+		}
+	}
+	for _, other := range lower {
+		s.setNomination(now, other, "")
+	}
+	s.setNomination(now, pod, node)
+}
+
+func (s *Scheduler) setNomination(now time.Time, pod *nodetable.Pod, node string) {
+	s.Nominator.Nominate(s.publishNomination(now, pod, node), node)
+}
+
+// publishNomination sets status.nominatedNodeName of a pod and returns that version.
+func (s *Scheduler) publishNomination(now time.Time, pod *nodetable.Pod, node string) *nodetable.Pod {
+	if pod.Object.Status.NominatedNodeName == node {
+		return pod
+	}
+	pod = UpdatedPod(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
+	if s.Queue.Get(pod.UID) != nil {
+		s.Queue.Update(now, pod, 0)
+	}
+	s.callbacks.Nominated(pod, node)
+	return pod
+}

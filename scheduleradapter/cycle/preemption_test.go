@@ -1,0 +1,204 @@
+package cycle
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/preempt"
+)
+
+// full adds a node with two pods, the second of lower priority.
+func (w *world) full() {
+	w.node("a")
+	w.set("one", on("a"), prioritized(2))
+	w.set("two", on("a"), prioritized(1))
+}
+
+func TestAPreemptorIsGatedUntilItsVictimsAreDeleted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan error)
+		w.evict = func(_ context.Context, victim string) error {
+			if victim == "two" {
+				return <-release
+			}
+			return nil
+		}
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: Unschedulable nominated to \"a\"",
+			"event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, preempting 2 victims",
+			"event Preempted of one: Preempted by pod high on node a", "event Preempted of two: Preempted by pod high on node a",
+			"evict one for high", "evict two for high")
+		w.remove("one", on("a"))
+		w.after()
+		w.queued("high", "gated")
+		release <- nil // the gate remains: the deletion of the other victim is not observed
+		w.after()
+		w.queued("high", "gated")
+		w.remove("two", on("a"))
+		w.after("bind high to a", "event Scheduled of high: *")
+	})
+}
+
+func TestTheLastVictimIsDeletedAfterAllOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan error)
+		w.evict = func(context.Context, string) error { return <-release }
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high")
+		release <- nil
+		w.after("evict two for high")
+		release <- nil
+		w.after()
+	})
+}
+
+func TestAPreemptorIsRetriedAfterAFailedDeletion(t *testing.T) {
+	inWorld(t, func(w *world) {
+		failures := 1
+		w.evict = func(context.Context, string) error {
+			if failures--; failures >= 0 {
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		w.full()
+		w.set("high", prioritized(10))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high",
+			"status of high: Unschedulable", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+	})
+}
+
+func TestADeletedVictimIsNotSelectedAgainBeforeItsDeletionIsObserved(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.full()
+		w.node("b")
+		w.set("three", on("b"), prioritized(3), cpu("2"))
+		w.set("high", prioritized(10))
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+		w.set("two", on("a"), prioritized(1)) // older than the deletion
+		w.after()
+		w.Do(func() { w.Queue.Activate(w.now(), "high") })
+		w.after()
+		w.queued("high", "gated")
+		w.set("two", on("a"), prioritized(1), goes(time.Now().Add(30*time.Second)))
+		w.after("status of high: Unschedulable", "event FailedScheduling of high: 0/2 nodes are available: 2 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.")
+		w.remove("two", on("a"))
+		w.after("bind high to a", "event Scheduled of high: *")
+	})
+}
+
+func TestAPodOfLowerPriorityLosesItsNomination(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *",
+			"evict one for high", "evict two for high")
+		w.set("high", prioritized(10), cpu("2")) // older than the nomination
+		w.after()
+		if got := w.promised("high"); got != "a" {
+			t.Errorf("high is promised %q", got)
+		}
+		w.set("high", prioritized(10), cpu("2"), nominatedTo("a"))
+		w.set("higher", prioritized(20), cpu("2"))
+		w.after("status of higher: Unschedulable nominated to \"a\"", "status of high: nominated to \"\"", "event FailedScheduling of higher: *")
+		w.set("high", prioritized(10), cpu("2"), nominatedTo("a")) // older than the nomination
+		w.after()
+		if got := w.promised("high"); got != "" {
+			t.Errorf("high is promised %q", got)
+		}
+		w.remove("higher")
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *") // the node is free again
+	})
+}
+
+func (w *world) promised(pod string) (node string) {
+	w.do(func() {
+		for p, name := range w.Nominator.All() {
+			if p.Object.Name == pod {
+				node = name.Value()
+			}
+		}
+	})
+	return node
+}
+
+func TestAVictimThatIsNotBoundReturnsToTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.plugin.permit = func(pod string) (framework.Status, time.Duration) {
+			if pod == "waits" {
+				return framework.Status{Code: framework.Wait}, time.Minute
+			}
+			return framework.Status{}, 0
+		}
+		w.plugin.preBind = func(ctx context.Context, pod string) framework.Status {
+			if pod == "prepares" {
+				<-ctx.Done()
+				return framework.AsStatus(ctx.Err())
+			}
+			return framework.Status{}
+		}
+		w.node("a")
+		w.set("waits")
+		w.set("prepares", func(p *v1.Pod) { withVolume(p) })
+		w.after("status of waits: nominated to \"a\"", "status of prepares: nominated to \"a\"")
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *",
+			"event Preempted of waits: Preempted by pod high on node a (in kube-scheduler memory).",
+			"event Preempted of prepares: Preempted by pod high on node a (in kube-scheduler memory).",
+			"event FailedScheduling of waits: 0/1 nodes are available: 1 preempted.", "status of waits: Unschedulable nominated to \"\"",
+			"event FailedScheduling of prepares: preempted", "status of prepares: Unschedulable nominated to \"\"",
+			"bind high to a", "event Scheduled of high: *",
+			// The first pod's release activates the other.
+			"event FailedScheduling of waits: *", "status of waits: Unschedulable",
+			"event FailedScheduling of prepares: *", "status of prepares: Unschedulable")
+		w.holds("a", "high")
+	})
+}
+
+// TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach: the deletion of a victim
+// does not activate other preemptors whose victims are unobserved.
+func TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := make(chan error)
+		w.evict = func(context.Context, string) error { return <-answer }
+		for _, name := range []string{"a", "b"} {
+			w.node(name)
+			w.set("of "+name, on(name), cpu("2"))
+		}
+		for _, name := range []string{"first", "second"} {
+			w.set(name, prioritized(10), cpu("2"))
+		}
+		w.after("status of first: *", "event FailedScheduling of first: *", "status of second: *", "event FailedScheduling of second: *",
+			"event Preempted of of a: *", "event Preempted of of b: *", "evict of a for *", "evict of b for *")
+		at := func(p *v1.Pod) { p.DeletionGracePeriodSeconds = new(int64) }
+		for _, name := range []string{"a", "b"} {
+			w.set("of "+name, on(name), cpu("2"), goes(time.Now()), at)
+			answer <- nil // the informer may be first
+		}
+		w.remove("of a", on("a"), cpu("2"))
+		w.after("bind *", "event Scheduled of *")
+		w.remove("of b", on("b"), cpu("2"))
+		w.after("bind *", "event Scheduled of *")
+	})
+}
+
+// TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires: a stalled
+// watch does not gate a preemptor for ever.
+func TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.full()
+		w.set("high", prioritized(10), cpu("2"))
+		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high", "evict two for high")
+		w.node("b")
+		w.after()
+		time.Sleep(30*time.Second + preempt.TerminationTimeout + time.Millisecond)
+		w.after("event NominationExpired of high: *", "status of high: nominated to \"\"", "bind high to b", "event Scheduled of high: *")
+	})
+}

@@ -1,0 +1,272 @@
+package cycle
+
+import (
+	"iter"
+	"time"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
+	"github.com/evictd/evictd/scheduleradapter/queue"
+)
+
+// Outcome of an attempt, as `simulate -o json` prints it.
+type Outcome string
+
+// Outcomes. Gated pods are not attempted.
+const (
+	Scheduled     Outcome = "scheduled"
+	Unschedulable Outcome = "unschedulable"
+	Nominated     Outcome = "nominated"
+	Gated         Outcome = "gated"
+	Waiting       Outcome = "waiting"
+	Failed        Outcome = "error"
+)
+
+// Attempt to schedule a pod.
+type Attempt struct {
+	*queue.Entry
+	// Pod is the version that was attempted. Number counts attempts from 1; 0: not
+	// attempted.
+	Pod    *nodetable.Pod
+	Number int
+	Outcome
+	// Node is the node of a scheduled or waiting pod.
+	Node string
+	// Cycle has the result for each node, until the next attempt; nil: no node was
+	// evaluated.
+	Cycle     *framework.Cycle
+	Nominated string
+	Victims   []*nodetable.Pod
+	// Violations is the number of victims that a disruption budget protects.
+	Violations int
+	Message    string
+	// Binding is to be run for a scheduled pod.
+	Binding Binding
+
+	waited *waitingPod // nil: the attempt does not end a wait for Permit
+}
+
+// ScheduleOne attempts to schedule a popped pod. The caller runs the binding cycle
+// of a scheduled pod, and then calls Remove or HandleBindingFailure. All other
+// outcomes are complete.
+func (s *Scheduler) ScheduleOne(now time.Time, e *queue.Entry) *Attempt {
+	a := &Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts}
+	r := s.SchedulingCycle(e.Pod, now)
+	a.Cycle, a.Message = r.Cycle, r.Message
+	switch {
+	case r.Status.OK():
+		s.permitted(a, r.Binding)
+		s.clearNomination(now, a, r.Binding.needsPreBind())
+	case r.Status.Code == framework.Wait:
+		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
+		s.waiting[a.Pod.UID].entry = e
+		s.clearNomination(now, a, true)
+		s.callbacks.AttemptEnded(a)
+	default:
+		s.handleSchedulingFailure(now, a, r)
+	}
+	return a
+}
+
+func (s *Scheduler) permitted(a *Attempt, b Binding) {
+	a.Outcome, a.Node, a.Binding = Scheduled, b.Node.Name.Value(), b
+	s.Queue.Permit(a.Entry)
+}
+
+// pluginMetricsEvery: each tenth attempt is measured by plugin.
+// Source: kube-scheduler's pluginMetricsSamplePercent, 10 %.
+const pluginMetricsEvery = 10
+
+// Measure measures each attempt by a clock that returns the time since any
+// instant. Cycle.Timing has the result.
+func (s *Scheduler) Measure(clock func() time.Duration) { s.cycle.Timing.Clock = clock }
+
+// Result of a scheduling cycle.
+type Result struct {
+	// Status is Success, Wait, or why the pod has no node.
+	Status framework.Status
+	// Binding is to be run after Success.
+	Binding Binding
+	// Rejectors are the plugins whose queueing hints decide when a rejected pod is
+	// retried. Those in Pending returned the code Pending.
+	Rejectors, Pending []string
+	// Message is the text for a pod that is unschedulable or whose attempt failed.
+	Message string
+	// Nomination is the result of PostFilter.
+	Nomination framework.Nomination
+	// Cycle has the result for each node, until the next attempt.
+	Cycle *framework.Cycle
+}
+
+// SchedulingCycle selects a node for a pod of one of the profiles, without the
+// queue. After Success or Wait the pod is assumed on the node in the table until it
+// is forgotten.
+func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
+	p := s.profiles[pod.Object.Spec.SchedulerName]
+	c := &s.cycle
+	c.Now = now.Add(s.ClockOffset)
+	c.Timing.Plugins = c.Timing.Clock != nil && s.attempts%pluginMetricsEvery == 0
+	s.attempts++
+	row, status := s.schedulePod(p, pod)
+	switch {
+	case row != nodetable.NoRow:
+		r := s.assume(p, framework.Assignment{Pod: pod, Node: s.Table.Node(row), State: c.State}, row, now)
+		r.Cycle = c
+		return r
+	case status.Code == framework.Error:
+		return Result{Status: status, Message: status.Message(), Cycle: c}
+	case s.Table.Len() == 0:
+		return Result{Status: status, Rejectors: p.FilterPlugins(), Message: framework.NoNodes, Cycle: c} // any new node may help
+	}
+	nomination, post := p.PostFilter(c)
+	if post.Code == framework.Error {
+		return Result{Status: post, Message: post.Message(), Cycle: c}
+	}
+	rejectors, pending := c.Rejectors()
+	return Result{
+		Status: status, Rejectors: rejectors, Pending: pending,
+		Message: c.Message(post), Nomination: nomination, Cycle: c,
+	}
+}
+
+// nominatedPods yields all nominated pods; nil: there are none.
+func (s *Scheduler) nominatedPods() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
+	if s.Nominator.Len() == 0 {
+		return nil
+	}
+	return s.Nominator.All()
+}
+
+// schedulePod selects a row for a pod. NoRow: there is none, and the status is why.
+func (s *Scheduler) schedulePod(p Profile, pod *nodetable.Pod) (nodetable.Row, framework.Status) {
+	c := &s.cycle
+	if status := p.Begin(c, s.Table, pod, s.nominatedPods()); !status.OK() {
+		return nodetable.NoRow, status
+	}
+	if name := s.Nominator.Node(pod.UID); name != "" {
+		row := s.Table.Row(nodetable.Intern(name))
+		fits, status := p.EvaluateNominatedNode(c, row)
+		switch {
+		case fits:
+			return row, status
+		case status.Code == framework.Error:
+			return nodetable.NoRow, status
+		}
+	}
+	if status := s.findNodesThatFitPod(p); !status.OK() {
+		return nodetable.NoRow, status
+	}
+	switch c.Feasible.Count() {
+	case 0:
+		return nodetable.NoRow, framework.Status{Code: framework.Unschedulable}
+	case 1:
+		for row := range c.Feasible.All() {
+			return row, framework.Status{}
+		}
+	}
+	if status := p.Score(c); !status.OK() {
+		return nodetable.NoRow, status
+	}
+	return s.selectHost(), framework.Status{}
+}
+
+func (s *Scheduler) findNodesThatFitPod(p Profile) framework.Status {
+	enough := 1
+	if p.Scores() {
+		enough = p.NumFeasibleNodesToFind(s.cycle.Candidates())
+	}
+	visited, status := p.Filter(&s.cycle, s.nextStart, enough)
+	if n := s.Table.Len(); n > 0 {
+		s.nextStart = (s.nextStart + visited) % n
+	}
+	return status
+}
+
+// selectHost returns a row with the highest total; each of them has the same
+// probability.
+func (s *Scheduler) selectHost() nodetable.Row {
+	totals := s.cycle.Totals
+	_, best := framework.Extremes(totals)
+	ties := 0
+	for _, total := range totals {
+		if total == best {
+			ties++
+		}
+	}
+	nth := s.random.IntN(ties)
+	for i, total := range totals {
+		if total == best {
+			if nth == 0 {
+				return s.cycle.Rows[i]
+			}
+			nth--
+		}
+	}
+	return nodetable.NoRow
+}
+
+// assume places the pod on the node in the table and runs Reserve and Permit.
+func (s *Scheduler) assume(p Profile, a framework.Assignment, row nodetable.Row, now time.Time) Result {
+	s.Table.Place(a.Pod, row)
+	b := Binding{Assignment: a, runner: p.Runner}
+	timing := &s.cycle.Timing
+	begin := timing.Begin()
+	status := p.Reserve(a)
+	timing.End(framework.Reserve, status.Code, begin)
+	if !status.OK() {
+		s.Table.Displace(a.Pod.UID)
+		return rejected(status)
+	}
+	begin = timing.Begin()
+	waits, status := p.Permit(a)
+	timing.End(framework.Permit, status.Code, begin)
+	switch {
+	case status.Code == framework.Wait:
+		s.addWaitingPod(b, waits, now)
+	case !status.OK():
+		s.forget(b)
+		return rejected(status)
+	}
+	return Result{Status: status, Binding: b}
+}
+
+// rejected is the result for a pod that a plugin rejected after a node was
+// selected.
+func rejected(status framework.Status) Result {
+	if !status.Code.Rejected() {
+		return Result{Status: status, Message: status.Message()}
+	}
+	r := Result{Status: status, Message: framework.Histogram{status.Message(): 1}.Message(1)}
+	if status.Code == framework.Pending {
+		r.Pending = []string{status.Plugin}
+	} else {
+		r.Rejectors = []string{status.Plugin}
+	}
+	return r
+}
+
+// forget removes an assumed pod from its node and runs Unreserve.
+func (s *Scheduler) forget(b Binding) {
+	b.unreserve()
+	s.Table.Displace(b.Pod.UID)
+}
+
+// tryEveryNode filters and scores every node for a pod that has no node in the
+// table. It runs neither PostFilter nor Reserve, and does not move the start of the
+// next sample.
+func (s *Scheduler) tryEveryNode(pod *nodetable.Pod, now time.Time) (*framework.Cycle, framework.Status) {
+	p := s.profiles[pod.Object.Spec.SchedulerName]
+	c := &framework.Cycle{Now: now}
+	status := p.Begin(c, s.Table, pod, s.nominatedPods())
+	if status.OK() {
+		_, status = p.Filter(c, 0, c.Candidates()+1)
+	}
+	switch {
+	case !status.OK():
+	case c.Feasible.Empty():
+		status = framework.Status{Code: framework.Unschedulable}
+	default:
+		status = p.Score(c)
+	}
+	return c, status
+}
