@@ -41,8 +41,8 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 			return
 		case <-d.node.collect.Disks.Changed():
 			current.Eviction = eviction.New(current.Eviction, d.node.layout())
-			d.loop.Configure(current)
 			d.recorder.SetNode(d.scenarioNode())
+			d.loop.Configure(current)
 			continue
 		case <-hup:
 		}
@@ -58,11 +58,11 @@ func (d *daemon) reload(ctx context.Context, hup <-chan os.Signal, load func() (
 		}
 		d.log.Info("configuration reloaded", "thresholds", len(next.Eviction.Thresholds))
 		current, d.running = next, file
+		d.recorder.Configure(file)
 		d.loop.Configure(current)
 		if d.collector != nil {
 			d.collector.Configure(policy)
 		}
-		d.recorder.Configure(file)
 		d.inform("READY=1")
 	}
 }
