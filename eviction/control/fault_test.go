@@ -23,10 +23,10 @@ import (
 // fault is one that a port can have for a while: it fails, hangs, or lies.
 type fault struct {
 	name string
-	// hides is the resource that is unknown meanwhile, so that nobody may go for it;
-	// everything where nothing can be done at all.
+	// hides is the resource that is unknown meanwhile, so that no pod may be evicted for
+	// it; everything where nothing can be done at all.
 	hides string
-	// spreads where the hog cannot be ended, or its end be seen: others go, too.
+	// spreads where the hog cannot be ended, or its end be seen: others are killed, too.
 	spreads bool
 }
 
@@ -52,10 +52,10 @@ var faults = []fault{
 	{name: "runtime: a reclaim never ends"},
 	{name: "runtime: a reclaim ends at once and frees nothing"},
 	{name: "API: pods change all the time"},
-	{name: "API: there are pods that nobody tells of"},
+	{name: "API: there are unknown pods"},
 	{name: "configuration: it changes all the time"},
-	{name: "journal: nobody takes reports"},
-	{name: "kernel: notices come all the time"},
+	{name: "journal: reports are not received"},
+	{name: "kernel: notifications arrive all the time"},
 	{name: "kernel: the loop is woken five seconds late"},
 }
 
@@ -66,7 +66,7 @@ type troubled struct {
 	pods []*pod
 
 	mu        sync.Mutex
-	hidden    bool          // nobody may be ended now
+	hidden    bool          // no pod may be killed now
 	now       []string      // faults
 	over      chan struct{} // closed when they are
 	frozen    stats.Node
@@ -103,7 +103,7 @@ func (w *troubled) hide(hidden bool) {
 	w.hidden = hidden
 }
 
-// victims are who was ended, how often, and when the first was.
+// victims are which pods were killed, how often, and when the first was.
 func (w *troubled) victims() (kills map[types.UID]int, first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *troubled) Kill(v kill.Victim) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hidden {
-		w.Errorf("%v: %s is ended although nobody may be", time.Since(w.begun), v.UID)
+		w.Errorf("%v: %s is killed although no pod may be", time.Since(w.begun), v.UID)
 	}
 	w.kills[v.UID]++
 	if w.first.IsZero() {
@@ -227,7 +227,7 @@ func (w *troubled) Results() <-chan kill.Result     { return w.killer.results }
 
 // Wait implements control.Waiter.
 func (w *troubled) Wait(d time.Duration) string {
-	if w.has("kernel: notices come all the time") {
+	if w.has("kernel: notifications arrive all the time") {
 		time.Sleep(min(max(d, 0), 20*time.Millisecond))
 		return collect.MemoryStall
 	}
@@ -243,7 +243,7 @@ func (w *troubled) Aim(collect.Aims) bool { return false }
 
 // UnknownPods implements control.UnknownPods.
 func (w *troubled) UnknownPods([]control.Pod) bool {
-	return w.has("API: there are pods that nobody tells of")
+	return w.has("API: there are unknown pods")
 }
 
 // Request and the rest implement control.DiskScanner: a round takes no time.
@@ -312,10 +312,10 @@ func (w *troubled) agitate(cfg control.Config) {
 	}
 }
 
-// heed takes reports while somebody does.
-func (w *troubled) heed() {
+// receive receives reports, or blocks.
+func (w *troubled) receive() {
 	for range w.Reports() {
-		if w.has("journal: nobody takes reports") {
+		if w.has("journal: reports are not received") {
 			w.hang()
 		}
 	}
@@ -332,12 +332,12 @@ var pressures = []struct {
 	{"disk", func(p *stats.Pod) { p.Containers = []stats.Container{{Rootfs: stats.Known(100*gibi - 900*mebi)}} }, time.Minute},
 }
 
-// TestFaultsOfPortsAloneAndInPairsCostNobodyElseHisLife has each fault last from
+// TestFaultsOfPortsAloneAndInPairsEvictNoOtherPod has each fault last from
 // before a crossing until long after it, and from the middle of a kill on, for each
 // resource; and each pair in one of those ways. The hog is ended, once, as soon as its
 // shortage can be known; no pod is ended for one that cannot be, and none in the place
 // of a hog that can be ended; passes go on.
-func TestFaultsOfPortsAloneAndInPairsCostNobodyElseHisLife(t *testing.T) {
+func TestFaultsOfPortsAloneAndInPairsEvictNoOtherPod(t *testing.T) {
 	withEachPair(t, func(i, j, way int) bool { return i == j || (i+j)%4 == way })
 }
 
@@ -393,7 +393,7 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 	}
 	s.before = func(around *world) { around.SetPods(w.handed()) }
 	within(t, s, func(*world) {
-		go w.heed()
+		go w.receive()
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "all the time") }) {
 			go w.agitate(s.config())
 		}

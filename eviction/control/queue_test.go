@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-func TestOfWhatTheLoopHasNotTakenUpTheLastCounts(t *testing.T) {
+func TestOfWhatTheLoopHasNotReceivedTheLastCounts(t *testing.T) {
 	several := func(w *world) {
 		w.settle(using("b", gibi))
 		w.settle(ending(using("c", gibi), immortal))
@@ -31,7 +31,7 @@ func TestOfWhatTheLoopHasNotTakenUpTheLastCounts(t *testing.T) {
 	})
 }
 
-func TestReportsThatNobodyTakesAreLostAndCountedAndHoldUpNothing(t *testing.T) {
+func TestReportsThatAreNotReceivedAreLostAndCountedAndBlockNothing(t *testing.T) {
 	const queue = 64
 	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unread: true}, func(w *world) {
 		w.at(99*housekeeping + 4500*time.Millisecond)
@@ -109,7 +109,7 @@ func TestAReportBelongsToItsReader(t *testing.T) {
 	})
 }
 
-func TestASnapshotIsMeasuredForTheOneWhoAsks(t *testing.T) {
+func TestASnapshotIsMeasuredForItsCaller(t *testing.T) {
 	a := using("a", gibi)
 	a.usage.Containers = []stats.Container{{Memory: stats.Known(gibi)}}
 	node := memory(33 * gibi)

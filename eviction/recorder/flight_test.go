@@ -160,7 +160,7 @@ func flight(t *testing.T) (*flown, *Recording) {
 	return f, f.land()
 }
 
-func TestStoryTellsWhyAPodWentAndWhoWouldHaveBeenNext(t *testing.T) {
+func TestStoryHasTheReasonAndTheNextPod(t *testing.T) {
 	_, r := flight(t)
 	stories := r.Stories()
 	if len(stories) != 1 {
@@ -316,7 +316,7 @@ func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 	}
 }
 
-func TestBarePodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
+func TestRedactedPodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
 	always, size, grace, priority := v1.ContainerRestartPolicyAlways, resource.MustParse("1Gi"), int64(7), int32(5)
 	limits := v1.ResourceRequirements{
 		Requests: v1.ResourceList{v1.ResourceMemory: size}, Limits: v1.ResourceList{v1.ResourceEphemeralStorage: size, v1.ResourceMemory: size},
@@ -348,7 +348,7 @@ func TestBarePodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
 	}
 }
 
-func TestRecorderWithoutADirectoryHoldsUpNobody(t *testing.T) {
+func TestRecorderWithoutADirectoryBlocksNothing(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
 		t.Fatal(err)
