@@ -47,8 +47,8 @@ var faults = []fault{
 	{name: "cgroupfs: a kill reaches no process", spreads: true},
 	{name: "statfs: the disk is unknown", hides: "disk"},
 	{name: "statfs: the disk is told as it was", hides: "disk"},
-	{name: "disk: a survey is never complete"},
-	{name: "disk: a survey is always complete and of long ago"},
+	{name: "disk: a scan is never complete"},
+	{name: "disk: a scan is always complete and of long ago"},
 	{name: "runtime: a reclaim never ends"},
 	{name: "runtime: a reclaim ends at once and frees nothing"},
 	{name: "API: pods change all the time"},
@@ -72,7 +72,7 @@ type troubled struct {
 	frozen    stats.Node
 	kills     map[types.UID]int // that did not fail
 	first     time.Time         // when one was first accepted
-	surveyed  chan struct{}
+	scanned   chan struct{}
 	reclaimed chan eviction.Signal
 }
 
@@ -235,10 +235,10 @@ func (w *troubled) Wait(d time.Duration) string {
 		time.Sleep(d + 5*time.Second)
 		return ""
 	}
-	return w.bell.Wait(d)
+	return w.waiter.Wait(d)
 }
 
-func (w *troubled) Wake()                 { w.bell.Wake() }
+func (w *troubled) Wake()                 { w.waiter.Wake() }
 func (w *troubled) Aim(collect.Aims) bool { return false }
 
 // UnknownPods implements control.UnknownPods.
@@ -248,19 +248,19 @@ func (w *troubled) UnknownPods([]control.Pod) bool {
 
 // Request and the rest implement control.DiskScanner: a round takes no time.
 func (w *troubled) Request() {
-	if !w.has("disk: a survey is never complete") {
-		w.surveyed <- struct{}{}
+	if !w.has("disk: a scan is never complete") {
+		w.scanned <- struct{}{}
 	}
 }
 
 func (w *troubled) Since() time.Time {
-	if w.has("disk: a survey is never complete") || w.has("disk: a survey is always complete and of long ago") {
+	if w.has("disk: a scan is never complete") || w.has("disk: a scan is always complete and of long ago") {
 		return w.begun
 	}
 	return time.Now()
 }
 
-func (w *troubled) Done() <-chan struct{} { return w.surveyed }
+func (w *troubled) Done() <-chan struct{} { return w.scanned }
 
 // Reclaim implements control.Reclaimer: there is nothing to free.
 func (w *troubled) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ eviction.Need) {
@@ -322,7 +322,7 @@ func (w *troubled) receive() {
 }
 
 // pressures are what the hog takes, and how long after all is well the hog must
-// have gone at the latest: a disk waits for its reclaim and its survey.
+// have gone at the latest: a disk waits for its reclaim and its scan.
 var pressures = []struct {
 	resource string
 	take     func(*stats.Pod)
@@ -388,7 +388,7 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 	}
 	s := setting{thresholds: append(memoryHard[:1:1], diskHard...), unread: true}
 	s.wrap = func(around *world, ports *control.Ports) {
-		w.world, w.surveyed, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
+		w.world, w.scanned, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
 		*ports = control.Ports{Sensor: w, Waiter: w, Killer: w, DiskScanner: w, Reclaimer: w, UnknownPods: w}
 	}
 	s.before = func(around *world) { around.SetPods(w.handed()) }

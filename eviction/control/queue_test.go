@@ -60,7 +60,7 @@ func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
 		w.sensor.set(plenty)
 		w.at(25 * time.Second)
 		var got []string
-		for _, r := range w.told() {
+		for _, r := range w.reported() {
 			var line strings.Builder
 			line.WriteString(r.At.Sub(w.begun).Round(time.Millisecond).String() + " " + string(r.Source))
 			for _, d := range r.Decisions {
@@ -157,7 +157,7 @@ func TestTheLoopEndsWithItsKiller(t *testing.T) {
 		w.at(time.Second)
 		close(w.killer.results)
 		<-w.ended
-		if got := len(w.told()); got != 1 {
+		if got := len(w.reported()); got != 1 {
 			t.Errorf("%d reports, want that of the first pass", got)
 		}
 	})

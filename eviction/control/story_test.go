@@ -312,7 +312,7 @@ func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *te
 		w.at(21 * time.Second)
 		w.wants()
 		var told []string
-		for _, r := range w.told() {
+		for _, r := range w.reported() {
 			for _, d := range r.Decisions {
 				for _, e := range d.Evictions {
 					if !r.DryRun {
@@ -328,7 +328,7 @@ func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *te
 	})
 }
 
-func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) {
+func TestADecisionAboutADiskWaitsForAScanYoungerThanTheCrossing(t *testing.T) {
 	node, full := disk(plenty, 50*gibi), disk(plenty, 0)
 	a := func() *pod { return ending(storing("a", gibi), immortal) }
 	for _, c := range []struct {
@@ -340,19 +340,19 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 	}{
 		{
 			"until it is there",
-			setting{thresholds: diskHard, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a()}},
+			setting{thresholds: diskHard, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a()}},
 			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
 			1, []string{"5s kill a"},
 		},
 		{
 			"no longer than five seconds",
-			setting{thresholds: diskHard, survey: &survey{takes: -1}, pods: []*pod{a()}},
+			setting{thresholds: diskHard, scanner: &scanner{takes: -1}, pods: []*pod{a()}},
 			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
 			1, []string{"8.001s kill a"},
 		},
 		{
 			"at a second crossing as at the first",
-			setting{thresholds: diskHard, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a()}},
+			setting{thresholds: diskHard, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a()}},
 			func(w *world) {
 				w.at(2500 * time.Millisecond)
 				w.sensor.set(full)
@@ -366,19 +366,19 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 		},
 		{
 			"also where pods were measured for another reason",
-			setting{thresholds: diskHard, limits: true, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a(), {name: "b", limited: true, usage: using("", mebi).usage}}},
+			setting{thresholds: diskHard, limits: true, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a(), {name: "b", limited: true, usage: using("", mebi).usage}}},
 			func(w *world) { w.at(9999 * time.Millisecond); w.sensor.set(full); w.at(19 * time.Second) },
 			1, []string{"12s kill a"},
 		},
 		{
 			"soft ones too, whatever polls are between",
-			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, survey: &survey{takes: 3 * time.Second}, pods: []*pod{a()}},
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, scanner: &scanner{takes: 3 * time.Second}, pods: []*pod{a()}},
 			func(w *world) { w.at(5 * time.Second); w.sensor.set(full); w.at(29 * time.Second) },
 			1, []string{"23s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",
-			setting{thresholds: append(memoryHard[:1:1], diskHard...), survey: &survey{takes: -1}, pods: []*pod{a()}},
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), scanner: &scanner{takes: -1}, pods: []*pod{a()}},
 			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
 			1, []string{"3s kill a"},
 		},
@@ -388,8 +388,8 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 			within(t, c.setting, func(w *world) {
 				c.script(w)
 				w.wants(c.want...)
-				if got := w.survey.asked(); got != c.asked {
-					t.Errorf("asked for %d surveys, want %d", got, c.asked)
+				if got := w.scanner.asked(); got != c.asked {
+					t.Errorf("asked for %d scans, want %d", got, c.asked)
 				}
 			})
 		})
@@ -421,7 +421,7 @@ func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 		},
 		{
 			"by figures that were taken meanwhile",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, survey: &survey{takes: 4 * time.Second}, pods: []*pod{writer()}},
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, scanner: &scanner{takes: 4 * time.Second}, pods: []*pod{writer()}},
 			func(w *world) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},
