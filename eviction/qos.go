@@ -11,7 +11,7 @@ import (
 
 // QOSClass is the pod's quality-of-service class: the one in its status, or the
 // one an API server would give it. Only cpu and memory count; pod-level
-// resources, where set, stand for those of all containers.
+// resources, where set, replace those of all containers.
 func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -55,7 +55,7 @@ func qosResources(pod *v1.Pod) iter.Seq[v1.ResourceRequirements] {
 // WithDefaultRequests is the pod with the requests an API server would have
 // stored: a container's missing request is its limit; a missing request of a pod
 // with pod-level limits is what its containers request together, or else its own
-// limit. The pod itself comes back where nothing is missing, otherwise a copy.
+// limit. It is the pod itself where nothing is missing, otherwise a copy.
 func WithDefaultRequests(pod *v1.Pod) *v1.Pod {
 	if !missesRequests(pod) {
 		return pod

@@ -27,7 +27,7 @@ const (
 	segments     = 8
 	segmentBytes = 2 << 20
 	// roomForStep is what a pass may need: 500 pods, all measured anew.
-	roomForStep = 256 << 10
+	roomForStep = 384 << 10
 	// queue bounds what waits for the disk.
 	queue = 256
 	// retryAfter is how long a directory is let alone that cannot be used.
