@@ -47,7 +47,7 @@ func oneByOne(cfg eviction.Config, in eviction.Input) (victims []types.UID) {
 }
 
 // rule: M.41
-func TestEnoughVictimsAreThoseWhoWouldGoOneByOne(t *testing.T) {
+func TestEnoughVictimsAreThoseOfSinglePasses(t *testing.T) {
 	several := 0
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		cfg := anyConfig(r)
@@ -164,7 +164,7 @@ func TestPodsWithinTheirRequestAreSparedForAWhileWhereUnknownPodsRun(t *testing.
 	for name, steps := range map[string][]step{
 		"until the unknown pod is known":              {{0, 0, true, []eviction.Candidate{within}, "", true}, {300 * time.Millisecond, 0, false, []eviction.Candidate{within, over}, "over", false}},
 		"and no longer than two seconds":              {{0, 0, true, []eviction.Candidate{within}, "", true}, {2*time.Second - 1, 0, true, []eviction.Candidate{within}, "", true}, {2 * time.Second, 0, true, []eviction.Candidate{within}, "within", false}},
-		"whoever exceeds its request goes at once":    {{0, 0, true, []eviction.Candidate{within, over}, "over", false}},
+		"a pod above its request is evicted at once":  {{0, 0, true, []eviction.Candidate{within, over}, "over", false}},
 		"without unknown pods none is spared":         {{0, 0, false, []eviction.Candidate{within}, "within", false}},
 		"a crossing that passes starts patience anew": {{0, 0, true, []eviction.Candidate{within}, "", true}, {3 * time.Second, 4 * gi, true, []eviction.Candidate{within}, "", false}, {4 * time.Second, 0, true, []eviction.Candidate{within}, "", true}},
 	} {

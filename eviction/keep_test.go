@@ -73,7 +73,7 @@ func TestAnEntryOfTheVersionBeforeIsRestored(t *testing.T) {
 	}
 }
 
-func TestNothingIsTakenUpThatTheConfigurationDoesNotAskFor(t *testing.T) {
+func TestNothingIsRestoredThatTheConfigurationDoesNotHave(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		n := anyNode(r)
 		for range 5 {
@@ -102,7 +102,7 @@ func TestNothingIsTakenUpThatTheConfigurationDoesNotAskFor(t *testing.T) {
 }
 
 // rule: M.51
-func TestTimeInWhichNobodyLooksCountsTowardNoGrace(t *testing.T) {
+func TestTimeWithoutPassesCountsTowardNoGrace(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		blind, acts time.Duration // after the first pass; the gap ends at blind

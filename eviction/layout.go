@@ -86,7 +86,8 @@ type placement struct {
 }
 
 // placements restates the kubelet's ranking and reclaim tables for its three
-// layouts (pkg/kubelet/eviction/helpers.go, 1.37), and adds a row for SeparateFs, which it does not have. No pod holds image bytes.
+// layouts (pkg/kubelet/eviction/helpers.go, 1.37), and adds a row for SeparateFs, which
+// it does not have. No pod holds image bytes.
 var placements = [...][numFilesystems]placement{
 	SharedFs: {
 		nodeFs:      {nodeDisk, []ReclaimStep{DeadContainers, UnusedImages}, everything},

@@ -12,9 +12,9 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// TestWhatIsForeseenIsWhatIsDecided compares forecasts with decisions at hard
+// TestPredictionsAreDecisions compares forecasts with decisions at hard
 // thresholds that are met.
-func TestWhatIsForeseenIsWhatIsDecided(t *testing.T) {
+func TestPredictionsAreDecisions(t *testing.T) {
 	foreseen := 0
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		cfg := anyConfig(r)

@@ -56,7 +56,7 @@ func TestOnlyPodsThatMayGoAreEvictedAndEachWithGrace(t *testing.T) {
 }
 
 // rule: 3.21
-func TestAPassTakesOneVictimOfPressureUnlessToldOtherwiseAndAsksForOneThing(t *testing.T) {
+func TestAPassTakesOneVictimOfPressureUnlessConfiguredOtherwiseAndAsksForOneThing(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		n := anyNode(r)
 		for range 10 {

@@ -52,7 +52,7 @@ type key struct {
 	because func(a, b *Ranked) string
 }
 
-// Statistics come first in every order: unlike the kubelet, a pod without them
+// Statistics are the first key of every order: unlike the kubelet, a pod without them
 // ranks after every pod that has some. Among themselves such pods differ by
 // priority alone.
 var (

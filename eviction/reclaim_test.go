@@ -217,7 +217,7 @@ func TestADiskNeedsWhatResolvesAllItsThresholds(t *testing.T) {
 	n.wants(t, "0s reclaim [containers images] for imagefs.available: 11 bytes, 0 inodes, layers true, logs false")
 }
 
-func TestReclaimsOfTwoDisksStandSideBySide(t *testing.T) {
+func TestReclaimsOfTwoDisksAreIndependent(t *testing.T) {
 	const node, images = eviction.NodeFsAvailable, eviction.ImageFsAvailable
 	n := newStarving(eviction.SplitFs, below(node, 2*gibi), below(images, 2*gibi))
 	n.at(0, signals{node: gibi, images: gibi})

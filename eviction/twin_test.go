@@ -103,7 +103,7 @@ func (tw *twin) pass(cfg eviction.Config, now time.Time, in eviction.Observation
 // rule: 3.12
 // rule: 3.13
 // rule: 3.26
-func TestThresholdsStandAsTheyDoWithTheirTwin(t *testing.T) {
+func TestThresholdsAreThoseOfTheirTwin(t *testing.T) {
 	acted := 0
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		cfg := anyConfig(r)
@@ -230,7 +230,7 @@ func goesFirst(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bo
 // rule: M.4
 // rule: M.5
 // rule: M.9
-func TestPodsRankAsTheyDoWithTheirTwin(t *testing.T) {
+func TestRankingIsThatOfItsTwin(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		candidates := anyCandidates(r, 12)
 		for _, s := range eviction.Signals() {

@@ -171,8 +171,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() { l.forward(ctx) })
-	started := l.driver.State
-	l.started = &started
+	l.start()
 	l.pass(eviction.Housekeeping, Housekeeping)
 	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
 	poll := l.nextPoll()
@@ -334,6 +333,7 @@ func (l *Loop) configure(cfg Config) {
 	cfg.HousekeepingInterval, cfg.Eviction.Lapse = l.cfg.HousekeepingInterval, l.cfg.Eviction.Lapse
 	l.driver.State = l.driver.State.Under(&l.cfg.Eviction, &cfg.Eviction)
 	l.cfg, l.driver.Config, l.observer.Model = &cfg, &cfg.Eviction, cfg.MemoryModel
+	l.start()
 }
 
 // Resume continues with the state of a loop before this one; call it before Run.
@@ -342,6 +342,12 @@ func (l *Loop) Resume(st eviction.State) {
 		st.InFlight = nil
 	}
 	l.driver.State = st
+}
+
+// start has the next report say with which state it starts.
+func (l *Loop) start() {
+	state := l.driver.State
+	l.started = &state
 }
 
 // killEnded runs a pass on the end of a kill. A victim that outlives its grace stays

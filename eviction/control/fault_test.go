@@ -23,10 +23,10 @@ import (
 // fault is one that a port can have for a while: it fails, hangs, or lies.
 type fault struct {
 	name string
-	// hides is the resource that is unknown meanwhile, so that nobody may go for it;
-	// everything where nothing can be done at all.
+	// hides is the resource that is unknown meanwhile, so that no pod may be evicted for
+	// it; everything where nothing can be done at all.
 	hides string
-	// spreads where the hog cannot be ended, or its end be seen: others go, too.
+	// spreads where the hog cannot be ended, or its end be seen: others are killed, too.
 	spreads bool
 }
 
@@ -47,15 +47,15 @@ var faults = []fault{
 	{name: "cgroupfs: a kill reaches no process", spreads: true},
 	{name: "statfs: the disk is unknown", hides: "disk"},
 	{name: "statfs: the disk is told as it was", hides: "disk"},
-	{name: "disk: a survey is never complete"},
-	{name: "disk: a survey is always complete and of long ago"},
+	{name: "disk: a scan is never complete"},
+	{name: "disk: a scan is always complete and of long ago"},
 	{name: "runtime: a reclaim never ends"},
 	{name: "runtime: a reclaim ends at once and frees nothing"},
 	{name: "API: pods change all the time"},
-	{name: "API: there are pods that nobody tells of"},
+	{name: "API: there are unknown pods"},
 	{name: "configuration: it changes all the time"},
-	{name: "journal: nobody takes reports"},
-	{name: "kernel: notices come all the time"},
+	{name: "journal: reports are not received"},
+	{name: "kernel: notifications arrive all the time"},
 	{name: "kernel: the loop is woken five seconds late"},
 }
 
@@ -66,13 +66,13 @@ type troubled struct {
 	pods []*pod
 
 	mu        sync.Mutex
-	hidden    bool          // nobody may be ended now
+	hidden    bool          // no pod may be killed now
 	now       []string      // faults
 	over      chan struct{} // closed when they are
 	frozen    stats.Node
 	kills     map[types.UID]int // that did not fail
 	first     time.Time         // when one was first accepted
-	surveyed  chan struct{}
+	scanned   chan struct{}
 	reclaimed chan eviction.Signal
 }
 
@@ -103,7 +103,7 @@ func (w *troubled) hide(hidden bool) {
 	w.hidden = hidden
 }
 
-// victims are who was ended, how often, and when the first was.
+// victims are which pods were killed, how often, and when the first was.
 func (w *troubled) victims() (kills map[types.UID]int, first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *troubled) Kill(v kill.Victim) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hidden {
-		w.Errorf("%v: %s is ended although nobody may be", time.Since(w.begun), v.UID)
+		w.Errorf("%v: %s is killed although no pod may be", time.Since(w.begun), v.UID)
 	}
 	w.kills[v.UID]++
 	if w.first.IsZero() {
@@ -227,7 +227,7 @@ func (w *troubled) Results() <-chan kill.Result     { return w.killer.results }
 
 // Wait implements control.Waiter.
 func (w *troubled) Wait(d time.Duration) string {
-	if w.has("kernel: notices come all the time") {
+	if w.has("kernel: notifications arrive all the time") {
 		time.Sleep(min(max(d, 0), 20*time.Millisecond))
 		return collect.MemoryStall
 	}
@@ -235,32 +235,32 @@ func (w *troubled) Wait(d time.Duration) string {
 		time.Sleep(d + 5*time.Second)
 		return ""
 	}
-	return w.bell.Wait(d)
+	return w.waiter.Wait(d)
 }
 
-func (w *troubled) Wake()                               { w.bell.Wake() }
+func (w *troubled) Wake()                               { w.waiter.Wake() }
 func (w *troubled) SetLevels(collect.MemoryLevels) bool { return false }
 
 // UnknownPods implements control.UnknownPods.
 func (w *troubled) UnknownPods([]control.Pod) bool {
-	return w.has("API: there are pods that nobody tells of")
+	return w.has("API: there are unknown pods")
 }
 
 // Request and the rest implement control.DiskScanner: a round takes no time.
 func (w *troubled) Request() {
-	if !w.has("disk: a survey is never complete") {
-		w.surveyed <- struct{}{}
+	if !w.has("disk: a scan is never complete") {
+		w.scanned <- struct{}{}
 	}
 }
 
 func (w *troubled) LastScan() time.Time {
-	if w.has("disk: a survey is never complete") || w.has("disk: a survey is always complete and of long ago") {
+	if w.has("disk: a scan is never complete") || w.has("disk: a scan is always complete and of long ago") {
 		return w.begun
 	}
 	return time.Now()
 }
 
-func (w *troubled) Done() <-chan struct{} { return w.surveyed }
+func (w *troubled) Done() <-chan struct{} { return w.scanned }
 
 // Reclaim implements control.Reclaimer: there is nothing to free.
 func (w *troubled) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ eviction.Need) {
@@ -312,17 +312,17 @@ func (w *troubled) agitate(cfg control.Config) {
 	}
 }
 
-// heed takes reports while somebody does.
-func (w *troubled) heed() {
+// receive receives reports, or blocks.
+func (w *troubled) receive() {
 	for range w.Reports() {
-		if w.has("journal: nobody takes reports") {
+		if w.has("journal: reports are not received") {
 			w.hang()
 		}
 	}
 }
 
 // pressures are what the hog takes, and how long after all is well the hog must
-// have gone at the latest: a disk waits for its reclaim and its survey.
+// have gone at the latest: a disk waits for its reclaim and its scan.
 var pressures = []struct {
 	resource string
 	take     func(*stats.Pod)
@@ -332,12 +332,12 @@ var pressures = []struct {
 	{"disk", func(p *stats.Pod) { p.Containers = []stats.Container{{Rootfs: stats.Known(100*gibi - 900*mebi)}} }, time.Minute},
 }
 
-// TestFaultsOfPortsAloneAndInPairsCostNobodyElseHisLife has each fault last from
+// TestFaultsOfPortsAloneAndInPairsEvictNoOtherPod has each fault last from
 // before a crossing until long after it, and from the middle of a kill on, for each
 // resource; and each pair in one of those ways. The hog is ended, once, as soon as its
 // shortage can be known; no pod is ended for one that cannot be, and none in the place
 // of a hog that can be ended; passes go on.
-func TestFaultsOfPortsAloneAndInPairsCostNobodyElseHisLife(t *testing.T) {
+func TestFaultsOfPortsAloneAndInPairsEvictNoOtherPod(t *testing.T) {
 	withEachPair(t, func(i, j, way int) bool { return i == j || (i+j)%4 == way })
 }
 
@@ -388,12 +388,12 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 	}
 	s := setting{thresholds: append(memoryHard[:1:1], diskHard...), unread: true}
 	s.wrap = func(around *world, ports *control.Ports) {
-		w.world, w.surveyed, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
+		w.world, w.scanned, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
 		*ports = control.Ports{Sensor: w, Waiter: w, Killer: w, DiskScanner: w, Reclaimer: w, UnknownPods: w}
 	}
 	s.before = func(around *world) { around.SetPods(w.handed()) }
 	within(t, s, func(*world) {
-		go w.heed()
+		go w.receive()
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "all the time") }) {
 			go w.agitate(s.config())
 		}

@@ -54,7 +54,7 @@ func (p *paper) keeper() *control.Keeper {
 	return control.NewKeeper(p, p.clock, slog.New(slog.NewTextHandler(&p.log, nil)))
 }
 
-// keeping makes a setting whose loop takes up what the paper says, and keeps what
+// keeping makes a setting whose loop continues with what the paper has, and keeps what
 // is reported there.
 func (p *paper) keeping(s setting) setting {
 	keeper, raised := p.keeper(), false
@@ -105,7 +105,7 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 	}{
 		{"a grace goes on", grave, 22, 23, nil, nil, 50 * time.Second,
 			[]string{"33s kill a in 1m0s"}, []string{"0s true", "23s true"}},
-		{"but for time in which nobody looked beyond two intervals", slow, 22, 62, nil, nil, 90 * time.Second,
+		{"but for time without passes beyond two intervals", slow, 22, 62, nil, nil, 90 * time.Second,
 			[]string{"1m22s kill a in 1m0s"}, []string{"0s true", "1m2s true"}},
 		{"and begins anew where that is longer than itself", grave, 22, 92, nil, nil, 125 * time.Second,
 			[]string{"2m2s kill a in 1m0s"}, []string{"0s true", "1m32s true"}},
@@ -126,22 +126,22 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 				s.thresholds = []eviction.Threshold{hard(eviction.MemoryAvailable, gibi/2), diskHard[0]}
 			}, 2 * time.Minute,
 			nil, []string{"0s true"}},
-		{"a victim in flight has what is left of its grace, and nobody goes in its place", first(grave, stubborn("a", gibi), using("b", mebi)), 35, 40, nil, nil, 50 * time.Second,
+		{"a victim in flight has what is left of its grace, and none is killed in its place", first(grave, stubborn("a", gibi), using("b", mebi)), 35, 40, nil, nil, 50 * time.Second,
 			[]string{"30s kill a in 1m0s", "40s kill a in 50s"}, []string{"0s true", "40s true"}},
 		{"a hard one, too", first(calm, stubborn("a", gibi), using("b", mebi)), 1, 5, nil, nil, 10 * time.Second,
 			[]string{"0s kill a", "5s kill a"}, []string{"0s true", "5s true"}},
-		{"one whose pod has gone is waited for until it is overdue", first(calm, stubborn("a", gibi)), 1, 5, nil,
+		{"one whose pod is removed is waited for until it is overdue", first(calm, stubborn("a", gibi)), 1, 5, nil,
 			func(s *setting) { s.pods = []*pod{stubborn("b", mebi)} }, 15 * time.Second,
 			[]string{"0s kill a", "11.001s kill b"}, []string{"0s true", "5s true"}},
 		{"none over a reboot: what runs then is another", first(grave, stubborn("a", gibi)), 35, 40, reboots(0), nil, 50 * time.Second,
 			[]string{"30s kill a in 1m0s"}, []string{"0s true", "40s true"}},
 		{"one that is overdue is chosen anew", first(calm, stubborn("a", gibi)), 1, 15, nil, nil, 16 * time.Second,
 			[]string{"0s kill a", "15s kill a"}, []string{"0s true", "15s true"}},
-		{"one of a threshold that is gone is nobody's", first(calm, stubborn("a", gibi)), 1, 5, nil,
+		{"one of a threshold that is gone is dropped", first(calm, stubborn("a", gibi)), 1, 5, nil,
 			func(s *setting) { s.thresholds = diskHard }, 15 * time.Second, []string{"0s kill a"}, []string{"0s true"}},
-		{"a dry run ends nobody whom its forerunner did", first(calm, stubborn("a", gibi)), 1, 5, nil,
+		{"a dry run kills no victim of a run before", first(calm, stubborn("a", gibi)), 1, 5, nil,
 			func(s *setting) { s.dryRun = true }, 15 * time.Second, []string{"0s kill a"}, []string{"0s true", "5s true"}},
-		{"and leaves nobody to end", func() setting { s := first(calm, stubborn("a", gibi)); s.dryRun = true; return s }(), 1, 5, nil,
+		{"and leaves no victim", func() setting { s := first(calm, stubborn("a", gibi)); s.dryRun = true; return s }(), 1, 5, nil,
 			func(s *setting) { s.dryRun = false }, 6 * time.Second, []string{"5s kill a"}, []string{"0s true", "5s true"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 	}
 }
 
-func TestAVictimOfBeforeTheStartIsNobodysWhereItsPodComesOnlyWhenItIsOverdue(t *testing.T) {
+func TestAVictimOfBeforeTheStartIsDroppedWhereItIsOverdueBeforeItsPodIsKnown(t *testing.T) {
 	p := &paper{boot: "a"}
 	s := setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}
 	within(t, p.keeping(s), func(w *world) {
@@ -185,7 +185,7 @@ func TestAVictimOfBeforeTheStartIsNobodysWhereItsPodComesOnlyWhenItIsOverdue(t *
 	})
 }
 
-func TestWhatCannotBeReadOrDatedIsNotTakenUpAndSaidOnce(t *testing.T) {
+func TestWhatCannotBeReadOrDatedIsNotRestoredAndLoggedOnce(t *testing.T) {
 	cfg := (&setting{thresholds: memoryHard}).config().Eviction
 	for name, p := range map[string]*paper{
 		"foreign":  {data: json.RawMessage(`["hello"]`)},
@@ -237,9 +237,9 @@ func (s leftBy) Read(n *stats.Node, disks bool) {
 	}
 }
 
-// TestACrashAtAnyMomentEvictsNobodyTwice crashes the loop on every way from a
+// TestACrashAtAnyMomentEvictsNoPodTwice crashes the loop on every way from a
 // crossing to the victim's end, soft and hard, and starts it again soon or late.
-func TestACrashAtAnyMomentEvictsNobodyTwice(t *testing.T) {
+func TestACrashAtAnyMomentEvictsNoPodTwice(t *testing.T) {
 	for _, threshold := range []eviction.Threshold{memoryHard[0], soft(eviction.MemoryAvailable, gibi, 15*time.Second)} {
 		for crash := time.Duration(0); crash < 40*time.Second; crash += 1300 * time.Millisecond {
 			for _, away := range []time.Duration{time.Millisecond, 5 * time.Second} {

@@ -50,7 +50,7 @@ func storing(name string, bytes int64) *pod {
 	return p
 }
 
-// littering leaves its layers, which the survey goes on seeing.
+// littering leaves its layers, which later scans find.
 func littering(name string, bytes, inodes int64) *pod {
 	p := storing(name, bytes)
 	p.usage.Containers[0].RootfsInodes, p.litters = stats.Known(inodes), true
@@ -200,9 +200,9 @@ func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need ev
 
 func (f *freer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
 
-// survey is complete so long after it was asked for; never where that is
+// scanner is complete so long after it was asked for; never where that is
 // negative. A round begins a millisecond after the request.
-type survey struct {
+type scanner struct {
 	takes time.Duration
 	done  chan struct{}
 
@@ -211,7 +211,7 @@ type survey struct {
 	rounds int
 }
 
-func (s *survey) Request() {
+func (s *scanner) Request() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rounds++
@@ -227,15 +227,15 @@ func (s *survey) Request() {
 	})
 }
 
-func (s *survey) LastScan() time.Time {
+func (s *scanner) LastScan() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.since
 }
 
-func (s *survey) Done() <-chan struct{} { return s.done }
+func (s *scanner) Done() <-chan struct{} { return s.done }
 
-func (s *survey) asked() int {
+func (s *scanner) asked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rounds

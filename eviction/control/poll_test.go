@@ -45,8 +45,8 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		{"where nothing is measured, once a second", setting{thresholds: memoryHard}, 5 * time.Second, time.Second},
 		{"the nearest of several counts",
 			setting{node: pids(memory(32*gibi), 2000), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 1000)}}, 5 * time.Second, 10 * time.Millisecond},
-		{"below it while the disks are surveyed",
-			setting{node: disk(stats.Node{}, 0), thresholds: diskHard, pods: []*pod{storing("a", gibi)}, survey: &survey{takes: -1}}, 3 * time.Second, 5 * time.Millisecond},
+		{"below it while the disks are scanned",
+			setting{node: disk(stats.Node{}, 0), thresholds: diskHard, pods: []*pod{storing("a", gibi)}, scanner: &scanner{takes: -1}}, 3 * time.Second, 5 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			within(t, c.setting, func(w *world) {
@@ -65,7 +65,7 @@ func unlimited(n stats.Node) stats.Node {
 	return n
 }
 
-func armed(w *world) { w.bell.armed = true }
+func armed(w *world) { w.waiter.armed = true }
 
 // cached is a node with as much of file pages beside what it uses.
 func cached(n stats.Node, bytes int64) stats.Node {
@@ -77,10 +77,10 @@ func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
 	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
 		w.at(500 * time.Millisecond)
 		w.sensor.set(short)
-		w.bell.ring("memcg-threshold")
+		w.waiter.notify("memcg-threshold")
 		w.at(501 * time.Millisecond)
 		w.wants("500ms kill a")
-		for _, r := range w.told() {
+		for _, r := range w.reported() {
 			if len(r.Decisions) > 0 && r.Ended == nil && r.Source != "memcg-threshold" {
 				t.Errorf("decided for %q", r.Source)
 			}
@@ -91,7 +91,7 @@ func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
 func TestANoticeAloneDecidesNothing(t *testing.T) {
 	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
 		w.at(500 * time.Millisecond)
-		w.bell.ring("memory-stall")
+		w.waiter.notify("memory-stall")
 		w.at(5 * time.Second)
 		w.wants()
 	})
@@ -102,7 +102,7 @@ func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
 		w.at(500 * time.Millisecond)
 		before := w.sensor.count()
 		for range 1000 {
-			w.bell.ring("memcg-threshold")
+			w.waiter.notify("memcg-threshold")
 			time.Sleep(10 * time.Microsecond)
 		}
 		w.at(520 * time.Millisecond)
@@ -138,7 +138,7 @@ func TestTheLoopAimsAtTheUseThatCrossesTheNearestHardThreshold(t *testing.T) {
 			{Usage: stats.Known(54 * gibi), Threshold: stats.Known(64 * gibi)}, // 63 GiB, and a GiB of file pages
 			{Usage: stats.Known(20 * gibi), Threshold: stats.Known(31 * gibi)},
 		}
-		if got := w.bell.aimed(); got != want {
+		if got := w.waiter.aimed(); got != want {
 			t.Errorf("aims at %v, want %v", got, want)
 		}
 	})

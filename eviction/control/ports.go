@@ -145,7 +145,8 @@ type Report struct {
 	Sampled      bool
 	Exited       []*eviction.Pod
 	Repeated     [eviction.NumSignals]bool
-	// Started is the state that the loop started with; in its first report alone.
+	// Started is the state before the pass in the first report of a loop and of a
+	// configuration; nil in the others.
 	Started *eviction.State
 	// HeldBack is the first eligible pod, which is not evicted for now: see
 	// eviction.Decision.

@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-func TestOfWhatTheLoopHasNotTakenUpTheLastCounts(t *testing.T) {
+func TestOfWhatTheLoopHasNotReceivedTheLastCounts(t *testing.T) {
 	several := func(w *world) {
 		w.settle(using("b", gibi))
 		w.settle(ending(using("c", gibi), immortal))
@@ -31,7 +31,7 @@ func TestOfWhatTheLoopHasNotTakenUpTheLastCounts(t *testing.T) {
 	})
 }
 
-func TestReportsThatNobodyTakesAreLostAndCountedAndHoldUpNothing(t *testing.T) {
+func TestReportsThatAreNotReceivedAreLostAndCountedAndBlockNothing(t *testing.T) {
 	const queue = 64
 	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unread: true}, func(w *world) {
 		w.at(99*housekeeping + 4500*time.Millisecond)
@@ -60,7 +60,7 @@ func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
 		w.sensor.set(plenty)
 		w.at(25 * time.Second)
 		var got []string
-		for _, r := range w.told() {
+		for _, r := range w.reported() {
 			var line strings.Builder
 			line.WriteString(r.At.Sub(w.begun).Round(time.Millisecond).String() + " " + string(r.Source))
 			for _, d := range r.Decisions {
@@ -109,7 +109,7 @@ func TestAReportBelongsToItsReader(t *testing.T) {
 	})
 }
 
-func TestASnapshotIsMeasuredForTheOneWhoAsks(t *testing.T) {
+func TestASnapshotIsMeasuredForItsCaller(t *testing.T) {
 	a := using("a", gibi)
 	a.usage.Containers = []stats.Container{{Memory: stats.Known(gibi)}}
 	node := memory(33 * gibi)
@@ -157,7 +157,7 @@ func TestTheLoopEndsWithItsKiller(t *testing.T) {
 		w.at(time.Second)
 		close(w.killer.results)
 		<-w.ended
-		if got := len(w.told()); got != 1 {
+		if got := len(w.reported()); got != 1 {
 			t.Errorf("%d reports, want that of the first pass", got)
 		}
 	})

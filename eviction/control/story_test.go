@@ -36,7 +36,7 @@ func requesting(p *pod, memory int64) *pod {
 }
 
 // rule: M.46
-func TestWhoIsEndedAndWhen(t *testing.T) {
+func TestWhichPodIsKilledAndWhen(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		setting
@@ -50,7 +50,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"13s kill a"},
 		},
 		{
-			"a pod of processes that nobody reaps is not ended again and again",
+			"a pod of exited processes is not killed again and again",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{
 				ending(using("a", gibi), end{unreaped: true}, end{unreaped: true}), ending(using("b", gibi/8), immortal),
 			}},
@@ -58,7 +58,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"13s kill a", "13s kill b"},
 		},
 		{
-			"nor when pods come meanwhile",
+			"nor when pods are added meanwhile",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{
 				ending(using("a", gibi), end{unreaped: true}, end{unreaped: true}), using("b", gibi/8),
 			}},
@@ -72,7 +72,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"13s kill a", "13s kill b", "13.1s kill c"},
 		},
 		{
-			"a pod within its request stays while others run that nobody told of",
+			"a pod within its request stays while unknown pods run",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, unknown: true},
 			func(w *world) {
 				w.at(12500 * time.Millisecond)
@@ -90,13 +90,13 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"15s kill a"},
 		},
 		{
-			"one above its request goes whoever else runs",
+			"one above its request is killed whatever else runs",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unknown: true},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(14 * time.Second) },
 			[]string{"13s kill a"},
 		},
 		{
-			"where one is not enough several go at once",
+			"where one is not enough several are killed at once",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", 80*mebi), using("b", 60*mebi), using("c", 40*mebi)}, enough: true},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13050 * time.Millisecond) },
 			[]string{"13s kill a", "13s kill b"},
@@ -135,7 +135,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill a", "1s kill b"},
 		},
 		{
-			"a victim that outlives its grace stays in flight, and the next one goes when it is overdue",
+			"a victim that outlives its grace stays in flight, and the next one is killed when it is overdue",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{after: 11010 * time.Millisecond, err: kill.ErrPopulated}), ending(using("b", 2*gibi), immortal)}},
 			func(w *world) { w.at(21 * time.Second) },
 			[]string{"0s kill a", "11s kill b"},
@@ -150,7 +150,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"10s kill a in 2s", "22.01s kill b in 1m0s"},
 		},
 		{
-			"a victim of a disk leaves time for its volumes to go",
+			"a victim of a disk has time for its volumes to be removed",
 			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi-1), storing("b", gibi/2)}},
 			func(w *world) { w.at(15 * time.Second) },
 			[]string{"0s kill a", "10.1s kill b"},
@@ -171,7 +171,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill a", "1m1s kill b"},
 		},
 		{
-			"until it shows",
+			"until it is free",
 			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
 			func(w *world) {
 				w.at(25 * time.Second)
@@ -232,7 +232,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill alive"},
 		},
 		{
-			"a pod that can be measured in part keeps its place, one that cannot at all goes last",
+			"a pod that can be measured in part keeps its place, one that cannot at all ranks last",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{
 				{name: "dark", fault: errors.New("permission denied")},
 				using("small", mebi),
@@ -242,7 +242,7 @@ func TestWhoIsEndedAndWhen(t *testing.T) {
 			[]string{"0s kill dim", "100ms kill small", "200ms kill dark"},
 		},
 		{
-			"a source that is lost evicts nobody until it is back",
+			"a signal that cannot be read evicts no pod until it can",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
 			func(w *world) {
 				w.at(2500 * time.Millisecond)
@@ -312,7 +312,7 @@ func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *te
 		w.at(21 * time.Second)
 		w.wants()
 		var told []string
-		for _, r := range w.told() {
+		for _, r := range w.reported() {
 			for _, d := range r.Decisions {
 				for _, e := range d.Evictions {
 					if !r.DryRun {
@@ -328,7 +328,7 @@ func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *te
 	})
 }
 
-func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) {
+func TestADecisionAboutADiskWaitsForAScanYoungerThanTheCrossing(t *testing.T) {
 	node, full := disk(plenty, 50*gibi), disk(plenty, 0)
 	a := func() *pod { return ending(storing("a", gibi), immortal) }
 	for _, c := range []struct {
@@ -340,19 +340,19 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 	}{
 		{
 			"until it is there",
-			setting{thresholds: diskHard, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a()}},
+			setting{thresholds: diskHard, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a()}},
 			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
 			1, []string{"5s kill a"},
 		},
 		{
 			"no longer than five seconds",
-			setting{thresholds: diskHard, survey: &survey{takes: -1}, pods: []*pod{a()}},
+			setting{thresholds: diskHard, scanner: &scanner{takes: -1}, pods: []*pod{a()}},
 			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
 			1, []string{"8.001s kill a"},
 		},
 		{
 			"at a second crossing as at the first",
-			setting{thresholds: diskHard, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a()}},
+			setting{thresholds: diskHard, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a()}},
 			func(w *world) {
 				w.at(2500 * time.Millisecond)
 				w.sensor.set(full)
@@ -366,19 +366,19 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 		},
 		{
 			"also where pods were measured for another reason",
-			setting{thresholds: diskHard, limits: true, survey: &survey{takes: 2 * time.Second}, pods: []*pod{a(), {name: "b", limited: true, usage: using("", mebi).usage}}},
+			setting{thresholds: diskHard, limits: true, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a(), {name: "b", limited: true, usage: using("", mebi).usage}}},
 			func(w *world) { w.at(9999 * time.Millisecond); w.sensor.set(full); w.at(19 * time.Second) },
 			1, []string{"12s kill a"},
 		},
 		{
-			"soft ones too, whatever polls come between",
-			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, survey: &survey{takes: 3 * time.Second}, pods: []*pod{a()}},
+			"soft ones too, whatever polls are between",
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, scanner: &scanner{takes: 3 * time.Second}, pods: []*pod{a()}},
 			func(w *world) { w.at(5 * time.Second); w.sensor.set(full); w.at(29 * time.Second) },
 			1, []string{"23s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",
-			setting{thresholds: append(memoryHard[:1:1], diskHard...), survey: &survey{takes: -1}, pods: []*pod{a()}},
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), scanner: &scanner{takes: -1}, pods: []*pod{a()}},
 			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
 			1, []string{"3s kill a"},
 		},
@@ -388,8 +388,8 @@ func TestADecisionAboutADiskWaitsForASurveyYoungerThanTheCrossing(t *testing.T) 
 			within(t, c.setting, func(w *world) {
 				c.script(w)
 				w.wants(c.want...)
-				if got := w.survey.asked(); got != c.asked {
-					t.Errorf("asked for %d surveys, want %d", got, c.asked)
+				if got := w.scanner.asked(); got != c.asked {
+					t.Errorf("asked for %d scans, want %d", got, c.asked)
 				}
 			})
 		})
@@ -408,20 +408,20 @@ func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 		want   []string
 	}{
 		{
-			"and no pod goes where that suffices",
+			"and no pod is killed where that suffices",
 			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
 			func(w *world) { w.at(50 * time.Second) },
 			[]string{freeing},
 		},
 		{
-			"a pod goes at once where it does not",
+			"a pod is killed at once where it does not",
 			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
 			func(w *world) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},
 		{
 			"by figures that were taken meanwhile",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, survey: &survey{takes: 4 * time.Second}, pods: []*pod{writer()}},
+			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, scanner: &scanner{takes: 4 * time.Second}, pods: []*pod{writer()}},
 			func(w *world) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},

@@ -34,9 +34,9 @@ type world struct {
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when Run has returned
 	sensor  *sensor
-	bell    *bell
+	waiter  *waiter
 	killer  *killer
-	survey  *survey
+	scanner *scanner
 	freer   *freer
 	pods    []*pod                  // at the beginning
 	reports <-chan []control.Report // those of the whole run, at its end
@@ -50,11 +50,11 @@ type setting struct {
 	thresholds []eviction.Threshold
 	pods       []*pod
 	node       stats.Node
-	survey     *survey // nil: none
-	freer      *freer  // nil: none
-	limits     bool    // local-storage limits are enforced
-	unknown    bool    // pods run that were not set, until others are set
-	enough     bool    // as many victims as are enough go in a pass
+	scanner    *scanner // nil: none
+	freer      *freer   // nil: none
+	limits     bool     // local-storage limits are enforced
+	unknown    bool     // pods run that were not set, until others are set
+	enough     bool     // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool                 // nobody reads the reports
 	read       func(control.Report) // reads them too; nil: nobody
@@ -79,7 +79,7 @@ func (s *setting) config() control.Config {
 // must end then with all that it began.
 func within(t *testing.T, s setting, script func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, begun: time.Now(), sensor: &sensor{now: s.node}, survey: s.survey, freer: s.freer, pods: s.pods}
+		w := &world{T: t, begun: time.Now(), sensor: &sensor{now: s.node}, scanner: s.scanner, freer: s.freer, pods: s.pods}
 		w.start(s)
 		script(w)
 		w.stop()
@@ -90,11 +90,11 @@ func within(t *testing.T, s setting, script func(*world)) {
 // start runs a loop in the world; one before it has ended.
 func (w *world) start(s setting) {
 	w.killer = &killer{world: w, results: make(chan kill.Result, 8), graces: map[types.UID]time.Duration{}}
-	w.bell = &bell{rung: make(chan string, 1)}
-	ports := control.Ports{Sensor: w.sensor, Waiter: w.bell, Killer: w.killer, Pulse: s.pulse}
-	if s.survey != nil {
-		s.survey.done = make(chan struct{}, 1)
-		ports.DiskScanner = s.survey
+	w.waiter = &waiter{notified: make(chan string, 1)}
+	ports := control.Ports{Sensor: w.sensor, Waiter: w.waiter, Killer: w.killer, Pulse: s.pulse}
+	if s.scanner != nil {
+		s.scanner.done = make(chan struct{}, 1)
+		ports.DiskScanner = s.scanner
 	}
 	if s.freer != nil {
 		s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
@@ -145,8 +145,8 @@ func (w *world) collect(read func(control.Report)) <-chan []control.Report {
 	return all
 }
 
-// told ends the loop and returns what it reported.
-func (w *world) told() []control.Report {
+// reported ends the loop and returns what it reported.
+func (w *world) reported() []control.Report {
 	w.stop()
 	return <-w.reports
 }
@@ -227,48 +227,48 @@ func (s *sensor) gap() time.Duration {
 	return s.reads[last].Sub(s.reads[last-1]).Round(100 * time.Microsecond)
 }
 
-// bell is a control.Waiter of channels and simulated time.
-type bell struct {
-	rung chan string
+// waiter is a control.Waiter of channels and simulated time.
+type waiter struct {
+	notified chan string
 
 	mu    sync.Mutex
 	aims  collect.MemoryLevels
 	armed bool
 }
 
-func (b *bell) Wait(d time.Duration) string {
+func (b *waiter) Wait(d time.Duration) string {
 	select {
-	case source := <-b.rung:
+	case source := <-b.notified:
 		return source
 	case <-time.After(d):
 		return ""
 	}
 }
 
-func (b *bell) Wake() {
+func (b *waiter) Wake() {
 	select {
-	case b.rung <- "":
+	case b.notified <- "":
 	default: // it wakes anyway
 	}
 }
 
-// ring rings by a notice of the kernel, in the place of a Wake.
-func (b *bell) ring(source string) {
+// notify wakes by a notification of the kernel, in the place of a Wake.
+func (b *waiter) notify(source string) {
 	select {
-	case <-b.rung:
+	case <-b.notified:
 	default:
 	}
-	b.rung <- source
+	b.notified <- source
 }
 
-func (b *bell) SetLevels(a collect.MemoryLevels) bool {
+func (b *waiter) SetLevels(a collect.MemoryLevels) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.aims = a
 	return b.armed
 }
 
-func (b *bell) aimed() collect.MemoryLevels {
+func (b *waiter) aimed() collect.MemoryLevels {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.aims

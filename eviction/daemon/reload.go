@@ -40,8 +40,8 @@ func (d *Daemon) reload(ctx context.Context) {
 			return
 		case <-d.node.collect.Disks.Changed():
 			current.Eviction = eviction.New(current.Eviction, d.node.layout())
-			d.loop.Configure(current)
 			d.recorder.SetNode(d.scenarioNode())
+			d.loop.Configure(current)
 			continue
 		case <-d.config.Reload:
 		}
@@ -57,11 +57,11 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.log.Info("configuration reloaded", "thresholds", len(next.Eviction.Thresholds))
 		current, d.config.File = next, file
+		d.recorder.Configure(file)
 		d.loop.Configure(current)
 		if d.collector != nil {
 			d.collector.Configure(policy)
 		}
-		d.recorder.Configure(file)
 		d.inform("READY=1")
 	}
 }

@@ -37,7 +37,7 @@ type flown struct {
 	t        *testing.T
 	dir      string
 	recorder *Recorder
-	cfg      eviction.Config
+	cfg      *eviction.Config
 	state    eviction.State
 	pods     []*v1.Pod
 	memory   map[string]int64 // of each pod, MiB
@@ -54,7 +54,8 @@ func fly(t *testing.T, dir string, pods ...*v1.Pod) *flown {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &flown{t: t, dir: dir, cfg: eviction.New(compiled.Eviction, eviction.SharedFs), pods: pods, memory: map[string]int64{}, now: start, keeps: true}
+	cfg := eviction.New(compiled.Eviction, eviction.SharedFs)
+	f := &flown{t: t, dir: dir, cfg: &cfg, pods: pods, memory: map[string]int64{}, now: start, keeps: true}
 	f.recorder = New(Config{
 		Dir: dir, Version: "test", Node: simulate.FileNode{Name: "n"}, Eviction: file, Pods: func() []*v1.Pod { return f.pods },
 	}, f, slog.New(slog.DiscardHandler))
@@ -82,7 +83,7 @@ func (f *flown) pass(at int, kind eviction.Pass, available int64) {
 	f.now = start.Add(time.Duration(at) * time.Second)
 	in := eviction.Input{Now: f.now, Pass: kind, Candidates: f.candidates(), Sampled: true}
 	in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available << 20), Capacity: stats.Known(1 << 30), Time: f.now}
-	state, d := eviction.Decide(&f.cfg, f.state, in)
+	state, d := eviction.Decide(f.cfg, f.state, in)
 	d.Explain()
 	f.state = state
 	source := control.Housekeeping
@@ -90,7 +91,7 @@ func (f *flown) pass(at int, kind eviction.Pass, available int64) {
 		source = control.Poll
 	}
 	f.recorder.Record(control.Report{
-		At: f.now, Source: source, Pass: kind, Observations: in.Signals, State: state, Eviction: &f.cfg, Decisions: []eviction.Decision{d},
+		At: f.now, Source: source, Pass: kind, Observations: in.Signals, State: state, Eviction: f.cfg, Decisions: []eviction.Decision{d},
 		Candidates: in.Candidates, Sampled: true,
 	})
 	if f.keeps {
@@ -108,7 +109,7 @@ func (f *flown) gone(name string, after int) {
 		}
 		return p.Name == name
 	})
-	f.state, _ = eviction.Decide(&f.cfg, f.state, eviction.Input{Now: at, Pass: eviction.Continue, Outcomes: []eviction.Outcome{{UID: uid}}})
+	f.state, _ = eviction.Decide(f.cfg, f.state, eviction.Input{Now: at, Pass: eviction.Continue, Outcomes: []eviction.Outcome{{UID: uid}}})
 	f.recorder.Record(control.Report{At: at, Ended: &kill.Result{UID: uid, Signalled: f.now, Gone: at, Freed: stats.Known(300 << 20)}})
 }
 
@@ -159,7 +160,7 @@ func flight(t *testing.T) (*flown, *Recording) {
 	return f, f.land()
 }
 
-func TestStoryTellsWhyAPodWentAndWhoWouldHaveBeenNext(t *testing.T) {
+func TestStoryHasTheReasonAndTheNextPod(t *testing.T) {
 	_, r := flight(t)
 	stories := r.Stories()
 	if len(stories) != 1 {
@@ -283,6 +284,8 @@ func TestScenarioHoldsNothingFromBeforeAChangeOfTheConfiguration(t *testing.T) {
 	f.memory["leak"] = 100
 	f.pass(0, eviction.Housekeeping, 800)
 	f.recorder.Configure(config.EvictdConfiguration{EvictionHard: map[string]string{hard: "200Mi"}})
+	f.keep()
+	f.cfg = new(*f.cfg) // of the reports from now on
 	f.pass(10, eviction.Housekeeping, 700)
 	f.pass(20, eviction.Housekeeping, 50)
 	r := f.land()
@@ -313,7 +316,7 @@ func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 	}
 }
 
-func TestBarePodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
+func TestRedactedPodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
 	always, size, grace, priority := v1.ContainerRestartPolicyAlways, resource.MustParse("1Gi"), int64(7), int32(5)
 	limits := v1.ResourceRequirements{
 		Requests: v1.ResourceList{v1.ResourceMemory: size}, Limits: v1.ResourceList{v1.ResourceEphemeralStorage: size, v1.ResourceMemory: size},
@@ -345,7 +348,7 @@ func TestBarePodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
 	}
 }
 
-func TestRecorderWithoutADirectoryHoldsUpNobody(t *testing.T) {
+func TestRecorderWithoutADirectoryBlocksNothing(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
 		t.Fatal(err)

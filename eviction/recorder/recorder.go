@@ -27,7 +27,7 @@ const (
 	segments     = 8
 	segmentBytes = 2 << 20
 	// roomForStep is what a pass may need: 500 pods, all measured anew.
-	roomForStep = 256 << 10
+	roomForStep = 384 << 10
 	// queue bounds what waits for the disk.
 	queue = 256
 	// retryAfter is how long a directory is let alone that cannot be used.
@@ -69,6 +69,9 @@ type Recorder struct {
 	tryAt  time.Time
 	faulty bool
 
+	next  Config           // announced
+	under *eviction.Config // of the last report
+
 	begins time.Time // of the segment
 	again  bool      // a new segment must begin
 	pods   map[string]*v1.Pod
@@ -87,7 +90,7 @@ type ring interface {
 
 // New makes a Recorder; nothing is touched before Run.
 func New(cfg Config, look Snapshots, log *slog.Logger) *Recorder {
-	return &Recorder{cfg: cfg, look: look, log: log, in: make(chan func(context.Context), queue)}
+	return &Recorder{cfg: cfg, next: cfg, look: look, log: log, in: make(chan func(context.Context), queue)}
 }
 
 // Record queues a report, unless too many wait.
@@ -96,14 +99,15 @@ func (r *Recorder) Record(report control.Report) {
 	r.post(func(ctx context.Context) { r.take(ctx, &report, pods) })
 }
 
-// Configure says what configuration holds from now on.
+// Configure announces a configuration: call it before Loop.Configure. It begins with
+// the first report that is under another one than the report before.
 func (r *Recorder) Configure(file config.EvictdConfiguration) {
-	r.post(func(context.Context) { r.cfg.Eviction, r.again = file, true })
+	r.post(func(context.Context) { r.next.Eviction = file })
 }
 
-// SetNode says what the node is like from now on.
+// SetNode announces another node, as Configure does.
 func (r *Recorder) SetNode(node simulate.FileNode) {
-	r.post(func(context.Context) { r.cfg.Node, r.again = node, true })
+	r.post(func(context.Context) { r.next.Node = node })
 }
 
 func (r *Recorder) post(do func(context.Context)) {
@@ -175,6 +179,10 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	pods := r.pods
 	if !slices.Equal(manifests, r.listed) {
 		pods, r.listed = byName(manifests), manifests
+	}
+	if r.under != report.Eviction {
+		r.cfg.Eviction, r.cfg.Node = r.next.Eviction, r.next.Node
+		r.under, r.again = report.Eviction, true
 	}
 	pods, absent := r.asOf(report, pods)
 	if r.again || r.ring.Left() < roomForStep {

@@ -64,7 +64,9 @@ type parser struct {
 	out    *Scenario
 	pods   map[string]*eviction.Pod // the last pod of each namespace/name
 	uids   map[types.UID]bool
-	gone   map[string]bool // names whose pod was removed
+	// removed are uids that may be added again.
+	removed map[types.UID]bool
+	gone    map[string]bool // names whose pod was removed
 }
 
 // Parse reads and validates a scenario. The error joins every fault.
@@ -77,7 +79,7 @@ func ParseUnder(data []byte, other *config.EvictdConfiguration) (*Scenario, erro
 	if len(documents) != 1 {
 		return nil, fmt.Errorf("expected one document of kind %s, found %d", Kind, len(documents))
 	}
-	p := parser{in: &File{}, out: &Scenario{}, pods: map[string]*eviction.Pod{}, uids: map[types.UID]bool{}, gone: map[string]bool{}}
+	p := parser{in: &File{}, out: &Scenario{}, pods: map[string]*eviction.Pod{}, uids: map[types.UID]bool{}, removed: map[types.UID]bool{}, gone: map[string]bool{}}
 	err := manifest.Decode(documents[0], p.in)
 	if other != nil {
 		p.in.Spec.Config = *other
@@ -142,7 +144,7 @@ func (p *parser) appear(path *field.Path, manifests []v1.Pod) []*eviction.Pod {
 		if pod.Name == "" {
 			p.faults = append(p.faults, field.Required(path.Index(i).Child("metadata", "name"), ""))
 		}
-		if p.pods[name] != nil && !again || p.uids[pod.UID] {
+		if p.pods[name] != nil && !again || p.uids[pod.UID] && !p.removed[pod.UID] {
 			p.faults = append(p.faults, field.Duplicate(path.Index(i).Child("metadata"), name))
 		}
 		digest := eviction.Digest(pod)
@@ -176,6 +178,9 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	s.remove = p.existing(path.Child("remove"), in.Remove)
 	for _, name := range s.remove {
 		p.gone[name] = true
+		if pod := p.pods[name]; pod != nil {
+			p.removed[pod.UID] = true
+		}
 	}
 	s.add = p.appear(path.Child("add"), in.Add)
 	s.killFails = p.existing(path.Child("killFails"), in.KillFails)

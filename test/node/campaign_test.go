@@ -43,6 +43,7 @@ func TestCampaignMemoryBombs(t *testing.T) {
 		t.Fatal("EVICTD_BOMBS:", err)
 	}
 	n := harness.NewNode(t, bombNode, nodePIDs)
+	checkReplay(n)
 	bystanders := []*harness.Pod{
 		n.Start("guaranteed", sandbox.Spec{Request: "64Mi", Limit: "64Mi"}),
 		n.Start("within", sandbox.Spec{Request: "128Mi"}),

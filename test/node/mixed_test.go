@@ -142,6 +142,7 @@ func throttle(n *harness.Node, p *harness.Pod) {
 // play runs it so many times and counts those that went wrong.
 func (m *mixture) play(t *testing.T, runs int) (wrong int) {
 	n := harness.NewNode(t, bombNode, 700)
+	checkReplay(n)
 	bystanders := m.bystanders(n)
 	d := n.Evictd(m.args...)
 	d.AwaitPods(cmp.Or(m.signal, memorySignal), bystanders...)

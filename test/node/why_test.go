@@ -43,6 +43,7 @@ func played(n *harness.Node, args ...string) []string {
 func TestFlightRecorderTellsWhyAPodWentAlsoAfterACrash(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	checkReplay(n)
 	calm := n.Start("calm", sandbox.Spec{Request: "64Mi"})
 	calm.Do("hold 20Mi")
 	leaker := n.Start("leaker", sandbox.Spec{Request: "8Mi"})
