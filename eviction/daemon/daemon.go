@@ -35,20 +35,18 @@ import (
 )
 
 const (
-	// niceness lets a thread that has something to do go before the pods that
-	// make it necessary.
+	// niceness of all threads (setpriority(2)): they run before those of pods.
 	niceness = -15
-	// runtimePatience is how long the runtime may take at the start to say where it
-	// keeps images.
+	// runtimePatience is how long the runtime may take at the start to report its
+	// filesystems.
 	runtimePatience = 10 * time.Second
-	// enforceRetry is how often the limit of the pods' cgroup is tried again
-	// while the pods use more than that (kubelet: 60 s).
+	// enforceRetry is the interval at which memory.max of the pods' cgroup is written
+	// again while the pods use more (kubelet: 60 s).
 	enforceRetry = time.Minute
-	// firstList is how long the API server may take at the start to tell of its
-	// pods, before those that the container runtime has are taken for what they
-	// look like there: without a priority.
+	// firstList is how long the API server may take at the start to list its pods.
+	// After it, pods of the container runtime are estimated, without a priority.
 	firstList = 10 * time.Second
-	// prepared is how many pods are ready to be signalled.
+	// prepared is the number of pods whose processes are held by pidfds.
 	prepared = 16
 )
 
@@ -88,31 +86,32 @@ type Daemon struct {
 	cfg        control.Config
 	manifests  *pods.Manifests // nil without a directory
 	tracker    *podTracker
-	survey     *collect.DiskScanner
-	watch      *collect.MemoryNotifier
-	tripwire   *tripwire // nil where none is wanted, or can be had
+	disks      *collect.DiskScanner
+	notifier   *collect.MemoryNotifier
+	tripwire   *tripwire // nil unless configured and supported
 	killer     *kill.Killer
-	changes    *undo.Log // nil in a dry run, and where it could not be made
+	changes    *undo.Log // nil in a dry run, and if it could not be created
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier   // nil where nothing may be touched
-	journal    *journal.Journal // nil where none can be kept, and no API server needs one
-	cluster    *cluster         // nil where there is neither an API server nor a container runtime
-	collector  *gc.Collector    // nil where no container runtime is used
+	scores     *apply.Applier   // nil in a dry run
+	journal    *journal.Journal // nil if it cannot be opened and no API server needs it
+	cluster    *cluster         // nil without API server and container runtime
+	collector  *gc.Collector    // nil without container runtime
 	recorder   *recorder.Recorder
-	// alone: the API server has not told of its pods in time. It is of follow.
-	alone     bool
+	// unlisted: the API server has not listed its pods within firstList. Owned by
+	// syncPods.
+	unlisted  bool
 	flightDir string
 	server    *serve.Server
 	page      *page.Page
 	service   *osprocess.Service
-	// refused is the fault of the configuration that was refused last; nil where
-	// the last one was taken.
+	// refused is the fault of the configuration that the last reload refused; nil if it
+	// was accepted.
 	refused atomic.Pointer[string]
 	dryRun  bool
-	// kernelLog is the kernel's log as the service manager has opened it; nil where
-	// it has not.
+	// kernelLog is the kernel's log that the service manager has opened; nil if it has
+	// not.
 	kernelLog *os.File
 }
 
@@ -136,8 +135,8 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, cli.BadInput(err)
 	}
 	d.kernelLog = files[heldLog]
-	d.tracker = &podTracker{log: log, survey: collect.NewDiskScanner(log), ownSession: ownSession()}
-	d.survey = d.tracker.survey
+	d.tracker = &podTracker{log: log, disks: collect.NewDiskScanner(log), ownSession: ownSession()}
+	d.disks = d.tracker.disks
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.watch, err = collect.NewMemoryNotifier(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+	if d.notifier, err = collect.NewMemoryNotifier(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
 		return nil, err
 	}
 	held.Release(log)
@@ -181,8 +180,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	return d, nil
 }
 
-// podsGroup is the group that pods live in, or will: one that was named need
-// not exist yet.
+// podsGroup is the cgroup of all pods. One that is configured need not exist yet.
 func podsGroup(n *node, name string) cgroup.Pods {
 	found, err := n.cgroups.FindPods(n.root, name)
 	if err == nil {
@@ -194,7 +192,7 @@ func podsGroup(n *node, name string) cgroup.Pods {
 func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.watch, Killer: d.killer, DiskScanner: d.survey, Pulse: d.service}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service}
 	if d.node.cgroups != nil {
 		ports.UnknownPods = d.tracker
 	}
@@ -222,7 +220,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}
 	if d.cluster.speaksToRuntime() {
-		cfg.Runtime, cfg.Preview, cfg.Evicted = d.runtimeStatus, d.collector.Preview, d.bury
+		cfg.Runtime, cfg.Preview, cfg.Evicted = d.runtimeStatus, d.collector.Preview, d.collectEvicted
 	}
 	d.flightDir = FlightDir(file.StateDir)
 	d.recorder = recorder.New(recorder.Config{
@@ -238,12 +236,12 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.server.Handler = d.handler(metrics)
 }
 
-// scenarioNode is what a scenario says of the node.
+// scenarioNode is the node of recorded scenarios.
 func (d *Daemon) scenarioNode() simulate.FileNode {
 	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
 }
 
-// control is what the loop needs to know of the settings.
+// control is the configuration of the loop.
 func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
 	c := control.Config{
 		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
@@ -268,7 +266,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", d.config.Version)
 	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") && (d.cluster == nil || !d.cluster.runc) {
-		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then nobody can be evicted")
+		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then no pod can be evicted")
 	}
 	if !d.dryRun {
 		scores, err := apply.New("/proc", d.log)
@@ -280,33 +278,33 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.openChanges()
 	}
 	if err := osprocess.Prioritize(niceness); err != nil {
-		d.log.Info("evictd competes for the processor like everybody else", "error", err)
+		d.log.Info("evictd runs at the priority of other processes", "error", err)
 	}
-	// What the loop decides must be carried out while it stops: the killer and
-	// the publisher end after it, and after them what they tell.
+	// What the loop has decided is carried out while it stops: killer and publisher end
+	// after it; agent and flight recorder, to which they report, end last.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	telling, hush := context.WithCancel(context.WithoutCancel(ctx))
-	defer hush()
-	stopRecording := d.record()
-	defer stopRecording()
+	reporting, endReporting := context.WithCancel(context.WithoutCancel(ctx))
+	defer endReporting()
+	stopJournal := d.runJournal()
+	defer stopJournal()
 	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
-	last.Go(func() { d.recorder.Run(telling) })
+	last.Go(func() { d.recorder.Run(reporting) })
 	if d.cluster != nil {
 		d.publisher.Resume(d.cluster.agent.Unreported())
-		last.Go(func() { d.cluster.run(telling) })
+		last.Go(func() { d.cluster.run(reporting) })
 	}
-	defer d.watch.Close()
-	d.surround(ctx, &around)
-	d.settle(ctx, &around)
+	defer d.notifier.Close()
+	d.startAround(ctx, &around)
+	d.prioritize(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
 	beside.Wait()
 	d.tracker.close()
-	hush()
+	endReporting()
 	last.Wait()
 	if d.changes != nil {
 		err = errors.Join(err, d.changes.Close())
@@ -315,48 +313,48 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// surround runs what is around the loop until ctx ends.
-func (d *Daemon) surround(ctx context.Context, around *sync.WaitGroup) {
+// startAround starts what runs around the loop until ctx ends.
+func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	if d.cluster.speaksToAPI() {
-		around.Go(func() { d.press(ctx) })
+		around.Go(func() { d.publishHeadroom(ctx) })
 	}
 	if d.collector != nil {
 		around.Go(func() { _ = d.collector.Run(ctx) })
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
-	around.Go(func() { d.watch.Run(ctx) })
+	around.Go(func() { d.notifier.Run(ctx) })
 	if d.tripwire != nil && d.changes != nil {
 		around.Go(func() { d.tripwire.run(ctx, d.changes) })
 	}
-	around.Go(func() { d.survey.Run(ctx) })
-	around.Go(func() { d.follow(ctx) })
-	around.Go(func() { d.enforce(ctx) })
-	around.Go(func() { d.watchKernel(ctx) })
+	around.Go(func() { d.disks.Run(ctx) })
+	around.Go(func() { d.syncPods(ctx) })
+	around.Go(func() { d.enforceAllocatable(ctx) })
+	around.Go(func() { d.followOOMKills(ctx) })
 	around.Go(func() { d.reload(ctx) })
 	around.Go(func() { d.server.Serve(ctx, d.log) })
 	around.Go(func() { d.page.Run(ctx) })
 	if d.service.Exists() {
-		around.Go(func() { d.attend(ctx) })
+		around.Go(func() { d.notifyService(ctx) })
 	}
 }
 
 const (
-	// starting is how long the program's start takes, with the first look at all pods.
+	// starting is how long the start takes, with the first measurement of all pods.
 	starting = 20 * time.Second
-	// relock is how often memory that a while of much work has left is given back.
+	// relock is the interval at which unused memory is given back.
 	relock = 10 * time.Minute
 )
 
-// urgent is what runs between a threshold's crossing and the end of a pod: its code is
-// in memory though it was never used.
+// urgent are the packages that run between the crossing of a threshold and the end of a
+// pod: their code is in memory before its first use.
 var urgent = []string{
 	"github.com/evictd/evictd/cgroup", "github.com/evictd/evictd/eviction", "github.com/evictd/evictd/eviction/control",
 	"github.com/evictd/evictd/eviction/daemon", "github.com/evictd/evictd/eviction/kill", "github.com/evictd/evictd/stats", "github.com/evictd/evictd/stats/collect",
 }
 
-// settle prepares this process and the calling thread for the sensing. Each thing
-// that the machine refuses is told, and done without.
-func (d *Daemon) settle(ctx context.Context, around *sync.WaitGroup) {
+// prioritize locks the memory of this process and gives the calling thread, which runs the
+// loop, a realtime priority. What the host refuses is logged.
+func (d *Daemon) prioritize(ctx context.Context, around *sync.WaitGroup) {
 	if err := osprocess.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
@@ -364,13 +362,13 @@ func (d *Daemon) settle(ctx context.Context, around *sync.WaitGroup) {
 	runtime.LockOSThread()
 	thread, err := osprocess.Elevate()
 	if err != nil {
-		d.log.Info("the sensing thread competes for the processor like the rest of evictd", "error", err)
+		d.log.Info("the thread of the loop has no realtime priority", "error", err)
 		return
 	}
 	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
-// relocked locks less than before when the start is over, and from time to time.
+// relocked gives memory back and locks the rest, when the start is over and every relock.
 func relocked(ctx context.Context) {
 	again := time.NewTimer(starting)
 	defer again.Stop()

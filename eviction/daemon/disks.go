@@ -10,9 +10,9 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// located is where the runtime keeps images and writable layers: the first
-// filesystem that it names for each, as in the kubelet.
-func located(runtime *inventory.Runtime) collect.Paths {
+// runtimePaths are the filesystems of images and writable layers: the first that the runtime
+// names for each (kubelet).
+func runtimePaths(runtime *inventory.Runtime) collect.Paths {
 	var paths collect.Paths
 	if len(runtime.ImageFs) > 0 {
 		paths.ImageFs = runtime.ImageFs[0].Mountpoint
@@ -23,8 +23,8 @@ func located(runtime *inventory.Runtime) collect.Paths {
 	return paths
 }
 
-// told is what the runtime says of the newest container of each name.
-func told(containers []eviction.Container, runtime *pods.RuntimePod) collect.RuntimeFigures {
+// runtimeFigures are the runtime's figures of the newest container of each name.
+func runtimeFigures(containers []eviction.Container, runtime *pods.RuntimePod) collect.RuntimeFigures {
 	t := collect.RuntimeFigures{Layers: make([]stats.Volume, len(containers)), Logs: make([]collect.PodPath, len(containers))}
 	for i := range containers {
 		c := runtime.Current(containers[i].Name)
@@ -32,7 +32,7 @@ func told(containers []eviction.Container, runtime *pods.RuntimePod) collect.Run
 			continue
 		}
 		t.Layers[i] = stats.Volume{Time: c.Layer.At, Used: amount(c.Layer.Bytes), Inodes: amount(c.Layer.Inodes)}
-		// A directory of the container's own: another one may hold others' files.
+		// Only a directory of the container's name holds no files of others.
 		if dir := filepath.Dir(c.LogPath); filepath.IsAbs(dir) && filepath.Base(dir) == c.Name {
 			t.Logs[i] = collect.PodPath{Root: filepath.Dir(dir), Below: c.Name}
 		}

@@ -25,7 +25,7 @@ func TestTheRuntimesFirstFilesystemsAreTheNodes(t *testing.T) {
 		{inventory.Runtime{ImageFs: of("/images", "/more"), ContainerFs: of("/layers")}, collect.Paths{ImageFs: "/images", ContainerFs: "/layers"}},
 		{inventory.Runtime{ImageFs: of("/images")}, collect.Paths{ImageFs: "/images"}},
 	} {
-		if got := located(&test.runtime); got != test.want {
+		if got := runtimePaths(&test.runtime); got != test.want {
 			t.Errorf("got %v, want %v", got, test.want)
 		}
 	}
@@ -42,7 +42,7 @@ func TestWhatTheRuntimeSaysOfTheNewestContainersIsTold(t *testing.T) {
 		of("loose", "/tmp/loose.log", inventory.Layer{Bytes: &bytes, At: at}),
 		of("silent", "", inventory.Layer{}),
 	}}
-	got := told([]eviction.Container{{Name: "absent"}, {Name: "app"}, {Name: "loose"}, {Name: "silent"}}, r)
+	got := runtimeFigures([]eviction.Container{{Name: "absent"}, {Name: "app"}, {Name: "loose"}, {Name: "silent"}}, r)
 	layers := []stats.Volume{{}, {Time: at, Used: stats.Known(4096), Inodes: stats.Known(3)}, {Time: at, Used: stats.Known(4096)}, {}}
 	logs := []collect.PodPath{{}, {Root: "/logs/ns_p_u", Below: "app"}, {}, {}}
 	for i := range layers {

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// logLinks lead into podLogs (kubelet).
+	// logLinks is the directory of links into podLogs (kubelet).
 	logLinks = "/var/log/containers"
-	// configHash and configMirror tell the uid that a static pod has at the runtime.
+	// configHash and configMirror have the uid of a static pod at the runtime.
 	configHash   = "kubernetes.io/config.hash"
 	configMirror = "kubernetes.io/config.mirror"
 )
 
-// newCollector makes what frees disks through the container runtime. At set times
-// it collects what no kubelet does: a node in native mode may have none, and in
-// takeover mode it was told not to collect images.
+// newCollector makes the garbage collector of containers and images. Periodically it collects
+// what no kubelet does: all on a node without a kubelet, images in takeover mode, where the
+// kubelet's image collection is off.
 func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 	alone := d.node.mode == nodestatus.Native && FindKubelet() == 0
 	cfg := gc.Config{
@@ -42,9 +42,9 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 	return gc.New(cfg, ports, d.log)
 }
 
-// bury has the collector remove what is left of an evicted pod, by the uid that it
-// has at the runtime.
-func (d *Daemon) bury(uid types.UID) {
+// collectEvicted has the collector remove the containers of an evicted pod, by the uids that
+// it has at the runtime.
+func (d *Daemon) collectEvicted(uid types.UID) {
 	d.collector.Evicted(uid)
 	for _, p := range d.tracker.pods() {
 		if r := p.runtime.Load(); r != nil && p.UID == uid {
@@ -55,8 +55,8 @@ func (d *Daemon) bury(uid types.UID) {
 	}
 }
 
-// podsOfNode are those of manifests and of the API server, also by the uid that
-// they have at the runtime. Only an API server knows all.
+// podsOfNode are the pods of manifests and API server by uid, and by the uid that they have at
+// the runtime. complete says whether there are no others: only an API server has all.
 func (d *Daemon) podsOfNode() (known map[types.UID]reclaim.Pod, complete bool) {
 	known = map[types.UID]reclaim.Pod{}
 	add := func(pods []*v1.Pod) {

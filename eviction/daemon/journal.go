@@ -17,7 +17,8 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// openJournal opens what survives a restart. Only an API server needs it.
+// openJournal opens the journal. Without an API server a journal that cannot be opened is
+// only logged.
 func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.Journal, error) {
 	opened, err := journal.Open(cmp.Or(file.StateDir, DefaultStateDir), log)
 	if err == nil {
@@ -30,41 +31,41 @@ func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.J
 	return nil, nil
 }
 
-// resume has the loop take up what was kept before the start, and returns what
-// keeps it from now on. A victim that is nobody's promise to the API server had no
-// leave to go yet and is chosen anew.
+// resume restores the state of the loop from the journal, and returns the Keeper that writes
+// it from now on. With an API server, a victim without an unreported eviction waited for the
+// Eviction API; the loop ranks it anew.
 func (d *Daemon) resume() *control.Keeper {
 	keeper := control.NewKeeper(d.journal, osprocess.Now, d.log)
 	state := keeper.Resume(&d.cfg.Eviction)
 	if d.cluster.speaksToAPI() {
-		promised := d.cluster.agent.Unreported()
+		unreported := d.cluster.agent.Unreported()
 		state.InFlight = slices.DeleteFunc(state.InFlight, func(f eviction.InFlight) bool {
-			return !slices.ContainsFunc(promised, func(i wire.Intent) bool { return i.UID == f.UID && i.Over.IsZero() })
+			return !slices.ContainsFunc(unreported, func(i wire.Intent) bool { return i.UID == f.UID && i.Over.IsZero() })
 		})
 	}
 	if d.cluster != nil {
 		for _, f := range state.InFlight {
-			delete(d.cluster.unended, f.UID) // the loop does it
+			delete(d.cluster.interrupted, f.UID) // the loop kills it
 		}
 	}
 	d.loop.Resume(state)
 	return keeper
 }
 
-// record writes the journal until it is stopped, to the last.
-func (d *Daemon) record() (stop func()) {
+// runJournal writes the journal until stop is called, which waits for the last write.
+func (d *Daemon) runJournal() (stop func()) {
 	if d.journal == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var recording sync.WaitGroup
-	recording.Go(func() {
+	var running sync.WaitGroup
+	running.Go(func() {
 		if err := d.journal.Run(ctx); err != nil {
-			d.log.Error("the journal could not be written to the last", "error", err)
+			d.log.Error("the end of the journal could not be written", "error", err)
 		}
 	})
 	return func() {
 		cancel()
-		recording.Wait()
+		running.Wait()
 	}
 }

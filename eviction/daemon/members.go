@@ -11,21 +11,21 @@ import (
 	"github.com/evictd/evictd/eviction/pods"
 )
 
-// members finds the processes of a pod.
+// members lists the processes of a pod and of its containers.
 type members struct {
 	group      *podCgroup  // nil without a cgroup
-	target     kill.Target // nil where nothing was found
-	containers int         // how many the pod has
-	// runtime is the pod as the container runtime has it now; nil without one.
+	target     kill.Target // nil if there is nothing to kill
+	containers int         // number of them
+	// runtime is the pod in the runtime's inventory; nil if it is not there.
 	runtime atomic.Pointer[pods.RuntimePod]
-	// bare is the pod as runc has it; nil where somebody else knows it.
-	bare atomic.Pointer[pods.RuncPod]
+	// runc is the pod as runc has it; nil unless only runc has it.
+	runc atomic.Pointer[pods.RuncPod]
 }
 
-// child names a container's group below the pod's: as the runtime told it, or
-// named after the container where there is no runtime.
+// child is the name of a container's cgroup below the pod's: by the runtime, or the
+// container's name where no runtime has the pod. It is "" if unknown.
 func (m *members) child(container string) string {
-	if b := m.bare.Load(); b != nil {
+	if b := m.runc.Load(); b != nil {
 		return b.Children[container]
 	}
 	r := m.runtime.Load()
@@ -39,7 +39,7 @@ func (m *members) child(container string) string {
 	if c.Cgroup != "" {
 		return c.Cgroup
 	}
-	children, _ := m.group.cgroups.Children(m.group.path) // a pod that is gone has none
+	children, _ := m.group.cgroups.Children(m.group.path) // none if the pod has ended
 	for _, child := range children {
 		if strings.Contains(child, c.ID) {
 			return child
@@ -48,7 +48,7 @@ func (m *members) child(container string) string {
 	return ""
 }
 
-// processes are those of a container, or with "" all of the pod's.
+// processes appends those of a container, or of the pod for "".
 func (m *members) processes(container string, into []int) ([]int, error) {
 	switch {
 	case m.target == nil:
@@ -59,11 +59,11 @@ func (m *members) processes(container string, into []int) ([]int, error) {
 	return m.Processes(container, into)
 }
 
-// Processes lists a container's processes: those of the group of its name, or
-// all of the pod where that has no groups and the container is the only one.
+// Processes appends a container's processes: those of its cgroup, or all of the pod's where
+// that has no cgroups below it and the container is the only one.
 func (m *members) Processes(container string, into []int) ([]int, error) {
 	into, err := m.list(container, into)
-	if errors.Is(err, cgroup.ErrGone) { // pods end
+	if errors.Is(err, cgroup.ErrGone) { // the pod has ended
 		err = nil
 	}
 	return into, err

@@ -111,7 +111,7 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 // measure reads the node for the first time, and holds the configuration
 // against its capacity.
 func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logger) error {
-	reader := collect.NewNode(n.collect, slog.New(slog.DiscardHandler)) // the loop tells what is missing
+	reader := collect.NewNode(n.collect, slog.New(slog.DiscardHandler)) // the loop logs what is missing
 	defer reader.Close()
 	reader.Read(&n.first, false)
 	o := (&eviction.Observer{}).Observe(&n.first)
@@ -135,7 +135,7 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 	}
 	reserved := nodestatus.Reserved{System: compiled.SystemReserved, Kube: compiled.KubeReserved, Hard: hardThresholds(compiled, &o)}
 	for _, list := range []v1.ResourceList{compiled.SystemReserved, compiled.KubeReserved} {
-		for name := range list { // what is not measured here cannot be held against a capacity
+		for name := range list { // a resource without a measured capacity is not reserved
 			if _, known := n.capacity[name]; !known {
 				delete(list, name)
 			}

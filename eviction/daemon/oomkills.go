@@ -12,11 +12,11 @@ import (
 	"github.com/evictd/evictd/oom/watch"
 )
 
-// heldLog is what the unit calls the kernel's log (OpenFile=, systemd 253).
+// heldLog is the name of the kernel's log in the unit (OpenFile=, systemd 253).
 const heldLog = "kmsg"
 
-// watchKernel tells what the kernel kills for want of memory.
-func (d *Daemon) watchKernel(ctx context.Context) {
+// followOOMKills publishes what the kernel's OOM killer kills.
+func (d *Daemon) followOOMKills(ctx context.Context) {
 	if d.node.cgroups == nil {
 		return
 	}
@@ -24,7 +24,7 @@ func (d *Daemon) watchKernel(ctx context.Context) {
 	_ = watch.New(cfg, func(k watch.Kill) { d.publisher.KernelKilled(k, d.tracker.named(k.Pod)) }, d.log).Run(ctx)
 }
 
-// groups are those of the pods, and of containers that runc alone runs outside them.
+// groups are the cgroups of the pods, and of runc's containers outside them.
 func (d *Daemon) groups() []watch.Pod {
 	if d.cluster == nil {
 		return d.tracker.groups(nil)
@@ -32,25 +32,25 @@ func (d *Daemon) groups() []watch.Pod {
 	return d.tracker.groups(d.cluster.agent.RuncContainers())
 }
 
-func (t *podTracker) groups(bare []inventory.RuncContainer) []watch.Pod {
+func (t *podTracker) groups(runc []inventory.RuncContainer) []watch.Pod {
 	var ofPods, outside []watch.Pod
 	for _, p := range t.pods() {
 		if p.group != nil {
 			ofPods = append(ofPods, watch.Pod{UID: p.UID, Cgroup: p.group.path})
 		}
 	}
-	for i := range bare {
-		group, seen := strings.CutPrefix(bare[i].Cgroup, t.cgroups.Mount("memory"))
+	for i := range runc {
+		group, seen := strings.CutPrefix(runc[i].Cgroup, t.cgroups.Mount("memory"))
 		inPod := func(p watch.Pod) bool { return strings.HasPrefix(group+"/", p.Cgroup+"/") }
 		holdsPods := strings.HasPrefix(t.podsGroup.Path()+"/", group+"/")
-		if seen && bare[i].Sandbox == "" && !holdsPods && !slices.ContainsFunc(ofPods, inPod) {
+		if seen && runc[i].Sandbox == "" && !holdsPods && !slices.ContainsFunc(ofPods, inPod) {
 			outside = append(outside, watch.Pod{Cgroup: group})
 		}
 	}
 	return append(ofPods, outside...)
 }
 
-// named is what events call a pod; zero where there is none of that uid.
+// named is the name of a pod for events; zero for an unknown uid.
 func (t *podTracker) named(uid types.UID) wire.PodName {
 	for _, p := range t.pods() {
 		if p.UID == uid {

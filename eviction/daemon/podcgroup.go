@@ -19,8 +19,8 @@ import (
 type podCgroup struct {
 	cgroups *cgroup.System
 	path    string
-	above   string    // the group of all pods
-	changes *undo.Log // nil where nothing may be changed for a while
+	above   string    // the cgroup of all pods
+	changes *undo.Log // nil in a dry run
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -111,10 +111,10 @@ func (g *podCgroup) AppendProcesses(pids []int) (all []int, err error) {
 	return all, err
 }
 
-// Kill kills them all at once where the kernel can.
+// Kill kills all processes at once, if the kernel has cgroup.kill.
 func (g *podCgroup) Kill() error { return g.use((*cgroup.Group).Kill) }
 
-// Populated says whether there are any.
+// Populated says whether there are processes in the group or below it.
 func (g *podCgroup) Populated() (populated bool, err error) {
 	err = g.use(func(opened *cgroup.Group) error {
 		populated, err = opened.Populated()
@@ -123,7 +123,7 @@ func (g *podCgroup) Populated() (populated bool, err error) {
 	return populated, err
 }
 
-// Freeze stops them until Thaw, or until evictd has ended.
+// Freeze stops the processes until Thaw, or until evictd has ended.
 func (g *podCgroup) Freeze() error {
 	setting, ok := g.cgroups.FreezeSetting(g.path)
 	if !ok || g.changes == nil {
@@ -134,7 +134,7 @@ func (g *podCgroup) Freeze() error {
 	return err
 }
 
-// Thaw lets frozen processes die, whoever froze them.
+// Thaw lets frozen processes run, so that signals reach them.
 func (g *podCgroup) Thaw() error {
 	err := g.use((*cgroup.Group).Thaw)
 	if g.frozen != nil {
@@ -144,15 +144,15 @@ func (g *podCgroup) Thaw() error {
 	return err
 }
 
-// BoostCPU gives the group, and those between it and the pods' group, all of the
-// processor that there is. The kubelet gives besteffort pods together the weight
-// of a shell's background job: one that is killed there can take seconds to die.
+// BoostCPU gives the group, and the groups between it and the pods' group, the highest
+// cpu.weight and no cpu.max, so that killed processes exit soon: the kubelet gives all
+// BestEffort pods together cpu.weight 1.
 func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 	var changed []*undo.Change
 	undone = func() {
 		for _, change := range slices.Backward(changed) {
 			if err := change.Undo(); err != nil {
-				g.log.Warn("a setting could not be put back; evictd undo tries again", "error", err)
+				g.log.Warn("a cgroup setting could not be restored; evictd undo tries again", "error", err)
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 	return undone, faults
 }
 
-// usage is what the group holds in memory now.
+// usage is the memory of the group now; 0 if it is removed.
 func (g *podCgroup) usage() stats.Amount {
 	var usage stats.Amount
 	err := g.use(func(opened *cgroup.Group) (err error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// sockets are where container runtimes listen.
+// sockets of container runtimes.
 var sockets = []string{
 	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock", "/var/run/cri-dockerd.sock",
 	"/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock", "/var/snap/microk8s/common/run/containerd.sock",
@@ -29,17 +29,17 @@ var sockets = []string{
 const (
 	noRuntime = "none"
 	noSocket  = "no socket of a container runtime found"
-	// lookForRuntime is how often a socket is looked for while there is none.
+	// lookForRuntime is the interval at which a socket is looked for while there is none.
 	lookForRuntime = 5 * time.Second
-	// connectPatience is how long a runtime may take to take a connection.
+	// connectPatience is how long a runtime may take to accept a connection.
 	connectPatience = time.Second
 )
 
-// RuntimeEndpoint is where the container runtime listens, as the settings say: none,
-// unix:PATH, or "" for where one is found.
+// RuntimeEndpoint is the setting --cri-endpoint: none, unix:PATH, or "" for the first of the
+// usual sockets that exists.
 type RuntimeEndpoint string
 
-// Check says what is wrong with the setting.
+// Check validates the setting.
 func (e RuntimeEndpoint) Check() error {
 	if e == "" || e == noRuntime || filepath.IsAbs(e.path()) {
 		return nil
@@ -47,8 +47,7 @@ func (e RuntimeEndpoint) Check() error {
 	return fmt.Errorf("--cri-endpoint %q: expected unix:PATH with an absolute path, or none", string(e))
 }
 
-// path is that of the socket; "" where it is to be found, or none is to be used.
-// The kubelet writes unix://PATH.
+// path of the socket; "" for none and for the usual ones. The kubelet writes unix://PATH.
 func (e RuntimeEndpoint) path() string {
 	rest, is := strings.CutPrefix(string(e), "unix:")
 	if !is {
@@ -76,15 +75,15 @@ func (e RuntimeEndpoint) find() string {
 	return ""
 }
 
-// unheard is why there is nothing to tell of a runtime yet.
-func (e RuntimeEndpoint) unheard() string {
+// unanswered is the error of a runtime that has not answered yet.
+func (e RuntimeEndpoint) unanswered() string {
 	if path := e.find(); path != "" {
 		return "unix:" + path + " has not answered yet"
 	}
 	return noSocket
 }
 
-// Connect is for the agent, which has no right to the socket itself.
+// Connect opens a connection for the agent, whose user cannot open the socket.
 func (e RuntimeEndpoint) Connect() (file *os.File, at string, err error) {
 	path := e.find()
 	if path == "" {
@@ -99,7 +98,7 @@ func (e RuntimeEndpoint) Connect() (file *os.File, at string, err error) {
 	return file, "unix:" + path, err
 }
 
-// await returns true when there is a socket, and false when ctx ends before.
+// await returns true once there is a socket, and false if ctx ends before.
 func (e RuntimeEndpoint) await(ctx context.Context) bool {
 	for e.find() == "" {
 		select {
@@ -111,7 +110,7 @@ func (e RuntimeEndpoint) await(ctx context.Context) bool {
 	return true
 }
 
-// running is what the container runtime runs of a pod now.
+// running are the containers and sandboxes of a pod that run now.
 func (t *podTracker) running(uid types.UID) (found agent.Running) {
 	for _, p := range t.pods() {
 		r := p.runtime.Load()
@@ -141,11 +140,11 @@ func (t *podTracker) running(uid types.UID) (found agent.Running) {
 	return found
 }
 
-// runtimeStatus is what the status document says of the container runtime.
+// runtimeStatus is the container runtime in the status document.
 func (d *Daemon) runtimeStatus() nodestatus.Runtime {
 	i := d.cluster.agent.Runtime()
 	if i == nil {
-		return nodestatus.Runtime{Error: d.cluster.runtime.unheard()}
+		return nodestatus.Runtime{Error: d.cluster.runtime.unanswered()}
 	}
 	s := nodestatus.Runtime{
 		Endpoint: i.Endpoint, Name: i.Name, Version: i.Version, Connected: i.Connected, Since: nodestatus.Time{Time: i.Since}, Error: i.Error,

@@ -7,13 +7,12 @@ import (
 	"github.com/evictd/evictd/internal/serve"
 )
 
-// attendEvery is how often the service manager is told how the node stands, at
-// most.
-const attendEvery = time.Second
+// notifyEvery is the shortest interval of STATUS= notifications.
+const notifyEvery = time.Second
 
-// attend tells the service manager that evictd is ready, when a threshold has been
-// measured, and after passes how the node stands.
-func (d *Daemon) attend(ctx context.Context) {
+// notifyService sends READY=1 when a threshold has been measured, and STATUS= after passes
+// (sd_notify(3)).
+func (d *Daemon) notifyService(ctx context.Context) {
 	defer func() { d.inform("STOPPING=1") }()
 	ready := false
 	for {
@@ -34,12 +33,12 @@ func (d *Daemon) attend(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(attendEvery):
+		case <-time.After(notifyEvery):
 		}
 	}
 }
 
-// line says how the node stands; nothing while no threshold was measured.
+// line is the status of the node in one line; "" before a threshold is measured.
 func (d *Daemon) line(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
@@ -56,11 +55,11 @@ func (d *Daemon) line(ctx context.Context) string {
 	return line
 }
 
-// inform tells the service manager, which may not read just now.
+// inform notifies the service manager, and says whether it could.
 func (d *Daemon) inform(assignments ...string) bool {
 	err := d.service.Notify(assignments...)
 	if err != nil {
-		d.log.Debug("the service manager is not told", "error", err)
+		d.log.Debug("the service manager is not notified", "error", err)
 	}
 	return err == nil
 }

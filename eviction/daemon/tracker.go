@@ -24,24 +24,24 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// podLogs is where the kubelet keeps the logs of pods.
+// podLogs is the directory of pods' logs (kubelet).
 const podLogs = "/var/log/pods"
 
-// podTracker turns manifests into pods that the loop can measure and end. One
-// goroutine calls update; what it made is used by others.
+// podTracker opens what the loop needs to measure and kill each pod, and closes it when the
+// pod has left. One goroutine calls update and closeRemoved; pods may be called from any.
 type podTracker struct {
 	log       *slog.Logger
-	cgroups   *cgroup.System // nil where there are none to use
+	cgroups   *cgroup.System // nil on a virtual node
 	podsGroup cgroup.Pods
 	processes *collect.Processes
-	changes   *undo.Log // nil where nothing may be changed for a while
+	changes   *undo.Log // nil in a dry run
 	nodeFs    string
-	survey    *collect.DiskScanner
-	// ownSession of the daemon, which no pod can have.
+	disks     *collect.DiskScanner
+	// ownSession is the session of the daemon; no pod can have it.
 	ownSession int
-	// node is what the API server calls this host.
+	// node is the name of this host's Node.
 	node string
-	// estimates are the pods that only the container runtime knows.
+	// estimates makes pods that only the container runtime has.
 	estimates pods.Estimator
 
 	known map[types.UID]*trackedPod
@@ -53,7 +53,7 @@ type podTracker struct {
 	current []*trackedPod
 }
 
-// trackedPod is one pod and the means to deal with it.
+// trackedPod is a pod and what is open for it.
 type trackedPod struct {
 	control.Pod
 	manifest *v1.Pod
@@ -62,21 +62,19 @@ type trackedPod struct {
 	meter    *meter        // nil where the pod cannot be measured
 	session  *kill.Session // nil for a pod in a cgroup
 	*members
-	// scored is how many tasks it had when its scores were last looked at. It is of
-	// follow.
+	// scored is the number of tasks when its scores were last written. Owned by syncPods.
 	scored stats.Amount
 }
 
-// update makes the loop's pods of those of the manifests, of the API server and of
-// the container runtime, keeps what it had of those that have not changed, and
-// says whether any has.
+// update makes the loop's pods from manifests, API server, container runtime and runc. What
+// is open for pods that have not changed stays open. changed says whether any pod has.
 func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory.Snapshot, bare []inventory.RuncContainer) (handled []control.Pod, changed bool) {
 	manifests, joined := t.estimates.Match(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
 	layout := t.layout(fromFiles, joined)
 	located := layout.Locate(manifests)
-	bares := t.unknown(t.estimates.RuncPods(bare), manifests, located)
-	if len(bares) > 0 {
-		manifests, located = t.join(bares, manifests, layout)
+	ofRunc := t.runcOnly(t.estimates.RuncPods(bare), manifests, located)
+	if len(ofRunc) > 0 {
+		manifests, located = t.addRuncPods(ofRunc, manifests, layout)
 	}
 	known := make(map[types.UID]*trackedPod, len(manifests))
 	current := make([]*trackedPod, 0, len(manifests))
@@ -94,9 +92,9 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 			}
 		}
 		p.runtime.Store(joined[m])
-		p.bare.Store(bares[m])
+		p.runc.Store(ofRunc[m])
 		if joined[m] != nil {
-			p.disk.SetRuntimeFigures(told(p.Containers, joined[m]))
+			p.disk.SetRuntimeFigures(runtimeFigures(p.Containers, joined[m]))
 		}
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
@@ -107,7 +105,7 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 		}
 	}
 	t.known = known
-	t.survey.SetPods(disks)
+	t.disks.SetPods(disks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed = t.current == nil || !slices.Equal(t.current, current)
@@ -135,9 +133,9 @@ func (t *podTracker) close() {
 	}
 }
 
-// unknown are the pods that nobody but runc knows: they have the uid of no other,
-// and their cgroup is below the pods' and apart from every other.
-func (t *podTracker) unknown(bares []pods.RuncPod, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.RuncPod {
+// runcOnly are the pods that only runc has: no other pod has their uid, and their cgroup is
+// below the pods' and overlaps no other.
+func (t *podTracker) runcOnly(containers []pods.RuncPod, known []*v1.Pod, located map[types.UID]pods.Location) map[*v1.Pod]*pods.RuncPod {
 	taken := func(cgroup string) bool {
 		return slices.ContainsFunc(known, func(pod *v1.Pod) bool {
 			other := located[pod.UID].Cgroup
@@ -145,8 +143,8 @@ func (t *podTracker) unknown(bares []pods.RuncPod, known []*v1.Pod, located map[
 		})
 	}
 	alone := map[*v1.Pod]*pods.RuncPod{}
-	for i := range bares {
-		b := &bares[i]
+	for i := range containers {
+		b := &containers[i]
 		_, sameUID := located[b.UID]
 		if cgroup := t.below(b.Cgroup); cgroup != "" && !sameUID && !taken(cgroup) {
 			alone[b.Pod] = b
@@ -155,15 +153,15 @@ func (t *podTracker) unknown(bares []pods.RuncPod, known []*v1.Pod, located map[
 	return alone
 }
 
-// join adds the pods that nobody but runc knows.
-func (t *podTracker) join(bares map[*v1.Pod]*pods.RuncPod, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
-	all := slices.AppendSeq(slices.Clone(known), maps.Keys(bares))
+// addRuncPods adds the pods that only runc has.
+func (t *podTracker) addRuncPods(ofRunc map[*v1.Pod]*pods.RuncPod, known []*v1.Pod, layout pods.Layout) ([]*v1.Pod, map[types.UID]pods.Location) {
+	all := slices.AppendSeq(slices.Clone(known), maps.Keys(ofRunc))
 	slices.SortFunc(all, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	byRuntime := layout.Told
 	layout.Told = func(pod *v1.Pod) string {
-		if b := bares[pod]; b != nil {
+		if b := ofRunc[pod]; b != nil {
 			return t.below(b.Cgroup)
 		}
 		return byRuntime(pod)
@@ -171,8 +169,8 @@ func (t *podTracker) join(bares map[*v1.Pod]*pods.RuncPod, known []*v1.Pod, layo
 	return all, layout.Locate(all)
 }
 
-// below is the path of a group below the pods', by its directory; "" where it is
-// not one of these.
+// below is the path, relative to the pods' cgroup, of the cgroup in a directory; "" for one
+// that is not below it.
 func (t *podTracker) below(dir string) string {
 	if t.cgroups == nil {
 		return ""
@@ -225,7 +223,7 @@ func (t *podTracker) UnknownPods(known []control.Pod) bool {
 	})
 }
 
-// leaders are the session leaders of the pods that live in sessions.
+// leaders are the process ids of the session leaders of pods without a cgroup.
 func (t *podTracker) leaders() []int {
 	var leaders []int
 	for _, p := range t.pods() {
@@ -236,9 +234,8 @@ func (t *podTracker) leaders() []int {
 	return leaders
 }
 
-// layout says where pods may be. The annotations of a manifest count, for it
-// comes from the directory that the operator named; anybody may have written
-// those of other pods.
+// layout says where pods may be. Only the annotations of manifests count: their directory
+// is the operator's, while any API user may write those of other pods.
 func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.RuntimePod) pods.Layout {
 	l := pods.Layout{
 		PodsCgroup: t.podsGroup.Path(),
@@ -257,7 +254,7 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 				return ""
 			}
 			below, is := strings.CutPrefix(joined[pod].Cgroup(), t.podsGroup.Path()+"/")
-			if !is { // the runtime sees other cgroups, or the pod is none of these
+			if !is { // the runtime has other cgroups, or the pod is not below the pods' cgroup
 				return ""
 			}
 			return below
@@ -266,8 +263,8 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 	return l
 }
 
-// open finds the means to measure and to end a pod. before is what there was for
-// it, nil without; what is known of its disks stays.
+// open finds what a pod is measured and killed by. before is the trackedPod that it replaces,
+// nil for a new pod; the figures of its disks stay.
 func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
 	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, members: &members{}}
 	p.Estimated = t.estimates.Estimated(m)
@@ -300,7 +297,7 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 		cfg.Processes, cfg.Leader = t.processes, at.Session
 		opened, err := kill.NewSession("/proc", at.Session)
 		if err != nil {
-			t.log.Warn("a pod's session cannot be used", "pod", p.String(), "error", err)
+			t.log.Warn("the session of a pod cannot be opened", "pod", p.String(), "error", err)
 			break
 		}
 		p.Target, p.session = opened, opened
@@ -368,7 +365,8 @@ func (m *meter) read(s *stats.Pod, from func(*stats.Pod) error) error {
 	return err
 }
 
-// id is what the kubelet names a pod's directories and cgroup by.
+// id names a pod's directories and cgroup (kubelet): the uid, or the config hash of a static
+// pod.
 func id(m *v1.Pod) string {
 	if hash := m.Annotations["kubernetes.io/config.hash"]; hash != "" {
 		return hash
@@ -376,9 +374,8 @@ func id(m *v1.Pod) string {
 	return string(m.UID)
 }
 
-// volumes are the host directories of a pod's volumes; nowhere for those that are
-// not measured. A hostPath is not, as in the kubelet: what lies there was there
-// before the pod, or is other pods' too, and does not go with it.
+// volumes are the host directories of a pod's volumes; zero for those that are not measured.
+// A hostPath is not (kubelet): its files are not the pod's and stay after its end.
 func (t *podTracker) volumes(m *v1.Pod) []collect.PodPath {
 	dirs := make([]collect.PodPath, len(m.Spec.Volumes))
 	for i := range m.Spec.Volumes {

@@ -29,7 +29,7 @@ func newTracker(t *testing.T, n int) (*podTracker, []*v1.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: cgroup.PodsAt("/kubepods"), survey: collect.NewDiskScanner(slog.New(slog.DiscardHandler))}
+	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: cgroup.PodsAt("/kubepods"), disks: collect.NewDiskScanner(slog.New(slog.DiscardHandler))}
 	var all []*v1.Pod
 	for i := range n {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i))}}

@@ -16,24 +16,23 @@ import (
 )
 
 const (
-	// tripMargin is how far below the crossing of a threshold the tripwire is,
-	// bytes, and tripSlack how far off it may be.
+	// tripMargin is the distance of memory.high below the usage at which a threshold is
+	// crossed, bytes, and tripSlack the tolerance of it.
 	tripMargin, tripSlack = 32 << 20, 1 << 20
-	// tripShare is the part of the usage that the margin is at most. Who is further
-	// above memory.high sleeps, 10 ms for 64 pages at an eightieth and longer by the
-	// square of it (calculate_high_delay in mm/memcontrol.c of Linux), and would be
-	// kept from the crossing.
+	// tripShare bounds the margin to usage/tripShare. A process whose cgroup is further
+	// above memory.high sleeps, 10 ms for 64 pages at an eightieth and longer by the square
+	// (calculate_high_delay in mm/memcontrol.c of Linux), and would not reach the crossing.
 	tripShare = 128
-	// tripPatience is how long pods may be slowed down while no threshold is
-	// crossed. They could stand still for ever, each with a little less than it
-	// needs to go on and nobody evicted. tripRest is how long they go free then.
+	// tripPatience is how long pods may be throttled while no threshold is crossed: else
+	// they could be throttled for ever and no pod evicted. tripRest is how long memory.high
+	// stays max after that.
 	tripPatience, tripRest = 2 * time.Second, time.Minute
 )
 
-// tripwire is memory.high of the pods' group, a little below the usage at which a
-// hard threshold of memory is crossed: the kernel slows down who comes there, and
-// wakes the loop by memory.events. It is the loop's Waiter, between it and the
-// watch, and follows its aims in a goroutine of its own.
+// tripwire sets memory.high of the pods' cgroup a little below the usage at which a hard
+// threshold of memory is crossed: the kernel throttles processes there and wakes the loop by
+// memory.events. It is the loop's Waiter before the memory notifier, and follows the levels
+// that the loop sets in a goroutine of its own.
 type tripwire struct {
 	control.Waiter
 	file string
@@ -43,23 +42,23 @@ type tripwire struct {
 	// Owned by run.
 	changes *undo.Log
 	trip
-	placed int64 // what memory.high was set to; 0 while it is as it was found
+	placed int64 // the value that memory.high was set to; 0 if it is as found
 	change *undo.Change
 	lost   bool
 }
 
-// newTripwire is nil where the kernel has none.
+// newTripwire is nil on a kernel without memory.high.
 func (d *Daemon) newTripwire() *tripwire {
 	if d.node.cgroups != nil {
 		if file, ok := d.node.cgroups.MemoryHighFile(d.tracker.podsGroup.Path()); ok {
-			return &tripwire{Waiter: d.watch, file: file, log: d.log, aims: make(chan collect.MemoryLevels, 1)}
+			return &tripwire{Waiter: d.notifier, file: file, log: d.log, aims: make(chan collect.MemoryLevels, 1)}
 		}
 	}
-	d.log.Warn("there is no tripwire: only cgroup v2 has memory.high")
+	d.log.Warn("memoryHighTripwire has no effect: only cgroup v2 has memory.high")
 	return nil
 }
 
-// SetLevels is the watch's, too. It never blocks.
+// SetLevels passes the levels to run and to the notifier. It never blocks.
 func (t *tripwire) SetLevels(a collect.MemoryLevels) bool {
 	select {
 	case <-t.aims:
@@ -69,21 +68,21 @@ func (t *tripwire) SetLevels(a collect.MemoryLevels) bool {
 	return t.Waiter.SetLevels(a)
 }
 
-// run moves the tripwire until ctx ends, and then takes it away.
+// run adjusts memory.high until ctx ends, and then restores it.
 func (t *tripwire) run(ctx context.Context, changes *undo.Log) {
 	t.changes = changes
 	for {
 		select {
 		case <-ctx.Done():
-			t.tell(t.set(0))
+			t.report(t.set(0))
 			return
 		case a := <-t.aims:
-			t.tell(t.follow(a, time.Now()))
+			t.report(t.follow(a, time.Now()))
 		}
 	}
 }
 
-// follow puts the tripwire where it belongs.
+// follow adjusts memory.high to the levels.
 func (t *tripwire) follow(a collect.MemoryLevels, now time.Time) error {
 	usage, used := a[1].Usage.Get()
 	left, known := a[0].Left().Get()
@@ -96,13 +95,13 @@ func (t *tripwire) follow(a collect.MemoryLevels, now time.Time) error {
 	before := t.rests
 	t.next(now, usage, left)
 	if t.rests.After(before) && left > 0 {
-		t.log.Warn("pods were slowed down at memory.high and no threshold was crossed; they go free for a while", "memoryHigh", t.file, "usage", usage, "for", tripRest.String())
+		t.log.Warn("pods were throttled at memory.high and no threshold was crossed; memory.high is max for a while", "memoryHigh", t.file, "usage", usage, "for", tripRest.String())
 	}
 	return t.set(t.high)
 }
 
-// set writes bytes, and puts back what was there for zero. What others have set is
-// left alone.
+// set writes high, bytes, and restores the first value for zero. A value that another
+// program has set is an error.
 func (t *tripwire) set(high int64) (err error) {
 	if high == t.placed {
 		return nil
@@ -133,29 +132,29 @@ func (t *tripwire) place(high int64, first bool) (*undo.Change, error) {
 	return t.changes.Set(t.file, strconv.FormatInt(high, 10))
 }
 
-var errOthers = errors.New("memory.high is not max: somebody else has set it")
+var errOthers = errors.New("memory.high is not max: another program has set it")
 
-// tell logs a fault once, until things work again. Pods' groups come and go.
-func (t *tripwire) tell(err error) {
+// report logs the first of consecutive faults. A removed cgroup is none.
+func (t *tripwire) report(err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil && !t.lost {
-		t.log.Warn("there is no tripwire; polling goes on without it", "file", t.file, "error", err)
+		t.log.Warn("memory.high cannot be set; polling continues without it", "file", t.file, "error", err)
 	}
 	t.lost = err != nil
 }
 
-// trip is where memory.high belongs.
+// trip computes memory.high.
 type trip struct {
-	high  int64     // bytes, whole pages; 0 is nowhere
+	high  int64     // bytes, whole pages; 0 is max
 	hit   time.Time // since when the usage is at it; zero while it is not
-	rests time.Time // until then it stays nowhere
+	rests time.Time // until then it stays max
 }
 
-// next finds it for what the pods use and what is left until a threshold is
-// crossed, bytes. A victim must not be slowed down, so that it is nowhere once that
-// is crossed. It is never put below the usage: who writes that has to reclaim.
+// next computes it from the pods' usage and the bytes left until a threshold is crossed. It is
+// max once that is crossed, so that a victim is not throttled. It is never below the usage:
+// the kernel would reclaim in the write.
 func (t *trip) next(now time.Time, usage, left int64) {
 	crossing := usage + left
 	target := (crossing - min(tripMargin, crossing/tripShare)) &^ 4095

@@ -89,10 +89,10 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 		{aims(gib, gib), "2130706432"},
 		{aims(2*gib, 0), "max"},
 	} {
-		wire.tell(wire.follow(s.aims, now))
+		wire.report(wire.follow(s.aims, now))
 		mustBe(s.want)
 	}
-	wire.tell(wire.follow(aims(gib, gib), now.Add(2*tripPatience)))
+	wire.report(wire.follow(aims(gib, gib), now.Add(2*tripPatience)))
 	mustBe("2130706432")
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)
@@ -106,12 +106,12 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 func TestMemoryHighOfSomebodyElseIsLeftAlone(t *testing.T) {
 	wire, log := newTestTripwire(t, "1073741824")
 	for range 3 {
-		wire.tell(wire.follow(aims(1<<30, 1<<30), time.Now()))
+		wire.report(wire.follow(aims(1<<30, 1<<30), time.Now()))
 	}
 	if is, _ := os.ReadFile(wire.file); string(is) != "1073741824\n" {
 		t.Errorf("memory.high is %s", is)
 	}
-	if strings.Count(log.String(), "somebody else has set it") != 1 {
+	if strings.Count(log.String(), "another program has set it") != 1 {
 		t.Errorf("logged %s", log)
 	}
 }
@@ -121,7 +121,7 @@ func TestAPodsGroupThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	if err := os.Remove(wire.file); err != nil {
 		t.Fatal(err)
 	}
-	wire.tell(wire.follow(aims(1<<30, 1<<30), time.Now()))
+	wire.report(wire.follow(aims(1<<30, 1<<30), time.Now()))
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)
 	}

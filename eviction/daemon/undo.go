@@ -2,18 +2,18 @@ package daemon
 
 import "github.com/evictd/evictd/eviction/undo"
 
-// openChanges puts back what daemons that were killed left changed, and makes the
-// log of this one.
+// openChanges restores the settings that killed daemons have changed, and opens the undo log
+// of this one.
 func (d *Daemon) openChanges() {
 	undone, err := undo.Recover(d.runtimeDir)
 	for _, file := range undone {
-		d.log.Info("put back what an evictd before this one had changed", "file", file)
+		d.log.Info("restored a setting that an earlier evictd had changed", "file", file)
 	}
 	if err != nil {
-		d.log.Warn("what an evictd before this one had changed could not be put back; evictd undo tries again", "error", err)
+		d.log.Warn("settings of an earlier evictd could not be restored; evictd undo tries again", "error", err)
 	}
 	if d.changes, err = undo.Open(d.runtimeDir); err != nil {
-		d.log.Warn("victims may be slow to die: what would give them the processor could not be undone if evictd were killed", "error", err)
+		d.log.Warn("victims may exit slowly: their cpu.weight is not raised, since it could not be restored if evictd were killed", "error", err)
 	}
 	d.tracker.changes = d.changes
 }

@@ -28,36 +28,36 @@ import (
 const (
 	defaultSoftDeadline = 30 * time.Second
 	softAPI, softDirect = "api", "direct"
-	// agentName is found beside evictd's own executable.
+	// agentName is the program beside evictd's own.
 	agentName = "evictd-agent"
-	// pressEvery is how often the headroom is looked at, and pressAnyway how
-	// often it is told though no level has changed: as the Lease is renewed.
-	pressEvery  = time.Second
-	pressAnyway = 10 * time.Second
+	// headroomCheck is the interval at which the headroom is computed. headroomRenewal is
+	// the interval at which it is published while no level changes, that of the Lease.
+	headroomCheck   = time.Second
+	headroomRenewal = 10 * time.Second
 )
 
-// hasAPI says whether evictd speaks to an API server.
+// hasAPI says whether an API server is configured.
 func hasAPI(run *config.Run) bool { return run.Kubeconfig != "" || run.Server != "" }
 
-// cluster is what evictd has where an agent speaks for it: to an API server, to a
-// container runtime, or to both.
+// cluster is the agent's connection to an API server, a container runtime, or both.
 type cluster struct {
 	agent   *agent.Agent
-	program *os.File // the agent's, which run closes
+	program *os.File // the agent's; run closes it
 	api     bool
 	runtime RuntimeEndpoint
-	runc    bool         // an agent is wanted for the containers of runc
-	asker   *agent.APIEvictor // nil where soft victims are killed directly
+	runc    bool              // containers of runc are configured
+	evictor *agent.APIEvictor // nil if soft victims are killed without the Eviction API
 	log     *slog.Logger
-	// patience is how long a soft victim may wait for leave; zero asks nobody.
+	// patience is how long a soft victim may wait for the Eviction API; zero requests
+	// nothing.
 	patience time.Duration
-	// unended are the victims of before the start whose end nobody has seen, and
-	// that are not killed again yet.
-	unended map[types.UID]bool
+	// interrupted are victims of before the start that have not ended, and are not killed
+	// again yet.
+	interrupted map[types.UID]bool
 }
 
-// newCluster checks that the agent is there and that it knows its API server. It
-// is nil where there is nobody to speak to.
+// newCluster checks that the agent's program exists and accepts its flags. It is nil without
+// API server and container runtime.
 func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Daemon, log *slog.Logger) (*cluster, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,11 +65,11 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	}
 	program, missing := osprocess.OpenProgram(filepath.Join(filepath.Dir(self), agentName))
 	api, runtime := hasAPI(&file.Run), RuntimeEndpoint(file.CRIEndpoint)
-	if d.node.cgroups == nil && runtime == "" { // no runtime runs pods of a virtual node
+	if d.node.cgroups == nil && runtime == "" { // a virtual node has no runtime
 		runtime = noRuntime
 	}
 	if missing != nil && file.AgentAddress == "" && !api && runtime == "" {
-		log.Info("no agent beside evictd: a container runtime would not be used", "error", missing)
+		log.Info("there is no agent beside evictd: no container runtime is used", "error", missing)
 		runtime = noRuntime
 	}
 	runc := runcState(&file.Run)
@@ -104,7 +104,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 			return nil, err
 		}
 	}
-	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log, unended: map[types.UID]bool{}}
+	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log, interrupted: map[types.UID]bool{}}
 	if !api {
 		c.agent = agent.New(cfg, nil, log)
 		return c, nil
@@ -113,13 +113,13 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	c.agent = agent.New(cfg, d.journal, log)
 	for _, intent := range c.agent.Unreported() {
 		if intent.Over.IsZero() {
-			c.unended[intent.UID] = true
+			c.interrupted[intent.UID] = true
 		}
 	}
 	return c, nil
 }
 
-// runcState are the directories that were given; nil for none and the usual ones.
+// runcState are the configured directories; nil for none and for the usual ones.
 func runcState(run *config.Run) []string {
 	if run.RuncState == "" || run.RuncState == noRuntime {
 		return nil
@@ -127,11 +127,10 @@ func runcState(run *config.Run) []string {
 	return strings.Split(run.RuncState, ",")
 }
 
-// speaksToAPI says whether there is an API server; c may be nil.
+// speaksToAPI says whether an API server is configured; c may be nil.
 func (c *cluster) speaksToAPI() bool { return c != nil && c.api }
 
-// speaksToRuntime says whether a container runtime is used, or looked for; c may
-// be nil.
+// speaksToRuntime says whether a container runtime is used or looked for; c may be nil.
 func (c *cluster) speaksToRuntime() bool { return c != nil && c.runtime != noRuntime }
 
 // socketOf is the path of an embedded API, empty for any other server.
@@ -143,8 +142,7 @@ func socketOf(server string) string {
 	return path
 }
 
-// checkAgent has the agent judge its flags as the user that it runs as, so that what
-// is wrong with them is known at the start.
+// checkAgent validates the agent's flags by its program, as its user.
 func checkAgent(cfg *agent.Config, server []string) error {
 	text, err := cfg.Check(server...)
 	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == cli.ExitBadInput {
@@ -159,8 +157,8 @@ func checkAgent(cfg *agent.Config, server []string) error {
 	return nil
 }
 
-// killer lets the container runtime stop soft victims, and asks before they are
-// killed, where that is configured.
+// killer is below, preceded by StopContainer of the CRI and by the Eviction API for soft
+// victims, where these are configured.
 func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Running) control.Killer {
 	if c.speaksToRuntime() {
 		below = agent.NewCRIStopper(below, c.agent, running, c.log)
@@ -168,12 +166,12 @@ func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Runni
 	if c.patience == 0 {
 		return below
 	}
-	c.asker = agent.NewAPIEvictor(below, c.agent, c.patience, c.log)
-	return c.asker
+	c.evictor = agent.NewAPIEvictor(below, c.agent, c.patience, c.log)
+	return c.evictor
 }
 
-// softPatience is how long the Eviction API may hold a soft victim back; zero
-// where it is not asked.
+// softPatience is how long the Eviction API may refuse a soft victim; zero if it is not
+// used.
 func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.Duration {
 	way := cmp.Or(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()])
 	if way == softDirect {
@@ -182,7 +180,7 @@ func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.D
 	return cmp.Or(file.SoftEvictionDeadline.Duration, defaultSoftDeadline)
 }
 
-// run keeps the agent.
+// run runs the agent until ctx ends.
 func (c *cluster) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -190,35 +188,35 @@ func (c *cluster) run(ctx context.Context) {
 			_ = c.agent.Run(ctx)
 		}
 	})
-	if c.asker != nil {
-		running.Go(func() { _ = c.asker.Run(ctx) })
+	if c.evictor != nil {
+		running.Go(func() { _ = c.evictor.Run(ctx) })
 	}
 	running.Wait()
-	c.program.Close() // nil where the service manager starts the agent
+	c.program.Close() // nil if the service manager starts the agent
 }
 
-// resume kills what a daemon before this one had decided to end and did not see
-// the end of. A pod that ran on under a status that says it has ended would be
-// nobody's.
-func (c *cluster) resume(tracked []*trackedPod, killer *kill.Killer) {
+// killInterrupted kills the pods whose eviction an earlier evictd has reported and not
+// finished: their status is terminal, so that neither kubelet nor loop would end them.
+func (c *cluster) killInterrupted(tracked []*trackedPod, killer *kill.Killer) {
 	for _, p := range tracked {
-		if !c.unended[p.UID] || !p.Terminal || p.Target == nil {
+		if !c.interrupted[p.UID] || !p.Terminal || p.Target == nil {
 			continue
 		}
-		delete(c.unended, p.UID)
+		delete(c.interrupted, p.UID)
 		victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: LongestHardGrace, Target: p.Target, Usage: p.Usage}
 		if err := killer.Kill(victim); err != nil {
-			c.log.Error("could not go on with an eviction", "pod", p.String(), "error", err)
+			c.log.Error("an interrupted eviction could not be continued", "pod", p.String(), "error", err)
 		}
 	}
 }
 
-// press tells the headroom: at once when a level has changed, and regularly.
-func (d *Daemon) press(ctx context.Context) {
-	tick := time.NewTicker(pressEvery)
+// publishHeadroom sends the headroom annotation when a level has changed, and every
+// headroomRenewal.
+func (d *Daemon) publishHeadroom(ctx context.Context) {
+	tick := time.NewTicker(headroomCheck)
 	defer tick.Stop()
 	var last nodestatus.Headroom
-	var told time.Time
+	var published time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -230,16 +228,16 @@ func (d *Daemon) press(ctx context.Context) {
 			return // the loop has ended
 		}
 		headroom := d.publisher.Headroom(&s)
-		turned := !headroom.SameLevels(last) || len(headroom.Evicted) != len(last.Evicted)
-		if !turned && s.At.Sub(told) < pressAnyway {
+		changed := !headroom.SameLevels(last) || len(headroom.Evicted) != len(last.Evicted)
+		if !changed && s.At.Sub(published) < headroomRenewal {
 			continue
 		}
 		annotation, err := headroom.Annotation()
 		if err != nil {
-			d.log.Error("the headroom cannot be told", "error", err)
+			d.log.Error("the headroom cannot be encoded", "error", err)
 			continue
 		}
-		d.cluster.agent.SetHeadroom(wire.Headroom{Annotation: annotation, Urgent: turned})
-		last, told = headroom, s.At
+		d.cluster.agent.SetHeadroom(wire.Headroom{Annotation: annotation, Urgent: changed})
+		last, published = headroom, s.At
 	}
 }

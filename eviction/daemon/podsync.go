@@ -17,15 +17,16 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// follow hands the pods to the loop as they change, and keeps their scores.
-func (d *Daemon) follow(ctx context.Context) {
+// syncPods hands the pods to the loop as they change, writes their oom_score_adj and holds
+// pidfds of those that would be evicted first.
+func (d *Daemon) syncPods(ctx context.Context) {
 	var filesChanged, clusterChanged <-chan struct{}
 	if d.manifests != nil {
 		var watching sync.WaitGroup
 		defer watching.Wait()
 		watching.Go(func() { d.manifests.Run(ctx) })
 		filesChanged = d.manifests.Changed()
-		d.take()
+		d.updatePods()
 	}
 	if d.cluster != nil {
 		clusterChanged = d.cluster.agent.Changed()
@@ -45,19 +46,18 @@ func (d *Daemon) follow(ctx context.Context) {
 		case <-again.C:
 			changed, ticks = false, ticks+1
 		case <-filesChanged:
-			changed = d.take()
+			changed = d.updatePods()
 		case <-clusterChanged:
-			changed = d.take()
+			changed = d.updatePods()
 		case <-waited.C:
-			d.alone = true
-			changed = d.take()
+			d.unlisted = true
+			changed = d.updatePods()
 		}
 	}
 }
 
-// take hands the pods that there are now to the loop, and says whether any has
-// changed.
-func (d *Daemon) take() (changed bool) {
+// updatePods hands the present pods to the loop, and says whether any has changed.
+func (d *Daemon) updatePods() (changed bool) {
 	var fromFiles, fromCluster []*v1.Pod
 	var runtime *inventory.Snapshot
 	var bare []inventory.RuncContainer
@@ -66,19 +66,19 @@ func (d *Daemon) take() (changed bool) {
 	}
 	if d.cluster != nil {
 		fromCluster = d.cluster.agent.Pods()
-		if d.alone || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
+		if d.unlisted || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
 			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.RuncContainers()
 		}
 	}
 	if runtime != nil && len(runtime.ImageFs) > 0 {
-		d.node.collect.Disks.SetRuntimePaths(located(&runtime.Runtime))
+		d.node.collect.Disks.SetRuntimePaths(runtimePaths(&runtime.Runtime))
 	}
 	pods, changed := d.tracker.update(fromFiles, fromCluster, runtime, bare)
 	if changed {
 		d.loop.SetPods(pods)
 	}
 	if d.cluster != nil && !d.dryRun {
-		d.cluster.resume(d.tracker.pods(), d.killer)
+		d.cluster.killInterrupted(d.tracker.pods(), d.killer)
 	}
 	return changed
 }
@@ -99,13 +99,12 @@ func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
 	return last.Candidates
 }
 
-// rescore is in how many ticks the processes of all pods are looked at again, for those
-// that came as others went.
+// rescore is the number of ticks between writes of the scores of all pods: a pod whose
+// number of tasks is the same can have other processes.
 const rescore = 60
 
-// score writes the oom_score_adj of containers' processes: of all pods, or of those
-// that have got or lost tasks. A process gets that of its parent at its birth, so
-// that few need it.
+// score writes the oom_score_adj of containers' processes: of all pods, or of those whose
+// number of tasks has changed. A process inherits the value of its parent.
 func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 	capacity, known := d.node.first.Memory.Limit.Get()
 	if d.scores == nil || !known {
@@ -118,8 +117,8 @@ func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 		}
 	}
 	for _, p := range d.tracker.pods() {
-		if p.bare.Load() != nil {
-			continue // who has runc run it chooses the score, too
+		if p.runc.Load() != nil {
+			continue // its score is in its OCI configuration
 		}
 		if !all && tasks[p.UID] == p.scored {
 			continue
@@ -131,9 +130,9 @@ func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 	}
 }
 
-// prepare has the processes of those pods held that would be the first to go for
-// want of memory, so that none need be opened when there is none left: of all of these,
-// or of those that have got or lost tasks.
+// prepare opens pidfds of the pods that would be evicted first for memory.available, so that
+// none is opened when memory is short: of all of these, or of those whose number of tasks
+// has changed.
 func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	if d.dryRun || d.node.cgroups == nil {
 		return
@@ -159,9 +158,9 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	d.killer.Prepare(next)
 }
 
-// enforce holds the pods' cgroup to what is allocatable, trying until the
-// kernel lets it.
-func (d *Daemon) enforce(ctx context.Context) {
+// enforceAllocatable limits the memory of the pods' cgroup to what is allocatable. It retries
+// while the pods use more.
+func (d *Daemon) enforceAllocatable(ctx context.Context) {
 	if d.dryRun || d.node.cgroups == nil || !d.node.podsLimit.IsKnown() {
 		return
 	}
@@ -172,10 +171,10 @@ func (d *Daemon) enforce(ctx context.Context) {
 			group.Close()
 		}
 		if err == nil {
-			d.log.Info("the pods' cgroup is held to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", d.node.podsLimit.Or(0))
+			d.log.Info("the pods' cgroup is limited to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", d.node.podsLimit.Or(0))
 			return
 		}
-		d.log.Warn("the pods' cgroup cannot be held to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
+		d.log.Warn("the pods' cgroup cannot be limited to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
 		select {
 		case <-ctx.Done():
 			return
