@@ -40,7 +40,7 @@ type Drain struct {
 // Progress is told how a drain goes on.
 type Progress interface {
 	// Tell is a line.
-	Tell(format string, args ...any)
+	Printf(format string, args ...any)
 	// Set is how many of all pods that go are gone.
 	Set(done, all int)
 }
@@ -72,7 +72,7 @@ func (d *Drain) Run(ctx context.Context) error {
 		pod := &pods[i]
 		name := pod.Namespace + "/" + pod.Name
 		if why := staying(pod); why != "" {
-			d.Progress.Tell("pod %s stays: %s", name, why)
+			d.Progress.Printf("pod %s stays: %s", name, why)
 			continue
 		}
 		if metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp == nil {
@@ -88,7 +88,7 @@ func (d *Drain) Run(ctx context.Context) error {
 	}
 	if d.DryRun {
 		for _, l := range leavers {
-			d.Progress.Tell("pod %s would be evicted", l.name())
+			d.Progress.Printf("pod %s would be evicted", l.name())
 		}
 		return nil
 	}
@@ -113,17 +113,17 @@ func staying(pod *v1.Pod) string {
 func (d *Drain) cordon(ctx context.Context, node *v1.Node) error {
 	switch {
 	case node.Spec.Unschedulable:
-		d.Progress.Tell("node %s is cordoned already", d.Node)
+		d.Progress.Printf("node %s is cordoned already", d.Node)
 		return nil
 	case d.DryRun:
-		d.Progress.Tell("node %s would be cordoned", d.Node)
+		d.Progress.Printf("node %s would be cordoned", d.Node)
 		return nil
 	}
 	patch := []byte(`{"spec":{"unschedulable":true}}`)
 	if _, err := d.Client.CoreV1().Nodes().Patch(ctx, d.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("cordon node %s: %w", d.Node, err)
 	}
-	d.Progress.Tell("node %s is cordoned", d.Node)
+	d.Progress.Printf("node %s is cordoned", d.Node)
 	return nil
 }
 
@@ -147,15 +147,15 @@ func (d *Drain) empty(ctx context.Context, leavers []*leaver) error {
 					return false
 				}
 				gone++
-				d.Progress.Tell("[%d/%d] pod %s is gone", all-len(leavers)+gone, all, l.name())
+				d.Progress.Printf("[%d/%d] pod %s is gone", all-len(leavers)+gone, all, l.name())
 				return true
 			})
 			d.Progress.Set(all-len(leavers), all)
 		} else if ctx.Err() == nil {
-			d.Progress.Tell("node %s cannot be looked at: %v", d.Node, err)
+			d.Progress.Printf("node %s cannot be looked at: %v", d.Node, err)
 		}
 		if len(leavers) == 0 {
-			d.Progress.Tell("node %s is drained", d.Node)
+			d.Progress.Printf("node %s is drained", d.Node)
 			return nil
 		}
 		select {
@@ -198,7 +198,7 @@ func (d *Drain) ask(ctx context.Context, l *leaver) {
 	l.next = time.Now().Add(drainRetry)
 	if why := err.Error(); why != l.waiting {
 		l.waiting = why
-		d.Progress.Tell("pod %s waits: %s", l.name(), why)
+		d.Progress.Printf("pod %s waits: %s", l.name(), why)
 	}
 }
 
