@@ -66,7 +66,7 @@ func (d *daemon) await(ctx context.Context, what string, holds func(*nodestatus.
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("waited %v in vain for %s: %v\n%s", patience, what, err, d.log.Bytes())
+			return fmt.Errorf("waited %v for %s: %v\n%s", patience, what, err, d.log.Bytes())
 		}
 	}
 	return ctx.Err()

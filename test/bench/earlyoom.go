@@ -16,7 +16,7 @@ import (
 
 // earlyoom of Debian. It knows nothing of cgroups, so it is shown a machine that is
 // the node: a pid namespace with the pod alone, where /proc/meminfo is a file that
-// tells the node's figures, renewed every millisecond.
+// has the node's figures, written every millisecond.
 type earlyoom struct {
 	meminfo string
 	end     context.CancelFunc
@@ -48,7 +48,7 @@ func (e *earlyoom) start(n *node) error {
 	return nil
 }
 
-// meminfo is what a machine of the node's size would tell, always as long.
+// meminfo is /proc/meminfo of a machine of the node's size, of constant length.
 func meminfo(available int64) []byte {
 	var text strings.Builder
 	for _, row := range []struct {
