@@ -29,7 +29,7 @@ func (e *earlyoom) start(n *node) error {
 	if _, err := exec.LookPath("earlyoom"); err != nil {
 		return unavailable("it is not installed: apt-get install earlyoom")
 	}
-	e.meminfo = filepath.Join(n.dir, "meminfo")
+	e.meminfo = filepath.Join(n.Dir, "meminfo")
 	f, err := os.Create(e.meminfo)
 	if err != nil {
 		return err

@@ -111,17 +111,16 @@ type program interface {
 }
 
 // series fills a node's memory again and again.
-func series(ctx context.Context, p program, runs int, rate float64) ([]result, error) {
+func series(ctx context.Context, p program, runs int, rate float64) (results []result, err error) {
 	n, err := newNode()
 	if err != nil {
 		return nil, err
 	}
-	defer n.remove()
+	defer func() { err = errors.Join(err, n.remove()) }()
 	defer p.stop()
 	if err := p.start(n); err != nil {
 		return nil, err
 	}
-	var results []result
 	for range runs {
 		r, err := n.fill(ctx, p, rate)
 		if err != nil {
