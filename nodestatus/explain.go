@@ -51,7 +51,7 @@ type ExplainedPod struct {
 	// Goes says whether the pod is one of the victims.
 	Goes bool `json:"goes"`
 	// Against is the next pod in the order. Comparisons are the keys that are compared,
-	// up to the one that decides.
+	// up to the deciding one.
 	Against     string       `json:"against,omitempty"`
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 	// Rival is the pod at the border between victims and others. Changes are those

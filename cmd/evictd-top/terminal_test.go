@@ -90,7 +90,7 @@ func TestTheViewInATerminal(t *testing.T) {
 	run("send-keys", "s")
 	shows("sort: usage")
 	run("send-keys", "Enter")
-	shows("to go it would have to come before default/a")
+	shows("evicted if ranked before default/a")
 	run("send-keys", "q")
 	shows("enter explain")
 	run("resize-window", "-x", "80", "-y", "16")

@@ -106,7 +106,7 @@ func TestARunningDaemonExplains(t *testing.T) {
 		got = say(t, "", "explain", "--status-address", address)
 		return got.code == 0
 	})
-	if !strings.Contains(got.out, "memory.available: ") || !strings.Contains(got.out, "nobody could go") {
+	if !strings.Contains(got.out, "memory.available: ") || !strings.Contains(got.out, "no pod may be evicted") {
 		t.Errorf("got %+v", got)
 	}
 	if nobody := say(t, "", "explain", "default/a", "--status-address", address); !strings.HasSuffix(nobody.err, ": 404 Not Found: no pod default/a runs on node vm\n") {

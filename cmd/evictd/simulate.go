@@ -49,7 +49,7 @@ would do. FILE - reads standard input. Nothing is printed if any file is invalid
 			}
 			if output.String() == "text" {
 				for _, warning := range scenario.Warnings {
-					progress.Tell("evictd: %s: warning: %s", name, warning)
+					progress.Printf("evictd: %s: warning: %s", name, warning)
 				}
 			}
 			if err := play(&out, scenario, output.String(), len(files) > 1); err != nil {

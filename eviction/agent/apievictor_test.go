@@ -152,7 +152,7 @@ func TestHardKillOfASoftVictimEndsTheWaiting(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if at, _ := below.at("a"); at != 0 {
-			t.Errorf("killed once more after %v", at)
+			t.Errorf("killed a second time after %v", at)
 		}
 	})
 }

@@ -19,7 +19,7 @@ const (
 	removedWindow = time.Minute
 	// recordKind and recordID name the images' records in the journal.
 	recordKind, recordID = "images", "records"
-	// maxDetectionGap is how long images may go undetected before an image may have
+	// maxDetectionGap is how long images may be undetected before an image may have
 	// been used in between.
 	maxDetectionGap = 3 * imagesEvery
 	// shortID is how many digits of an image id are recorded; they identify an image of

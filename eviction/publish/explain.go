@@ -52,7 +52,7 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 }
 
 // predict computes the forecast for the met threshold of a signal, hard before soft,
-// else for the one that is crossed next.
+// else for the next one.
 func predict(s *control.Snapshot, signal eviction.Signal) (nearest eviction.Prediction, ok bool) {
 	in := eviction.Input{Now: s.At, Signals: s.Observations, Candidates: s.Candidates}
 	for i := range s.Eviction.Thresholds {

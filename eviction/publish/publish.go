@@ -65,7 +65,7 @@ type Recorder interface {
 	Record(control.Report)
 }
 
-// Cluster is told what the API server should know. It never waits.
+// Cluster receives what is written to the API server. It does not block.
 type Cluster interface {
 	Stand(wire.Standing)
 	Evict(wire.Intent)

@@ -22,7 +22,7 @@ type deadContainer struct {
 }
 
 // containers chooses dead containers. Those of deleted pods are first; among equals the
-// one that exited first.
+// earliest exit decides.
 func (c *chooser) containers() {
 	units := c.dead()
 	var going []deadContainer

@@ -1,6 +1,5 @@
-// Package cli is what the command lines of the project's programs have in common:
-// exit codes, how faults are told, and input and output as flags and arguments
-// name them.
+// Package cli is the common part of the command lines of all programs: exit codes, how
+// errors are printed, and input and output as flags and arguments name them.
 package cli
 
 import (

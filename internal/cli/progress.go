@@ -17,7 +17,7 @@ func Terminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Colour says whether out is a Terminal, and nobody has set NO_COLOR
+// Colour says whether out is a Terminal and NO_COLOR is not set
 // (https://no-color.org).
 func Colour(out io.Writer) bool { return Terminal(out) && os.Getenv("NO_COLOR") == "" }
 
@@ -28,7 +28,7 @@ type Progress struct {
 	draw bool
 	bar  string // as it stands there; empty for none
 
-	What string // is counted, or going on
+	What string // what is counted or running
 }
 
 // NewProgress counts what is done, such as "pods gone"; it draws only where out
@@ -40,8 +40,8 @@ func NewProgress(out io.Writer, draw bool, what string) *Progress {
 // erase takes away the line that the cursor is in (ECMA-48, EL).
 const erase = "\r\x1b[K"
 
-// Tell writes a line.
-func (p *Progress) Tell(format string, args ...any) {
+// Printf writes a line.
+func (p *Progress) Printf(format string, args ...any) {
 	line := fmt.Sprintf(format, args...) + "\n"
 	if p.bar != "" {
 		line = erase + line + p.bar

@@ -18,10 +18,10 @@ func TestABarStaysBelowTheLinesOfATerminalAndIsTakenAway(t *testing.T) {
 	} {
 		var out strings.Builder
 		p := cli.NewProgress(&out, draw, "done")
-		p.Tell("begins")
+		p.Printf("begins")
 		p.Set(0, 0)
 		p.Set(0, 4)
-		p.Tell("%d of %d", 1, 4)
+		p.Printf("%d of %d", 1, 4)
 		p.Set(1, 4)
 		p.Set(1, 4)
 		p.End()

@@ -20,7 +20,7 @@ type word struct{ banned, instead string }
 // words are matched as whole words, without regard to case. A banned expression is a regular expression.
 var words = []word{
 	{`nobody|somebody|anybody|everybody`, "name the process, the pod, the caller, the program"},
-	{`who|whom|whoever|the one that|the one who|those who`, "name the process, the pod, the caller, the program"},
+	{`who|(of|to|for|with) whom|whoever|the one that|the one who|those who`, "name the process, the pod, the caller, the program"},
 	{`for (its|their|whose) sake|for want of|in vain|for good|as like as not|ever more`, "say which condition holds: because of, without, without effect, permanently"},
 	{`tells?|told|telling|hears?|heard`, "report, receive, send, show, say which file or field has it"},
 	{`(comes?|came|coming) to (it|that|nothing|something|rest|an end)|came of|comes of`, "name the result"},
@@ -40,6 +40,7 @@ var notCleaned = []string{
 	"eviction", "eviction/agent", "eviction/control", "eviction/pods/...", "eviction/recorder", "eviction/simulate",
 	"internal/wire",
 	"scheduleradapter/...",
+	"test/foreignplugin",
 }
 
 func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {

@@ -27,8 +27,7 @@ import (
 // new.
 type admitter func(a *API, object, old store.Object) utilvalidation.ErrorList
 
-// classes are what pods and claims are completed with, made anew when a class
-// has changed.
+// classes are the defaults of pods and claims, computed again when a class has changed.
 type classes struct {
 	mu        sync.Mutex
 	revisions [3]uint64

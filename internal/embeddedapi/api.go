@@ -1,7 +1,7 @@
 // Package embeddedapi is the embedded API: Kubernetes' REST semantics for the kinds
-// that both programs use, on one host, with objects as YAML manifests in a
-// directory. It asks nobody who they are, so it is for a unix socket or loopback.
-// It runs no controllers but for budgets and namespaces, and no containers.
+// that both programs use, on one host, with objects as YAML manifests in a directory.
+// It has no authentication, so it serves a unix socket or loopback only. It runs no
+// containers, and no controllers but for budgets and namespaces.
 package embeddedapi
 
 import (
@@ -205,8 +205,8 @@ func (k *kind) place() string {
 	return k.resource + "/NAME.yaml"
 }
 
-// takeManifest makes an object of a manifest that somebody wrote, or deletes the
-// one whose manifest was taken away, as a request for the same would.
+// takeManifest creates or updates the object of a manifest written by another process,
+// or deletes the object of a removed manifest, as a request would.
 func (a *API) takeManifest(m store.Manifest) error {
 	var k *kind
 	for _, each := range a.kinds {

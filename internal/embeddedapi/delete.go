@@ -87,9 +87,9 @@ func (r *request) deleteAll() (int, runtime.Object, error) {
 	return http.StatusOK, list, err
 }
 
-// remove deletes an object, or marks it for whoever holds it: a finalizer, the
-// agent of a pod's node, what is left in a namespace. It returns the object as
-// it is then, or was in the end.
+// remove deletes an object, or marks it as deleted while a finalizer, the agent of a
+// pod's node or the content of a namespace keeps it. It returns the object as marked,
+// or its last state.
 func (a *API) remove(k *kind, key store.Key, options *metav1.DeleteOptions, dryRun bool) (object store.Object, gone bool, err error) {
 	for {
 		old := k.table.Get(key)

@@ -95,8 +95,7 @@ func (a *API) allowed(pod *v1.Pod) error {
 	return err
 }
 
-// sparesUnready says whether a pod that is not ready may go whatever the budget
-// allows.
+// sparesUnready says whether an unready pod may be evicted whatever the budget allows.
 func sparesUnready(budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) bool {
 	if ptr.Deref(budget.Spec.UnhealthyPodEvictionPolicy, policyv1.IfHealthyBudget) == policyv1.AlwaysAllow {
 		return true

@@ -58,7 +58,7 @@ func (a *API) mediaTypes() string {
 	return strings.Join(names, ", ")
 }
 
-// failure is an error that a Status tells of.
+// failure is an error with a Status.
 func failure(code int, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
 }

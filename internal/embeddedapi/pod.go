@@ -16,8 +16,8 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// checkContainers refuses a pod without containers, and containers that could
-// not be told apart or run.
+// checkContainers refuses a pod without containers, and containers with the same name
+// or without an image.
 func checkContainers(spec *v1.PodSpec) (faults utilvalidation.ErrorList) {
 	path, names := utilvalidation.NewPath("spec"), map[string]bool{}
 	if len(spec.Containers) == 0 {

@@ -109,7 +109,7 @@ func (s *stream) begin(mark bool) error {
 	return nil
 }
 
-// mark tells the client how far it has seen everything.
+// mark sends a bookmark with the revision up to which all changes were sent.
 func (s *stream) mark(revision uint64, annotations map[string]string) error {
 	object := s.request.api.blank(s.request.kind.GroupVersionKind)
 	object.SetResourceVersion(strconv.FormatUint(revision, 10))
@@ -130,7 +130,7 @@ func (s *stream) run() error {
 			return err
 		}
 		for _, change := range changes {
-			if err := s.tell(change); err != nil {
+			if err := s.sendChange(change); err != nil {
 				return err
 			}
 		}
@@ -163,9 +163,9 @@ func (s *stream) timeout() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// tell sends a change as it looks through the filter: an object that no longer
-// matches is deleted to this client.
-func (s *stream) tell(c *store.Change) error {
+// sendChange sends a change after the filter: an object that no longer matches is deleted for
+// this client.
+func (s *stream) sendChange(c *store.Change) error {
 	before := s.filter.matches(c.Old)
 	after := c.Type != apiwatch.Deleted && s.filter.matches(c.New)
 	switch {

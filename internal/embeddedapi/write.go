@@ -132,7 +132,7 @@ func replaceBy(object store.Object) func(store.Object) (store.Object, error) {
 	return func(store.Object) (store.Object, error) { return object.DeepCopyObject().(store.Object), nil }
 }
 
-// update makes a change, anew where another came between.
+// update makes a change, again after a conflict.
 func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 	for ctx.Err() == nil {
 		old := c.kind.table.Get(c.key)

@@ -1,5 +1,5 @@
-// Package kubeclient finds the API server that a program was told to speak to.
-// It never connects.
+// Package kubeclient makes the client configuration of a program's flags. It never
+// connects.
 package kubeclient
 
 import (

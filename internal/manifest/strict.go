@@ -14,9 +14,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// findFaults finds every value that keeps a JSON document from being read into a
-// type. The decoder ends at the first and names no field for a bad quantity. It
-// returns the faults, each with its field, and the document without them; into
+// findFaults finds every value that prevents a JSON document from being decoded into a
+// type. The decoder stops at the first and names no field for a bad quantity. It
+// returns the faults, each with its field, and the document without these values; into
 // is zero again.
 func findFaults(raw []byte, into any) (faults []error, rest []byte) {
 	target := reflect.ValueOf(into).Elem()
@@ -36,7 +36,7 @@ func findFaults(raw []byte, into any) (faults []error, rest []byte) {
 	return append(faults, err), rest
 }
 
-// strictDecoder tries whether parts of a document can be read into a type.
+// strictDecoder decodes parts of a document into a type.
 type strictDecoder struct{ reflect.Type }
 
 func (c strictDecoder) decode(document any) error {
@@ -47,9 +47,8 @@ func (c strictDecoder) decode(document any) error {
 	return err
 }
 
-// faultsIn returns the faults at and below a value. Within puts a value in its
-// place into a document that holds nothing else. Guilty values below the given
-// one are taken out of it.
+// faultsIn returns the faults at and below a value, and removes the faulty values below
+// it. within returns a document that has nothing but the value, in its place.
 func (c strictDecoder) faultsIn(path string, value any, within func(any) any) []error {
 	err := c.decode(within(value))
 	if err == nil {
@@ -98,7 +97,7 @@ func label(path, key string) string {
 	}
 }
 
-// describe says what is wrong with a value, in words that need no Go.
+// describe describes a fault without names of Go.
 func describe(path string, err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("expected %s, found %s", kind(wrong.Type), wrong.Value)

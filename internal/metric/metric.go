@@ -34,7 +34,7 @@ const (
 	Stable Stability = "stable"
 )
 
-// family is what can be told of a metric that has no value yet.
+// family describes a metric, also one without a value.
 type family struct {
 	name, help, kind string
 	labels           []string

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitHeap has the heap take up less room: it is collected when it has grown by half, and
-// nobody keeps samples of what was allocated.
+// LimitHeap makes the heap smaller: it is collected when it has grown by half, and
+// allocations are not sampled.
 func LimitHeap() {
 	debug.SetGCPercent(50)
 	runtime.MemProfileRate = 0

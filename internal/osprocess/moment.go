@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Instant is an instant that another process can tell how long ago it was.
+// Instant is a point in time that another process can compare with its own clocks.
 type Instant struct {
 	// Boot is the kernel's id of this boot (random(4), boot_id).
 	Boot string `json:"boot"`
-	// Up is the time since then, which no change of the wall clock moves and which
-	// goes on while the machine sleeps (CLOCK_BOOTTIME).
+	// Up is the time since boot, independent of the wall clock and with suspended time
+	// (CLOCK_BOOTTIME).
 	Up   time.Duration `json:"up"`
 	Wall time.Time     `json:"wall"`
 }
@@ -32,9 +32,8 @@ func Now() (Instant, error) {
 	return Instant{strings.TrimSpace(string(boot)), time.Duration(up.Nano()), time.Now().Round(0)}, nil
 }
 
-// Since is how long before m another moment was. Across boots only the wall clock
-// tells; it is not known where that was set back so far that the other moment
-// would be of this boot.
+// Since is how long before m another instant was. After a reboot it uses the wall
+// clock, and is not known where that was set back before the other instant.
 func (m Instant) Since(earlier Instant) (ago time.Duration, known bool) {
 	if m.Boot == earlier.Boot {
 		ago = m.Up - earlier.Up

@@ -41,18 +41,17 @@ func Elevate() (*Thread, error) {
 	return t, nil
 }
 
-// Guard looks after the budget until ctx ends. A thread that has used it up gets a
-// normal priority back, for good. A timer of the thread's own processor time rings
-// each time that has grown by a budget (timer_create(2)), so that a thread which
-// sleeps wakes nobody. RLIMIT_RTTIME would not do: Go's scheduler lets a thread
-// that spins sleep for a moment every 10 ms.
+// Guard enforces the budget until ctx ends: a thread that has used it up gets a normal
+// priority permanently. A timer of the thread's processor time (timer_create(2)) fires
+// per budget, so that a sleeping thread causes no wakes. RLIMIT_RTTIME does not work:
+// Go's scheduler sleeps every 10 ms in a thread that spins.
 func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
 	rings := make(chan os.Signal, 1)
 	signal.Notify(rings, budgetSignal)
 	defer signal.Stop(rings)
-	stop, err := t.ring(budget)
+	stop, err := t.onBudget(budget)
 	if err != nil {
-		log.Error("nobody sees that the sensing thread spins, it loses its realtime priority", "reason", err, "error", t.demote(nice))
+		log.Error("the budget of the sensing thread cannot be enforced; it loses its realtime priority", "reason", err, "error", t.demote(nice))
 		return
 	}
 	defer stop()
@@ -70,13 +69,13 @@ func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
 	}
 }
 
-// budgetSignal is a realtime signal that nobody else sends here: the C library,
-// which there is none of, has the first three for itself.
+// budgetSignal is a realtime signal that no other part of the program uses. The first
+// three are those of the C library, which is not linked.
 const budgetSignal = syscall.Signal(40)
 
-// ring has budgetSignal sent each time that the thread has used so much processor
+// onBudget has budgetSignal sent each time that the thread has used so much processor
 // time.
-func (t *Thread) ring(each time.Duration) (stop func(), err error) {
+func (t *Thread) onBudget(each time.Duration) (stop func(), err error) {
 	event := struct { // struct sigevent of 64-bit systems
 		value          uint64
 		signal, notify int32

@@ -12,21 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Service is the service manager that started this process, told by datagrams
-// (sd_notify(3)). Without one, nothing is told. Unlike go-systemd's SdNotify it
-// never waits for the manager to read, and a beat allocates nothing: it is for
-// the loop, too.
+// Service sends datagrams to the service manager (sd_notify(3)). Without a manager it
+// sends nothing. Unlike go-systemd's SdNotify it never waits for the manager to read,
+// and Heartbeat allocates nothing: the sensing loop uses it.
 type Service struct {
 	socket int
-	to     unix.Sockaddr // nil where nobody is to be told
-	every  time.Duration // between beats; zero where nobody waits for them
-	last   time.Time     // beat
+	to     unix.Sockaddr // nil without a service manager
+	every  time.Duration // between heartbeats; zero without a watchdog
+	last   time.Time     // last heartbeat
 }
 
-// beatsPerInterval is how often the watchdog is told within its interval.
-const beatsPerInterval = 4
+// heartbeatsPerInterval is the number of heartbeats within the watchdog's interval.
+const heartbeatsPerInterval = 4
 
-var beat = []byte("WATCHDOG=1")
+var heartbeat = []byte("WATCHDOG=1")
 
 // NewService finds the manager by the environment: NOTIFY_SOCKET, WATCHDOG_USEC
 // and WATCHDOG_PID.
@@ -46,15 +45,15 @@ func NewService() (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket to the service manager: %w", err)
 	}
-	return &Service{socket: socket, to: &unix.SockaddrUnix{Name: path}, every: interval / beatsPerInterval}, nil
+	return &Service{socket: socket, to: &unix.SockaddrUnix{Name: path}, every: interval / heartbeatsPerInterval}, nil
 }
 
-// Exists says whether there is somebody to tell.
+// Exists says whether there is a service manager.
 func (s *Service) Exists() bool { return s.to != nil }
 
-// Notify sends assignments such as READY=1, together; what does not print becomes a
-// question mark, for a line's end in a name would begin another assignment. The error
-// is ErrServiceBusy where the manager does not read now.
+// Notify sends assignments such as READY=1, together. Characters that do not print
+// become question marks: a line break would begin another assignment. The error is
+// ErrServiceBusy where the manager does not read now.
 func (s *Service) Notify(assignments ...string) error {
 	if s.to == nil {
 		return nil
@@ -80,24 +79,24 @@ func (s *Service) send(message []byte) error {
 		return ErrServiceBusy
 	}
 	if err != nil {
-		return fmt.Errorf("tell the service manager: %w", err)
+		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	return nil
 }
 
-// Heartbeat tells the watchdog that the loop which calls it is alive, four times
-// within the watchdog's interval at most. What could not be told is told by the
-// next call. One goroutine may call it.
+// Heartbeat notifies the watchdog that the calling loop is alive, at most four times
+// within the watchdog's interval. A failed notification is repeated by the next call.
+// One goroutine may call it.
 func (s *Service) Heartbeat(now time.Time) {
 	if s.every == 0 || now.Sub(s.last) < s.every {
 		return
 	}
-	if s.send(beat) == nil {
+	if s.send(heartbeat) == nil {
 		s.last = now
 	}
 }
 
-// WatchdogInterval is how often the watchdog waits for a beat; zero where none does.
+// WatchdogInterval is the interval between heartbeats; zero without a watchdog.
 func (s *Service) WatchdogInterval() time.Duration { return s.every }
 
 // Reloading are the assignments that announce a reload, which READY=1 ends

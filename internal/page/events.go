@@ -12,53 +12,54 @@ import (
 )
 
 const (
-	// period is how often a page is told what is new.
-	period = 2 * time.Second
-	// mostListeners are told at once; more are refused.
-	mostListeners = 16
-	// backlog is how many rounds a listener may be behind before it is dropped.
+	// updateInterval is how often a page is updated.
+	updateInterval = 2 * time.Second
+	// maxListeners bounds the open pages; more are refused.
+	maxListeners = 16
+	// backlog is how many updates a listener may be behind before it is dropped.
 	backlog = 8
-	// writing is how long a connection may take what it is told.
-	writing = 10 * time.Second
-	// looking bounds a look at how things stand.
-	looking = 5 * time.Second
+	// writeTimeout bounds one write to a connection.
+	writeTimeout = 10 * time.Second
+	// readTimeout bounds one call of Feed.Current.
+	readTimeout = 5 * time.Second
 )
 
 // Feed is what a page shows.
 type Feed struct {
-	// History is what a page is told first: what was after an instant, or all that is
-	// kept for the zero one.
+	// History is the first event of a page: what happened after an instant, or
+	// everything kept for the zero one.
 	History func(since time.Time) Event
-	// Current looks at how things stand. An event that is as it was is not told again.
+	// Current returns the current events. An event that has not changed is not sent
+	// again.
 	Current func(context.Context) ([]Event, error)
 }
 
-// Event is something that a page is told, as JSON.
+// Event is sent to a page as JSON.
 type Event struct {
 	Name string
 	Data any
 }
 
-// hub is who listens, and what they were told last.
+// hub is the open pages and the last events.
 type hub struct {
-	joined chan struct{} // holds a token when somebody has
+	joined chan struct{} // has a value after a page was opened
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
-	over      bool
+	closed    bool
 
 	// Of Run's goroutine.
-	looked time.Time
+	readAt time.Time
 	last   []frame
 }
 
 // listener is one open page.
 type listener struct {
-	frames chan []byte // closed when it is to go
-	fresh  bool        // it has not been told how things stand
+	frames chan []byte // closed to end the connection
+	isNew  bool        // it has not received the current events
 }
 
-// frame is an event as it goes over the line.
+// frame is an encoded event.
 type frame struct {
 	name    string
 	text    []byte
@@ -70,8 +71,8 @@ func newHub() hub {
 	return hub{joined: make(chan struct{}, 1), listeners: map[*listener]struct{}{}}
 }
 
-// Run tells all that listen what is new, until ctx ends, which ends their
-// connections. While nobody listens it does nothing.
+// Run updates all open pages until ctx ends, which closes their connections. Without
+// open pages it does nothing.
 func (p *Page) Run(ctx context.Context) {
 	defer p.close()
 	for {
@@ -80,29 +81,29 @@ func (p *Page) Run(ctx context.Context) {
 			return
 		case <-p.joined:
 		}
-		for p.tell(ctx) {
+		for p.update(ctx) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-p.joined:
-			case <-time.After(period):
+			case <-time.After(updateInterval):
 			}
 		}
 	}
 }
 
-// tell looks, encodes once for all, and says whether anybody listens. Whoever came
-// since the last look, which was just now, is told what that saw.
-func (p *Page) tell(ctx context.Context) bool {
-	stale := time.Since(p.looked) >= period
-	if !p.listened() {
+// update reads the events, encodes them once, and returns whether a page is open. A new
+// page receives the last events at once.
+func (p *Page) update(ctx context.Context) bool {
+	stale := time.Since(p.readAt) >= updateInterval
+	if !p.hasListeners() {
 		if stale {
 			p.last = nil
 		}
 		return false
 	}
 	if stale {
-		p.look(ctx)
+		p.read(ctx)
 	}
 	var whole, news []byte
 	for _, f := range p.last {
@@ -112,24 +113,24 @@ func (p *Page) tell(ctx context.Context) bool {
 		}
 	}
 	if news == nil {
-		news = []byte(":\n\n") // it is still there
+		news = []byte(":\n\n") // keeps the connection open
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.listeners {
 		switch {
-		case l.fresh:
-			l.fresh = false
-			p.give(l, whole)
+		case l.isNew:
+			l.isNew = false
+			p.send(l, whole)
 		case stale:
-			p.give(l, news)
+			p.send(l, news)
 		}
 	}
 	return true
 }
 
-// give drops a listener that is too far behind; p.mu is held.
-func (p *Page) give(l *listener, text []byte) {
+// send drops a listener that is too far behind; p.mu is held.
+func (p *Page) send(l *listener, text []byte) {
 	select {
 	case l.frames <- text:
 	default:
@@ -137,18 +138,18 @@ func (p *Page) give(l *listener, text []byte) {
 	}
 }
 
-func (p *Page) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, looking)
+func (p *Page) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	events, err := p.feed.Current(ctx)
-	p.looked = time.Now()
+	p.readAt = time.Now()
 	if err != nil {
 		events = []Event{{"fault", err.Error()}}
 	}
 	last := p.last
 	p.last = make([]frame, 0, len(events))
 	for _, e := range events {
-		f := encode(e, p.looked)
+		f := encode(e, p.readAt)
 		f.changed = true
 		for i := range last {
 			if last[i].name == f.name && bytes.Equal(last[i].data, f.data) {
@@ -159,8 +160,8 @@ func (p *Page) look(ctx context.Context) {
 	}
 }
 
-// encode writes an event as a stream has it (WHATWG HTML, server-sent events). Its
-// id is when it was, in milliseconds.
+// encode writes an event as server-sent event (WHATWG HTML). Its id is the time in
+// milliseconds.
 func encode(e Event, at time.Time) frame {
 	data, err := json.Marshal(e.Data)
 	if err != nil {
@@ -181,7 +182,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	l := p.join()
 	if l == nil {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, fmt.Sprintf("%d pages are open, or the program ends", mostListeners), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("%d pages are open, or the program ends", maxListeners), http.StatusServiceUnavailable)
 		return
 	}
 	defer p.leave(l)
@@ -194,7 +195,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	line := http.NewResponseController(w)
 	write := func(text []byte) bool {
-		_ = line.SetWriteDeadline(time.Now().Add(writing)) // a connection that cannot have one is dropped when it is behind
+		_ = line.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that cannot have one is dropped when it is behind
 		_, err := w.Write(text)
 		return err == nil && line.Flush() == nil
 	}
@@ -207,20 +208,20 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *hub) listened() bool {
+func (h *hub) hasListeners() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.listeners) > 0
 }
 
-// join returns nil where no more may listen.
+// join returns nil at the maximum of listeners.
 func (h *hub) join() *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || len(h.listeners) >= mostListeners {
+	if h.closed || len(h.listeners) >= maxListeners {
 		return nil
 	}
-	l := &listener{frames: make(chan []byte, backlog), fresh: true}
+	l := &listener{frames: make(chan []byte, backlog), isNew: true}
 	h.listeners[l] = struct{}{}
 	select {
 	case h.joined <- struct{}{}:
@@ -246,7 +247,7 @@ func (h *hub) drop(l *listener) {
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.over = true
+	h.closed = true
 	for l := range h.listeners {
 		h.drop(l)
 	}

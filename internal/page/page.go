@@ -1,6 +1,6 @@
-// Package page is the status page of the project's programs: the files that a
-// browser gets, the headers they go with, and how an open page is told what is new.
-// It never computes what a page shows, and asks for it only while somebody looks.
+// Package page serves the status page of a program: the files, their headers, and the
+// events for open pages. It does not compute what a page shows, and asks for it only
+// while a page is open.
 package page
 
 import (
@@ -21,21 +21,21 @@ var contentTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// policy lets a page load and ask what is of its own address, and nothing else; no
-// text becomes markup in it.
+// policy permits a page to load and call its own address only; text never becomes
+// markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Page is a program's status page. Its Run tells all that look at it.
+// Page is a program's status page. Run sends events to all open pages.
 type Page struct {
 	own  fs.FS
 	feed Feed
 	hub
 }
 
-// New makes the page of a program from its own folder web, of whose files
-// index.html comes first. They may use the shared page.css, page.js, theme.js and
-// icon.svg as if these were beside them.
+// New makes the page of a program from its folder web, with index.html as first file.
+// The files may refer to the shared page.css, page.js, theme.js and icon.svg in the
+// same folder.
 func New(own fs.FS, feed Feed) *Page {
 	return &Page{own: own, feed: feed, hub: newHub()}
 }

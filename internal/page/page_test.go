@@ -192,7 +192,7 @@ func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var streams []*stream
-		for range mostListeners {
+		for range maxListeners {
 			s, leave := w.listen()
 			defer leave()
 			w.is(s, past)
@@ -202,7 +202,7 @@ func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if refused.Code != http.StatusServiceUnavailable {
-			t.Errorf("page %d: %d", mostListeners+1, refused.Code)
+			t.Errorf("page %d: %d", maxListeners+1, refused.Code)
 		}
 		slow := streams[0]
 		for range backlog + 3 {
@@ -211,7 +211,7 @@ func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 			}
 		}
 		w.page.mu.Lock()
-		if n := len(w.page.listeners); n != mostListeners-1 {
+		if n := len(w.page.listeners); n != maxListeners-1 {
 			t.Errorf("%d listeners after one was slow", n)
 		}
 		w.page.mu.Unlock()

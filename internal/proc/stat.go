@@ -10,10 +10,10 @@ import (
 // Stat is what is used of /proc/PID/stat (proc_pid_stat(5)).
 type Stat struct {
 	Parent, Session, Threads int
-	// Started is when the process did, clock ticks since the machine came up:
-	// it tells a process from the next one with its id.
+	// Started is when the process started, clock ticks since boot: it distinguishes
+	// processes with the same id.
 	Started uint64
-	// Dead is a zombie: it holds nothing, but may have children.
+	// Dead says that it is a zombie: it uses no memory, but may have children.
 	Dead bool
 }
 

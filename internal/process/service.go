@@ -18,7 +18,7 @@ import (
 type Service struct {
 	*Process
 	client *http.Client
-	log    string // file; "" where the log is somebody else's
+	log    string // file; "" where the command has a standard error
 }
 
 // Serve starts a program that serves on a unix socket. Its log is a file of its own in

@@ -32,7 +32,7 @@ type Client struct{ program, address, ca, cert, key string }
 func ClientFlags(flags *pflag.FlagSet, program, address string) *Client {
 	c := &Client{program: program}
 	flags.StringVar(&c.address, addressFlag, address, "of the running "+program+": unix:PATH or IP:PORT")
-	flags.StringVar(&c.ca, caFlag, "", "who signed the certificate of an IP:PORT that has one, PEM")
+	flags.StringVar(&c.ca, caFlag, "", "certificate authority of an IP:PORT with TLS, PEM")
 	flags.StringVar(&c.cert, certFlag, "", "certificate to show there, PEM")
 	flags.StringVar(&c.key, keyFlag, "", "its private key, PEM")
 	return c
@@ -75,7 +75,7 @@ func (c *Client) transport() (*http.Transport, error) {
 	return t, nil
 }
 
-// advice says what to do about an address that nobody answers at.
+// advice is printed when no program answers at an address.
 func (c *Client) advice(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission):

@@ -11,8 +11,8 @@ import (
 )
 
 // HeldSockets are the sockets that the service manager listens on for this process
-// (sd_listen_fds(3)), by their address: unix:PATH or IP:PORT. Whoever listens
-// takes its own out of them.
+// (sd_listen_fds(3)), by their address: unix:PATH or IP:PORT. Listen removes those that
+// it uses.
 type HeldSockets map[string]net.Listener
 
 // TakeHeld takes over the sockets that the environment speaks of: LISTEN_FDS and
@@ -51,8 +51,8 @@ func (h HeldSockets) take(address string) net.Listener {
 	return l
 }
 
-// Release closes what nobody took, and says so: whoever connects there would
-// wait in vain.
+// Release closes and logs the unused sockets, where connections would never be
+// accepted.
 func (h HeldSockets) Release(log *slog.Logger) {
 	for address, l := range h {
 		log.Warn("the service manager holds a socket that is not used here", "address", address)

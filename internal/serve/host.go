@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// listenerAddress is the key of the address that a request's listener has. Behind
-// TLS there is none: there the certificates say who is who.
+// listenerAddress is the context key of the listener's address. With TLS there is none:
+// there certificates identify the client.
 type listenerAddress struct{}
 
 func base(l net.Listener) context.Context {

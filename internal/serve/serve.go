@@ -95,8 +95,8 @@ func listen(flag, address string, held HeldSockets, files *TLS) (p port, err err
 	return p, nil
 }
 
-// Socket listens on a unix socket for its owner and group, in the place of one
-// that nobody listens on any more; or it takes the one that is held.
+// Socket listens on a unix socket for its owner and group, or uses a held one. It
+// replaces a socket without a listener.
 func Socket(path string, held HeldSockets) (net.Listener, error) {
 	if l := held.take("unix:" + path); l != nil {
 		return l, nil
@@ -118,15 +118,14 @@ func socket(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// clearSocket makes the socket's directory, and takes away a socket that nobody
-// listens on any more.
+// clearSocket creates the socket's directory, and removes a socket without a listener.
 func clearSocket(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // not there: listening will tell of anything else
+		return nil // it does not exist; Listen reports other errors
 	}
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("%s is in the way and is no socket", path)
@@ -142,7 +141,7 @@ func clearSocket(path string) error {
 func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
 	s.http.Handler = ofThisHost(s.Handler)
 	s.http.BaseContext = base
-	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // of what strangers send
+	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // faults of clients
 	stop := context.AfterFunc(ctx, func() {
 		shutdown, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()

@@ -27,7 +27,7 @@ const (
 const (
 	CertUsage     = "certificate of a status address that is a port, PEM; with it only clients that have one are answered"
 	KeyUsage      = "its private key, PEM"
-	ClientCAUsage = "who signs the certificates of clients, PEM; all three are read again when they change"
+	ClientCAUsage = "certificate authority of clients, PEM; all three files are read again when they change"
 )
 
 // TLS names the files by which a port is served to others than this host: all of
@@ -43,7 +43,7 @@ func TLSFlags(flags *pflag.FlagSet) *TLS {
 	return t
 }
 
-// maxConnections bounds those at a port with TLS: whoever reaches it can open some.
+// maxConnections bounds the connections of a port with TLS.
 const maxConnections = 64
 
 // secure puts TLS before a port. Without files only this host may reach it.
@@ -124,7 +124,7 @@ func (c *credentials) changed() bool {
 
 func (c *credentials) read() (*tls.Config, error) {
 	for i, path := range c.paths() { // first: what changes meanwhile is read again
-		c.stamps[i], _ = os.Stat(path) // reading tells of what is not there
+		c.stamps[i], _ = os.Stat(path) // reading reports a missing file
 	}
 	pair, unpaired := tls.LoadX509KeyPair(c.files.CertFile, c.files.KeyFile)
 	if unpaired != nil {

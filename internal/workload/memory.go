@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// Most is how much memory a workload can hold, bytes.
-	Most = 1 << 30
+	// MaxMemory is how much memory a workload can hold, bytes.
+	MaxMemory = 1 << 30
 	// StampEvery is how much memory lies between two stamps, bytes.
 	StampEvery = 64 << 10
 
 	stampSize = 8
 	// stampsSize is that of the file.
-	stampsSize = Most / StampEvery * stampSize
+	stampsSize = MaxMemory / StampEvery * stampSize
 	// adviseNoHugePages is MADV_NOHUGEPAGE, see madvise(2).
 	adviseNoHugePages = 15
 )
@@ -46,14 +46,14 @@ func (w *workload) holdBytes(target func(held int64) int64) error {
 	defer w.mu.Unlock()
 	if w.memory == nil {
 		var err error
-		w.memory, err = syscall.Mmap(-1, 0, Most, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+		w.memory, err = syscall.Mmap(-1, 0, MaxMemory, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 		if err != nil {
 			return fmt.Errorf("map memory: %w", err)
 		}
 		// A huge page would be 2 MiB in a moment. A kernel without them refuses.
 		_ = syscall.Madvise(w.memory, adviseNoHugePages)
 	}
-	to := min(target(w.held), Most)
+	to := min(target(w.held), MaxMemory)
 	if to < w.held {
 		err := syscall.Madvise(w.memory[to:w.held], syscall.MADV_DONTNEED)
 		w.held = to

@@ -4,7 +4,7 @@
 //
 //	hold SIZE               touch or give back memory until it holds so much
 //	grow SIZE               hold so much more
-//	leak RATE SIZE          hold ever more in the background, RATE a second (0: without pause), up to SIZE
+//	leak RATE SIZE          hold more and more in the background, RATE a second (0: without pause), up to SIZE
 //	stamps FILE             note in a file when it touches each StampEvery of memory, see ReadStamps
 //	write FILE SIZE [RATE]  append to a file, in the background where RATE is not 0
 //	unlinked FILE SIZE      write a file and delete it without closing it

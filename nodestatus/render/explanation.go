@@ -14,15 +14,15 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// Explanation writes the document of /v1/explain for people; about one pod, with what
-// would change its place.
+// Explanation writes the document of /v1/explain for people; for one pod, with the
+// changes that would change its rank.
 func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i := range e.Signals {
 		s := &e.Signals[i]
 		forecast(w, s)
 		for j := range s.Order {
-			place(w, s.Signal, &s.Order[j], one)
+			explainedPod(w, s.Signal, &s.Order[j], one)
 		}
 		fmt.Fprintln(w)
 	}
@@ -30,7 +30,7 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 		fmt.Fprintln(w, "no signal that has a threshold is measured")
 	}
 	if len(e.Limits) > 0 {
-		fmt.Fprintln(w, "limits of its own for which a pod goes whatever the node has left")
+		fmt.Fprintln(w, "limits of pods: a pod over its limit is evicted whatever is available on the node")
 		fmt.Fprintln(w, "  POD\tLIMIT\tHOLDS\tOF\tOVER")
 	}
 	for _, l := range e.Limits {
@@ -42,42 +42,42 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 	fmt.Fprintf(w, "%s: %s available, %s threshold %s", s.Signal, Short(s.Signal, s.Available), s.Kind, Short(s.Signal, s.Required))
 	if s.Assumed {
-		fmt.Fprint(w, ", not met; were it to fall below:\n")
+		fmt.Fprint(w, ", not met; below it:\n")
 	} else {
 		fmt.Fprint(w, ", MET:\n")
 	}
 	if len(s.Reclaim) > 0 {
-		fmt.Fprintf(w, "  first the node frees unused %s; if that gains nothing:\n", strings.Join(s.Reclaim, " and "))
+		fmt.Fprintf(w, "  unused %s are removed first; if that does not suffice:\n", strings.Join(s.Reclaim, " and "))
 	}
 	lacking := ""
-	if s.Lacking != "1" { // a threshold that is assumed to be met is by no more than that
+	if s.Lacking != "1" { // one unit is the assumed amount of a threshold that is not met
 		lacking = " where " + Short(s.Signal, s.Lacking) + " is lacking"
 	}
-	frees := "that frees " + cmp.Or(Short(s.Signal, s.Freed), "an unknown amount") + lacking
+	frees := "this frees " + cmp.Or(Short(s.Signal, s.Freed), "an unknown amount") + lacking
 	switch {
 	case len(s.Victims) > 0 && s.Suffices:
-		fmt.Fprintf(w, "  %s would go; %s, which suffices\n", strings.Join(s.Victims, ", then "), frees)
+		fmt.Fprintf(w, "  evict %s; %s, which suffices\n", strings.Join(s.Victims, ", then "), frees)
 	case len(s.Victims) > 0:
-		fmt.Fprintf(w, "  %s would go; %s, which is not known to suffice\n", strings.Join(s.Victims, ", then "), frees)
+		fmt.Fprintf(w, "  evict %s; %s, which is not known to suffice\n", strings.Join(s.Victims, ", then "), frees)
 	case len(s.Awaited) > 0:
-		fmt.Fprintf(w, "  nobody else would go while %s is being ended\n", strings.Join(s.Awaited, ", "))
+		fmt.Fprintf(w, "  no further pod is evicted while %s is being killed\n", strings.Join(s.Awaited, ", "))
 	default:
-		fmt.Fprintf(w, "  nobody could go: no pod may be evicted%s\n", lacking)
+		fmt.Fprintf(w, "  no pod may be evicted%s\n", lacking)
 	}
 	if s.OneByOne && len(s.Victims) > 1 {
-		fmt.Fprintln(w, "  one in a pass, and the next only if it is still needed then")
+		fmt.Fprintln(w, "  one pod in a pass, the next one only if the threshold is still met")
 	}
 }
 
-func place(w io.Writer, signal string, p *nodestatus.ExplainedPod, one bool) {
-	verdict := "stays"
+func explainedPod(w io.Writer, signal string, p *nodestatus.ExplainedPod, one bool) {
+	result := "not evicted"
 	switch {
 	case p.Protected != "":
-		verdict = "never goes: " + p.Protected
+		result = "never evicted: " + p.Protected
 	case p.Goes:
-		verdict = "goes"
+		result = "evicted"
 	}
-	fmt.Fprintf(w, "  %d. %s, %s, %s: uses %s, requests %s\n", p.Place, p.Pod, p.QOSClass, verdict, cmp.Or(Short(signal, p.Usage), "an unknown amount"), Short(signal, p.Request))
+	fmt.Fprintf(w, "  %d. %s, %s, %s: uses %s, requests %s\n", p.Place, p.Pod, p.QOSClass, result, cmp.Or(Short(signal, p.Usage), "an unknown amount"), Short(signal, p.Request))
 	for _, c := range p.Comparisons {
 		decides := "equal"
 		if c.Decides {
@@ -88,21 +88,21 @@ func place(w io.Writer, signal string, p *nodestatus.ExplainedPod, one bool) {
 	if !one || p.Protected != "" {
 		return
 	}
-	what := map[bool]string{true: "to stay it would have to come after", false: "to go it would have to come before"}[p.Goes]
+	what := map[bool]string{true: "not evicted if ranked after", false: "evicted if ranked before"}[p.Goes]
 	switch {
 	case p.Rival == "":
-		fmt.Fprintln(w, "       no change of its own would decide otherwise")
+		fmt.Fprintln(w, "       no change of the pod changes this")
 	case len(p.Changes) == 0:
-		fmt.Fprintf(w, "       %s %s, which no single figure of its own changes\n", what, p.Rival)
+		fmt.Fprintf(w, "       %s %s, which no single change achieves\n", what, p.Rival)
 	default:
-		fmt.Fprintf(w, "       %s %s; any of these would do:\n", what, p.Rival)
+		fmt.Fprintf(w, "       %s %s, by one of:\n", what, p.Rival)
 	}
 	for _, c := range p.Changes {
 		fmt.Fprintf(w, "         %s\t%s\tinstead of %s\n", c.Of, bound(signal, c), figure(signal, c.Of, c.From))
 	}
 }
 
-// bound is the value that a change has to come to.
+// bound is the value that a change must reach.
 func bound(signal string, c nodestatus.Change) string {
 	from, _ := resource.ParseQuantity(c.From)
 	to, err := resource.ParseQuantity(c.To)

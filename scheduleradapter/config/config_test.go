@@ -183,7 +183,7 @@ extenders:
 	}
 	second, err := config.Compile(&file, plugins())
 	if err != nil || !reflect.DeepEqual(first, second) {
-		t.Errorf("compiled once more: %+v, %v; at first %+v", second, err, first)
+		t.Errorf("compiled again: %+v, %v; at first %+v", second, err, first)
 	}
 	if !reflect.DeepEqual(&file.KubeSchedulerConfiguration, before) {
 		t.Errorf("the file became %+v", file)

@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -19,9 +18,7 @@ import (
 type daemon struct {
 	path    string
 	gogc    int // 0: its own
-	process *exec.Cmd
-	client  http.Client
-	log     bytes.Buffer
+	service *process.Service
 }
 
 func (d *daemon) name() string {
@@ -31,45 +28,40 @@ func (d *daemon) name() string {
 	return "evictd"
 }
 
-func (d *daemon) start(n *node) error {
-	socket := filepath.Join(n.dir, "status.sock")
-	d.process = exec.Command(d.path, "run", "--node-name=bench", "--cgroup-root="+n.group, "--pods-cgroup=kubepods", "--cri-endpoint=none",
-		"--nodefs="+n.dir, "--pod-manifests="+n.manifests(), "--status-address=unix:"+socket, "--state-dir="+n.dir+"/state", "--runtime-dir="+n.dir+"/run",
-		fmt.Sprintf("--eviction-hard=memory.available<%d", threshold), "--hard-eviction-grace-period=0s")
-	d.process.Stderr = &d.log
+func (d *daemon) start(n *node) (err error) {
+	cmd := exec.Command(d.path, n.Evictd(sandbox.CgroupRoot(n.Group), sandbox.PodsCgroup(sandbox.PodsGroup), sandbox.NodeStatusFile(""),
+		sandbox.Housekeeping("10s"), sandbox.Transition("5m"), sandbox.EvictionHard(fmt.Sprintf("memory.available<%d", threshold)), sandbox.HardGrace("0s"))...)
 	if d.gogc > 0 {
-		d.process.Env = append(os.Environ(), fmt.Sprintf("GOGC=%d", d.gogc))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("GOGC=%d", d.gogc))
 	}
-	d.client = http.Client{Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	return d.process.Start()
+	d.service, err = process.Serve(n.Dir, n.Socket(), cmd)
+	return err
 }
 
 func (d *daemon) stop() {
-	if d.process != nil {
-		_ = d.process.Process.Kill()
-		_ = d.process.Wait() // which says that it was killed
+	if d.service != nil {
+		d.service.Kill()
 	}
 }
 
-// status asks until the status is as wanted.
+// await reads the status until it is as wanted, at most for patience.
 func (d *daemon) await(ctx context.Context, what string, holds func(*nodestatus.Status) bool) error {
-	for end := time.Now().Add(patience); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var last error
+	err := wait.That(ctx, func() bool {
 		var s nodestatus.Status
-		response, err := d.client.Get("http://evictd/v1/status")
+		text, err := d.service.Get(ctx, "/v1/status")
 		if err == nil {
-			err = json.NewDecoder(response.Body).Decode(&s)
-			response.Body.Close()
+			err = json.Unmarshal(text, &s)
 		}
-		if err == nil && holds(&s) {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("waited %v in vain for %s: %v\n%s", patience, what, err, d.log.Bytes())
-		}
+		last = err
+		return err == nil && holds(&s)
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w: %v\n%s", what, err, last, d.service.Log())
 	}
-	return ctx.Err()
+	return nil
 }
 
 func (d *daemon) expect(ctx context.Context, p *pod) error {

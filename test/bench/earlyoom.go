@@ -16,7 +16,7 @@ import (
 
 // earlyoom of Debian. It knows nothing of cgroups, so it is shown a machine that is
 // the node: a pid namespace with the pod alone, where /proc/meminfo is a file that
-// tells the node's figures, renewed every millisecond.
+// has the node's figures, written every millisecond.
 type earlyoom struct {
 	meminfo string
 	end     context.CancelFunc
@@ -29,7 +29,7 @@ func (e *earlyoom) start(n *node) error {
 	if _, err := exec.LookPath("earlyoom"); err != nil {
 		return unavailable("it is not installed: apt-get install earlyoom")
 	}
-	e.meminfo = filepath.Join(n.dir, "meminfo")
+	e.meminfo = filepath.Join(n.Dir, "meminfo")
 	f, err := os.Create(e.meminfo)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (e *earlyoom) start(n *node) error {
 	return nil
 }
 
-// meminfo is what a machine of the node's size would tell, always as long.
+// meminfo is /proc/meminfo of a machine of the node's size, of constant length.
 func meminfo(available int64) []byte {
 	var text strings.Builder
 	for _, row := range []struct {

@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 	runs := flag.Int("runs", 200, "of each kind")
 	rates := flag.String("rates", "0.1,1,0", "GiB/s at which memory is filled; 0 is as fast as it goes")
 	hogs := flag.String("hogs", "0,4", "processes that take the processors meanwhile")
-	gogc := flag.Int("gogc", 0, "measure evictd also with this GOGC: with 1 its collector never rests; 0 leaves that out")
+	gogc := flag.Int("gogc", 0, "measure evictd also with this GOGC: with 1 its collector always runs; 0 leaves that out")
 	others := flag.Int("others", 10, "runs of each other program; 0 leaves them out")
 	flag.Parse()
 	fmt.Println(machine())
@@ -97,7 +97,7 @@ type unavailable string
 
 func (u unavailable) Error() string { return string(u) }
 
-// program is one that ends who fills a node's memory.
+// program is one that kills the process which fills a node's memory.
 type program interface {
 	name() string
 	// start protects the node until stop.
@@ -111,17 +111,16 @@ type program interface {
 }
 
 // series fills a node's memory again and again.
-func series(ctx context.Context, p program, runs int, rate float64) ([]result, error) {
+func series(ctx context.Context, p program, runs int, rate float64) (results []result, err error) {
 	n, err := newNode()
 	if err != nil {
 		return nil, err
 	}
-	defer n.remove()
+	defer func() { err = errors.Join(err, n.remove()) }()
 	defer p.stop()
 	if err := p.start(n); err != nil {
 		return nil, err
 	}
-	var results []result
 	for range runs {
 		r, err := n.fill(ctx, p, rate)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -33,11 +33,9 @@ const (
 
 // node is a bounded cgroup that stands for a node.
 type node struct {
-	cgroups *cgroup.System
-	group   string
-	opened  *cgroup.Group
-	dir     string
-	pods    int
+	*sandbox.Node
+	opened *cgroup.Group
+	pods   int
 }
 
 func newNode() (*node, error) {
@@ -45,38 +43,30 @@ func newNode() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{cgroups: cgroups, group: fmt.Sprintf("/evictd-bench-%d", os.Getpid())}
-	if err := cgroups.Create(n.group, cgroup.Limits{Memory: stats.Known(nodeMemory), PIDs: stats.Known(200)}); err != nil {
-		return nil, err
-	}
-	if n.opened, err = cgroups.Open(n.group); err == nil {
-		n.dir, err = os.MkdirTemp("", "evictd-bench-")
-	}
-	if err == nil {
-		err = os.Mkdir(n.manifests(), 0o755)
-	}
+	dir, err := os.MkdirTemp("", "evictd-bench-")
 	if err != nil {
-		n.remove()
 		return nil, err
+	}
+	made, err := sandbox.NewNode(cgroups, fmt.Sprintf("/evictd-bench-%d", os.Getpid()), dir, cgroup.Limits{Memory: stats.Known(nodeMemory), PIDs: stats.Known(200)})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	n := &node{Node: made}
+	if n.opened, err = cgroups.Open(n.Group); err != nil {
+		return nil, errors.Join(err, n.remove())
 	}
 	return n, nil
 }
 
-func (n *node) manifests() string { return filepath.Join(n.dir, "manifests") }
-
-// remove ends whatever still runs in the node and takes it away.
-func (n *node) remove() {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		pids, _ := n.opened.AppendProcesses(nil)
-		for _, pid := range pids {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		if n.cgroups.Delete(n.group) == nil {
-			break
-		}
+// remove kills the processes in the node and removes it.
+func (n *node) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := n.Remove(ctx)
+	if n.opened != nil {
+		n.opened.Close()
 	}
-	n.opened.Close()
-	os.RemoveAll(n.dir)
+	return errors.Join(err, os.RemoveAll(n.Dir))
 }
 
 // available is what the threshold is held against.
@@ -90,7 +80,6 @@ type pod struct {
 	v1.Pod
 	n       *node
 	group   string
-	file    string // its manifest
 	stamps  []byte
 	process *exec.Cmd
 	orders  io.Writer
@@ -107,12 +96,9 @@ func (n *node) newPod(wrap func(stamps string) *exec.Cmd) (*pod, error) {
 		},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}},
 	}}
-	p.group = cgroup.PodsAt(n.group+"/kubepods").Pod(string(p.UID), v1.PodQOSBestEffort)
-	p.file = filepath.Join(n.manifests(), p.Name+".json")
-	stamps := filepath.Join(n.dir, p.Name)
-	text, err := json.Marshal(p.Pod)
-	err = errors.Join(err, n.cgroups.Create(p.group+"/c", cgroup.Limits{}),
-		os.WriteFile(stamps, make([]byte, stampsSize), 0o644), os.WriteFile(p.file+".new", text, 0o644), os.Rename(p.file+".new", p.file))
+	p.group = n.PodGroup(&p.Pod)
+	stamps := filepath.Join(n.Dir, p.Name)
+	err := errors.Join(n.Cgroups.Create(p.group+"/c", cgroup.Limits{}), os.WriteFile(stamps, make([]byte, stampsSize), 0o644), n.WriteManifest(&p.Pod))
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +121,7 @@ func (n *node) newPod(wrap func(stamps string) *exec.Cmd) (*pod, error) {
 	if err := p.process.Start(); err != nil {
 		return nil, err
 	}
-	return p, n.cgroups.Add(p.group+"/c", p.process.Process.Pid)
+	return p, n.Cgroups.Add(p.group+"/c", p.process.Process.Pid)
 }
 
 func mapFile(name string) ([]byte, error) {
@@ -180,7 +166,7 @@ func (p *pod) remove() error {
 	_ = p.process.Process.Kill()
 	_ = p.process.Wait() // which says how it ended
 	unix.Munmap(p.stamps)
-	return errors.Join(os.Remove(p.file), p.n.cgroups.Delete(p.group))
+	return errors.Join(os.Remove(filepath.Join(p.n.Manifests(), p.Name+".json")), p.n.Cgroups.Delete(p.group))
 }
 
 // result is one run. Times in nanoseconds from the crossing of the threshold.
@@ -226,7 +212,7 @@ func (n *node) fill(ctx context.Context, p program, rate float64) (r result, err
 		crossed = last
 	}
 	r = result{stopped: last - crossed, overshoot: held - crossing}
-	group, err := n.cgroups.Open(filler.group + "/c")
+	group, err := n.Cgroups.Open(filler.group + "/c")
 	if err != nil {
 		return r, err
 	}

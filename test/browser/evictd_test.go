@@ -92,7 +92,7 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.see("no more time than there was", `[...document.querySelectorAll("#chart text")].some((t) => /^\d\d:\d\d:\d\d$/.test(t.textContent))`)
 	p.click("#window button")
 	for mib := int64(10); !evicted(e.Status(), "shop/leaker"); mib += 10 {
-		leaker.Tell("hold %dMi", mib)
+		leaker.Send("hold %dMi", mib)
 		e.Await(fmt.Sprintf("evictd to measure a leak of %d MiB or to evict the pod", mib), func(s *nodestatus.Status) bool {
 			return evicted(s, "shop/leaker") || usage(s, "shop/leaker") >= mib*harness.MiB
 		})

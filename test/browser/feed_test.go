@@ -29,8 +29,8 @@ const hostile = `default/<img src=x onerror="document.body.dataset.caught=1"><b>
 func feed(t *testing.T, folder string, answer any, past page.Event, now ...page.Event) string {
 	t.Helper()
 	p := page.New(os.DirFS(filepath.Join("..", "..", folder)), page.Feed{
-		Past: func(time.Time) page.Event { return past },
-		Now:  func(context.Context) ([]page.Event, error) { return now, nil },
+		History: func(time.Time) page.Event { return past },
+		Current: func(context.Context) ([]page.Event, error) { return now, nil },
 	})
 	mux := http.NewServeMux()
 	p.Handle(mux)
@@ -128,7 +128,7 @@ func TestABusyNodeWithHostileNames(t *testing.T) {
 	}
 	address := feed(t, "cmd/evictd",
 		nodestatus.Explanation{Signals: []nodestatus.SignalForecast{{Signal: "memory.available", Kind: "soft", Required: "1536Mi", Available: "1310Mi", Lacking: "226Mi", Victims: []string{hostile}, Freed: "1400Mi", Suffices: true,
-			Order: []nodestatus.Place{{Ranked: status.Ranking["memory.available"][0], Place: 1, Goes: true, Against: "shop/<b>bold</b>", Rival: "shop/web",
+			Order: []nodestatus.ExplainedPod{{Ranked: status.Ranking["memory.available"][0], Place: 1, Goes: true, Against: "shop/<b>bold</b>", Rival: "shop/web",
 				Comparisons: []nodestatus.Comparison{{Key: "above its request", This: "yes", Other: "yes"}, {Key: "priority", This: "0", Other: "100", Decides: true}},
 				Changes:     []nodestatus.Change{{Of: "priority", From: "0", To: "101"}}}}}}, Limits: []nodestatus.PodLimit{}},
 		page.Event{Name: "past", Data: map[string]any{"signals": []string{"memory.available", "nodefs.available"}, "samples": samples}},

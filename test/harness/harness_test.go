@@ -47,14 +47,6 @@ func TestUnfinished(t *testing.T) {
 func unfinished(t *testing.T, dir, fate string) *exec.Cmd {
 	t.Helper()
 	harness.NewNode(t, 64*harness.MiB, 50) // or skip: without cgroups nothing is left behind
-	t.Cleanup(func() {
-		left, _ := filepath.Glob(dir + "/evictd-run-*")
-		for _, run := range left {
-			if err := harness.Sweep(run); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	return another(dir, "^TestUnfinished$", fateVariable+"="+fate)
 }
 

@@ -9,7 +9,7 @@
 //	leaker := n.Start("leaker", sandbox.Spec{Request: "8Mi"})
 //	e := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
 //	e.AwaitPods("memory.available", leaker)
-//	leaker.Tell("leak 0 400Mi")
+//	leaker.Send("leak 0 400Mi")
 //	e.AwaitGone(leaker)
 package harness
 
@@ -188,7 +188,7 @@ func Base(t testing.TB) string {
 var dirs atomic.Int32 // made so far, for names of their own
 
 // Dir makes a directory that every user may enter, with a path short enough for
-// sockets. It is removed at the end of the test, with what came of it: see Sweep.
+// sockets. It is removed at the end of the test, with its traces: see Sweep.
 func Dir(t testing.TB, more ...func(dir string) []Trace) string {
 	t.Helper()
 	dir := filepath.Join(Base(t), strconv.Itoa(int(dirs.Add(1))))

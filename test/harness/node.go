@@ -94,7 +94,7 @@ func (n *Node) Memory(group string) (m stats.Memory) {
 	return m
 }
 
-// OOMKills is how many processes the kernel killed in a cgroup for want of memory.
+// OOMKills is how many processes the kernel's OOM killer killed in a cgroup.
 func (n *Node) OOMKills(group string) int64 {
 	n.T.Helper()
 	kills, err := n.Open(group).OOMKills()
@@ -181,8 +181,8 @@ type Pod struct {
 	workload *sandbox.Pod
 }
 
-// Tell gives an order, see package workload, and does not wait until it was carried out.
-func (p *Pod) Tell(order string, args ...any) {
+// Send sends an order, see package workload, and does not wait for its execution.
+func (p *Pod) Send(order string, args ...any) {
 	p.Node.T.Helper()
 	if err := p.workload.Send(fmt.Sprintf(order, args...)); err != nil {
 		p.Node.T.Fatalf("pod %s, %s: %v", p.Name, order, err)

@@ -92,7 +92,7 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 	p.Do("hold 1Mi")
 	d.AwaitPods(memorySignal, p)
 	crossing := bombNode - bombThreshold - workingSet(n) + harness.MiB // of what it holds
-	p.Tell("leak %dMi 768Mi", rate)
+	p.Send("leak %dMi 768Mi", rate)
 	p.AwaitEnd()
 
 	touched, err := workload.ReadStamps(stamps)

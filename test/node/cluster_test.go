@@ -191,7 +191,7 @@ func TestAgentThatIsKilledIsStartedAgainAndToldEverything(t *testing.T) {
 	d.AwaitGone(leaker)
 	awaitEvicted(a, t, d, leaker)
 	a.AwaitEvent(t, a.Namespace, "leaker", "Evicted")
-	d.Await("the agent to be started once more", func(s *nodestatus.Status) bool { return s.API.Restarts == 1 })
+	d.Await("the agent to be restarted", func(s *nodestatus.Status) bool { return s.API.Restarts == 1 })
 	awaitReported(a, d, "leaker")
 	if told := a.Events(t, a.Namespace, "leaker")["Evicted"]; told != 1 {
 		t.Errorf("%d events report the eviction", told)

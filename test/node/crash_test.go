@@ -41,7 +41,7 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 		name := fmt.Sprintf("leaker-%d", round)
 		leaker := a.CreatePod(n, name, sandbox.Spec{Request: "8Mi"}, nil)
 		d.AwaitPods(memorySignal, leaker, bystander)
-		leaker.Tell("leak 200Mi 400Mi")
+		leaker.Send("leak 200Mi 400Mi")
 		<-time.After(time.Duration(random.IntN(1500)) * time.Millisecond)
 		if random.IntN(2) == 0 {
 			killed["agent"]++
@@ -110,7 +110,7 @@ func TestWhatEvictdRemembersSurvivesSIGKILL(t *testing.T) {
 		t.Errorf("the eviction is from %q", e.Source)
 	}
 	harness.MustRun(t, greedy)
-	greedy.Tell("exit 0")
+	greedy.Send("exit 0")
 	d.AwaitGone(greedy)
 	kill(d)
 

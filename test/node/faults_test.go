@@ -105,7 +105,7 @@ func TestWithEverythingAroundItFailingEvictdEvicts(t *testing.T) {
 // evictd has to be faster than.
 func TestCampaignWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 	campaign.Only(t)
-	failAround(t, bombNode, "memory.available<100Mi", func(hog *harness.Pod) { hog.Tell("leak 1000Mi 768Mi") })
+	failAround(t, bombNode, "memory.available<100Mi", func(hog *harness.Pod) { hog.Send("leak 1000Mi 768Mi") })
 }
 
 func failAround(t *testing.T, memory int64, hard string, grow func(hog *harness.Pod)) {

@@ -37,7 +37,7 @@ func TestPodsWhoseProcessesCallThemselvesSomethingElseAreEvictedAllTheSame(t *te
 	d := n.Protect(n.Command(bySession...), nil)
 	d.AwaitPods(memorySignal, leakers...)
 	for _, p := range leakers {
-		p.Tell("hold 150Mi")
+		p.Send("hold 150Mi")
 		d.AwaitGone(p)
 	}
 	d.MustHaveEvicted(leakers...)
@@ -54,7 +54,7 @@ func TestWhatTheKernelRepeatsOfAPodReachesNoTerminal(t *testing.T) {
 	p.Do(`rename "%s"`, hostileNames[2])
 	d := n.Evictd(sandbox.EvictionHard("memory.available<16Mi"))
 	d.AwaitPods(memorySignal, p)
-	p.Tell("leak 0 100Mi")
+	p.Send("leak 0 100Mi")
 	awaitKernelKill(d)
 	shown, _, code := evictctl(t, "status", "--status-address=unix:"+n.Socket())
 	if code != 0 || !strings.Contains(shown, `x1b]0;mine`) {

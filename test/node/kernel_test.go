@@ -23,7 +23,7 @@ func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
 	}
 	d := n.Evictd(sandbox.EvictionHard("memory.available<16Mi"))
 	d.AwaitPods(memorySignal, bursting, bystander)
-	bursting.Tell("leak 0 100Mi")
+	bursting.Send("leak 0 100Mi")
 	k := awaitKernelKill(d)
 	if k.Pod != "default/bursting" || k.UID != bursting.UID || k.Limit != "pod" || k.PID != bursting.PID() || k.Memory == "" || k.Processes != 1 {
 		t.Errorf("the status tells of %+v", k)

@@ -279,7 +279,7 @@ func (c *crowd) leak(m *member, uid types.UID) {
 	known := slices.ContainsFunc(m.daemon.Status().Ranking[memorySignal], func(r nodestatus.Ranked) bool { return r.UID == uid && r.Usage != "" })
 	if known {
 		c.leaking[uid] = true
-		c.running[uid].Tell("leak %dMi %dMi", 100+c.random.IntN(400), crowdHeld)
+		c.running[uid].Send("leak %dMi %dMi", 100+c.random.IntN(400), crowdHeld)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestCampaignFromCrossingToTheCluster(t *testing.T) {
 		nodes, pods := watchNodeAndPods(a, t)
 		leaker := a.CreatePod(n, fmt.Sprintf("leaker-%d", round), sandbox.Spec{Request: "8Mi"}, nil)
 		d.AwaitPods(memorySignal, leaker)
-		leaker.Tell("leak 200Mi 400Mi")
+		leaker.Send("leak 200Mi 400Mi")
 		seen := watchRound(t, nodes, pods, leaker.Name)
 		e := d.AwaitEviction(leaker, harness.Gone)
 		nodes.Stop()

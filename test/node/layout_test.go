@@ -105,7 +105,7 @@ func TestPodWhoseWritableLayerFillsADiskDiesInEveryLayout(t *testing.T) {
 			small.Do("write /few 2Mi")
 			d := n.Evictd(append(test.paths(layers, images, n.Dir), sandbox.EvictionHard(test.hard))...)
 			d.AwaitPods(test.signal, filler, small, idle)
-			filler.Tell("%s", test.order)
+			filler.Send("%s", test.order)
 			removeLayer(filler, layers)
 			mustHaveRelieved(d, filler, test.signal, "The node was low on resource: ")
 			harness.MustRun(t, small, idle)

@@ -40,7 +40,7 @@ func press(p *harness.Pod, left int) {
 	if !known {
 		p.Node.T.Fatalf("memory of %s: %+v", p.Node.Group, node)
 	}
-	p.Tell("grow %d", available-int64(left)*harness.MiB)
+	p.Send("grow %d", available-int64(left)*harness.MiB)
 }
 
 // rule: 3.6
@@ -282,7 +282,7 @@ func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 	d := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=40Mi"), sandbox.KubeReserved("memory=16Mi"), sandbox.PodsCgroup(sandbox.PodsGroup))
 	d.AwaitPods(memorySignal, p)
 	harness.Await(t, "the limit of the pods' cgroup", func() bool { return podsLimit(n) == stats.Known(200*harness.MiB) })
-	p.Tell("hold 180Mi") // the pods come near their limit before the node comes near its own
+	p.Send("hold 180Mi") // the pods come near their limit before the node comes near its own
 	e := d.AwaitGone(p)
 	if e.Signal != "allocatableMemory.available" {
 		t.Errorf("unexpected eviction %+v", e)

@@ -57,7 +57,7 @@ func TestCampaignMixedRuns(t *testing.T) {
 func mixtures(t *testing.T) []mixture {
 	memory := []string{hardMemoryBomb, sandbox.Housekeeping("10s")}
 	large := largeFile(t)
-	grow := func(_ *harness.Node, p *harness.Pod) { p.Tell("leak 400Mi 768Mi") }
+	grow := func(_ *harness.Node, p *harness.Pod) { p.Send("leak 400Mi 768Mi") }
 	return []mixture{
 		{
 			name: "a file larger than the node is read twice", args: append(memory, sandbox.Config(configFile(t, "memoryModel: reclaimAware"))),
@@ -93,7 +93,7 @@ func mixtures(t *testing.T) []mixture {
 		},
 		{
 			name: "a fork bomb", args: []string{sandbox.EvictionHard("pid.available<100"), sandbox.Housekeeping("10s")}, signal: pidSignal,
-			bystanders: few, act: func(_ *harness.Node, p *harness.Pod) { p.Tell("fork 1000") },
+			bystanders: few, act: func(_ *harness.Node, p *harness.Pod) { p.Send("fork 1000") },
 		},
 	}
 }

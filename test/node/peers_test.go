@@ -167,7 +167,7 @@ func measure(n *harness.Node, g guard, specs []holder, rate int) run {
 		d.AwaitPods(memorySignal, pods...)
 	}
 	r, kills := run{least: line}, kernelKills(n.T)
-	pods[0].Tell("leak %dMi 768Mi", rate)
+	pods[0].Send("leak %dMi 768Mi", rate)
 	var crossed time.Time
 	tick := time.Tick(2 * time.Millisecond)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick {

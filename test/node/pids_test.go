@@ -20,7 +20,7 @@ func TestForkBombDiesWithAllItsChildrenAndAPodWithMoreMemoryLives(t *testing.T) 
 	d := n.Evictd(sandbox.EvictionHard("pid.available<60"), longTransition)
 	d.AwaitPods("pid.available", bomb, big)
 	d.AwaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, false)
-	bomb.Tell("fork 1000") // the node ends it at 200
+	bomb.Send("fork 1000") // the node ends it at 200
 	d.AwaitCondition(v1.NodePIDPressure, v1.TaintNodePIDPressure, true)
 	awaitNodeFile(n, v1.NodePIDPressure, v1.TaintNodePIDPressure, true)
 	e := d.AwaitGone(bomb)

@@ -115,7 +115,7 @@ func TestPodsThatLiveInSessionsAreMeasuredAndEvictedWithoutCgroups(t *testing.T)
 			d := n.Protect(n.Command(bySession...), user)
 			d.AwaitPods(memorySignal, leaker, within)
 			mustScore(t, leaker, 1000-1000*8/192)
-			leaker.Tell("hold 100Mi")
+			leaker.Send("hold 100Mi")
 			if e := d.AwaitGone(leaker); e.Signal != memorySignal {
 				t.Errorf("unexpected eviction %+v", e)
 			}

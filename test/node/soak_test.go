@@ -126,7 +126,7 @@ func evictOne(n *harness.Node, a *kube.API, d *harness.Evictd, name string) {
 	n.T.Helper()
 	p := a.CreatePod(n, name, sandbox.Spec{}, nil)
 	d.AwaitPods(memorySignal, p)
-	p.Tell("leak 1000Mi 768Mi")
+	p.Send("leak 1000Mi 768Mi")
 	p.AwaitEnd()
 	a.AwaitEvicted(n.T, name)
 	d.Await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })

@@ -35,7 +35,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 			harness.Await(t, "the tripwire", func() bool { return content(t, high) != "max" })
 			machine.Signal(t, "STOP")
 			begun := time.Now()
-			bomb.Tell("leak 0 768Mi")
+			bomb.Send("leak 0 768Mi")
 			harness.Await(t, "the threshold to be crossed", func() bool {
 				left, known := n.Memory(n.Group).Available(stats.WorkingSetModel, false).Get()
 				return known && left < 200*harness.MiB

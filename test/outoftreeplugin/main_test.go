@@ -188,7 +188,7 @@ func TestWhatIsTriedIsReplayedToPlugins(t *testing.T) {
 			t.Errorf("no %s in\n%s", part, out)
 		}
 	}
-	// a may stay, b may not; nobody asks without b once more.
+	// a has a nomination, b has none; no plugin is called again without b.
 	want := []string{"for p remove a from n1", "for p remove b from n1", "for p add a to n1", "for p add b to n1"}
 	slices.Sort(notes[:2])
 	if !slices.Equal(notes, want) {

@@ -70,12 +70,12 @@ func (t *Teller) paint(colour Colour, text string) string {
 
 // Tell writes what happened to a subject at a time.
 func (t *Teller) Tell(at time.Time, colour Colour, subject, format string, args ...any) {
-	t.progress.Tell("%8.3fs  %s %s", at.Sub(t.began).Seconds(), t.paint(colour, fmt.Sprintf("%-10s", subject)), fmt.Sprintf(format, args...))
+	t.progress.Printf("%8.3fs  %s %s", at.Sub(t.began).Seconds(), t.paint(colour, fmt.Sprintf("%-10s", subject)), fmt.Sprintf(format, args...))
 }
 
 // More goes on below the last line.
 func (t *Teller) More(format string, args ...any) {
-	t.progress.Tell(margin+format, args...)
+	t.progress.Printf(margin+format, args...)
 }
 
 // Table goes on below the last line, the first row being the head.

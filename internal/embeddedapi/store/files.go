@@ -13,7 +13,7 @@ import (
 const (
 	scratch      = ".tmp"      // where files are before they are whole
 	lockFile     = ".lock"     // held by the process that serves the directory
-	revisionFile = ".revision" // how far revisions may go
+	revisionFile = ".revision" // the last reserved revision
 	extension    = ".yaml"
 )
 
@@ -145,7 +145,7 @@ func (t *Table) load() (highest uint64, err error) {
 		_, key := t.store.place(path)
 		text, info, err := read(path)
 		if err != nil {
-			continue // told of by Follow, as the next ones
+			continue // left to Follow, as the next ones
 		}
 		object, err := t.store.cfg.Decode(t.name, key, text)
 		if err != nil || object.GetUID() == "" {

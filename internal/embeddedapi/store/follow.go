@@ -18,11 +18,11 @@ import (
 // editors write in several steps.
 const settle = 200 * time.Millisecond
 
-// Manifest is a manifest that somebody else wrote or took away.
+// Manifest is a manifest that another process wrote or removed.
 type Manifest struct {
 	Resource string
 	Key      Key
-	Object   Object // as decoded; nil where it was taken away
+	Object   Object // as decoded; nil where it was removed
 }
 
 // Follower knows what others do in a store's directory.
@@ -34,9 +34,9 @@ type Follower struct {
 	reported map[string]os.FileInfo // bad files, as they were when they were reported
 }
 
-// Follow hands over the manifests that others wrote while the store was closed;
-// Run goes on with what they change. A manifest that is refused is logged once,
-// and stays as it is.
+// Follow passes on the manifests that other processes wrote while the store was closed;
+// Run continues with their later changes. A refused manifest is logged once and not
+// changed.
 func (s *Store) Follow(admit func(Manifest) error) (*Follower, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -2,8 +2,8 @@ package store
 
 import "k8s.io/apimachinery/pkg/watch"
 
-// depth is how many changes a table remembers for those who watch. Who falls
-// back further lists anew.
+// depth is how many changes a table keeps for watches. A watch that is further behind
+// lists again.
 const depth = 4096
 
 // Change is one step of an object's life. New is what it became; of a Deleted

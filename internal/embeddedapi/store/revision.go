@@ -14,8 +14,8 @@ import (
 // block is how many revisions are reserved at once.
 const block = 100_000
 
-// revisions hands out numbers that no store on the same directory has used
-// before: how far it may go is written down before it goes there.
+// revisions issues numbers that no store on the same directory has issued: a block of
+// numbers is reserved in a file before they are used.
 type revisions struct {
 	mu             sync.Mutex
 	data           string

@@ -1,7 +1,7 @@
-// Package store keeps objects by resource, namespace and name, numbers their
-// changes and tells who watches. What a table keeps on disk is a YAML manifest
-// an object, DATA/<resource>/[<namespace>/]<name>.yaml, written before a change
-// is acknowledged. It knows no kinds, admits nothing and serves nothing.
+// Package store keeps objects by resource, namespace and name, numbers their changes
+// and serves watches. A table on disk is a YAML manifest an object,
+// DATA/<resource>/[<namespace>/]<name>.yaml, written before a change is acknowledged.
+// The package does not interpret kinds and does not serve requests.
 package store
 
 import (

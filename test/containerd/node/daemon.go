@@ -65,7 +65,7 @@ func (n *Node) Freeze() {
 	Await(n.t, "containerd to be stopped", func() bool { return strings.HasPrefix(n.state(), "T") })
 }
 
-// Thaw lets a stopped containerd go on.
+// Thaw continues a stopped containerd.
 func (n *Node) Thaw() {
 	n.t.Helper()
 	n.signal(syscall.SIGCONT)

@@ -29,7 +29,7 @@ const (
 
 // Disk mounts a new filesystem of some bytes and inodes at a directory of its own
 // until the end of the test, and returns that. Both are about what the filesystem
-// has: statfs tells what it really is. It skips the test where that cannot be.
+// has: statfs has the exact values. It skips the test where that cannot be.
 func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
 	t.Helper()
 	dir := newDir(t)

@@ -17,8 +17,8 @@ import (
 // Main is what TestMain of a package with nodes returns to os.Exit.
 func Main(m *testing.M) int { return harness.Main(m, traces) }
 
-// newDir makes a directory, and removes everything that came of it at the end of the
-// test, as harness.Dir does.
+// newDir makes a directory, and removes it with its traces at the end of the test, as
+// harness.Dir does.
 func newDir(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() != 0 {

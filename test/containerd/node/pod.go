@@ -124,8 +124,8 @@ func (c *Container) Do(order string, args ...any) {
 	}
 }
 
-// Tell gives the container an order that it may not live to carry out.
-func (c *Container) Tell(order string, args ...any) {
+// Send sends the container an order and does not wait for its execution.
+func (c *Container) Send(order string, args ...any) {
 	c.pod.n.t.Helper()
 	connection, _ := c.order(order, args)
 	connection.Close()

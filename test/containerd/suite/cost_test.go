@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -39,9 +40,7 @@ func crowd(n *node.Node) {
 // evictd's own pace of ten seconds a pass, what one such pass takes of it, by the
 // difference to a pass a second, and what one `crictl stats` uses.
 func TestCampaignCostOfFiveHundredContainers(t *testing.T) {
-	if os.Getenv("EVICTD_CAMPAIGN") != "1" {
-		t.Skip("skipped: takes minutes; EVICTD_CAMPAIGN=1 runs it")
-	}
+	campaign.Only(t)
 	crictl, err := node.Program("crictl")
 	if err != nil {
 		t.Skip("skipped:", err)

@@ -131,7 +131,7 @@ func (r *relief) protect(would ...string) {
 func (r *relief) starve(name string, lacks int64) {
 	r.t.Helper()
 	order, args := r.take(name, r.free(r.t, r.disk)-r.threshold+lacks)
-	r.filler.Containers[0].Tell(order, args...)
+	r.filler.Containers[0].Send(order, args...)
 }
 
 func (r *relief) do(c *node.Container, name string, amount int64) {

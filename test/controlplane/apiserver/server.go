@@ -26,8 +26,8 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 )
 
-// The client certificates of a kube-apiserver. The embedded API knows nobody
-// by name: what an identity may not do there shows on a kube-apiserver only.
+// The client certificates of a kube-apiserver. The embedded API has no authorization:
+// only a kube-apiserver forbids requests.
 const (
 	Admin     = "admin"
 	Node      = "node"      // the kubelet's of the node NodeName
@@ -44,9 +44,8 @@ var identities = []string{
 	Kube + "=system:kube-scheduler",
 }
 
-// Server is an API server, started by one of the functions that return it and
-// owned by whoever called that. It goes on with the same objects, at the same
-// address, when it is killed and started again.
+// Server is an API server, started by a function that returns it and owned by its
+// caller. After Kill and Start it has the same objects and the same address.
 type Server struct {
 	// Name is kube-apiserver or embedded.
 	Name string

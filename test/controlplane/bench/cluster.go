@@ -161,7 +161,7 @@ func bindRoundRobin(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
-// bindings are counted as a watch tells of them.
+// bindings are counted by a watch.
 type bindings struct {
 	done        chan struct{} // closed when the counting has ended
 	bound       int
@@ -174,8 +174,7 @@ func watchBindings(ctx context.Context, client kubernetes.Interface, n int) (*bi
 	if err != nil {
 		return nil, err
 	}
-	// A server under load ends watches that do not keep up: this one goes on where
-	// it was.
+	// A server under load ends slow watches: this one continues at its last revision.
 	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return client.CoreV1().Pods("default").Watch(ctx, o)

@@ -30,7 +30,7 @@ func main() {
 	flag.IntVar(&b.nodes, "nodes", 1000, "how many nodes there are")
 	flag.IntVar(&b.pods, "pods", 5000, "how many pods wait")
 	kinds := flag.String("kinds", "plain,anti,spread", "what the pods ask for; preempt for room on nodes that are full of pods of lower priority")
-	by := flag.String("by", "binder,kube-scheduler,evictd-scheduler", "who binds")
+	by := flag.String("by", "binder,kube-scheduler,evictd-scheduler", "the schedulers to measure")
 	flag.DurationVar(&b.patience, "patience", 5*time.Minute, "how long a measurement may take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -100,7 +100,7 @@ func load() string {
 type result struct {
 	bound            int
 	took             time.Duration // from the first pod bound to the last
-	whole            time.Duration // from the start of who binds to the last
+	whole            time.Duration // from the start of the scheduler to the last
 	cpu, serverCPU   time.Duration
 	peak, serverPeak int64 // bytes
 	attempts, room   timing
@@ -113,7 +113,7 @@ func (r *result) rate() float64 {
 	return float64(r.bound-1) / r.took.Seconds()
 }
 
-// measure starts a server, fills it, lets somebody bind and watches.
+// measure starts a server, fills it, starts a scheduler and watches.
 func (b *bench) measure(ctx context.Context, kind, by string) (r result, err error) {
 	server, err := apiserver.NewKubeAPIServer()
 	if err != nil {

@@ -102,7 +102,7 @@ func readTimings(page io.Reader) (attempts, room timing, err error) {
 	return attempts, room, lines.Err()
 }
 
-// freePort finds a port on loopback that nobody has now.
+// freePort finds a free port on loopback.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -49,8 +49,8 @@ func Configure(t testing.TB, settings string) {
 	}
 }
 
-// Restart starts the service anew, as if it had never run. When the test ends, the
-// machine must have refused it nothing.
+// Restart starts the service with an empty state. When the test ends, the machine must
+// have refused it nothing.
 func Restart(t testing.TB) {
 	t.Helper()
 	Systemctl(t, "stop", Service)

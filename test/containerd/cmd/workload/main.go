@@ -5,7 +5,7 @@
 // itself.
 //
 //	hold BYTES             touch or give back memory until so much is held
-//	leak RATE BYTES        hold ever more in the background, RATE bytes a second (0: as fast as it goes), up to BYTES
+//	leak RATE BYTES        hold more and more in the background, RATE bytes a second (0: as fast as it goes), up to BYTES
 //	write FILE BYTES RATE  append to a file, RATE bytes a second in the background, or at once where that is 0
 //	unlinked FILE BYTES    write a file, and delete it without closing it
 //	files DIR N            make N empty files
@@ -160,8 +160,8 @@ func (w *workload) leak(args []string) error {
 	return nil
 }
 
-// paced takes steps until the amount is reached, rate a second or, where that is
-// 0, at once, or until a step fails. Each step is told what is to be done by then.
+// paced takes steps until the amount is reached, rate a second or, where that is 0, at
+// once, or until a step fails. done is the amount that a step must reach.
 func paced(rate, amount int64, step func(done int64) error) error {
 	if rate == 0 {
 		return step(amount)

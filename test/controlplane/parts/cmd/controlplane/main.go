@@ -5,7 +5,7 @@
 //	controlplane [flags] [-- flags of kube-apiserver, which win]
 //
 // What it serves lives in its directory: started there again, on the same port,
-// it goes on with the same objects and the same certificates. It is no cluster:
+// it continues with the same objects and the same certificates. It is no cluster:
 // no controller runs, and etcd does not wait for the disk.
 package main
 

@@ -33,8 +33,8 @@ type pki struct {
 	key crypto.Signer
 }
 
-// openPKI makes the authority and the server's certificate, or takes up those
-// that are there.
+// openPKI creates the authority and the server's certificate, or reads the existing
+// ones.
 func openPKI(dir string) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
