@@ -29,13 +29,13 @@ func opinion(_ context.Context, pod *v1.Pod, nodes []string) (extender.Result, e
 	if pod.Name == "poison" {
 		return extender.Result{}, errors.New("cannot be evaluated")
 	}
-	v := extender.Result{Refused: map[string]extender.Rejection{}, Scores: map[string]int64{}}
+	v := extender.Result{Rejected: map[string]extender.Rejection{}, Scores: map[string]int64{}}
 	for _, name := range nodes {
 		switch name {
 		case "bad":
-			v.Refused[name] = extender.Rejection{Reason: "short of memory", Unresolvable: true}
+			v.Rejected[name] = extender.Rejection{Reason: "short of memory", Unresolvable: true}
 		case "full":
-			v.Refused[name] = extender.Rejection{Reason: "full"}
+			v.Rejected[name] = extender.Rejection{Reason: "full"}
 		case "good":
 			v.Scores[name] = 79
 		}
