@@ -22,7 +22,7 @@ type plugins struct {
 }
 
 // newPlugins makes the host of the plugins. Their context ends with ctx.
-func (p *program) newPlugins(ctx context.Context, d *daemon, how *rest.Config, table *nodetable.Table) (*plugins, error) {
+func (p *program) newPlugins(ctx context.Context, d *daemon, restConfig *rest.Config, table *nodetable.Table) (*plugins, error) {
 	if len(p.plugins) == 0 {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (p *program) newPlugins(ctx context.Context, d *daemon, how *rest.Config, t
 	ctx, own.cancel = context.WithCancel(ctx)
 	var err error
 	own.hosted, err = p.host(ctx, d.cfg, table, outoftree.API{
-		Client: d.client, Informers: d.informers, Config: how, Recorder: own.events.NewRecorder(scheme.Scheme, "evictd-scheduler"),
+		Client: d.client, Informers: d.informers, Config: restConfig, Recorder: own.events.NewRecorder(scheme.Scheme, "evictd-scheduler"),
 	}, d.log)
 	return own, err
 }

@@ -127,17 +127,17 @@ type daemon struct {
 }
 
 // newDaemon assembles the parts. A cli.BadInput error is caused by the input.
-func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.Config, roles roles, log *slog.Logger) (*daemon, error) {
-	how.UserAgent = "evictd-scheduler"
-	how.ContentType = cfg.ClientConnection.ContentType
-	how.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
-	if how.AcceptContentTypes == "" {
-		how.AcceptContentTypes = how.ContentType + ",application/json"
+func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig *rest.Config, roles roles, log *slog.Logger) (*daemon, error) {
+	restConfig.UserAgent = "evictd-scheduler"
+	restConfig.ContentType = cfg.ClientConnection.ContentType
+	restConfig.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
+	if restConfig.AcceptContentTypes == "" {
+		restConfig.AcceptContentTypes = restConfig.ContentType + ",application/json"
 	}
 	metrics := metric.NewSet()
 	metrics.AddProcess()
-	kube.MeasureRequests(metrics, how)
-	client, err := kubernetes.NewForConfig(how)
+	kube.MeasureRequests(metrics, restConfig)
+	client, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -147,7 +147,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, how *rest.C
 	table := nodetable.New()
 	storage := volumes.NewStorage(table, api)
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
-	if d.plugins, err = p.newPlugins(ctx, d, how, table); err != nil {
+	if d.plugins, err = p.newPlugins(ctx, d, restConfig, table); err != nil {
 		return nil, err
 	}
 	d.loop, err = cycle.NewLoop(cycle.LoopConfig{

@@ -1,4 +1,4 @@
-// Command evictd-scheduler places pods, and says why they go where they go.
+// Command evictd-scheduler is a Kubernetes scheduler that avoids node pressure.
 package main
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
-// version is stamped by the linker.
+// version is set by the linker.
 var version = "unknown"
 
 func main() {
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))) // of client-go
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))) // logs of client-go
 	os.Exit(scheduleradapter.Execute(context.Background(), scheduleradapter.NewCommand(version), os.Args[1:]))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/profile"
 )
 
-// plugins are those of kube-scheduler and one that is out-of-tree.
+// plugins are the built-in plugins and out-of-tree ones.
 func plugins() []config.Plugin {
 	return append(profile.BuiltIn(), config.Plugin{
 		Name: "OutOfTree", Points: []framework.Point{framework.PreFilter, framework.Filter, framework.Score, framework.Permit},
@@ -31,8 +31,8 @@ func plugins() []config.Plugin {
 	})
 }
 
-// TestCases reads every configuration of testdata and holds what it comes to
-// against the file beside it.
+// TestCases compiles each configuration of testdata and compares the result with
+// the file beside it.
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
 		data, err := os.ReadFile(file)
@@ -43,8 +43,8 @@ func TestCases(t *testing.T) {
 	})
 }
 
-// TestExamplesChangeNothingButWhatTheyAreAbout holds the configurations that are
-// shipped: what the files beside do not tell is as in the default profile.
+// TestExamplesChangeNothingButWhatTheyAreAbout compares what the examples change in
+// the default profile.
 func TestExamplesChangeNothingButWhatTheyAreAbout(t *testing.T) {
 	golden.Each(t, "../../docs/examples/*.yaml", checkExample)
 	golden.Each(t, "../../docs/examples/*/*.yaml", checkExample)
@@ -62,8 +62,8 @@ func checkExample(t *testing.T, file string) {
 	golden.Check(t, "testdata/examples/"+strings.TrimSuffix(strings.ReplaceAll(name, "/", "-"), ".yaml")+".txt", compiled(data))
 }
 
-// compiled is what a configuration comes to, or its faults. Of plugins and
-// settings it tells what differs from the default profile.
+// compiled is the compiled configuration, or its faults; of plugins and settings
+// only what differs from the default profile.
 func compiled(data []byte) []byte {
 	var out bytes.Buffer
 	file, err := config.Load(data, "", plugins())
@@ -195,7 +195,7 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 	for _, c := range []struct {
 		value       string
 		ebs, cinder int32
-		types       string // for which the limit of EBS is 25
+		types       string // with the EBS limit 25
 		warning     string
 	}{
 		{"", 39, 256, "^[cmr]5.*|t3|z1d", "[]"},

@@ -41,7 +41,7 @@ func (e *policyExtender) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	type plain policyExtender
-	spelt, err := json.Marshal(spell(object, reflect.TypeFor[plain]()))
+	spelt, err := json.Marshal(renameKeys(object, reflect.TypeFor[plain]()))
 	if err != nil {
 		return err
 	}
@@ -52,14 +52,14 @@ func (e *policyExtender) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// spell renames the keys of an object, recursively, to those of a type. A key that
+// renameKeys renames the keys of an object, recursively, to those of a type. A key that
 // would be duplicated is kept.
-func spell(value any, t reflect.Type) any {
+func renameKeys(value any, t reflect.Type) any {
 	switch value := value.(type) {
 	case []any:
 		if t.Kind() == reflect.Slice {
 			for i := range value {
-				value[i] = spell(value[i], t.Elem())
+				value[i] = renameKeys(value[i], t.Elem())
 			}
 		}
 	case map[string]any:
@@ -77,7 +77,7 @@ func spell(value any, t reflect.Type) any {
 				}
 				inner := value[key]
 				delete(value, key)
-				value[name] = spell(inner, f.Type)
+				value[name] = renameKeys(inner, f.Type)
 			}
 		}
 	}

@@ -19,22 +19,22 @@ type predicateTerm struct {
 	plugins []string
 	// needs configures the plugin, if it stands for several predicates.
 	needs func(*translation)
-	// usual: enabled if the Policy has no list. mandatory: always enabled.
-	usual, mandatory bool
-	// instead describes the replacement of a removed predicate.
-	instead string
+	// isDefault: enabled if the Policy has no list. mandatory: always enabled.
+	isDefault, mandatory bool
+	// replacement describes the replacement of a removed predicate.
+	replacement string
 }
 
 func volumesOf(plugin string, most int32) func(*translation) {
 	return func(t *translation) { t.count(InTreeLimit{Plugin: plugin, Count: most}) }
 }
 
-// nitro matches the instance types with 25 EBS volumes. Source: EBSNitroLimitRegex
+// nitroInstanceTypes matches the instance types with 25 EBS volumes. Source: EBSNitroLimitRegex
 // of pkg/volume/util; it has no later types.
-const nitro = "^[cmr]5.*|t3|z1d"
+const nitroInstanceTypes = "^[cmr]5.*|t3|z1d"
 
 func volumesOfEBS(t *translation) {
-	t.count(InTreeLimit{Plugin: "kubernetes.io/aws-ebs", Count: 39, InstanceTypes: nitro, CountThere: 25})
+	t.count(InTreeLimit{Plugin: "kubernetes.io/aws-ebs", Count: 39, InstanceTypes: nitroInstanceTypes, CountThere: 25})
 }
 
 func conditionOf(kind v1.NodeConditionType) func(*translation) {
@@ -44,31 +44,31 @@ func conditionOf(kind v1.NodeConditionType) func(*translation) {
 // predicates are those of kube-scheduler 1.22 in the order of their evaluation, and
 // the condition predicates of 1.17.
 var predicates = []predicateTerm{
-	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, instead: "nodes are tainted by condition, and TaintToleration filters by the taints"},
-	{names: []string{"CheckNodeUnschedulable"}, plugins: []string{"NodeUnschedulable"}, usual: true, mandatory: true},
-	{names: []string{"GeneralPredicates"}, plugins: []string{nodeResourcesFit, "NodeName", "NodePorts", "NodeAffinity"}, usual: true},
+	{names: []string{"CheckNodeCondition"}, plugins: []string{"TaintToleration"}, replacement: "nodes are tainted by condition, and TaintToleration filters by the taints"},
+	{names: []string{"CheckNodeUnschedulable"}, plugins: []string{"NodeUnschedulable"}, isDefault: true, mandatory: true},
+	{names: []string{"GeneralPredicates"}, plugins: []string{nodeResourcesFit, "NodeName", "NodePorts", "NodeAffinity"}, isDefault: true},
 	{names: []string{"HostName"}, plugins: []string{"NodeName"}},
 	{names: []string{"PodFitsHostPorts", "PodFitsPorts"}, plugins: []string{"NodePorts"}},
 	{names: []string{"MatchNodeSelector"}, plugins: []string{"NodeAffinity"}},
 	{names: []string{"PodFitsResources"}, plugins: []string{nodeResourcesFit}},
-	{names: []string{"NoDiskConflict"}, plugins: []string{"VolumeRestrictions"}, usual: true},
-	{names: []string{"PodToleratesNodeTaints"}, plugins: []string{"TaintToleration"}, usual: true, mandatory: true},
-	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, instead: "TaintToleration also filters by NoSchedule taints"},
+	{names: []string{"NoDiskConflict"}, plugins: []string{"VolumeRestrictions"}, isDefault: true},
+	{names: []string{"PodToleratesNodeTaints"}, plugins: []string{"TaintToleration"}, isDefault: true, mandatory: true},
+	{names: []string{"PodToleratesNodeNoExecuteTaints"}, plugins: []string{"TaintToleration"}, replacement: "TaintToleration also filters by NoSchedule taints"},
 	{names: []string{checkLabelPresence}, plugins: []string{nodeLabel}},
 	{names: []string{checkServiceAffinity}, plugins: []string{serviceAffinity}},
-	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOfEBS, usual: true},
-	{names: []string{"MaxGCEPDVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/gce-pd", 16), usual: true},
-	{names: []string{"MaxCSIVolumeCountPred"}, plugins: []string{nodeVolumeLimits}, needs: func(t *translation) { t.volumes.CSI = new(true) }, usual: true},
-	{names: []string{"MaxAzureDiskVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/azure-disk", 16), usual: true},
+	{names: []string{"MaxEBSVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOfEBS, isDefault: true},
+	{names: []string{"MaxGCEPDVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/gce-pd", 16), isDefault: true},
+	{names: []string{"MaxCSIVolumeCountPred"}, plugins: []string{nodeVolumeLimits}, needs: func(t *translation) { t.volumes.CSI = new(true) }, isDefault: true},
+	{names: []string{"MaxAzureDiskVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/azure-disk", 16), isDefault: true},
 	{names: []string{"MaxCinderVolumeCount"}, plugins: []string{nodeVolumeLimits}, needs: volumesOf("kubernetes.io/cinder", 256)},
-	{names: []string{"CheckVolumeBinding"}, plugins: []string{"VolumeBinding"}, usual: true},
-	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, instead: "VolumeBinding filters by the node affinity of volumes"},
-	{names: []string{"NoVolumeZoneConflict"}, plugins: []string{"VolumeZone"}, usual: true},
+	{names: []string{"CheckVolumeBinding"}, plugins: []string{"VolumeBinding"}, isDefault: true},
+	{names: []string{"NoVolumeNodeConflict"}, plugins: []string{"VolumeBinding"}, replacement: "VolumeBinding filters by the node affinity of volumes"},
+	{names: []string{"NoVolumeZoneConflict"}, plugins: []string{"VolumeZone"}, isDefault: true},
 	{names: []string{"CheckNodeMemoryPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodeMemoryPressure)},
 	{names: []string{"CheckNodePIDPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodePIDPressure)},
 	{names: []string{"CheckNodeDiskPressure"}, plugins: []string{nodePressure}, needs: conditionOf(v1.NodeDiskPressure)},
-	{names: []string{"EvenPodsSpread"}, plugins: []string{podTopologySpread}, usual: true},
-	{names: []string{"MatchInterPodAffinity"}, plugins: []string{interPodAffinity}, usual: true},
+	{names: []string{"EvenPodsSpread"}, plugins: []string{podTopologySpread}, isDefault: true},
+	{names: []string{"MatchInterPodAffinity"}, plugins: []string{interPodAffinity}, isDefault: true},
 }
 
 // filter enables the plugins of predicates in the order of evaluation.
@@ -83,11 +83,11 @@ func (t *translation) filter(path *field.Path, named []predicate) {
 	for i := range predicates {
 		p := &predicates[i]
 		here, isNamed := at[p.names[0]]
-		if !isNamed && !p.mandatory && !(named == nil && p.usual) {
+		if !isNamed && !p.mandatory && !(named == nil && p.isDefault) {
 			continue
 		}
-		if p.instead != "" {
-			t.warn(here.Child("name"), "%s was removed: %s", p.names[0], p.instead)
+		if p.replacement != "" {
+			t.warn(here.Child("name"), "%s was removed: %s", p.names[0], p.replacement)
 		}
 		if p.needs != nil {
 			p.needs(t)

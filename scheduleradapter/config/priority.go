@@ -11,12 +11,12 @@ import (
 
 // priorityTerm maps a priority to a plugin.
 type priorityTerm struct {
-	name     string
-	plugin   string
-	strategy configv1.ScoringStrategyType // for a plugin with several strategies
-	needs    func(*translation)
-	usual    int64 // weight if the Policy has no list; 0: not enabled
-	instead  string
+	name          string
+	plugin        string
+	strategy      configv1.ScoringStrategyType // for a plugin with several strategies
+	needs         func(*translation)
+	defaultWeight int64 // weight if the Policy has no list; 0: not enabled
+	replacement   string
 }
 
 // equalPriority scored all nodes the same; no plugin replaces it.
@@ -25,17 +25,17 @@ const equalPriority = "EqualPriority"
 // priorities are those of kube-scheduler 1.22. If several stand for a plugin, the
 // weight of the first in this order applies.
 var priorities = []priorityTerm{
-	{name: "EvenPodsSpreadPriority", plugin: podTopologySpread, usual: 2},
-	{name: "SelectorSpreadPriority", plugin: podTopologySpread, needs: systemSpread, usual: 1, instead: "PodTopologySpread spreads by its system defaults"},
-	{name: "ServiceSpreadingPriority", plugin: podTopologySpread, needs: systemSpread, instead: "PodTopologySpread spreads by its system defaults"},
-	{name: "InterPodAffinityPriority", plugin: interPodAffinity, usual: 1},
-	{name: "LeastRequestedPriority", plugin: "NodeResourcesLeastAllocated", strategy: configv1.LeastAllocated, usual: 1},
+	{name: "EvenPodsSpreadPriority", plugin: podTopologySpread, defaultWeight: 2},
+	{name: "SelectorSpreadPriority", plugin: podTopologySpread, needs: systemSpread, defaultWeight: 1, replacement: "PodTopologySpread spreads by its system defaults"},
+	{name: "ServiceSpreadingPriority", plugin: podTopologySpread, needs: systemSpread, replacement: "PodTopologySpread spreads by its system defaults"},
+	{name: "InterPodAffinityPriority", plugin: interPodAffinity, defaultWeight: 1},
+	{name: "LeastRequestedPriority", plugin: "NodeResourcesLeastAllocated", strategy: configv1.LeastAllocated, defaultWeight: 1},
 	{name: "MostRequestedPriority", plugin: "NodeResourcesMostAllocated", strategy: configv1.MostAllocated},
-	{name: "BalancedResourceAllocation", plugin: "NodeResourcesBalancedAllocation", usual: 1},
-	{name: "NodePreferAvoidPodsPriority", plugin: nodePreferAvoidPods, usual: 10000},
-	{name: "NodeAffinityPriority", plugin: "NodeAffinity", usual: 1},
-	{name: "TaintTolerationPriority", plugin: "TaintToleration", usual: 1},
-	{name: "ImageLocalityPriority", plugin: "ImageLocality", usual: 1},
+	{name: "BalancedResourceAllocation", plugin: "NodeResourcesBalancedAllocation", defaultWeight: 1},
+	{name: "NodePreferAvoidPodsPriority", plugin: nodePreferAvoidPods, defaultWeight: 10000},
+	{name: "NodeAffinityPriority", plugin: "NodeAffinity", defaultWeight: 1},
+	{name: "TaintTolerationPriority", plugin: "TaintToleration", defaultWeight: 1},
+	{name: "ImageLocalityPriority", plugin: "ImageLocality", defaultWeight: 1},
 }
 
 func systemSpread(t *translation) { t.spread.DefaultingType = configv1.SystemDefaulting }
@@ -62,15 +62,15 @@ func (t *translation) score(path *field.Path, named []priority) {
 	}
 	for i := range priorities {
 		p := &priorities[i]
-		weight, here := p.usual, (*field.Path)(nil)
+		weight, here := p.defaultWeight, (*field.Path)(nil)
 		if named != nil {
 			i, isNamed := at[p.name]
 			if !isNamed {
 				continue
 			}
 			weight, here = named[i].Weight, path.Index(i)
-			if p.instead != "" {
-				t.warn(here.Child("name"), "%s was removed: %s", p.name, p.instead)
+			if p.replacement != "" {
+				t.warn(here.Child("name"), "%s was removed: %s", p.name, p.replacement)
 			}
 		}
 		if weight == 0 {

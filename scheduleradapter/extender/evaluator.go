@@ -27,7 +27,7 @@ func NewEvaluator(table *nodetable.Table, runner *framework.Runner) *Evaluator {
 // Result has the result by node name. Nodes that the table does not have are in
 // neither map.
 type Result struct {
-	Refused map[string]Rejection
+	Rejected map[string]Rejection
 	// Scores are the totals of the feasible nodes; with one score plugin they are 0
 	// to 100.
 	Scores map[string]int64
@@ -57,7 +57,7 @@ func (e *Evaluator) Evaluate(now time.Time, pod *v1.Pod, nodes []string) (Result
 	if !status.OK() {
 		return Result{}, fmt.Errorf("evaluate pod %s: %s", digest, status.Message())
 	}
-	v := Result{Refused: map[string]Rejection{}, Scores: map[string]int64{}}
+	v := Result{Rejected: map[string]Rejection{}, Scores: map[string]int64{}}
 	totals := map[nodetable.Row]int64{}
 	for i, row := range c.Rows {
 		totals[row] = c.Totals[i]
@@ -69,7 +69,7 @@ func (e *Evaluator) Evaluate(now time.Time, pod *v1.Pod, nodes []string) (Result
 		}
 		if why, rejected := c.Rejected(row); rejected {
 			_, reasons := c.Explain(why)
-			v.Refused[name] = Rejection{strings.Join(reasons, ", "), why.Unresolvable}
+			v.Rejected[name] = Rejection{strings.Join(reasons, ", "), why.Unresolvable}
 			continue
 		}
 		v.Scores[name] = totals[row]

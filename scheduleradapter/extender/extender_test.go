@@ -40,7 +40,7 @@ func pod(name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
 }
 
-// service answers each verb with JSON, given or made of the request.
+// service answers each verb with JSON, fixed or computed from the request.
 type service map[string]func(body []byte) string
 
 func says(answer string) func([]byte) string { return func([]byte) string { return answer } }
@@ -55,7 +55,7 @@ func (s service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, answer(body))
 }
 
-// serve starts a service and is an extender that asks it.
+// serve starts a service and makes its Extender.
 func serve(t *testing.T, handler http.Handler, change func(*config.Extender)) *extender.Extender {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -336,7 +336,7 @@ func TestAServiceHasASayInPreemption(t *testing.T) {
 	}
 }
 
-// preempt asks an extender about two candidates and prints what it leaves.
+// preempt calls an extender with two candidates and prints the result.
 func preempt(t *testing.T, e *extender.Extender) string {
 	t.Helper()
 	cluster := plugintest.New(t, node("a"), node("b"))

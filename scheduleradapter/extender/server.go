@@ -77,19 +77,19 @@ func (e Evaluate) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.Ex
 		return nil, err
 	}
 	result := &wire.ExtenderFilterResult{FailedNodes: wire.FailedNodesMap{}, FailedAndUnresolvableNodes: wire.FailedNodesMap{}}
-	for name, why := range evaluated.Refused {
+	for name, why := range evaluated.Rejected {
 		if why.Unresolvable {
 			result.FailedAndUnresolvableNodes[name] = why.Reason
 		} else {
 			result.FailedNodes[name] = why.Reason
 		}
 	}
-	refused := func(name string) bool { _, is := evaluated.Refused[name]; return is }
+	rejected := func(name string) bool { _, is := evaluated.Rejected[name]; return is }
 	if args.NodeNames != nil {
-		passed := slices.DeleteFunc(slices.Clone(names), refused)
+		passed := slices.DeleteFunc(slices.Clone(names), rejected)
 		result.NodeNames = &passed
 	} else if args.Nodes != nil {
-		result.Nodes = &v1.NodeList{Items: slices.DeleteFunc(args.Nodes.Items, func(n v1.Node) bool { return refused(n.Name) })}
+		result.Nodes = &v1.NodeList{Items: slices.DeleteFunc(args.Nodes.Items, func(n v1.Node) bool { return rejected(n.Name) })}
 	}
 	return result, nil
 }
@@ -128,7 +128,7 @@ func (e Evaluate) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs
 	if err != nil {
 		return nil, err
 	}
-	for name, why := range evaluated.Refused {
+	for name, why := range evaluated.Rejected {
 		if why.Unresolvable {
 			delete(victims, name)
 		}

@@ -24,18 +24,18 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// opinion refuses nodes "bad" for good and "full" as long as others are there.
+// opinion rejects nodes "bad" as unresolvable and "full" as unschedulable.
 func opinion(_ context.Context, pod *v1.Pod, nodes []string) (extender.Result, error) {
 	if pod.Name == "poison" {
 		return extender.Result{}, errors.New("cannot be evaluated")
 	}
-	v := extender.Result{Refused: map[string]extender.Rejection{}, Scores: map[string]int64{}}
+	v := extender.Result{Rejected: map[string]extender.Rejection{}, Scores: map[string]int64{}}
 	for _, name := range nodes {
 		switch name {
 		case "bad":
-			v.Refused[name] = extender.Rejection{Reason: "short of memory", Unresolvable: true}
+			v.Rejected[name] = extender.Rejection{Reason: "short of memory", Unresolvable: true}
 		case "full":
-			v.Refused[name] = extender.Rejection{Reason: "full"}
+			v.Rejected[name] = extender.Rejection{Reason: "full"}
 		case "good":
 			v.Scores[name] = 79
 		}
@@ -43,7 +43,7 @@ func opinion(_ context.Context, pod *v1.Pod, nodes []string) (extender.Result, e
 	return v, nil
 }
 
-// ask posts a request to the server of opinion.
+// ask posts a request to a server with opinion.
 func ask(t *testing.T, verb string, request, answer any) {
 	t.Helper()
 	body, err := json.Marshal(request)
@@ -133,7 +133,7 @@ func TestTheServerRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// picky is a profile that refuses nodes by their label and scores all others 40.
+// picky is a profile that rejects nodes by a label and scores the others 40.
 type picky struct{ framework.Plugin }
 
 func (picky) Name() string { return "picky" }

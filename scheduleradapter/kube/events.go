@@ -40,7 +40,7 @@ type events struct {
 	log      *slog.Logger
 	instance string
 	waiting  chan happening
-	lost     atomic.Int64
+	dropped  atomic.Int64
 
 	mu     sync.Mutex
 	series map[series]*repeats
@@ -72,7 +72,7 @@ func (e *events) add(event cycle.Event) {
 	select {
 	case e.waiting <- happening{event, time.Now()}:
 	default:
-		e.lost.Add(1)
+		e.dropped.Add(1)
 	}
 }
 
@@ -94,8 +94,8 @@ func (e *events) run(ctx context.Context) {
 		})
 	}
 	writers.Wait()
-	if lost := e.lost.Load() + int64(len(e.waiting)); lost > 0 {
-		e.log.Warn("events are dropped", "events", lost)
+	if dropped := e.dropped.Load() + int64(len(e.waiting)); dropped > 0 {
+		e.log.Warn("events are dropped", "events", dropped)
 	}
 }
 

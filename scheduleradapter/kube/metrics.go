@@ -13,12 +13,12 @@ import (
 
 // MeasureRequests adds the metrics of requests to the API server. A duration ends
 // when the headers of the response arrive.
-func MeasureRequests(set *metric.Set, how *rest.Config) {
+func MeasureRequests(set *metric.Set, restConfig *rest.Config) {
 	alpha := set.Of(metric.Client, metric.Alpha)
 	requests := alpha.Counter("rest_client_requests_total", "Requests to the API server, by status code; <error>: no response.", "code", "method", "host")
 	duration := alpha.Histogram("rest_client_request_duration_seconds", "Duration from a request to the headers of its response.",
 		[]float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}, "verb", "host")
-	how.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(request *http.Request) (*http.Response, error) {
 			begin, code := time.Now(), "<error>"
 			response, err := next.RoundTrip(request)

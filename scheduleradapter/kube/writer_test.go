@@ -289,7 +289,7 @@ func TestEventsAreLostBeforeAnybodyWaits(t *testing.T) {
 	for range eventsKept + 7 {
 		w.RecordEvent(failure("no room"))
 	}
-	if lost := w.events.lost.Load(); lost != 7 {
+	if lost := w.events.dropped.Load(); lost != 7 {
 		t.Errorf("%d events were lost, want 7", lost)
 	}
 }

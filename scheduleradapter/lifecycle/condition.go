@@ -22,9 +22,9 @@ var ownTaints = map[v1.NodeConditionType]string{
 	"evictd.io/PIDPressure":    "evictd.io/pid-pressure",
 }
 
-// doubt sets the conditions of a kubelet without heartbeats to Unknown, with the
+// setUnknown sets the conditions of a kubelet without heartbeats to Unknown, with the
 // messages of the node lifecycle controller. It returns the changed ones.
-func doubt(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
+func setUnknown(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
 	for _, kind := range kubeletConditions {
 		i := indexOf(node.Status.Conditions, kind)
 		switch {
@@ -40,8 +40,8 @@ func doubt(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
 	return changed
 }
 
-// doubtOwn sets the conditions of an evictd without heartbeats to Unknown.
-func doubtOwn(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
+// setOwnUnknown sets the conditions of an evictd without heartbeats to Unknown.
+func setOwnUnknown(node *v1.Node, now time.Time) (changed []v1.NodeCondition) {
 	for _, c := range node.Status.Conditions {
 		if _, own := ownTaints[c.Type]; own && c.Status != v1.ConditionUnknown {
 			changed = append(changed, unknown(c, "evictd stopped posting node status.", now))

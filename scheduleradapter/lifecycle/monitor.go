@@ -25,8 +25,8 @@ const (
 // zone.
 const excludeDisruption = "node.kubernetes.io/exclude-disruption"
 
-// Sighting is a node with its Lease and that of its evictd; nil: there is none.
-type Sighting struct {
+// NodeState is a node with its Lease and that of its evictd; nil: there is none.
+type NodeState struct {
 	Node         *v1.Node
 	Lease, Agent *coordinationv1.Lease
 }
@@ -62,7 +62,7 @@ type health struct {
 	agentRenewed metav1.MicroTime
 	agentProbe   time.Time // time of the last heartbeat of evictd
 	waiting      time.Time // since when the node waits for a NoExecute taint; zero: it does not
-	condemned    bool      // the rate allows the NoExecute taint
+	allowed      bool      // the rate allows the NoExecute taint
 }
 
 // finding is a node in its target state.
@@ -81,14 +81,14 @@ func NewMonitor() *Monitor {
 
 // Pass evaluates all nodes and returns the writes. A write that is not done is
 // returned again by the next pass.
-func (m *Monitor) Pass(now time.Time, all []Sighting) (updates []Update) {
+func (m *Monitor) Pass(now time.Time, all []NodeState) (updates []Update) {
 	m.forget(all)
 	findings := make([]*finding, len(all))
 	for i := range all {
 		findings[i] = m.look(now, &all[i])
 	}
 	m.disrupt(now, findings)
-	m.condemn(now, findings)
+	m.allowTaints(now, findings)
 	for _, f := range findings {
 		if u, any := m.update(now, f); any {
 			updates = append(updates, u)
@@ -98,12 +98,12 @@ func (m *Monitor) Pass(now time.Time, all []Sighting) (updates []Update) {
 }
 
 // Node evaluates a changed node between passes; false: there is no write.
-func (m *Monitor) Node(now time.Time, s Sighting) (Update, bool) {
+func (m *Monitor) Node(now time.Time, s NodeState) (Update, bool) {
 	return m.update(now, m.look(now, &s))
 }
 
 // forget removes deleted nodes.
-func (m *Monitor) forget(all []Sighting) {
+func (m *Monitor) forget(all []NodeState) {
 	there := make(map[string]bool, len(all))
 	for i := range all {
 		there[all[i].Node.Name] = true
@@ -112,7 +112,7 @@ func (m *Monitor) forget(all []Sighting) {
 }
 
 // look reads the heartbeats of a node and computes its conditions.
-func (m *Monitor) look(now time.Time, s *Sighting) *finding {
+func (m *Monitor) look(now time.Time, s *NodeState) *finding {
 	h, known := m.nodes[s.Node.Name]
 	if !known {
 		h = &health{probe: now, agentProbe: now}
@@ -133,10 +133,10 @@ func (m *Monitor) look(now time.Time, s *Sighting) *finding {
 	}
 	f := &finding{health: h, seen: s.Node, zone: m.zone(s.Node)}
 	if i >= 0 && now.After(h.probe.Add(monitorGrace)) || i < 0 && now.After(created.Add(startupGrace)) {
-		f.changed = doubt(s.Node, now)
+		f.changed = setUnknown(s.Node, now)
 	}
 	if now.After(h.agentProbe.Add(agentGraceOf(s.Agent))) {
-		f.changed = append(f.changed, doubtOwn(s.Node, now)...)
+		f.changed = append(f.changed, setOwnUnknown(s.Node, now)...)
 	}
 	f.node = with(s.Node, f.changed)
 	return f
@@ -195,7 +195,7 @@ func (m *Monitor) disrupt(now time.Time, findings []*finding) {
 	}
 	if m.cutOff {
 		for _, h := range m.nodes {
-			h.waiting, h.condemned = time.Time{}, false
+			h.waiting, h.allowed = time.Time{}, false
 		}
 	} else if was {
 		m.Restart(now)
@@ -209,12 +209,12 @@ func (m *Monitor) Restart(now time.Time) {
 	}
 }
 
-// condemn selects the nodes that get NoExecute taints, by the rates of their zones,
+// allowTaints selects the nodes that get NoExecute taints, by the rates of their zones,
 // those that wait longest first.
-func (m *Monitor) condemn(now time.Time, findings []*finding) {
+func (m *Monitor) allowTaints(now time.Time, findings []*finding) {
 	var queue []*finding
 	for _, f := range findings {
-		if m.noExecute(f) == "" || f.condemned {
+		if m.noExecute(f) == "" || f.allowed {
 			continue
 		}
 		if f.waiting.IsZero() {
@@ -226,7 +226,7 @@ func (m *Monitor) condemn(now time.Time, findings []*finding) {
 		return cmp.Or(a.waiting.Compare(b.waiting), cmp.Compare(a.node.Name, b.node.Name))
 	})
 	for _, f := range queue {
-		f.condemned = f.zone.take(now)
+		f.allowed = f.zone.take(now)
 	}
 }
 
@@ -242,10 +242,10 @@ func (m *Monitor) noExecute(f *finding) string {
 	case status == v1.ConditionUnknown:
 		key = v1.TaintNodeUnreachable
 	default:
-		f.waiting, f.condemned = time.Time{}, false
+		f.waiting, f.allowed = time.Time{}, false
 		return ""
 	}
-	f.condemned = f.condemned || evicted(f.seen)
+	f.allowed = f.allowed || evicted(f.seen)
 	return key
 }
 
@@ -256,7 +256,7 @@ func evicted(node *v1.Node) bool {
 
 func (m *Monitor) update(now time.Time, f *finding) (u Update, any bool) {
 	key := m.noExecute(f)
-	if !f.condemned {
+	if !f.allowed {
 		key = ""
 	}
 	u = Update{

@@ -38,19 +38,19 @@ func lease(renewed time.Time, seconds int32) *coordinationv1.Lease {
 // cluster has nodes with all updates applied.
 type cluster struct {
 	*lifecycle.Monitor
-	seen []*lifecycle.Sighting
+	seen []*lifecycle.NodeState
 }
 
 func clusterOf(nodes ...*v1.Node) *cluster {
 	c := &cluster{Monitor: lifecycle.NewMonitor()}
 	for _, n := range nodes {
-		c.seen = append(c.seen, &lifecycle.Sighting{Node: n})
+		c.seen = append(c.seen, &lifecycle.NodeState{Node: n})
 	}
 	return c
 }
 
 func (c *cluster) pass(seconds int) (updates []lifecycle.Update) {
-	var all []lifecycle.Sighting
+	var all []lifecycle.NodeState
 	for _, s := range c.seen {
 		all = append(all, *s)
 	}
@@ -89,7 +89,7 @@ func taints(n *v1.Node) string {
 	return strings.Join(texts, " ")
 }
 
-func (c *cluster) condemned() (names []string) {
+func (c *cluster) allowed() (names []string) {
 	for _, s := range c.seen {
 		if strings.Contains(taints(s.Node), "NoExecute") {
 			names = append(names, s.Node.Name)
@@ -127,12 +127,12 @@ func TestNoScheduleTaintsAreThoseThatFollow(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := lifecycle.NewMonitor()
-			u, any := m.Node(start, lifecycle.Sighting{Node: test.node})
+			u, any := m.Node(start, lifecycle.NodeState{Node: test.node})
 			n := written(u)
 			if taints(n) != test.expected || any != (test.expected != taints(test.node)) {
 				t.Errorf("taints %q, changed %t; expected %q", taints(n), any, test.expected)
 			}
-			if u, any := m.Node(start, lifecycle.Sighting{Node: n}); any {
+			if u, any := m.Node(start, lifecycle.NodeState{Node: n}); any {
 				t.Errorf("not settled: %+v", u)
 			}
 		})
@@ -275,8 +275,8 @@ func TestNoExecuteTaintsComeAtARateByZone(t *testing.T) {
 					s.Lease = lease(after(at), 40)
 				}
 				c.pass(at)
-				if expected, checked := test.expected[at]; checked && len(c.condemned()) != expected {
-					t.Errorf("after %d s: %v tainted, expected %d", at, c.condemned(), expected)
+				if expected, checked := test.expected[at]; checked && len(c.allowed()) != expected {
+					t.Errorf("after %d s: %v tainted, expected %d", at, c.allowed(), expected)
 				}
 			}
 		})
@@ -291,7 +291,7 @@ func TestARateThatFallsHoldsAlsoForTheNextNode(t *testing.T) {
 	}
 	c.pass(5)
 	c.pass(40)
-	if got := c.condemned(); len(got) != 1 {
+	if got := c.allowed(); len(got) != 1 {
 		t.Errorf("%v tainted, expected the one from before", got)
 	}
 }
@@ -300,12 +300,12 @@ func TestARateThatFallsHoldsAlsoForTheNextNode(t *testing.T) {
 func TestWithoutAReadyNodeNoNodeGetsANoExecuteTaint(t *testing.T) {
 	c := clusterOf(slices.Concat(unready("a", 3, 20), unready("b", 0, 2))...)
 	c.pass(0)
-	if got := c.condemned(); len(got) != 1 {
+	if got := c.allowed(); len(got) != 1 {
 		t.Fatalf("%v tainted", got)
 	}
 	// All heartbeats end at once.
 	c.pass(51)
-	if got := c.condemned(); len(got) != 0 {
+	if got := c.allowed(); len(got) != 0 {
 		t.Errorf("%v tainted where no node is ready", got)
 	}
 	if got := taints(c.seen[20].Node); got != "unreachable:NoSchedule" {
@@ -320,7 +320,7 @@ func TestWithoutAReadyNodeNoNodeGetsANoExecuteTaint(t *testing.T) {
 	n.Status.Conditions[0].LastHeartbeatTime = metav1.Time{Time: after(205)}
 	c.seen[20].Node = n
 	c.pass(205)
-	if got := c.condemned(); len(got) != 2 {
+	if got := c.allowed(); len(got) != 2 {
 		t.Errorf("%v tainted, expected one of each zone", got)
 	}
 	c.seen[3].Node.Status.Conditions[0].Status = v1.ConditionTrue // by another client
@@ -350,8 +350,8 @@ func TestExcludedNodesDoNotCountForTheirZone(t *testing.T) {
 		n.Labels["node.kubernetes.io/exclude-disruption"] = ""
 	}
 	c := clusterOf(nodes...)
-	if c.pass(0); len(c.condemned()) != 1 {
-		t.Errorf("%v tainted, expected one", c.condemned())
+	if c.pass(0); len(c.allowed()) != 1 {
+		t.Errorf("%v tainted, expected one", c.allowed())
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// BenchmarkPlace is a pod placed and displaced on 5,000 nodes, with as many
-// counters as there are applications and hostname domains to keep.
+// BenchmarkPlace places and displaces a pod on 5,000 nodes, with counters for
+// applications and hostname domains.
 func BenchmarkPlace(b *testing.B) {
 	for _, apps := range []int{0, 10, 1_000} {
 		b.Run(fmt.Sprint(apps, " counters"), func(b *testing.B) {
@@ -46,7 +46,7 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkDigest is what arrival costs, once for each pod.
+// BenchmarkDigest digests a pod.
 func BenchmarkDigest(b *testing.B) {
 	g := generator{rand.New(rand.NewPCG(1, 1))}
 	pods := make([]*v1.Pod, 100)
@@ -63,8 +63,7 @@ func BenchmarkDigest(b *testing.B) {
 	}
 }
 
-// BenchmarkAdopt is 5,000 nodes that come after their 100,000 pods, as a list of
-// nodes may after one of pods.
+// BenchmarkAdopt adds 5,000 nodes after their 100,000 pods.
 func BenchmarkAdopt(b *testing.B) {
 	nodes := make([]*Node, 5_000)
 	pods := make([]*Pod, 100_000)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// generator makes random nodes and pods of a small vocabulary, so that they meet
-// often.
+// generator makes random nodes and pods with few distinct labels, so that selectors
+// often match.
 type generator struct{ *rand.Rand }
 
 var (

@@ -26,7 +26,7 @@ func TestSiblingsAreWhatServicesAndTheControllerSelectTogether(t *testing.T) {
 	cases := map[string]struct {
 		groups groups
 		owners []metav1.OwnerReference
-		want   string // of the selector; empty for no siblings
+		want   string // of the selector; empty: no siblings
 	}{
 		"no group at all":                          {nil, owned, ""},
 		"a service that selects the pod":           {groups{service("web"): matching("app", "web")}, nil, `"app" 0 "web";`},
@@ -57,7 +57,7 @@ func TestSiblingsAreWhatServicesAndTheControllerSelectTogether(t *testing.T) {
 			if c.want != "" {
 				want = `["blue"]|none|` + c.want + "|true"
 			}
-			for range 2 { // asked for, and remembered
+			for range 2 { // the second result is cached
 				got := ""
 				if m := table.Siblings(p); m != nil {
 					got = m.Key.Value()

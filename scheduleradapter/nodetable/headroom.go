@@ -73,7 +73,7 @@ func NewHeadroom(lease *coordinationv1.Lease) (node string, h *Headroom, err err
 	if !told || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return node, nil, nil
 	}
-	var said struct {
+	var published struct {
 		V       int
 		Signals map[string]struct{ Level string }
 		Evicted []struct {
@@ -82,14 +82,14 @@ func NewHeadroom(lease *coordinationv1.Lease) (node string, h *Headroom, err err
 			At     time.Time
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &said); err != nil {
+	if err := json.Unmarshal([]byte(text), &published); err != nil {
 		return node, nil, fmt.Errorf("lease %s/%s: annotation %s: %w", lease.Namespace, lease.Name, headroomAnnotation, err)
 	}
-	if said.V != 1 {
-		return node, nil, fmt.Errorf("lease %s/%s: annotation %s: version %d; expected 1", lease.Namespace, lease.Name, headroomAnnotation, said.V)
+	if published.V != 1 {
+		return node, nil, fmt.Errorf("lease %s/%s: annotation %s: version %d; expected 1", lease.Namespace, lease.Name, headroomAnnotation, published.V)
 	}
 	h = &Headroom{Until: lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)}
-	for signal, s := range said.Signals {
+	for signal, s := range published.Signals {
 		level, known := levels[s.Level]
 		if !known {
 			return node, nil, fmt.Errorf("lease %s/%s: annotation %s: signal %s: level %q; expected ok, tight, soft or hard", lease.Namespace, lease.Name, headroomAnnotation, signal, s.Level)
@@ -97,7 +97,7 @@ func NewHeadroom(lease *coordinationv1.Lease) (node string, h *Headroom, err err
 		h.Signals = append(h.Signals, SignalLevel{signal, level})
 	}
 	slices.SortFunc(h.Signals, func(a, b SignalLevel) int { return strings.Compare(a.Signal, b.Signal) })
-	for _, e := range said.Evicted {
+	for _, e := range published.Evicted {
 		h.Evicted = append(h.Evicted, Eviction(e))
 	}
 	return node, h, nil

@@ -78,8 +78,8 @@ func TestRenewalAloneIsNoChange(t *testing.T) {
 	}
 }
 
-// TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold holds that a list of all
-// pods that ever failed does not push out those that were evicted just now.
+// TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold: the initial list of
+// failed pods does not replace recent evictions.
 func TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold(t *testing.T) {
 	table, node, now := New(), Intern("n1"), time.Unix(100_000, 0)
 	just := Eviction{Owner: "just", At: now}

@@ -26,13 +26,13 @@ func add(to, list v1.ResourceList) {
 	}
 }
 
-// walk takes random steps on a table and its twin.
+// walk makes random changes of a table and its twin.
 type walk struct {
 	*testing.T
 	generator
 	table *Table
 	twin  *twin
-	nodes []string // every name a node may have
+	nodes []string // all node names
 	uids  []types.UID
 }
 
@@ -56,7 +56,7 @@ func (w *walk) digest(p *v1.Pod) *Pod {
 	return d
 }
 
-// known names a node that is there, if there is one.
+// known returns the name of a node in the table.
 func (w *walk) known() (string, bool) {
 	order := w.twin.order()
 	if len(order) == 0 {
@@ -120,7 +120,7 @@ func (w *walk) displace() {
 	delete(w.twin.pods, uid)
 }
 
-// what asks what if, a few moves deep, and goes back.
+// what makes changes inside nested tries and undoes them.
 func (w *walk) what(depth int) {
 	was := w.twin
 	w.twin = was.clone()
@@ -152,7 +152,7 @@ func (w *walk) what(depth int) {
 	}
 }
 
-// displaceKnown takes away a pod that is on a node, as a what-if does.
+// displaceKnown removes a placed pod.
 func (w *walk) displaceKnown() {
 	uid := pick(w.generator, w.uids)
 	if _, row := w.table.Find(uid); row != NoRow {
@@ -161,8 +161,7 @@ func (w *walk) displaceKnown() {
 	}
 }
 
-// dump is everything pods can change, in order, but for counters that came
-// into being meanwhile.
+// dump has everything that pods can change, in order, except for new counters.
 func (w *walk) dump() string {
 	var b strings.Builder
 	t := w.table
@@ -180,7 +179,7 @@ func (w *walk) dump() string {
 		for _, key := range sorted(t.terms[kind].byKey) {
 			c := t.terms[kind].byKey[key]
 			if c.total == 0 && t.tries.open() {
-				continue // stays until the outermost try ends
+				continue // kept until the outermost try ends
 			}
 			fmt.Fprintln(&b, key.Value(), c.rows, c.total, c.In(t.Topology(c.Topology)))
 		}
@@ -212,7 +211,7 @@ func TestCampaignTableSaysWhatItsNaiveTwinCounts(t *testing.T) {
 	compareWithTwin(t, 8, 10_000)
 }
 
-// compareWithTwin takes steps from each of the seeds.
+// compareWithTwin makes changes from each seed.
 func compareWithTwin(t *testing.T, seeds uint64, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

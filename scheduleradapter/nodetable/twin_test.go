@@ -19,13 +19,13 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// twin is the cluster kept naively: objects in maps, everything counted anew.
+// twin is a naive cluster: objects in maps, counted for each question.
 type twin struct {
 	nodes      map[string]*v1.Node
-	pods       map[types.UID]*v1.Pod // by spec.nodeName on nodes, known or not
+	pods       map[types.UID]*v1.Pod // by spec.nodeName, of known and unknown nodes
 	namespaces map[string]map[string]string
-	zones      []string            // in the order they came
-	inZone     map[string][]string // nodes, in the order they came
+	zones      []string            // in the order of arrival
+	inZone     map[string][]string // nodes in the order of arrival
 	imageSize  map[string]int64
 }
 
@@ -120,7 +120,7 @@ func (w *twin) on(node string) []*v1.Pod {
 	return pods
 }
 
-// means says whether a term of the pod `owner` means another pod.
+// means reports whether a term of the pod `owner` matches another pod.
 func (w *twin) means(t *testing.T, owner *v1.Pod, term *v1.PodAffinityTerm, other *v1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {
@@ -137,8 +137,8 @@ func (w *twin) means(t *testing.T, owner *v1.Pod, term *v1.PodAffinityTerm, othe
 	return (slices.Contains(namespaces, other.Namespace) || byLabels.Matches(labels.Set(w.namespaces[other.Namespace]))) && selector.Matches(labels.Set(other.Labels))
 }
 
-// check compares everything the table says with what the twin counts. The probe
-// is a pod that is nowhere.
+// check compares the table with the counts of the twin. The probe is a pod without
+// a node.
 func (w *twin) check(t *testing.T, table *Table, probe *v1.Pod) {
 	t.Helper()
 	w.checkColumns(t, table)
@@ -162,7 +162,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// checkLacking asks for amounts around what a node has, free and in all.
+// checkLacking tests amounts around the free and the allocatable one.
 func checkLacking(t *testing.T, c *Column, row Row) {
 	t.Helper()
 	allocatable, free := c.Allocatable[row], c.Allocatable[row]-c.Requested[row]
@@ -228,7 +228,7 @@ func (w *twin) checkColumns(t *testing.T, table *Table) {
 	equal(t, "pods on nodes", table.PodCount(), placed)
 }
 
-// sum rounds each pod's request up to whole units, as the digest does.
+// sum rounds each request up to units, as the digest does.
 func sum(pods []*v1.Pod, name v1.ResourceName) (total int64) {
 	for _, p := range pods {
 		q := podresource.PodRequests(p, podresource.PodResourcesOptions{})[name]
@@ -395,8 +395,8 @@ func (w *twin) checkCounters(t *testing.T, table *Table, probe *v1.Pod, digest *
 	equal(t, "living pods", table.Counter(NewMatcher([]string{"blue"}, nil, living, true)).Total(), total)
 }
 
-// checkTerms compares the terms that mean the probe, each with the number of
-// pods by domain that carry it.
+// checkTerms compares the terms that match the probe, with the number of pods by
+// domain that have them.
 func (w *twin) checkTerms(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
 	t.Helper()
 	want := [termKinds]map[string]int32{{}, {}, {}, {}}

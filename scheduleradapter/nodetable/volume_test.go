@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// checkVolumes compares the users of what the probe uses. Ephemeral claims are
-// named after their pod, so that nobody else uses those of the probe.
+// checkVolumes compares the users of the probe's volumes. Ephemeral claims have the
+// name of their pod.
 func (w *twin) checkVolumes(t *testing.T, table *Table, digest *Pod) {
 	t.Helper()
 	shared := map[Symbol]func(*v1.Pod, *v1.Volume) bool{}

@@ -13,8 +13,8 @@ import (
 // actions map kube-scheduler's action types. UpdateNodePreemptionPolicy, whose
 // feature is off, has no counterpart.
 var actions = []struct {
-	theirs fwk.ActionType
-	ours   framework.Action
+	upstream fwk.ActionType
+	own      framework.Action
 }{
 	{fwk.Add, framework.Add},
 	{fwk.Delete, framework.Delete},
@@ -40,15 +40,15 @@ func (g *adapter) register() error {
 		g.events = []framework.EventHint{{Event: framework.Event{Resource: framework.AnyResource, Action: framework.All}}}
 		return nil
 	}
-	theirs, err := extensions.EventsToRegister(g.profile.host.ctx)
+	upstream, err := extensions.EventsToRegister(g.profile.host.ctx)
 	if err != nil {
 		return fmt.Errorf("events to register: %w", err)
 	}
-	for _, e := range theirs {
+	for _, e := range upstream {
 		hint := framework.EventHint{Event: framework.Event{Resource: framework.Resource(e.Event.Resource)}}
 		for _, a := range actions {
-			if e.Event.ActionType&a.theirs != 0 {
-				hint.Event.Action |= a.ours
+			if e.Event.ActionType&a.upstream != 0 {
+				hint.Event.Action |= a.own
 			}
 		}
 		if f := e.QueueingHintFn; f != nil {

@@ -35,7 +35,7 @@ func (a API) orMissing(log *slog.Logger) (API, error) {
 	if err != nil {
 		return API{}, fmt.Errorf("client without an API server: %w", err)
 	}
-	a.Client, a.Config, a.Recorder = client, config, deaf{log, why}
+	a.Client, a.Config, a.Recorder = client, config, logRecorder{log, why}
 	a.Informers = informers.NewSharedInformerFactory(client, 0)
 	return a, nil
 }
@@ -68,14 +68,14 @@ type failing struct{ why error }
 
 func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.why }
 
-// deaf is an event recorder that logs events.
-type deaf struct {
+// logRecorder is an event recorder that logs events.
+type logRecorder struct {
 	log *slog.Logger
 	why error
 }
 
-func (d deaf) WithLogger(klog.Logger) events.EventRecorderLogger { return d }
+func (d logRecorder) WithLogger(klog.Logger) events.EventRecorderLogger { return d }
 
-func (d deaf) Eventf(_, _ runtime.Object, _, reason, action, note string, args ...any) {
+func (d logRecorder) Eventf(_, _ runtime.Object, _, reason, action, note string, args ...any) {
 	d.log.Error("event is not recorded", "reason", reason, "action", action, "note", fmt.Sprintf(note, args...), "error", d.why.Error())
 }

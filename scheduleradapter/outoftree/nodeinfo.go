@@ -17,8 +17,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// home has the shared state of the nodeInfos of a table.
-type home struct {
+// tableState has the shared state of the nodeInfos of a table.
+type tableState struct {
 	generation atomic.Int64
 	images     atomic.Pointer[map[nodetable.Symbol]*fwk.ImageStateSummary]
 
@@ -29,7 +29,7 @@ type home struct {
 // nodeInfo is a fwk.NodeInfo. Those of a snapshot are shared and must not be
 // changed; Snapshot returns a copy.
 type nodeInfo struct {
-	home       *home
+	state      *tableState
 	row        nodetable.Row // NoRow: a copy
 	node       *nodetable.Node
 	generation int64
@@ -42,8 +42,8 @@ type nodeInfo struct {
 
 // newNodeInfo makes the nodeInfo of a row. It reuses the podInfos of the previous
 // one by index.
-func newNodeInfo(h *home, row nodetable.Row, node *nodetable.Node, pods []*nodetable.Pod, before *nodeInfo) *nodeInfo {
-	n := &nodeInfo{home: h, row: nodetable.NoRow, ports: fwk.HostPortInfo{}, claims: map[string]int{}, pods: make([]fwk.PodInfo, 0, len(pods))}
+func newNodeInfo(h *tableState, row nodetable.Row, node *nodetable.Node, pods []*nodetable.Pod, before *nodeInfo) *nodeInfo {
+	n := &nodeInfo{state: h, row: nodetable.NoRow, ports: fwk.HostPortInfo{}, claims: map[string]int{}, pods: make([]fwk.PodInfo, 0, len(pods))}
 	n.setNode(node)
 	for i, digest := range pods {
 		var info *podInfo
@@ -94,7 +94,7 @@ func (n *nodeInfo) GetImageStates() map[string]*fwk.ImageStateSummary {
 	if n.node == nil {
 		return nil
 	}
-	known := *n.home.images.Load()
+	known := *n.state.images.Load()
 	states := make(map[string]*fwk.ImageStateSummary, len(n.node.Images))
 	for _, image := range n.node.Images {
 		state := known[image.Name]
@@ -196,11 +196,11 @@ func (n *nodeInfo) setNode(node *nodetable.Node) {
 // changing increments the generation. If a plugin changes a shared nodeInfo, the
 // next cycle makes it again.
 func (n *nodeInfo) changing() {
-	n.generation = n.home.generation.Add(1)
+	n.generation = n.state.generation.Add(1)
 	if n.row != nodetable.NoRow {
-		n.home.mu.Lock()
-		n.home.wrong[n.row] = true
-		n.home.mu.Unlock()
+		n.state.mu.Lock()
+		n.state.wrong[n.row] = true
+		n.state.mu.Unlock()
 	}
 }
 

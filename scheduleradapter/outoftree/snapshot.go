@@ -21,7 +21,7 @@ type snapshot struct {
 
 // follower updates the snapshot of a table.
 type follower struct {
-	home     home
+	state    tableState
 	table    *nodetable.Table
 	mark     uint64
 	versions nodetable.Versions
@@ -30,8 +30,8 @@ type follower struct {
 
 func newFollower(table *nodetable.Table) *follower {
 	f := &follower{table: table, latest: &snapshot{}}
-	f.home.wrong = map[nodetable.Row]bool{}
-	f.home.images.Store(&map[nodetable.Symbol]*fwk.ImageStateSummary{})
+	f.state.wrong = map[nodetable.Row]bool{}
+	f.state.images.Store(&map[nodetable.Symbol]*fwk.ImageStateSummary{})
 	return f
 }
 
@@ -42,10 +42,10 @@ func (f *follower) take() *snapshot {
 	if !known {
 		changed = t.Alive().Append(nil)
 	}
-	f.home.mu.Lock()
-	wrong := maps.Clone(f.home.wrong)
-	clear(f.home.wrong)
-	f.home.mu.Unlock()
+	f.state.mu.Lock()
+	wrong := maps.Clone(f.state.wrong)
+	clear(f.state.wrong)
+	f.state.mu.Unlock()
 
 	s := &snapshot{infos: make([]*nodeInfo, t.Rows()), rows: f.latest.rows}
 	copy(s.infos, f.latest.infos)
@@ -62,10 +62,10 @@ func (f *follower) take() *snapshot {
 	}
 	if t.Versions.Images != f.versions.Images {
 		images := summaries(t)
-		f.home.images.Store(&images)
+		f.state.images.Store(&images)
 	}
 	f.mark, f.versions = t.Mark(), t.Versions
-	if !s.remake(f, changed, wrong) && !moved {
+	if !s.update(f, changed, wrong) && !moved {
 		return f.latest
 	}
 	s.arrange(t.Order())
@@ -73,9 +73,9 @@ func (f *follower) take() *snapshot {
 	return s
 }
 
-// remake makes the nodeInfos of changed rows, and of rows that a plugin has
+// update makes the nodeInfos of changed rows, and of rows that a plugin has
 // changed; false: there were none.
-func (s *snapshot) remake(f *follower, changed []nodetable.Row, wrong map[nodetable.Row]bool) (any bool) {
+func (s *snapshot) update(f *follower, changed []nodetable.Row, wrong map[nodetable.Row]bool) (any bool) {
 	for _, row := range slices.AppendSeq(slices.Clone(changed), maps.Keys(wrong)) {
 		if !f.table.Alive().Has(row) {
 			continue
@@ -85,7 +85,7 @@ func (s *snapshot) remake(f *follower, changed []nodetable.Row, wrong map[nodeta
 			continue
 		}
 		delete(wrong, row) // rows may be listed twice
-		s.infos[row] = newNodeInfo(&f.home, row, node, pods, before)
+		s.infos[row] = newNodeInfo(&f.state, row, node, pods, before)
 		any = true
 	}
 	return any

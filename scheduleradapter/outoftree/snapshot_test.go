@@ -17,7 +17,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// town is a table that changes at random.
+// town is a table with random changes.
 type town struct {
 	*testing.T
 	random *rand.Rand
@@ -67,7 +67,7 @@ func (c *town) pod() *nodetable.Pod {
 	return digest
 }
 
-// step changes something, or tries something out.
+// step makes a change, or a change inside a try.
 func (c *town) step() {
 	place := func() {
 		if row := c.table.Row(c.name()); row != nodetable.NoRow {
@@ -92,7 +92,7 @@ func (c *town) step() {
 	}
 }
 
-// shown is all that a plugin can learn of a node, but for generations.
+// shown is the state of a NodeInfo without its generation.
 type shown struct {
 	node                                 *v1.Node
 	pods, withAffinity, withAntiAffinity []*v1.Pod

@@ -50,9 +50,9 @@ func answer(s framework.Status) *fwk.Status {
 	case s.Err != nil:
 		return fwk.AsStatus(s.Err).WithPlugin(s.Plugin)
 	}
-	for theirs, ours := range codes {
-		if ours == s.Code {
-			return fwk.NewStatus(theirs, s.Reason).WithPlugin(s.Plugin)
+	for upstream, own := range codes {
+		if own == s.Code {
+			return fwk.NewStatus(upstream, s.Reason).WithPlugin(s.Plugin)
 		}
 	}
 	return fwk.AsStatus(fmt.Errorf("unknown status %d", s.Code))

@@ -17,17 +17,17 @@ type candidate struct {
 	violations int // victims that a budget protects
 }
 
-// pick selects the candidate with the least cost; of equal ones the first, which is
+// pickOneNode selects the candidate with the least cost; of equal ones the first, which is
 // random because the search starts at a random node. Source: kube-scheduler's
 // pickOneNodeForPreemption.
-func pick(candidates []candidate) candidate {
+func pickOneNode(candidates []candidate) candidate {
 	return slices.MinFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(
 			cmp.Compare(a.violations, b.violations),
 			cmp.Compare(a.victims[0].Priority, b.victims[0].Priority),
 			cmp.Compare(a.weight(), b.weight()),
 			cmp.Compare(len(a.victims), len(b.victims)),
-			cmp.Compare(b.eldest(), a.eldest()),
+			cmp.Compare(b.earliestStart(), a.earliestStart()),
 		)
 	})
 }
@@ -40,8 +40,8 @@ func (c candidate) weight() (sum int64) {
 	return sum
 }
 
-// eldest is the earliest start of the victims with the highest priority.
-func (c candidate) eldest() int64 {
+// earliestStart is the earliest start of the victims with the highest priority.
+func (c candidate) earliestStart() int64 {
 	first := int64(math.MaxInt64)
 	for _, v := range c.victims {
 		if v.Priority == c.victims[0].Priority {

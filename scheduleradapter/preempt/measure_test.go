@@ -21,8 +21,8 @@ func (onlooker) Filter(*framework.Cycle) framework.Status { return framework.Sta
 func (onlooker) Reasons(*nodetable.Pod, uint32) []string  { return nil }
 
 // outcome is the result of an attempt as text.
-func (c *cluster) outcome(pod *nodetable.Pod, promised iter.Seq2[*nodetable.Pod, nodetable.Symbol]) string {
-	if s := c.runner.Begin(&c.cycle, c.table, pod, promised); !s.OK() {
+func (c *cluster) outcome(pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) string {
+	if s := c.runner.Begin(&c.cycle, c.table, pod, nominated); !s.OK() {
 		c.Fatal(s)
 	}
 	if _, s := c.runner.Filter(&c.cycle, 0, c.table.Len()); !s.OK() {
@@ -57,7 +57,7 @@ func compareWithTrial(t *testing.T, rounds int) {
 	for round := range rounds {
 		start := at(dice.IntN(8))
 		sums, trial := newCluster(t, 100, 100, start), newCluster(t, 100, 100, start, onlooker{})
-		promised := map[*nodetable.Pod]nodetable.Symbol{}
+		nominated := map[*nodetable.Pod]nodetable.Symbol{}
 		var order []*nodetable.Pod
 		nodes := 1 + dice.IntN(5)
 		var running []*nodetable.Pod
@@ -74,8 +74,8 @@ func compareWithTrial(t *testing.T, rounds int) {
 				running = append(running, pod)
 			}
 			for j := range dice.IntN(3) {
-				pod := sums.pod(fmt.Sprintf("promised-%d-%d", i, j), dice.Int32N(6), 1+dice.Int64N(4))
-				promised[pod] = nodetable.Intern(name)
+				pod := sums.pod(fmt.Sprintf("nominated-%d-%d", i, j), dice.Int32N(6), 1+dice.Int64N(4))
+				nominated[pod] = nodetable.Intern(name)
 				order = append(order, pod)
 			}
 		}
@@ -92,7 +92,7 @@ func compareWithTrial(t *testing.T, rounds int) {
 		}
 		all := func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
 			for _, pod := range order {
-				if !yield(pod, promised[pod]) {
+				if !yield(pod, nominated[pod]) {
 					return
 				}
 			}

@@ -86,7 +86,7 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	}
 	switch {
 	case len(candidates) > 0:
-		best := pick(candidates)
+		best := pickOneNode(candidates)
 		node := c.Table.Node(best.row)
 		return framework.Nomination{Node: node, Decided: true, Victims: slices.Clone(best.victims), Violations: best.violations}, framework.Status{
 			Reason: fmt.Sprintf("preemption: found a potential placement for pod on node %s, preempting %d victims", node.Name.Value(), len(best.victims)),
@@ -168,7 +168,7 @@ func (p *Plugin) pause(c *framework.Cycle) (n int) {
 // candidates are valid until the next search.
 func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framework.Histogram, err error) {
 	p.rows = p.rows[:0]
-	s := search{Cycle: c, plugin: p, refused: map[framework.Rejection]int{}}
+	s := search{Cycle: c, plugin: p, rejections: map[framework.Rejection]int{}}
 	s.paused = p.pause(c)
 	for _, row := range c.Table.Order() {
 		if p.resolvable.Has(row) {

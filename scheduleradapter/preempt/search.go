@@ -16,7 +16,7 @@ type search struct {
 	noVictims    int // nodes without a pod of lower priority
 	paused       int // nodes of Env.PausedNodes
 	overdue      int // nodes with an overdue victim
-	refused      map[framework.Rejection]int
+	rejections   map[framework.Rejection]int
 }
 
 // why counts the reasons of rejected nodes.
@@ -34,7 +34,7 @@ func (s *search) why() framework.Histogram {
 	if s.overdue > 0 {
 		why["node(s) had a terminating pod that does not go"] = s.overdue
 	}
-	for rejection, n := range s.refused {
+	for rejection, n := range s.rejections {
 		_, reasons := s.Explain(rejection)
 		for _, reason := range reasons {
 			why[reason] += n
@@ -54,7 +54,7 @@ func (s *search) tryNode(row nodetable.Row) (candidate, error) {
 	why, rejected, known := s.RejectedWithout(row, sum)
 	switch {
 	case rejected:
-		s.refused[why]++
+		s.rejections[why]++
 		return candidate{}, nil
 	case known:
 		s.listLower(row)
@@ -84,7 +84,7 @@ func (s *search) tryOut(row nodetable.Row) (candidate, error) {
 	case status.Code == framework.Error:
 		return candidate{}, status.Err
 	case !fits:
-		s.refused[why]++
+		s.rejections[why]++
 		return candidate{}, nil
 	}
 	return s.reprieve(row, func(pod *nodetable.Pod) (bool, error) {

@@ -25,7 +25,7 @@ func nominee(t *testing.T, name, node string) *nodetable.Pod {
 	return pod
 }
 
-func TestAPromiseIsKeptByNodeAndByPod(t *testing.T) {
+func TestANominationIsFoundByNodeAndByPod(t *testing.T) {
 	n := NewNominator()
 	a, b, c := nominee(t, "a", ""), nominee(t, "b", ""), nominee(t, "c", "")
 	expect := func(want ...string) {
@@ -35,7 +35,7 @@ func TestAPromiseIsKeptByNodeAndByPod(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s on %s", pod.UID, node.Value()))
 		}
 		if !slices.Equal(got, want) || n.Len() != len(want) {
-			t.Errorf("%d promises %q, not %q", n.Len(), got, want)
+			t.Errorf("%d nominations %q, not %q", n.Len(), got, want)
 		}
 	}
 	n.Nominate(a, "n1")
@@ -46,7 +46,7 @@ func TestAPromiseIsKeptByNodeAndByPod(t *testing.T) {
 		t.Errorf("on n1: %v", got)
 	}
 	if n.Node("b") != "n1" || n.Node("nobody") != "" {
-		t.Errorf("b is promised room on %q", n.Node("b"))
+		t.Errorf("b is nominated to %q", n.Node("b"))
 	}
 	n.Nominate(a, "n2")
 	expect("b on n1", "c on n2", "a on n2")
@@ -56,22 +56,22 @@ func TestAPromiseIsKeptByNodeAndByPod(t *testing.T) {
 	expect("a on n2")
 }
 
-func TestAPromiseOutlivesAnUpdateThatDoesNotKnowOfIt(t *testing.T) {
+func TestANominationOutlivesAnUpdateWithoutIt(t *testing.T) {
 	for _, c := range []struct {
 		name, before, after, want string
 	}{
-		{"neither version names a node", "", "", "promised"},
+		{"neither version names a node", "", "", "nominated"},
 		{"named now", "", "other", "other"},
-		{"named otherwise", "promised", "other", "other"},
-		{"taken back", "promised", "", ""},
-		{"named as before", "promised", "promised", "promised"},
+		{"named otherwise", "nominated", "other", "other"},
+		{"cleared", "nominated", "", ""},
+		{"named as before", "nominated", "nominated", "nominated"},
 	} {
 		n := NewNominator()
 		before, after := nominee(t, "p", c.before), nominee(t, "p", c.after)
-		n.Nominate(before, "promised")
+		n.Nominate(before, "nominated")
 		n.Update(before, after)
 		if got := n.Node("p"); got != c.want {
-			t.Errorf("%s: promised %q", c.name, got)
+			t.Errorf("%s: nominated %q", c.name, got)
 		}
 		for pod := range n.All() {
 			if pod != after {
@@ -82,6 +82,6 @@ func TestAPromiseOutlivesAnUpdateThatDoesNotKnowOfIt(t *testing.T) {
 	n := NewNominator()
 	n.Update(nominee(t, "p", ""), nominee(t, "p", ""))
 	if n.Len() != 0 {
-		t.Error("an update promised what nobody had")
+		t.Error("an update added a nomination")
 	}
 }

@@ -213,9 +213,9 @@ func TestNextIsWhenPopBringsAPod(t *testing.T) {
 		}
 		for s.q.Pop(s.now) != nil {
 		}
-		promised, ok := s.q.Next(s.now)
-		if ok && !promised.After(s.now) {
-			t.Fatalf("seed %d: nothing to pop at %v, Next says %v", seed, s.now.Sub(s.start), promised.Sub(s.start))
+		nominated, ok := s.q.Next(s.now)
+		if ok && !nominated.After(s.now) {
+			t.Fatalf("seed %d: nothing to pop at %v, Next says %v", seed, s.now.Sub(s.start), nominated.Sub(s.start))
 		}
 		var brought time.Time
 		for at := s.now.Truncate(time.Second); brought.IsZero() && at.Before(s.now.Add(10*time.Minute)); at = at.Add(time.Second) {
@@ -223,8 +223,8 @@ func TestNextIsWhenPopBringsAPod(t *testing.T) {
 				brought = at
 			}
 		}
-		if ok != !brought.IsZero() || ok && !brought.Equal(promised) {
-			t.Fatalf("seed %d: Next says %v %v, a pod came at %v", seed, promised, ok, brought)
+		if ok != !brought.IsZero() || ok && !brought.Equal(nominated) {
+			t.Fatalf("seed %d: Next says %v %v, a pod came at %v", seed, nominated, ok, brought)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func FuzzScript(f *testing.F) {
 	f.Add(world + randomDay(rand.New(rand.NewPCG(1, 3)), 200))
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 20_000 || strings.ContainsAny(text, "\x00\x01") {
-			t.Skip("too long, or names the queue does not promise to tell apart")
+			t.Skip("too long, or names the queue does not guarantee to tell apart")
 		}
 		if transcript, err := newScript().run(text); err != nil {
 			t.Fatalf("%v\n%s", err, transcript)

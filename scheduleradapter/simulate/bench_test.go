@@ -11,8 +11,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
-// BenchmarkSimulate is the command from the manifests of 5,000 nodes and 20,000
-// pods of 200 deployments to the last line of its output, which nobody keeps.
+// BenchmarkSimulate runs the command with the manifests of 5,000 nodes and 20,000
+// pods of 200 deployments.
 func BenchmarkSimulate(b *testing.B) {
 	manifests := filepath.Join(b.TempDir(), "cluster.yaml")
 	writeCluster(b, manifests, 5_000, 20_000)
@@ -34,7 +34,7 @@ func BenchmarkSimulate(b *testing.B) {
 	}
 }
 
-// counted is where output goes to be measured only.
+// counted counts the bytes of the output.
 type counted int64
 
 func (c *counted) Write(p []byte) (int, error) {

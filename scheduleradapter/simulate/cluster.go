@@ -44,12 +44,12 @@ func newest(objects *Objects) time.Time {
 		if pod.Status.StartTime != nil {
 			happened(*pod.Status.StartTime)
 		}
-		if gone := pod.DeletionTimestamp; gone != nil {
+		if deletion := pod.DeletionTimestamp; deletion != nil {
 			grace := int64(0)
 			if pod.DeletionGracePeriodSeconds != nil {
 				grace = *pod.DeletionGracePeriodSeconds
 			}
-			happened(metav1.Time{Time: gone.Add(-time.Duration(grace) * time.Second)})
+			happened(metav1.Time{Time: deletion.Add(-time.Duration(grace) * time.Second)})
 		}
 	}
 	return latest
@@ -215,14 +215,14 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 		return false
 	}
 	grace := time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
-	gone := s.now.Add(grace)
-	leaving := cycle.TerminatingPod(pod, gone, reason)
-	s.Table.Place(leaving, row)
+	deletion := s.now.Add(grace)
+	terminating := cycle.TerminatingPod(pod, deletion, reason)
+	s.Table.Place(terminating, row)
 	node := s.Table.Node(row).Name.Value()
-	s.timers.add(gone, func() {
-		s.Table.Displace(leaving.UID)
-		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: leaving, Node: node, By: by})
-		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: leaving})
+	s.timers.add(deletion, func() {
+		s.Table.Displace(terminating.UID)
+		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: terminating, Node: node, By: by})
+		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: terminating})
 	})
 	return true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
-// write puts files into a new directory.
+// write writes files into a new directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// told shortens texts by the directory they name.
+// told replaces the directory in texts.
 func told(dir string, texts []string) []string {
 	for i := range texts {
 		texts[i] = strings.TrimPrefix(texts[i], dir+string(filepath.Separator))
@@ -46,7 +46,7 @@ func have(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// names lists the objects of every kind as Kind:name, in order.
+// names lists the objects of all kinds as Kind:name, in order.
 func names(objects *simulate.Objects) string {
 	var all []string
 	value := reflect.ValueOf(*objects)

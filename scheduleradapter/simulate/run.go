@@ -77,10 +77,10 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 // error is that of the context or of the Reporter.
 func (s *Simulation) Run(ctx context.Context) error {
 	for any := true; any; {
-		s.settle(ctx)
+		s.runPending(ctx)
 		for e := s.Queue.Pop(s.now); e != nil && ctx.Err() == nil; e = s.Queue.Pop(s.now) {
 			s.attempt(ctx, e)
-			s.settle(ctx)
+			s.runPending(ctx)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -93,8 +93,8 @@ func (s *Simulation) Run(ctx context.Context) error {
 	return s.report.End(s.total())
 }
 
-// settle runs due timers, posted functions and binding cycles.
-func (s *Simulation) settle(ctx context.Context) {
+// runPending runs due timers, posted functions and binding cycles.
+func (s *Simulation) runPending(ctx context.Context) {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
 	}
@@ -138,7 +138,7 @@ func (s *Simulation) bind(ctx context.Context, a *cycle.Attempt) {
 		s.HandleBindingFailure(s.now, a, status)
 		return
 	}
-	s.tell(a)
+	s.reportAttempt(a)
 	s.summary.Scheduled++
 	s.Remove(a.Pod.UID)
 	node := a.Binding.Node
@@ -148,13 +148,13 @@ func (s *Simulation) bind(ctx context.Context, a *cycle.Attempt) {
 	s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, Pod: bound})
 }
 
-func (s *Simulation) tell(a *cycle.Attempt) {
+func (s *Simulation) reportAttempt(a *cycle.Attempt) {
 	s.report.Attempt(&Attempt{At: s.now.Sub(s.start), Attempt: *a})
 }
 
 // AttemptEnded reports an attempt, and removes a pod after maxErrors errors.
 func (s *Simulation) AttemptEnded(a *cycle.Attempt) {
-	s.tell(a)
+	s.reportAttempt(a)
 	if a.Outcome != cycle.Failed && a.Place() != queue.Binding { // other outcomes are not counted
 		return
 	}
@@ -173,7 +173,7 @@ func (*Simulation) Nominated(*nodetable.Pod, string) {}
 // moved reports gated pods.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
 	if e.Place() == queue.Gated {
-		s.tell(&cycle.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: cycle.Gated, Message: e.Gate.Message()})
+		s.reportAttempt(&cycle.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: cycle.Gated, Message: e.Gate.Message()})
 	}
 }
 

@@ -13,10 +13,9 @@ import (
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
-// TestScenarios simulates the cluster of every file of testdata and compares the
-// output, as facts, with the file of the same name. The first line of a scenario is
-// a comment with its command line, in which the path of a configuration is relative
-// to testdata.
+// TestScenarios simulates each cluster of testdata and compares the output, as
+// facts, with the file of the same name. The first line of a scenario is a comment
+// with its command line; the path of a configuration is relative to testdata.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
 		t.Chdir("testdata")
@@ -25,8 +24,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// TestJSON compares every byte of JSON with the files of testdata/json, each named
-// after its scenario. They pin the fields and their order.
+// TestJSON compares the JSON output with testdata/json, byte for byte.
 func TestJSON(t *testing.T) {
 	golden.Each(t, "testdata/json/*.jsonl", func(t *testing.T, file string) {
 		t.Chdir("testdata")
@@ -35,8 +33,7 @@ func TestJSON(t *testing.T) {
 	})
 }
 
-// TestText compares the text output with the files of testdata/text, each named
-// after its scenario.
+// TestText compares the text output with testdata/text.
 func TestText(t *testing.T) {
 	golden.Each(t, "testdata/text/*.txt", func(t *testing.T, file string) {
 		t.Chdir("testdata")
@@ -45,7 +42,7 @@ func TestText(t *testing.T) {
 	})
 }
 
-// commandLine is what the first line of a scenario says after the word simulate.
+// commandLine is the command line after the word simulate.
 func commandLine(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -60,7 +57,7 @@ func commandLine(t *testing.T, name string) []string {
 	return strings.Fields(words)
 }
 
-// play is the output of a run: standard error comes first, each line after a "#".
+// play returns the output; lines of standard error are first, with a "#".
 func play(t *testing.T, args []string) []byte {
 	t.Helper()
 	var out, errs, all bytes.Buffer

@@ -19,40 +19,40 @@ type Text struct {
 	out        io.Writer
 	placements []string
 	events     []string
-	refused    []types.UID // in the order of their first failure
-	refusals   map[types.UID]*refusal
+	failed     []types.UID // in the order of their first failure
+	failures   map[types.UID]*failure
 }
 
-// refusal is the last attempt of a pod that was not scheduled.
-type refusal struct {
+// failure is the last attempt of a pod that was not scheduled.
+type failure struct {
 	title, message string
 	table          *nodetable.Table
-	nodes          []refusingNodes
+	nodes          []rejectingNodes
 }
 
-// refusingNodes have the same reason.
-type refusingNodes struct {
+// rejectingNodes have the same reason.
+type rejectingNodes struct {
 	plugin, reason string
 	rows           nodetable.Bits
 }
 
 // NewText writes to w at the end.
-func NewText(w io.Writer) *Text { return &Text{out: w, refusals: map[types.UID]*refusal{}} }
+func NewText(w io.Writer) *Text { return &Text{out: w, failures: map[types.UID]*failure{}} }
 
 func (t *Text) Attempt(a *Attempt) {
 	if a.Outcome == cycle.Scheduled {
-		delete(t.refusals, a.Pod.UID)
+		delete(t.failures, a.Pod.UID)
 		t.placements = append(t.placements, placement(a))
 		return
 	}
-	if t.refusals[a.Pod.UID] == nil {
-		t.refused = append(t.refused, a.Pod.UID)
+	if t.failures[a.Pod.UID] == nil {
+		t.failed = append(t.failed, a.Pod.UID)
 	}
-	r := &refusal{title: title(a), message: a.Message}
+	r := &failure{title: title(a), message: a.Message}
 	if a.Cycle != nil {
 		r.table, r.nodes = a.Cycle.Table, firstReasons(a.Cycle)
 	}
-	t.refusals[a.Pod.UID] = r
+	t.failures[a.Pod.UID] = r
 }
 
 func placement(a *Attempt) string {
@@ -81,7 +81,7 @@ func title(a *Attempt) string {
 }
 
 // firstReasons groups the rejected nodes of an attempt.
-func firstReasons(c *framework.Cycle) []refusingNodes {
+func firstReasons(c *framework.Cycle) []rejectingNodes {
 	rows := map[framework.Rejection]nodetable.Bits{}
 	for row := range c.Evaluated.All() {
 		if why, rejected := c.Rejected(row); rejected {
@@ -91,10 +91,10 @@ func firstReasons(c *framework.Cycle) []refusingNodes {
 			rows[why].Set(row)
 		}
 	}
-	var nodes []refusingNodes
+	var nodes []rejectingNodes
 	for why, rows := range rows {
 		plugin, reasons := c.Explain(why)
-		nodes = append(nodes, refusingNodes{plugin, reasons[0], rows})
+		nodes = append(nodes, rejectingNodes{plugin, reasons[0], rows})
 	}
 	return nodes
 }
@@ -114,9 +114,9 @@ func (t *Text) End(s Summary) error {
 	out := bufio.NewWriter(t.out)
 	columns(out, "POD\tNODE\tAT\tSCORE\tFEASIBLE", t.placements)
 	columns(out, "POD\tNODE\tAT\tWHAT", t.events)
-	for _, uid := range t.refused {
-		if r := t.refusals[uid]; r != nil {
-			delete(t.refusals, uid)
+	for _, uid := range t.failed {
+		if r := t.failures[uid]; r != nil {
+			delete(t.failures, uid)
 			r.write(out)
 		}
 	}
@@ -139,7 +139,7 @@ func columns(out io.Writer, head string, rows []string) {
 	fmt.Fprintln(out)
 }
 
-func (r *refusal) write(out io.Writer) {
+func (r *failure) write(out io.Writer) {
 	fmt.Fprintln(out, r.title)
 	if r.message != "" {
 		fmt.Fprintf(out, "  %s\n", r.message)

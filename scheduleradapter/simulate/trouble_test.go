@@ -23,7 +23,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
-// trouble is a plugin that does not let pods have their node.
+// trouble is a plugin with fixed results at Permit and Bind.
 type trouble struct {
 	permit framework.Status
 	wait   time.Duration
@@ -42,8 +42,8 @@ func (p trouble) Permit(a framework.Assignment) (framework.Status, time.Duration
 
 func (p trouble) Bind(context.Context, framework.Assignment) framework.Status { return p.bind }
 
-// playWith is what becomes of the pods of manifests when a scheduler that looks
-// at resources alone has the plugin, a line an attempt or event.
+// playWith simulates manifests with NodeResourcesFit and the plugin, and returns a
+// line per attempt or event.
 func playWith(t *testing.T, p trouble, manifests string) string {
 	t.Helper()
 	dir := write(t, map[string]string{"a.yaml": manifests})

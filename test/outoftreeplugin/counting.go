@@ -13,8 +13,8 @@ import (
 
 const countingName = "Counting"
 
-// counting bounds the pods on a node. It counts them once, in PreFilter, and from
-// then on by what it is told; where that is not what the node shows, it fails.
+// counting bounds the pods on a node. It counts them in PreFilter and updates the
+// counts in its extensions; a difference to the NodeInfo is an error.
 type counting struct {
 	*notebook
 	Limit int `json:"limit"`
@@ -37,7 +37,7 @@ func (c counts) Clone() fwk.StateData { return maps.Clone(c) }
 func counted(state fwk.CycleState) counts {
 	data, err := state.Read(countingName)
 	if err != nil {
-		panic(err) // the scheduler must turn it into an error
+		panic(err) // the scheduler turns it into an error
 	}
 	return data.(counts)
 }

@@ -16,12 +16,12 @@ import (
 
 const everywhereName = "Everywhere"
 
-// everywhere is at every extension point, notes that it was called and with what,
-// and does to a pod what the pod's annotations ask for, by point.
+// everywhere implements every extension point, records its calls, and returns the
+// statuses in the pod's annotations, by point.
 type everywhere struct {
 	*notebook
 	handle fwk.Handle
-	Prefer string `json:"prefer"` // the node that scores best
+	Prefer string `json:"prefer"` // node with the highest score
 }
 
 func newEverywhere(notes *notebook) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
@@ -40,7 +40,7 @@ func newEverywhere(notes *notebook) func(context.Context, runtime.Object, fwk.Ha
 
 func (e *everywhere) Name() string { return everywhereName }
 
-// asked is the status a pod asks for at a point: CODE or CODE:reason.
+// asked is the status of a pod's annotation for a point: CODE or CODE:reason.
 func asked(pod *v1.Pod, point string) *fwk.Status {
 	code, reason, _ := strings.Cut(pod.Annotations[point], ":")
 	for c := fwk.Success; c <= fwk.Pending; c++ {
@@ -56,7 +56,7 @@ func (e *everywhere) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return asked(pod, "PreEnqueue")
 }
 
-// Less is by name, backwards.
+// Less orders by name, descending.
 func (e *everywhere) Less(a, b fwk.QueuedEntityInfo) bool {
 	name := func(q fwk.QueuedEntityInfo) string { return q.(interface{ GetPod() *v1.Pod }).GetPod().Name }
 	return name(a) > name(b)
@@ -68,7 +68,7 @@ func (e *everywhere) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 	}, nil
 }
 
-// hint lets a pod be tried again when the pod it names comes or goes.
+// hint returns Queue if the pod that the pod names was added or deleted.
 func (e *everywhere) hint(_ klog.Logger, pod *v1.Pod, was, is any) (fwk.QueueingHint, error) {
 	other, _ := was.(*v1.Pod)
 	if is != nil {
@@ -81,12 +81,12 @@ func (e *everywhere) hint(_ klog.Logger, pod *v1.Pod, was, is any) (fwk.Queueing
 	return fwk.QueueSkip, nil
 }
 
-// visited is what Everywhere keeps for a cycle.
+// visited is the state of Everywhere in a cycle.
 type visited struct{ points string }
 
 func (v *visited) Clone() fwk.StateData { return &visited{v.points} }
 
-// visit adds a point to those that the cycle state has seen, and tells them all.
+// visit adds a point to the visited points and returns them.
 func visit(state fwk.CycleState, point string) string {
 	data, err := state.Read(everywhereName)
 	if err != nil {
@@ -162,7 +162,7 @@ func (e *everywhere) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 	e.note("Unreserve %s on %s after %s", pod.Name, node, visit(state, "U"))
 }
 
-// Permit lets pods of a group wait until all of it are there.
+// Permit lets the pods of a group wait until all of them wait.
 func (e *everywhere) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
 	e.note("Permit %s on %s after %s", pod.Name, node, visit(state, "P"))
 	if pod.Annotations["last"] == "true" {

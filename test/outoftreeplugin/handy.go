@@ -15,8 +15,8 @@ import (
 
 const handyName = "Handy"
 
-// handy uses the whole handle, at Reserve, and notes what comes of it. At PreBind
-// it has a pod activated.
+// handy calls every method of the handle in Reserve and records the results. In
+// PreBind it activates a pod.
 type handy struct {
 	*notebook
 	handle fwk.Handle
@@ -41,7 +41,7 @@ func (h *handy) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 func (h *handy) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
-// missing notes what is said of all that there is not.
+// missing records the results of unsupported methods.
 func (h *handy) missing(ctx context.Context, pod *v1.Pod) {
 	say := func(what string, err error) { h.note("%s: %v", what, err) }
 	_, err := h.handle.ClientSet().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -66,7 +66,7 @@ func (h *handy) missing(ctx context.Context, pod *v1.Pod) {
 	h.note("profile %s, extenders %d, signed %t, claim in use %t", h.handle.ProfileName(), len(h.handle.Extenders()), h.handle.SignPod(ctx, pod) != nil, h.handle.SnapshotSharedLister().StorageInfos().IsPVCUsedByPods("default/c"))
 }
 
-// promises notes who is promised the node, before and after a promise.
+// promises records the nominated pods of a node, before and after a nomination.
 func (h *handy) promises(pod *v1.Pod, node string) {
 	names := func() string {
 		var all []string
@@ -92,7 +92,7 @@ func (h *handy) promises(pod *v1.Pod, node string) {
 	h.note("promised %s: %q", node, names())
 }
 
-// run has the other plugins run.
+// run runs the other plugins.
 func (h *handy) run(ctx context.Context, state fwk.CycleState, pod *v1.Pod) {
 	nodes, err := h.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -136,7 +136,7 @@ func (h *handy) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	return nil
 }
 
-// podInfo is a plugin's own.
+// podInfo is a plugin's own PodInfo.
 type podInfo struct{ pod *v1.Pod }
 
 func (p podInfo) GetPod() *v1.Pod                                         { return p.pod }

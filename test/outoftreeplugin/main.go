@@ -1,6 +1,6 @@
-// Command outoftreeplugin is an evictd-scheduler with plugins of somebody else's
-// compiled in, written against k8s.io/kube-scheduler/framework. Its tests hold
-// the scheduler to calling them at every extension point.
+// Command outoftreeplugin is an evictd-scheduler with out-of-tree plugins, written
+// against k8s.io/kube-scheduler/framework. Its tests check the calls at every
+// extension point.
 package main
 
 import (
@@ -20,7 +20,8 @@ func main() {
 	os.Exit(scheduleradapter.Execute(ctx, command(&notebook{}), os.Args[1:]))
 }
 
-// command is evictd-scheduler with the plugins, which write into a notebook.
+// command is evictd-scheduler with the plugins, which record their calls in a
+// notebook.
 func command(notes *notebook) *cobra.Command {
 	return scheduleradapter.NewCommand("outoftreeplugin",
 		scheduleradapter.WithPlugin(everywhereName, newEverywhere(notes)),

@@ -11,8 +11,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
-// simulate runs the command over manifests and returns what it printed and what
-// the plugins noted.
+// simulate runs the command with manifests and returns its output and the recorded
+// calls.
 func simulate(t *testing.T, config, manifests string, flags ...string) (code int, out, errs string, notes []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func simulate(t *testing.T, config, manifests string, flags ...string) (code int
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// everywhereAlone has Everywhere sort the queue and prefer node n2.
+// everywhereAlone has Everywhere as the QueueSort plugin, with node n2 preferred.
 const everywhereAlone = header + `
 profiles:
 - plugins:
@@ -51,7 +51,7 @@ func node(name string) string {
 	return "---\napiVersion: v1\nkind: Node\nmetadata: {name: " + name + "}\nstatus: {allocatable: {cpu: '4', memory: 8Gi, pods: '110'}}\n"
 }
 
-// pod is pending, of one cpu; more goes into its spec, annotations are YAML.
+// pod is a pending pod of one cpu; more is added to its spec, annotations are YAML.
 func pod(name, annotations, more string) string {
 	return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", uid: " + name + ", annotations: {" + annotations + "}}\n" +
 		"spec:\n  containers: [{name: c, image: c, resources: {requests: {cpu: '1'}}}]\n" + more
@@ -70,7 +70,7 @@ func TestPluginIsCalledAtEveryPointInOrder(t *testing.T) {
 		"Reserve p on n2 after FSR", "Permit p on n2 after FSRP", "PreBindPreFlight p on n2", "PreBind p on n2 after FSRPB",
 		"Bind p on n2 after FSRPBb", "PostBind p on n2 after FSRPBbp",
 	}
-	slices.Sort(notes[2:4]) // nodes are asked about at once
+	slices.Sort(notes[2:4]) // nodes are filtered concurrently
 	slices.Sort(notes[5:7])
 	if !slices.Equal(notes, want) {
 		t.Errorf("notes\n%s\nwant\n%s", strings.Join(notes, "\n"), strings.Join(want, "\n"))
@@ -87,7 +87,7 @@ func TestWhatPluginsSayDecides(t *testing.T) {
 	for _, c := range []struct {
 		name, manifests string
 		out             []string // parts of the output
-		notes           []string // in this order, others between
+		notes           []string // in this order, with others between
 	}{
 		{"a gate keeps a pod out", n2 + pod("p", "PreEnqueue: 'Unschedulable:closed'", ""),
 			[]string{`"result":"gated"`, `"message":"closed"`, `"gated":1`}, nil},
@@ -157,7 +157,7 @@ func TestWhatPluginsSayDecides(t *testing.T) {
 	}
 }
 
-// withCounting bounds the pods on a node to two, and preempts by the given plugin.
+// withCounting bounds the pods on a node to two, with a PostFilter plugin.
 func withCounting(postFilter string) string {
 	return header + `
 profiles:
@@ -173,7 +173,7 @@ profiles:
 `
 }
 
-// important makes a pod one that others go for.
+// important is a spec with a higher priority.
 const important = "  priority: 10\n"
 
 func TestWhatIsTriedIsReplayedToPlugins(t *testing.T) {
@@ -188,7 +188,7 @@ func TestWhatIsTriedIsReplayedToPlugins(t *testing.T) {
 			t.Errorf("no %s in\n%s", part, out)
 		}
 	}
-	// a has a nomination, b has none; no plugin is called again without b.
+	// a fits, b does not; the node without b is not tried again.
 	want := []string{"for p remove a from n1", "for p remove b from n1", "for p add a to n1", "for p add b to n1"}
 	slices.Sort(notes[:2])
 	if !slices.Equal(notes, want) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// notebook is what plugins were called for, in order. Any goroutine may write.
+// notebook records calls in order. Any goroutine may write.
 type notebook struct {
 	mu    sync.Mutex
 	lines []string
@@ -18,7 +18,7 @@ func (n *notebook) note(format string, args ...any) {
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-// read is what was noted.
+// read returns the records.
 func (n *notebook) read() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 
 const roomName = "Room"
 
-// room is preemption as a plugin does it on its own: it tries each node without
-// its less important pods, several at once, and nominates the first by name.
+// room is preemption in an out-of-tree plugin: it tries each node without its pods
+// of lower priority, concurrently, and nominates the first by name.
 type room struct {
 	*notebook
 	handle fwk.Handle
@@ -52,7 +52,7 @@ func (r *room) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: fitting[0], NominatingMode: fwk.ModeOverride}}, nil
 }
 
-// fits tries a node without the pods that matter less.
+// fits tries a node without the pods of lower priority.
 func (r *room) fits(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) bool {
 	if s := r.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node); s.IsSuccess() {
 		r.note("%s fits %s as it is", pod.Name, node.Node().Name)

@@ -142,7 +142,7 @@ func (o *reconciler) nodeChanged(now time.Time, node *v1.Node) {
 	if !o.NodeLifecycle || o.unavailable || !o.settled(node) {
 		return
 	}
-	if update, any := o.monitor.Node(now, o.sighting(node)); any {
+	if update, any := o.monitor.Node(now, o.nodeState(node)); any {
 		o.write(update)
 	}
 }
@@ -173,9 +173,9 @@ func (o *reconciler) pass() {
 }
 
 func (o *reconciler) evaluate() {
-	all := make([]lifecycle.Sighting, 0, len(o.seen))
+	all := make([]lifecycle.NodeState, 0, len(o.seen))
 	for _, node := range o.seen {
-		all = append(all, o.sighting(node))
+		all = append(all, o.nodeState(node))
 	}
 	begin := time.Now()
 	updates := o.monitor.Pass(begin, all)
@@ -187,8 +187,8 @@ func (o *reconciler) evaluate() {
 	}
 }
 
-func (o *reconciler) sighting(node *v1.Node) lifecycle.Sighting {
-	return lifecycle.Sighting{Node: node, Lease: o.lease(v1.NamespaceNodeLease, node.Name), Agent: o.lease(agentNamespace, agentPrefix+node.Name)}
+func (o *reconciler) nodeState(node *v1.Node) lifecycle.NodeState {
+	return lifecycle.NodeState{Node: node, Lease: o.lease(v1.NamespaceNodeLease, node.Name), Agent: o.lease(agentNamespace, agentPrefix+node.Name)}
 }
 
 func (o *reconciler) lease(namespace, name string) *coordinationv1.Lease {

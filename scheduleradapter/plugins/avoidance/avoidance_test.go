@@ -18,7 +18,7 @@ func TestNodesScoreNothingForThosePodsTheyWouldRatherNotHave(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(1, 2))}
 	kinds := []string{"ReplicaSet", "ReplicationController", "StatefulSet"}
 	for range 500 {
-		avoided := map[string]string{} // by node, as kind and uid
+		avoided := map[string]string{} // kind and uid by node
 		w := d.World(plugintest.New(t), 6, 1, func(*v1.Pod) {})
 		c := plugintest.New(t)
 		want := map[string]int64{}

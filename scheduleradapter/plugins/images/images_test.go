@@ -15,7 +15,7 @@ import (
 
 const mega = 1 << 20
 
-// node has images of sizes in MiB.
+// node has images with sizes in MiB.
 func node(name string, images map[string]int64) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for image, size := range images {
@@ -43,7 +43,8 @@ func TestNodesThatHaveMoreOfThePodsImagesScoreHigher(t *testing.T) {
 		pod   *v1.Pod
 		want  map[string]int64
 	}{
-		// 250 MiB, for one node of two has it: 100*(250-23)/(1000-23) = 23.
+		// Half of 500 MiB, because one of two nodes has it: 100*(250-23)/(1000-23) =
+		// 23.
 		{"an image counts by the share of nodes that have it", []*v1.Node{node("a", map[string]int64{"web:1": 500}), node("b", nil)}, pod("web:1"), map[string]int64{"a": 23, "b": 0}},
 		{"in full where all have it", []*v1.Node{node("a", map[string]int64{"web:1": 500}), node("b", map[string]int64{"web:1": 500})}, pod("web:1"), map[string]int64{"a": 48, "b": 48}},
 		{"less than 23 MiB are nothing", []*v1.Node{node("a", map[string]int64{"web:1": 45}), node("b", nil)}, pod("web:1"), map[string]int64{"a": 0, "b": 0}},
@@ -67,7 +68,7 @@ func TestNodesThatHaveMoreOfThePodsImagesScoreHigher(t *testing.T) {
 	}
 }
 
-// The twin asks every node about every image.
+// The twin looks at every image of every node.
 func TestScoresAreThoseOfTheNaiveTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	cluster := plugintest.New(t)
@@ -121,8 +122,8 @@ func twin(nodes map[string]*v1.Node, p *v1.Pod) map[string]int64 {
 	return scores
 }
 
-// BenchmarkImageLocality is Score for a pod of two images, one everywhere and one
-// on every third node.
+// BenchmarkImageLocality scores a pod with two images, one on all nodes and one on
+// every third.
 func BenchmarkImageLocality(b *testing.B) {
 	for _, nodes := range []int{500, 5_000, 20_000} {
 		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {

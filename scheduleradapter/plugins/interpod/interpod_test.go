@@ -27,7 +27,7 @@ type (
 	termChange = func(*v1.PodAffinityTerm)
 )
 
-// pods is a term over the pods labelled app=..., by a node label.
+// pods is a term for pods with the label app, by a topology key.
 func pods(app, key string, changes ...termChange) v1.PodAffinityTerm {
 	t := v1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
 	for _, change := range changes {
@@ -106,14 +106,14 @@ func args(hardWeight int32, ownOnly bool) *config.InterPodAffinityArgs {
 	return &config.InterPodAffinityArgs{HardPodAffinityWeight: &hardWeight, IgnorePreferredTermsOfExistingPods: ownOnly}
 }
 
-// running is where pods are: those of app by node, each with the changes.
+// running are the placed pods of an app by node.
 type running struct {
 	app, on string
 	changes []change
 }
 
-// cluster has zone a with a1 and a2, zone b with b1, and n in no zone; and the
-// namespaces blue and red, of which red has the label team=red.
+// cluster has zone a with a1 and a2, zone b with b1, and n without a zone; and the
+// namespaces blue and red, red with the label team=red.
 func cluster(t *testing.T, all []running) *plugintest.Cluster {
 	c := plugintest.New(t, node("a1 zone=a"), node("a2 zone=a"), node("b1 zone=b"), node("n"))
 	c.Table.SetNamespace("red", nodetable.NewLabels(map[string]string{"team": "red"}))

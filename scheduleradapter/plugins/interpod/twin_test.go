@@ -18,7 +18,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// twin is the plugin written naively: every pod is looked at for every question.
+// twin is a naive implementation that looks at every pod.
 type twin struct {
 	*testing.T
 	*plugintest.World
@@ -34,7 +34,7 @@ func (w *twin) matches(s *metav1.LabelSelector, set map[string]string) bool {
 	return selector.Matches(labels.Set(set))
 }
 
-// means says whether a term of a pod means another.
+// means reports whether a term of a pod matches another.
 func (w *twin) means(owner *v1.Pod, term v1.PodAffinityTerm, other *v1.Pod) bool {
 	namespaces := term.Namespaces
 	if len(namespaces) == 0 && term.NamespaceSelector == nil {
@@ -46,7 +46,7 @@ func (w *twin) means(owner *v1.Pod, term v1.PodAffinityTerm, other *v1.Pod) bool
 	return w.matches(term.LabelSelector, other.Labels)
 }
 
-// The terms of a pod by kind; weights of required ones are 0.
+// Terms of a pod by kind; the weights of required ones are 0.
 func affinity(p *v1.Pod) (required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm) {
 	a := p.Spec.Affinity.PodAffinity
 	return a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution
@@ -67,12 +67,12 @@ func (w *twin) node(p *v1.Pod) *v1.Node {
 	return w.Nodes[slices.IndexFunc(w.Nodes, func(n *v1.Node) bool { return n.Name == p.Spec.NodeName })]
 }
 
-// around says whether any pod near a node by a key is such.
+// around reports whether a pod in the domain of a node is such.
 func (w *twin) around(node *v1.Node, key string, such func(*v1.Pod) bool) bool {
 	return slices.ContainsFunc(w.Pods, func(p *v1.Pod) bool { return share(w.node(p), node, key) && such(p) })
 }
 
-// rejected says why each node is.
+// rejected has the reasons by node.
 func (w *twin) rejected(pod *v1.Pod) map[string]string {
 	rejected := map[string]string{}
 	with, _ := affinity(pod)
@@ -115,7 +115,7 @@ func (w *twin) rejected(pod *v1.Pod) map[string]string {
 	return rejected
 }
 
-// skips says whether PreFilter has nothing to look at.
+// skips reports whether PreFilter skips the pod.
 func (w *twin) skips(pod *v1.Pod) bool {
 	with, _ := affinity(pod)
 	without, _ := antiAffinity(pod)
@@ -178,7 +178,7 @@ func (w *twin) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 
 	return scores
 }
 
-// relate gives a pod random terms.
+// relate adds random terms to a pod.
 func relate(d plugintest.Dice) func(*v1.Pod) {
 	term := func() v1.PodAffinityTerm {
 		t := v1.PodAffinityTerm{LabelSelector: d.Selector(), TopologyKey: plugintest.Pick(d, d.Topologies()...)}
@@ -241,8 +241,8 @@ func compareWithTwin(t *testing.T, clusters int) {
 	t.Log(said)
 }
 
-// whatIf asks of single nodes while pods are tried elsewhere, and after that. A
-// plugin that skipped the pod stays silent whatever is tried.
+// whatIf filters single nodes inside tries and after them. A plugin that skipped
+// the pod must not reject any.
 func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
 	w.Helper()
 	skips := w.skips(pod)

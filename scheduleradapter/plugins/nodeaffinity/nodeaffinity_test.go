@@ -224,7 +224,7 @@ func TestNodeThatCameToMatchQueuesThePod(t *testing.T) {
 	}
 }
 
-// The twin asks the published helpers of every node.
+// The twin uses component-helpers for every node.
 func TestResultsAreThoseOfTheNaiveTwin(t *testing.T) {
 	keys, values := []string{"a", "b"}, []string{"1", "2", "x"}
 	r := rand.New(rand.NewPCG(1, 2))

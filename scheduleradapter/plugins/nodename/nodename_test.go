@@ -32,7 +32,7 @@ func TestPodGoesToTheNodeItNames(t *testing.T) {
 	}
 }
 
-// filterOnly is the plugin as a profile has it that enables its Filter alone.
+// filterOnly is the plugin in a profile that enables only its Filter.
 type filterOnly struct{ plugin *Plugin }
 
 func (f filterOnly) Name() string                               { return Name }

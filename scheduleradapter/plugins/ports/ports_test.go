@@ -99,7 +99,7 @@ func TestHolderOfAPortThatLeftQueuesThePod(t *testing.T) {
 	}
 }
 
-// BenchmarkNodePorts is Filter for a pod whose port is taken on every second node.
+// BenchmarkNodePorts is Filter for a pod whose port is in use on every second node.
 func BenchmarkNodePorts(b *testing.B) {
 	for _, nodes := range []int{500, 5_000, 20_000} {
 		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {

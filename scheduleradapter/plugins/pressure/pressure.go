@@ -32,11 +32,11 @@ type Plugin struct {
 	conditions [kinds]bool
 
 	// State of all nodes, for a version of the table and an instant.
-	version uint64
-	at      time.Time
-	short   [kinds]nodetable.Bits // by kind
-	strain  []int64               // score by row from levels and recovery
-	evicted map[types.UID][]eviction
+	version    uint64
+	at         time.Time
+	short      [kinds]nodetable.Bits // by kind
+	nodeScores []int64               // score by row from levels and recovery
+	evicted    map[types.UID][]eviction
 
 	placed map[nodetable.Symbol]arrivals // by node, since its recovery
 	now    time.Time                     // of the running attempt
@@ -67,7 +67,7 @@ const (
 )
 
 // The condition and taint of each kind, by the kubelet's names and by evictd's own.
-var shortages = [kinds]struct {
+var pressures = [kinds]struct {
 	conditions [2]v1.NodeConditionType
 	taints     [2]nodetable.Taint
 	reason     string
@@ -130,7 +130,7 @@ func (*Plugin) IgnoresPods() {}
 // rejects nodes that evicted a pod of the same owner for a pressure that lasts.
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	p.update(c.Now)
-	for k := range shortages {
+	for k := range pressures {
 		if kind(k) == memory && c.Pod.Object.Status.QOSClass != v1.PodQOSBestEffort || tolerated(c.Pod, kind(k)) {
 			continue
 		}
@@ -145,16 +145,16 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 }
 
 func tolerated(pod *nodetable.Pod, k kind) bool {
-	return slices.ContainsFunc(shortages[k].taints[:], pod.Tolerations.Tolerate)
+	return slices.ContainsFunc(pressures[k].taints[:], pod.Tolerations.Tolerate)
 }
 
 func (*Plugin) Reasons(_ *nodetable.Pod, reasons uint32) []string {
 	if reasons == 1<<evictedBit {
 		return []string{evictedReason}
 	}
-	for k := range shortages {
+	for k := range pressures {
 		if reasons == 1<<k {
-			return []string{shortages[k].reason}
+			return []string{pressures[k].reason}
 		}
 	}
 	return nil
@@ -166,7 +166,7 @@ func (*Plugin) Reasons(_ *nodetable.Pod, reasons uint32) []string {
 // placed pod.
 func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	p.update(c.Now)
-	nodetable.Gather(scores, p.strain, rows)
+	nodetable.Gather(scores, p.nodeScores, rows)
 	for _, e := range p.evicted[nodetable.OwnerOf(c.Pod.Object)] {
 		if i, found := slices.BinarySearch(rows, e.row); found {
 			scores[i] = min(scores[i], framework.MaxScore-faded(c.Now.Sub(e.at), p.args.EvictionHalfLife.Duration))
@@ -207,8 +207,8 @@ func (p *Plugin) Unreserve(a framework.Assignment) {
 
 func (p *Plugin) arrived(node *nodetable.Node, since arrivals) {
 	p.placed[node.Name] = since
-	if row := p.table.Row(node.Name); row != nodetable.NoRow && int(row) < len(p.strain) {
-		p.strain[row] = p.strainOn(node, p.headroom(node))
+	if row := p.table.Row(node.Name); row != nodetable.NoRow && int(row) < len(p.nodeScores) {
+		p.nodeScores[row] = p.nodeScore(node, p.headroom(node))
 	}
 }
 
@@ -231,8 +231,8 @@ func (p *Plugin) recovered(node *v1.Node) (last time.Time) {
 }
 
 func pressureOf(condition v1.NodeConditionType) (k kind, ok bool) {
-	for k := range shortages {
-		if slices.Contains(shortages[k].conditions[:], condition) {
+	for k := range pressures {
+		if slices.Contains(pressures[k].conditions[:], condition) {
 			return kind(k), true
 		}
 	}

@@ -43,8 +43,8 @@ func pod(class v1.PodQOSClass, owner string, tolerations ...v1.Toleration) *v1.P
 	return p
 }
 
-// judge filters and scores at a time; a node that is rejected has no score.
-func judge(c *plugintest.Cluster, p framework.Plugin, of *v1.Pod, now time.Time) map[string]int64 {
+// evaluate filters and scores at an instant; a rejected node has no score.
+func evaluate(c *plugintest.Cluster, p framework.Plugin, of *v1.Pod, now time.Time) map[string]int64 {
 	v := c.EvaluateAt(p, c.Digest(of), now)
 	if !v.Status.OK() {
 		c.Fatal(v.Status.Message())
@@ -70,12 +70,12 @@ func TestConditionsOfBothNamesKeepPodsAwayAsTheKubeletAdmitsThem(t *testing.T) {
 		{pod(v1.PodQOSBestEffort, "o", v1.Toleration{Operator: v1.TolerationOpExists}), map[string]int64{"memory": 100, "disk": 100, "stale": 100, "unknown": 100}},
 		{pod(v1.PodQOSBestEffort, "o", v1.Toleration{Key: "evictd.io/disk-pressure", Operator: v1.TolerationOpExists}), map[string]int64{"disk": 100, "stale": 100, "unknown": 100}},
 	} {
-		plugintest.Equal(t, string(of.pod.Status.QOSClass), judge(c, p, of.pod, begun.Add(time.Minute)), of.want)
+		plugintest.Equal(t, string(of.pod.Status.QOSClass), evaluate(c, p, of.pod, begun.Add(time.Minute)), of.want)
 	}
 	disk := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = []v1.NodeConditionType{v1.NodeDiskPressure} }))
-	plugintest.Equal(t, "disk only", judge(c, disk, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "stale": 100, "unknown": 100})
+	plugintest.Equal(t, "disk only", evaluate(c, disk, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "stale": 100, "unknown": 100})
 	off := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Conditions = nil }))
-	plugintest.Equal(t, "switched off", judge(c, off, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "disk": 100, "stale": 100, "unknown": 100})
+	plugintest.Equal(t, "switched off", evaluate(c, off, pod(v1.PodQOSBestEffort, "o"), begun), map[string]int64{"memory": 100, "disk": 100, "stale": 100, "unknown": 100})
 }
 
 func TestEvictionsFadeByHalfInTheHalfLife(t *testing.T) {
@@ -88,9 +88,9 @@ func TestEvictionsFadeByHalfInTheHalfLife(t *testing.T) {
 		after time.Duration
 		want  int64
 	}{{-time.Second, 0}, {0, 0}, {5 * time.Minute, 25}, {10 * time.Minute, 50}, {20 * time.Minute, 75}, {25 * time.Minute, 81}, {3 * time.Hour, 100}} {
-		plugintest.Equal(t, at.after.String(), judge(c, p, pod("", "o"), begun.Add(at.after)), map[string]int64{"n": at.want, "other": 100})
+		plugintest.Equal(t, at.after.String(), evaluate(c, p, pod("", "o"), begun.Add(at.after)), map[string]int64{"n": at.want, "other": 100})
 	}
-	plugintest.Equal(t, "another owner", judge(c, p, pod("", "x"), begun), map[string]int64{"n": 100, "other": 100})
+	plugintest.Equal(t, "another owner", evaluate(c, p, pod("", "x"), begun), map[string]int64{"n": 100, "other": 100})
 }
 
 func TestAPodThatTheAPIServerTellsWasEvictedIsRememberedWithoutAnyHeadroom(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAPodThatTheAPIServerTellsWasEvictedIsRememberedWithoutAnyHeadroom(t *te
 		cluster := plugintest.New(t, c.node, node("other"))
 		cluster.Table.AddEviction(nodetable.Intern(at), eviction)
 		p := cluster.Make(pressure.New, arguments())
-		plugintest.Equal(t, c.what, judge(cluster, p, pod(v1.PodQOSBurstable, "o"), begun.Add(10*time.Minute)), c.want)
+		plugintest.Equal(t, c.what, evaluate(cluster, p, pod(v1.PodQOSBurstable, "o"), begun.Add(10*time.Minute)), c.want)
 	}
 	evicted.Status.Reason = "Preempted"
 	if _, _, ok := nodetable.NewEviction(evicted); ok {
@@ -131,7 +131,7 @@ func TestTightestSignalCountsUntilTheLeaseIsStale(t *testing.T) {
 	p := c.Make(pressure.New, arguments())
 	at := func(now time.Time, want map[string]int64) {
 		t.Helper()
-		plugintest.Equal(t, "scores", judge(c, p, pod("", "o"), now), want)
+		plugintest.Equal(t, "scores", evaluate(c, p, pod("", "o"), now), want)
 	}
 	set(nodetable.LevelOK)
 	at(begun, map[string]int64{"n": 100})
@@ -149,7 +149,7 @@ func TestPodsReturnSlowlyToANodeThatRecovers(t *testing.T) {
 	p := c.Make(pressure.New, arguments()).(*pressure.Plugin)
 	at := func(after time.Duration, want int64) {
 		t.Helper()
-		plugintest.Equal(t, after.String(), judge(c, p, pod("", "o"), begun.Add(after)), map[string]int64{"n": want})
+		plugintest.Equal(t, after.String(), evaluate(c, p, pod("", "o"), begun.Add(after)), map[string]int64{"n": want})
 	}
 	arrives := framework.Assignment{Pod: c.Digest(pod("", "o")), Node: c.Table.Node(c.Table.Row(nodetable.Intern("n")))}
 	at(0, 0)
@@ -167,7 +167,7 @@ func TestPodsReturnSlowlyToANodeThatRecovers(t *testing.T) {
 func TestWithoutARampAConditionOfTheFutureIsNoRecovery(t *testing.T) {
 	c := plugintest.New(t, node("n", condition(v1.NodeDiskPressure, v1.ConditionFalse, begun.Add(time.Minute))))
 	p := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Ramp = &metav1.Duration{} }))
-	plugintest.Equal(t, "scores", judge(c, p, pod("", "o"), begun), map[string]int64{"n": 100})
+	plugintest.Equal(t, "scores", evaluate(c, p, pod("", "o"), begun), map[string]int64{"n": 100})
 }
 
 func TestArgumentsOfAnotherPluginAreRefused(t *testing.T) {

@@ -15,14 +15,14 @@ import (
 // passed.
 func (p *Plugin) update(now time.Time) {
 	p.now = now
-	if p.version == p.table.Versions.Pressure && !now.Before(p.at) && now.Sub(p.at) < refresh && len(p.strain) == p.table.Rows() {
+	if p.version == p.table.Versions.Pressure && !now.Before(p.at) && now.Sub(p.at) < refresh && len(p.nodeScores) == p.table.Rows() {
 		return
 	}
 	p.version, p.at = p.table.Versions.Pressure, now
 	for k := range p.short {
 		p.short[k] = p.short[k].Emptied(p.table.Rows())
 	}
-	p.strain = slices.Grow(p.strain[:0], p.table.Rows())[:p.table.Rows()]
+	p.nodeScores = slices.Grow(p.nodeScores[:0], p.table.Rows())[:p.table.Rows()]
 	clear(p.evicted)
 	for row := range p.table.Alive().All() {
 		p.look(row)
@@ -45,9 +45,9 @@ func (p *Plugin) look(row nodetable.Row) {
 			}
 		}
 	}
-	p.strain[row] = p.strainOn(node, headroom)
+	p.nodeScores[row] = p.nodeScore(node, headroom)
 	if p.args.EvictionHalfLife.Duration > 0 {
-		p.remember(row, headroom)
+		p.keepEvictions(row, headroom)
 	}
 }
 
@@ -59,8 +59,8 @@ func (p *Plugin) headroom(node *nodetable.Node) *nodetable.Headroom {
 	return nil
 }
 
-// strainOn is the score of a node for all pods.
-func (p *Plugin) strainOn(node *nodetable.Node, headroom *nodetable.Headroom) int64 {
+// nodeScore is the score of a node for all pods.
+func (p *Plugin) nodeScore(node *nodetable.Node, headroom *nodetable.Headroom) int64 {
 	score := int64(framework.MaxScore)
 	if *p.args.Headroom && headroom != nil {
 		for _, s := range headroom.Signals {
@@ -86,10 +86,10 @@ func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
 	}
 }
 
-// remember keeps the evictions of a node by owner. An eviction lasts while a signal
+// keepEvictions keeps the evictions of a node by owner. An eviction lasts while a signal
 // of its kind is above the level ok, or the condition is true; for an unknown
 // signal, while any kind is.
-func (p *Plugin) remember(row nodetable.Row, headroom *nodetable.Headroom) {
+func (p *Plugin) keepEvictions(row nodetable.Row, headroom *nodetable.Headroom) {
 	evictions := p.table.Evictions(p.table.Node(row).Name)
 	var uneasy [kinds]bool
 	for k := range uneasy {

@@ -21,7 +21,7 @@ type Balanced struct {
 	table    *nodetable.Table
 	measured []measured
 	columns  []column
-	standing memo    // balance without the pod, of all resources
+	baseline memo    // balance without the pod, of all resources
 	other    []int64 // the same of the resources that the pod requests
 	scores   memos
 }
@@ -73,7 +73,7 @@ func (b *Balanced) before(from nodetable.Row, n int) []int64 {
 		b.balance(b.other, from, 0)
 		return b.other
 	}
-	return b.standing.refresh(b.table, func(values []int64, from nodetable.Row) { b.balance(values, from, 0) })[from:][:n]
+	return b.baseline.refresh(b.table, func(values []int64, from nodetable.Row) { b.balance(values, from, 0) })[from:][:n]
 }
 
 // balance is 100 minus the standard deviation of the resource shares with the pod

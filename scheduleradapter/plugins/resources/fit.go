@@ -93,23 +93,23 @@ func (f *Fit) Filter(c *framework.Cycle) framework.Status {
 		if feasible == 0 {
 			continue
 		}
-		refused := uint64(0)
+		rejected := uint64(0)
 		for i := range f.needs {
 			n := &f.needs[i]
 			n.lacking, n.never = n.Lacking(n.request, word)
-			refused |= n.lacking
+			rejected |= n.lacking
 		}
-		for refused &= feasible; refused != 0; {
-			alike, reasons, unresolvable := f.refusal(refused)
+		for rejected &= feasible; rejected != 0; {
+			alike, reasons, unresolvable := f.rejection(rejected)
 			c.RejectWord(word, alike, reasons, unresolvable)
-			refused &^= alike
+			rejected &^= alike
 		}
 	}
 	return framework.Status{}
 }
 
-// refusal is the rejection of the first row, and the rows with the same one.
-func (f *Fit) refusal(rows uint64) (alike uint64, reasons uint32, unresolvable bool) {
+// rejection is the rejection of the first row, and the rows with the same one.
+func (f *Fit) rejection(rows uint64) (alike uint64, reasons uint32, unresolvable bool) {
 	first := rows & -rows
 	alike = rows
 	for i := range f.needs {
@@ -159,7 +159,7 @@ func (f *Fit) DecidesBySums(c *framework.Cycle) bool {
 }
 
 // ReasonsWithout are the missing resources if the pods on the row requested less.
-func (f *Fit) ReasonsWithout(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (refusal uint32) {
+func (f *Fit) ReasonsWithout(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (rejection uint32) {
 	t, r := f.table, &c.Pod.Requests
 	for bit, n := range [extendedBit]struct {
 		*nodetable.Column
@@ -169,17 +169,17 @@ func (f *Fit) ReasonsWithout(c *framework.Cycle, row nodetable.Row, less nodetab
 		memoryBit: {&t.Memory, r.Memory, less.Memory}, ephemeralBit: {&t.Ephemeral, r.Ephemeral, less.Ephemeral},
 	} {
 		if n.request > 0 && n.request > n.Allocatable[row]-n.Requested[row]+n.less {
-			refusal |= 1 << bit
+			rejection |= 1 << bit
 		}
 	}
-	return refusal
+	return rejection
 }
 
-func (*Fit) Reasons(pod *nodetable.Pod, refusal uint32) []string {
+func (*Fit) Reasons(pod *nodetable.Pod, rejection uint32) []string {
 	native := [...]string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
 	var reasons []string
-	for ; refusal != 0; refusal &= refusal - 1 {
-		if bit := bits.TrailingZeros32(refusal); bit < extendedBit {
+	for ; rejection != 0; rejection &= rejection - 1 {
+		if bit := bits.TrailingZeros32(rejection); bit < extendedBit {
 			reasons = append(reasons, native[bit])
 		} else {
 			reasons = append(reasons, "Insufficient "+pod.Requests.Extended[bit-extendedBit].Name.Value())

@@ -20,7 +20,7 @@ import (
 
 const foo = "example.org/foo"
 
-// list makes amounts of pairs of a name and a quantity.
+// list makes a ResourceList of pairs of a name and a quantity.
 func list(pairs ...string) v1.ResourceList {
 	l := v1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -173,8 +173,8 @@ func TestCampaignPluginThatRemembersSaysWhatANewOneSays(t *testing.T) {
 	compareWithNew(t, 20_000)
 }
 
-// compareWithNew holds that what a plugin remembers between cycles is what a new
-// plugin computes, whatever is added, removed, or only tried in between.
+// compareWithNew compares a plugin with caches and a new one after random changes
+// and tries.
 func compareWithNew(t *testing.T, steps int) {
 	random := rand.New(rand.NewPCG(7, 7))
 	cluster := plugintest.New(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// twin knows what each node has and what its pods request, by resource.
+// twin has the allocatable and requested amounts by node and resource.
 type twin map[string]map[v1.ResourceName][2]int64
 
 var counted = []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, foo}
@@ -44,7 +44,7 @@ func (w twin) set(node string, allocatable v1.ResourceList, running ...v1.Resour
 	}
 }
 
-// rejected says for each node what a pod lacks there.
+// rejected has the missing resources by node.
 func (w twin) rejected(asks v1.ResourceList) map[string]string {
 	all := map[string]string{}
 	for node, has := range w {
@@ -74,7 +74,7 @@ func (w twin) rejected(asks v1.ResourceList) map[string]string {
 	return all
 }
 
-// average of the free or the used shares. Every container requests cpu and memory.
+// average of the free or used shares. Every container requests cpu and memory.
 func (w twin) average(node string, asks v1.ResourceList, resources []config.ResourceSpec, free bool) int64 {
 	sum, weights := int64(0), int64(0)
 	for _, r := range resources {
@@ -116,8 +116,8 @@ func TestCampaignResourcesSayWhatTheirNaiveTwinDoes(t *testing.T) {
 	compareWithTwin(t, 1000)
 }
 
-// compareWithTwin has so many nodes that they fill several words of a set, some with
-// room, some full, some without a resource.
+// compareWithTwin makes enough nodes for several words of a set: free, full, and
+// without a resource.
 func compareWithTwin(t *testing.T, clusters int) {
 	random := rand.New(rand.NewPCG(5, 5))
 	dice := plugintest.Dice{Random: random}

@@ -14,16 +14,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/serviceaffinity"
 )
 
-// service of a namespace, which selects by one label or, without a key, has no
-// selector.
+// service selects by one label, or has no selector without a key.
 type service struct{ namespace, name, key, value string }
 
 func (s service) selects(p *v1.Pod) bool {
 	return s.key != "" && s.namespace == p.Namespace && p.Labels[s.key] == s.value
 }
 
-// The twin looks at every pod, as of the objects. It holds also for what if pods
-// were gone or there.
+// The twin looks at every pod, also inside tries.
 func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(1, 2))}
 	for range 1000 {
@@ -135,8 +133,7 @@ func twin(w *plugintest.World, services []service, args *config.ServiceAffinityA
 	return rejected, scores
 }
 
-// nodeOfAlike is the first node, as the table orders them, of a pod with the
-// labels of another.
+// nodeOfAlike is the first node in the table's order of a pod with the same labels.
 func nodeOfAlike(w *plugintest.World, p *v1.Pod) *v1.Node {
 	for _, row := range w.Table.Order() {
 		n := w.Table.Node(row).Object

@@ -23,7 +23,7 @@ const (
 
 type change = func(*v1.TopologySpreadConstraint)
 
-// by is a hard constraint over the pods labelled app=web, changed as told.
+// by is a hard constraint for pods with the label app=web.
 func by(key string, maxSkew int32, changes ...change) v1.TopologySpreadConstraint {
 	c := v1.TopologySpreadConstraint{
 		TopologyKey: key, MaxSkew: maxSkew, WhenUnsatisfiable: v1.DoNotSchedule,
@@ -53,8 +53,8 @@ func honoringTaints(c *v1.TopologySpreadConstraint) {
 	c.NodeTaintsPolicy = new(v1.NodeInclusionPolicyHonor)
 }
 
-// nodes makes nodes from words like "n1 zone=a disk=ssd !spot", one a line, the
-// last a taint.
+// nodes makes nodes from lines like "n1 zone=a disk=ssd !spot"; the last word is a
+// taint.
 func nodes(text string) (all []*v1.Node) {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -107,7 +107,7 @@ func systemArgs() *config.PodTopologySpreadArgs {
 	return &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}
 }
 
-// running puts pods labelled app=web on nodes, named once each.
+// running places pods with the label app=web.
 func running(c *plugintest.Cluster, on string, changes ...func(*v1.Pod)) {
 	for i, node := range strings.Fields(on) {
 		c.Place(pod(fmt.Sprint("running-", on, i), changes...), node)
@@ -121,7 +121,7 @@ func TestFilterKeepsDomainsWithinTheSkew(t *testing.T) {
 	cases := map[string]struct {
 		nodes   string
 		running string
-		as      func(*v1.Pod) // the running pods, where they are not app=web
+		as      func(*v1.Pod) // changes the placed pods
 		pod     []func(*v1.Pod)
 		want    rejected
 	}{
@@ -190,7 +190,7 @@ func TestScoreCountsPodsByTheLogarithmOfTheDomains(t *testing.T) {
 		// ln(3+2) = 1.609: 3 pods are 4.83, rounded 5; 1 pod is 2; 0 are 0.
 		"fewer pods are better": {threeZones, "a1 a1 a2 b1", systemArgs(), false, []func(*v1.Pod){spreading(by("zone", 1, soft))},
 			scores{"a1": 0, "a2": 0, "b1": 60, "c1": 100}},
-		// A skew of 3 adds 2 everywhere: 7, 4 and 2 of most 7, least 2.
+		// maxSkew 3 adds 2: 7, 4 and 2 of most 7, least 2.
 		"a wider skew evens it out": {threeZones, "a1 a1 a2 b1", systemArgs(), false, []func(*v1.Pod){spreading(by("zone", 3, soft))},
 			scores{"a1": 28, "a2": 28, "b1": 71, "c1": 100}},
 		// ln(4+2) = 1.792: a1 4 (3.58), a2 2 (1.79), b1 2, c1 0.
@@ -198,8 +198,8 @@ func TestScoreCountsPodsByTheLogarithmOfTheDomains(t *testing.T) {
 			scores{"a1": 0, "a2": 50, "b1": 50, "c1": 100}},
 		"a node that lacks a label gets nothing": {"n zone=a\nm", "", systemArgs(), false, []func(*v1.Pod){spreading(by("zone", 1, soft))},
 			scores{"n": 100, "m": 0}},
-		// System defaults: n 1*ln(2+2)+2 by node and 1*ln(2+2)+4 by zone, where having none
-		// is a second zone: 8.77, 9; m has no zone: 2.
+		// System defaults: n 1*ln(2+2)+2 by node and 1*ln(2+2)+4 by zone, where no zone
+		// is a second domain: 8.77, 9; m has no zone: 2.
 		"the system defaults do not ask for a zone": {"n zone=a\nm", "n", systemArgs(), true, nil, scores{"n": 22, "m": 100}},
 		"nor apply without a service or controller": {"n zone=a\nm", "n", systemArgs(), false, nil, nil},
 		"nor to pods with constraints of their own": {"n zone=a\nm", "n", systemArgs(), true, []func(*v1.Pod){spreading(by("zone", 1))}, nil},
@@ -208,7 +208,7 @@ func TestScoreCountsPodsByTheLogarithmOfTheDomains(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			all := nodes(c.nodes)
-			for _, n := range all { // zones by their usual name too
+			for _, n := range all { // zones by their stable label too
 				if zone, found := n.Labels["zone"]; found {
 					n.Labels[v1.LabelTopologyZone] = zone
 				}

@@ -22,7 +22,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// twin is the plugin written naively: every pod is looked at for every question.
+// twin is a naive implementation that looks at every pod.
 type twin struct {
 	*testing.T
 	*plugintest.World
@@ -31,7 +31,7 @@ type twin struct {
 	replicaSets []*appsv1.ReplicaSet
 }
 
-// naive is a constraint with its selector as it applies to a pod.
+// naive is a constraint with its selector for a pod.
 type naive struct {
 	v1.TopologySpreadConstraint
 	selector labels.Selector
@@ -96,7 +96,7 @@ func (w *twin) deduce(pod *v1.Pod) labels.Selector {
 	return selector
 }
 
-// counts says whether a node takes part in a constraint.
+// counts reports whether a node takes part in a constraint.
 func (w *twin) counts(c naive, pod *v1.Pod, node *v1.Node) bool {
 	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
 		if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
@@ -131,7 +131,7 @@ func labelled(all []naive, node *v1.Node) bool {
 	return true
 }
 
-// rejected says why each node is: the table's words.
+// rejected has the reasons by node.
 func (w *twin) rejected(pod *v1.Pod) map[string]string {
 	rejected := map[string]string{}
 	all := w.constraints(pod, v1.DoNotSchedule)
@@ -171,7 +171,7 @@ func (w *twin) rejected(pod *v1.Pod) map[string]string {
 	return rejected
 }
 
-// scores of the nodes that were not rejected; nil where none are given.
+// scores of the feasible nodes; nil: the plugin skips the pod.
 func (w *twin) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 {
 	all := w.constraints(pod, v1.ScheduleAnyway)
 	if len(all) == 0 || len(rejected) == len(w.Nodes) {
@@ -223,7 +223,7 @@ func (w *twin) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 
 	return scores
 }
 
-// constrain gives a pod random constraints.
+// constrain makes random constraints.
 func constrain(d plugintest.Dice, topologies []string, hard int) (all []v1.TopologySpreadConstraint) {
 	policy := func() *v1.NodeInclusionPolicy {
 		return plugintest.Pick(d, nil, new(v1.NodeInclusionPolicyHonor), new(v1.NodeInclusionPolicyIgnore))
@@ -245,7 +245,7 @@ func constrain(d plugintest.Dice, topologies []string, hard int) (all []v1.Topol
 	return all
 }
 
-// group makes random services and replica sets, for a table and its twin.
+// group makes random Services and ReplicaSets for a table and its twin.
 func (w *twin) group(d plugintest.Dice) {
 	tell := func(namespace string, g nodetable.Group, s *metav1.LabelSelector) {
 		if err := w.Table.SetGroup(namespace, g, s); err != nil {
@@ -308,7 +308,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 	t.Log(said)
 }
 
-// whatIf asks of single nodes while pods are tried elsewhere, and after that.
+// whatIf filters single nodes inside tries and after them.
 func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
 	w.Helper()
 	w.Table.Try()

@@ -35,12 +35,12 @@ type Binding struct {
 	timeout time.Duration
 	rate    func(utilization int64) int64
 
-	bound   []*volume // volumes of bound claims; nil: the volume does not exist
-	wants   []*want   // unbound claims, in the order of binding
-	spare   []*want
-	refused [reasons]nodetable.Bits // by reason
-	open    nodetable.Bits          // buffer
-	some    nodetable.Bits          // buffer
+	bound    []*volume // volumes of bound claims; nil: the volume does not exist
+	wants    []*want   // unbound claims, in the order of binding
+	spare    []*want
+	rejected [reasons]nodetable.Bits // by reason
+	open     nodetable.Bits          // buffer
+	some     nodetable.Bits          // buffer
 
 	mu    sync.Mutex
 	plans map[types.UID]*plan // reserved pods before PreBind
@@ -156,8 +156,8 @@ func byNodeThenSize(a, b *want) int {
 // Filter rejects nodes without access to a bound volume, and nodes on which a claim
 // has neither a volume nor provisioning.
 func (b *Binding) Filter(c *framework.Cycle) framework.Status {
-	for i := range b.refused {
-		b.refused[i] = b.refused[i].Emptied(c.Table.Rows())
+	for i := range b.rejected {
+		b.rejected[i] = b.rejected[i].Emptied(c.Table.Rows())
 	}
 	b.filterBound(c)
 	b.open = b.open.Copied(c.Feasible)
@@ -168,13 +168,13 @@ func (b *Binding) Filter(c *framework.Cycle) framework.Status {
 		b.provision(w)
 	}
 	b.some = b.some.Emptied(c.Table.Rows())
-	for _, rows := range b.refused {
+	for _, rows := range b.rejected {
 		b.some.Or(rows)
 	}
 	for row := range b.some.All() {
 		why := uint32(0)
-		for reason := range b.refused {
-			if b.refused[reason].Has(row) {
+		for reason := range b.rejected {
+			if b.rejected[reason].Has(row) {
 				why |= 1 << reason
 			}
 		}
@@ -188,7 +188,7 @@ func (b *Binding) filterBound(c *framework.Cycle) {
 	b.open = b.open.Copied(c.Feasible)
 	for _, v := range b.bound {
 		if v == nil {
-			b.refused[volumeGone].Or(b.open)
+			b.rejected[volumeGone].Or(b.open)
 			return
 		}
 		reach := b.reachOf(v)
@@ -197,15 +197,15 @@ func (b *Binding) filterBound(c *framework.Cycle) {
 		}
 		b.some = b.some.Emptied(c.Table.Rows())
 		b.some.SetAll(reach.rows)
-		b.refuse(affinityConflict, b.some)
+		b.rejectOthers(affinityConflict, b.some)
 	}
 }
 
-// refuse rejects the open nodes that are not in a set.
-func (b *Binding) refuse(reason int, but nodetable.Bits) {
+// rejectOthers rejects the open nodes that are not in a set.
+func (b *Binding) rejectOthers(reason int, but nodetable.Bits) {
 	for row := range b.open.All() {
 		if !but.Has(row) {
-			b.refused[reason].Set(row)
+			b.rejected[reason].Set(row)
 		}
 	}
 	b.open.And(but)

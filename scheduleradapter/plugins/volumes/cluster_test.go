@@ -23,7 +23,7 @@ type cluster struct {
 	*Storage
 }
 
-// newCluster makes nodes named a, b, c, ... of zones a, b, c, ...
+// newCluster makes nodes a, b, c, ... in zones a, b, c, ...
 func newCluster(t testing.TB, nodes int) *cluster {
 	c := &cluster{Cluster: plugintest.New(t)}
 	for i := range nodes {
@@ -34,7 +34,7 @@ func newCluster(t testing.TB, nodes int) *cluster {
 	return c
 }
 
-// add takes over objects of storage.
+// add adds storage objects.
 func (c *cluster) add(objects ...any) {
 	c.Helper()
 	var err error
@@ -73,7 +73,7 @@ func node(name string, labels map[string]string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// pod uses claims by name; "~" before it makes one ephemeral.
+// pod uses claims by name; the prefix "~" makes one ephemeral.
 func pod(name string, claims ...string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	for _, claim := range claims {
@@ -116,8 +116,8 @@ func modes(modes ...v1.PersistentVolumeAccessMode) func(*v1.PersistentVolumeClai
 	return func(c *v1.PersistentVolumeClaim) { c.Spec.AccessModes = modes }
 }
 
-// persistent is a volume of a CSI driver named csi, on the nodes of some zones, on
-// all of them where none is given.
+// persistent is a volume of a CSI driver, on the nodes of zones; none: on all
+// nodes.
 func persistent(name, class, size string, zones ...string) *v1.PersistentVolume {
 	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	v.Spec.StorageClassName, v.Spec.Capacity, v.Status.Phase = class, sized(size), v1.VolumeAvailable
@@ -160,10 +160,10 @@ func driver(name string, tracks bool) *storagev1.CSIDriver {
 	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &tracks}}
 }
 
-// stored are the objects as the API server has them.
+// stored is the API server's state.
 func (c *cluster) stored() controller { return controller{c.Storage} }
 
-// hint asks a plugin's hints about an event.
+// hint calls a plugin's hints for an event.
 func hint(t *testing.T, p framework.Hinter, o *framework.Occurrence, pod *nodetable.Pod) framework.Hint {
 	t.Helper()
 	for _, e := range p.Events() {
@@ -183,7 +183,7 @@ func hint(t *testing.T, p framework.Hinter, o *framework.Occurrence, pod *nodeta
 	return 0
 }
 
-// result is the status' reason, or the rejections and scores, as one text.
+// result is the reason of the status, or the rejections and scores, as text.
 func result(v plugintest.Result) string {
 	if v.Status.Code == framework.UnschedulableAndUnresolvable {
 		return v.Status.Reason

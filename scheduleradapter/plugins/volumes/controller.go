@@ -25,11 +25,11 @@ type controller struct{ *Storage }
 // UpdateVolume binds the claim of the volume.
 func (c controller) UpdateVolume(_ context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	ref := object.Spec.ClaimRef
-	told := c.Claim(ref.Namespace, ref.Name)
-	if told == nil {
+	reported := c.Claim(ref.Namespace, ref.Name)
+	if reported == nil {
 		return nil, notFound("persistentvolumeclaim", ref.Name)
 	}
-	return c.bind(told, object.DeepCopy())
+	return c.bind(reported, object.DeepCopy())
 }
 
 // UpdateClaim provisions a volume in the topology of the node's driver.
@@ -75,9 +75,9 @@ func (c controller) topologyOf(name nodetable.Symbol, driver string) *v1.VolumeN
 }
 
 // bind completes the binding of a claim and a volume.
-func (c controller) bind(told *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+func (c controller) bind(reported *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	volume.ResourceVersion, volume.Status.Phase = "", v1.VolumeBound
-	bound := told.DeepCopy()
+	bound := reported.DeepCopy()
 	bound.ResourceVersion, bound.Status.Phase, bound.Spec.VolumeName = "", v1.ClaimBound, volume.Name
 	metav1.SetMetaDataAnnotation(&bound.ObjectMeta, bindCompleted, "yes")
 	c.SetClaim(bound)
@@ -95,14 +95,14 @@ func (c controller) Await(_ context.Context, _ time.Duration, done func(View) (b
 
 func (c controller) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 	if found := c.claims[nodetable.ClaimKey(namespace, name)]; found != nil {
-		return found.told
+		return found.reported
 	}
 	return nil
 }
 
 func (c controller) Volume(name string) *v1.PersistentVolume {
 	if found := c.volumes[name]; found != nil {
-		return found.told
+		return found.reported
 	}
 	return nil
 }

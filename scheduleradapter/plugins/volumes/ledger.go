@@ -17,7 +17,7 @@ import (
 // Changed rows are counted when they are read.
 type ledger struct {
 	rows    [][]attachable                // by row, each volume once
-	drivers map[nodetable.Symbol]*columns // by keeper
+	drivers map[nodetable.Symbol]*columns // by attacher
 	mark    uint64
 
 	// Changes since the last read, besides rows of the table.
@@ -139,13 +139,13 @@ func (c *columns) grow(rows int) {
 	}
 }
 
-// columns finds or makes the columns of a keeper.
-func (l *ledger) columns(keeper nodetable.Symbol) *columns {
-	c := l.drivers[keeper]
+// columns finds or makes the columns of a attacher.
+func (l *ledger) columns(attacher nodetable.Symbol) *columns {
+	c := l.drivers[attacher]
 	if c == nil {
 		c = &columns{}
 		c.grow(len(l.rows))
-		l.drivers[keeper] = c
+		l.drivers[attacher] = c
 	}
 	return c
 }
@@ -189,12 +189,12 @@ func (s *Storage) recount(row nodetable.Row) {
 func (s *Storage) enter(row nodetable.Row, node *nodetable.Node, a attachable) {
 	if l := &s.ledger; a.handle != (nodetable.Symbol{}) && !attached(l.rows[row], a) {
 		l.rows[row] = append(l.rows[row], a)
-		l.columns(s.keeper(node, a)).count[row]++
+		l.columns(s.attacher(node, a)).count[row]++
 	}
 }
 
-// keeper is the CSI driver or in-tree plugin of a volume on a node.
-func (s *Storage) keeper(node *nodetable.Node, a attachable) nodetable.Symbol {
+// attacher is the CSI driver or in-tree plugin of a volume on a node.
+func (s *Storage) attacher(node *nodetable.Node, a attachable) nodetable.Symbol {
 	if a.plugin == "" || migrated(s.nodes[node.Name], a.plugin) {
 		return a.driver
 	}

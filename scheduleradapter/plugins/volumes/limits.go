@@ -25,21 +25,21 @@ func (s *Storage) LimitsRegistration() framework.Registration {
 type Limits struct {
 	*Storage
 	csi     bool
-	inTree  map[string]*usual // by plugin
-	missing string            // the first missing claim
-	wanted  []attachable      // volumes of the pod, each once
+	inTree  map[string]*defaultLimit // by plugin
+	missing string                   // the first missing claim
+	wanted  []attachable             // volumes of the pod, each once
 }
 
-// usual is the limit of an in-tree plugin by instance type, for nodes without their
+// defaultLimit is the limit of an in-tree plugin by instance type, for nodes without their
 // own limit.
-type usual struct {
+type defaultLimit struct {
 	config.InTreeLimit
 	there *regexp.Regexp
 	types map[string]int32 // cache
 }
 
-func newUsual(limit config.InTreeLimit) (*usual, error) {
-	u := &usual{limit, nil, map[string]int32{}}
+func newUsual(limit config.InTreeLimit) (*defaultLimit, error) {
+	u := &defaultLimit{limit, nil, map[string]int32{}}
 	var err error
 	if limit.InstanceTypes != "" {
 		u.there, err = regexp.Compile(limit.InstanceTypes)
@@ -48,7 +48,7 @@ func newUsual(limit config.InTreeLimit) (*usual, error) {
 }
 
 // on is the limit of a node; -1: none.
-func (u *usual) on(node *v1.Node) int32 {
+func (u *defaultLimit) on(node *v1.Node) int32 {
 	if u == nil {
 		return -1
 	}
@@ -72,7 +72,7 @@ func (s *Storage) NewLimits(args any, _ framework.Env) (framework.Plugin, error)
 	if !ok || a.CSI == nil {
 		return nil, fmt.Errorf("%s: arguments are %T without their defaults", LimitsName, args)
 	}
-	l := &Limits{Storage: s, csi: *a.CSI, inTree: map[string]*usual{}}
+	l := &Limits{Storage: s, csi: *a.CSI, inTree: map[string]*defaultLimit{}}
 	for _, limit := range a.InTree {
 		u, err := newUsual(limit)
 		if err != nil {
@@ -140,10 +140,10 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// check rejects nodes with too many volumes of a keeper; usual applies to nodes
+// check rejects nodes with too many volumes of a attacher; defaultLimit applies to nodes
 // without a limit, nil: none.
-func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually *usual) {
-	use := l.ledger.columns(keeper)
+func (l *Limits) check(c *framework.Cycle, attacher nodetable.Symbol, usually *defaultLimit) {
+	use := l.ledger.columns(attacher)
 	for row := range c.Feasible.All() {
 		most := use.limit[row]
 		if most < 0 {
@@ -152,16 +152,16 @@ func (l *Limits) check(c *framework.Cycle, keeper nodetable.Symbol, usually *usu
 		if most < 0 || int(use.count[row])+len(l.wanted) <= int(most) {
 			continue
 		}
-		if fresh := l.fresh(row, keeper); fresh > 0 && use.count[row]+fresh > most {
+		if fresh := l.fresh(row, attacher); fresh > 0 && use.count[row]+fresh > most {
 			c.Reject(row, tooMany, false)
 		}
 	}
 }
 
 // fresh is the number of wanted volumes that are not attached to a row.
-func (l *Limits) fresh(row nodetable.Row, keeper nodetable.Symbol) (n int32) {
+func (l *Limits) fresh(row nodetable.Row, attacher nodetable.Symbol) (n int32) {
 	for _, a := range l.wanted {
-		if l.keeper(l.table.Node(row), a) == keeper && !attached(l.ledger.rows[row], a) {
+		if l.attacher(l.table.Node(row), a) == attacher && !attached(l.ledger.rows[row], a) {
 			n++
 		}
 	}

@@ -124,7 +124,7 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 	for _, c := range []struct {
 		name    string
 		count   int32
-		allowed string // by the node, or by its type; empty where it says nothing
+		allowed string // of the node or its type; empty: no limit
 		csi     map[string]int32
 		running []*v1.Pod
 		coming  *v1.Pod
@@ -171,7 +171,7 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 	}
 }
 
-// The ledger follows what changes; its twin counts every node anew.
+// The twin counts every node for each check.
 func TestLedgerOfAttachedVolumesIsThatOfItsNaiveTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	k := newCluster(t, 4)

@@ -57,7 +57,7 @@ func (b *Binding) find(i int) {
 		if row := b.table.Row(w.node); row != nodetable.NoRow {
 			b.some.Set(row)
 		}
-		b.refuse(nothingToBind, b.some)
+		b.rejectOthers(nothingToBind, b.some)
 		return
 	}
 	for _, v := range b.claimed[nodetable.ClaimKey(w.object.Namespace, w.object.Name)] {
@@ -133,12 +133,12 @@ func free(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim, selector labels.S
 // provisioned.
 func (b *Binding) provision(w *want) {
 	if provisioner := w.class.object.Provisioner; provisioner == "" || provisioner == noProvisioner {
-		b.refuse(nothingToBind, w.rows)
+		b.rejectOthers(nothingToBind, w.rows)
 		return
 	}
 	b.some = b.some.Copied(b.table.Select(w.class.topology))
 	b.some.Or(w.rows)
-	b.refuse(nothingToBind, b.some)
+	b.rejectOthers(nothingToBind, b.some)
 	driver := b.drivers[w.class.object.Provisioner]
 	if driver == nil || !ptr.Deref(driver.Spec.StorageCapacity, false) {
 		return
@@ -158,5 +158,5 @@ func (b *Binding) provision(w *want) {
 			}
 		}
 	}
-	b.refuse(noSpace, b.some)
+	b.rejectOthers(noSpace, b.some)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// The twin looks for the volumes of the claims on one node after the other.
+// The twin searches the volumes of the claims for each node.
 func TestVolumesFoundAreThoseOfTheNaiveTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 1000 {
@@ -100,10 +100,9 @@ func reaches(v *v1.PersistentVolume, n *nodetable.Node) bool {
 	return v.Spec.NodeAffinity == nil || slices.Contains(v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values, n.Object.Labels[v1.LabelTopologyZone])
 }
 
-// BenchmarkVolumes is PreFilter and Filter, and Score where there is one, for a
-// pod with one claim and 30 pods with a claim on each node: of a volume that every
-// node can have, of one to be found among as many local ones as there are nodes,
-// and of one that counts against the limit of the node.
+// BenchmarkVolumes is PreFilter, Filter and Score for a pod with one claim and 30
+// pods with a claim on each node: a volume for all nodes, one of as many local
+// volumes as nodes, and one that counts against the limit of the node.
 func BenchmarkVolumes(b *testing.B) {
 	type plugin interface {
 		framework.PreFilterer

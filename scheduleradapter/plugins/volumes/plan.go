@@ -207,8 +207,8 @@ func (p *plan) bound(view View, c *v1.PersistentVolumeClaim) (bool, error) {
 }
 
 // older reports whether the informer's object is older than the written one.
-func older(told, written metav1.Object) bool {
-	t, err := strconv.ParseUint(told.GetResourceVersion(), 10, 64)
+func older(reported, written metav1.Object) bool {
+	t, err := strconv.ParseUint(reported.GetResourceVersion(), 10, 64)
 	w, err2 := strconv.ParseUint(written.GetResourceVersion(), 10, 64)
 	return err == nil && err2 == nil && t < w
 }

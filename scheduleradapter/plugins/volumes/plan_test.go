@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// reserve judges a pod and reserves a node for it, as a cycle does.
+// reserve evaluates a pod and reserves a node for it.
 func (c *cluster) reserve(b *Binding, p *v1.Pod, node string) framework.Assignment {
 	c.Helper()
 	digest := c.Digest(p)
@@ -111,7 +111,7 @@ func TestPreBindWritesWhatWasReservedAndWaitsUntilItIsBound(t *testing.T) {
 	}
 }
 
-// script is an API that fails or stays as it is.
+// script is an API with fixed results.
 type script struct {
 	API
 	volume, claim, await error
@@ -167,7 +167,7 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 	}
 }
 
-// seen is what an API server has told.
+// seen is the informers' view.
 type seen struct {
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume

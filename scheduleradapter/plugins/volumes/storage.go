@@ -40,8 +40,8 @@ type Storage struct {
 // claim is a claim with and without its reservation. They differ while a pod, by,
 // has it reserved.
 type claim struct {
-	now, told *v1.PersistentVolumeClaim
-	by        types.UID
+	now, reported *v1.PersistentVolumeClaim
+	by            types.UID
 }
 
 // NewStorage makes an empty Storage over the scheduler's table. PreBind uses the
@@ -55,8 +55,8 @@ func NewStorage(table *nodetable.Table, api API) *Storage {
 	}
 }
 
-// news reports whether an informer's version of a reserved object is new.
-func news(by types.UID, toldVersion, version string) bool {
+// isNewer reports whether an informer's version of a reserved object is new.
+func isNewer(by types.UID, toldVersion, version string) bool {
 	return by == "" || version == "" || version != toldVersion
 }
 
@@ -64,19 +64,19 @@ func news(by types.UID, toldVersion, version string) bool {
 func (s *Storage) SetClaim(object *v1.PersistentVolumeClaim) {
 	key := nodetable.ClaimKey(object.Namespace, object.Name)
 	if was := s.claims[key]; was != nil {
-		if !news(was.by, was.told.ResourceVersion, object.ResourceVersion) {
+		if !isNewer(was.by, was.reported.ResourceVersion, object.ResourceVersion) {
 			return
 		}
-		s.ledger.unname(was.told, key)
+		s.ledger.unname(was.reported, key)
 	}
-	s.claims[key] = &claim{now: object, told: object}
+	s.claims[key] = &claim{now: object, reported: object}
 	s.ledger.name(object, key)
 }
 
 func (s *Storage) RemoveClaim(namespace, name string) {
 	key := nodetable.ClaimKey(namespace, name)
 	if c := s.claims[key]; c != nil {
-		s.ledger.unname(c.told, key)
+		s.ledger.unname(c.reported, key)
 		delete(s.claims, key)
 	}
 }
@@ -92,7 +92,7 @@ func (s *Storage) claim(key nodetable.Symbol) *v1.PersistentVolumeClaim {
 // SetVolume adds or updates a volume. After an error no node has access to it.
 func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
 	was := s.volumes[object.Name]
-	if was != nil && !news(was.by, was.told.ResourceVersion, object.ResourceVersion) {
+	if was != nil && !isNewer(was.by, was.reported.ResourceVersion, object.ResourceVersion) {
 		return nil
 	}
 	v, err := newVolume(object)
@@ -236,12 +236,12 @@ func reserveClaim(c *claim, object *v1.PersistentVolumeClaim, by types.UID) {
 func (s *Storage) release(pod *nodetable.Pod) {
 	for _, used := range pod.Claims {
 		if c := s.claims[used.Key]; c != nil && c.by == pod.UID {
-			c.now, c.by = c.told, ""
+			c.now, c.by = c.reported, ""
 		}
 		for _, v := range slices.Clone(s.claimed[used.Key]) {
 			if v.by == pod.UID {
 				s.unlist(v)
-				v.now, v.by = v.told, ""
+				v.now, v.by = v.reported, ""
 				s.list(v)
 			}
 		}

@@ -18,12 +18,12 @@ import (
 
 // volume is the digest of a PersistentVolume.
 type volume struct {
-	// now and told differ while a pod, by, has the volume reserved; only in the
+	// now and reported differ while a pod, by, has the volume reserved; only in the
 	// claimRef.
-	now, told *v1.PersistentVolume
-	by        types.UID
-	class     string
-	capacity  int64 // bytes
+	now, reported *v1.PersistentVolume
+	by            types.UID
+	class         string
+	capacity      int64 // bytes
 	attachable
 	// affinity matches the nodes that can have the volume; moved does after CSI
 	// migration.
@@ -56,7 +56,7 @@ func nowhere() *nodetable.NodeSelector {
 
 func newVolume(object *v1.PersistentVolume) (*volume, error) {
 	v := &volume{
-		now: object, told: object, class: classOfVolume(object), capacity: storage(object.Spec.Capacity), zones: zones(object.Labels),
+		now: object, reported: object, class: classOfVolume(object), capacity: storage(object.Spec.Capacity), zones: zones(object.Labels),
 	}
 	affinity, err := volumeAffinity(object)
 	v.affinity = affinity
