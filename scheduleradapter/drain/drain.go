@@ -46,7 +46,7 @@ type Drainer struct {
 // Progress reports the progress of a drain.
 type Progress interface {
 	// Tell writes a line.
-	Tell(format string, args ...any)
+	Printf(format string, args ...any)
 	// Set sets the number of deleted pods and of all pods to evict.
 	Set(done, all int)
 }
@@ -78,7 +78,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 		pod := &pods[i]
 		name := pod.Namespace + "/" + pod.Name
 		if reason := exclusion(pod); reason != "" {
-			d.Progress.Tell("pod %s is not evicted: %s", name, reason)
+			d.Progress.Printf("pod %s is not evicted: %s", name, reason)
 			continue
 		}
 		if metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp == nil {
@@ -94,7 +94,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	}
 	if d.DryRun {
 		for _, e := range evictions {
-			d.Progress.Tell("pod %s would be evicted", e.name())
+			d.Progress.Printf("pod %s would be evicted", e.name())
 		}
 		return nil
 	}
@@ -119,17 +119,17 @@ func exclusion(pod *v1.Pod) string {
 func (d *Drainer) cordon(ctx context.Context, node *v1.Node) error {
 	switch {
 	case node.Spec.Unschedulable:
-		d.Progress.Tell("node %s is already cordoned", d.Node)
+		d.Progress.Printf("node %s is already cordoned", d.Node)
 		return nil
 	case d.DryRun:
-		d.Progress.Tell("node %s would be cordoned", d.Node)
+		d.Progress.Printf("node %s would be cordoned", d.Node)
 		return nil
 	}
 	patch := []byte(`{"spec":{"unschedulable":true}}`)
 	if _, err := d.Client.CoreV1().Nodes().Patch(ctx, d.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("cordon node %s: %w", d.Node, err)
 	}
-	d.Progress.Tell("node %s is cordoned", d.Node)
+	d.Progress.Printf("node %s is cordoned", d.Node)
 	return nil
 }
 
@@ -153,15 +153,15 @@ func (d *Drainer) evictAll(ctx context.Context, evictions []*eviction) error {
 					return false
 				}
 				deleted++
-				d.Progress.Tell("[%d/%d] pod %s is deleted", all-len(evictions)+deleted, all, e.name())
+				d.Progress.Printf("[%d/%d] pod %s is deleted", all-len(evictions)+deleted, all, e.name())
 				return true
 			})
 			d.Progress.Set(all-len(evictions), all)
 		} else if ctx.Err() == nil {
-			d.Progress.Tell("pods of node %s cannot be listed: %v", d.Node, err)
+			d.Progress.Printf("pods of node %s cannot be listed: %v", d.Node, err)
 		}
 		if len(evictions) == 0 {
-			d.Progress.Tell("node %s is drained", d.Node)
+			d.Progress.Printf("node %s is drained", d.Node)
 			return nil
 		}
 		select {
@@ -204,7 +204,7 @@ func (d *Drainer) evict(ctx context.Context, e *eviction) {
 	e.retryAt = time.Now().Add(retryDelay)
 	if reason := err.Error(); reason != e.reason {
 		e.reason = reason
-		d.Progress.Tell("pod %s waits: %s", e.name(), reason)
+		d.Progress.Printf("pod %s waits: %s", e.name(), reason)
 	}
 }
 
