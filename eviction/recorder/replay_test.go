@@ -38,7 +38,8 @@ const (
 // ids, and everything around the loop, at random and in simulated time. It implements
 // the ports of a loop.
 type incident struct {
-	*rand.Rand
+	dice      sync.Mutex
+	random    *rand.Rand
 	begun     time.Time
 	first     time.Time // report
 	uids      int
@@ -68,6 +69,15 @@ type hungry struct {
 	ended, freesDisk, reapsAt time.Time // zero while it runs
 	unlisted                  bool
 }
+
+// Int64N and IntN are for any goroutine.
+func (i *incident) Int64N(n int64) int64 {
+	i.dice.Lock()
+	defer i.dice.Unlock()
+	return i.random.Int64N(n)
+}
+
+func (i *incident) IntN(n int) int { return int(i.Int64N(int64(n))) }
 
 func (i *incident) chance(one int) bool { return i.IntN(one) == 0 }
 
@@ -484,7 +494,7 @@ func replayIncidents(t *testing.T, incidents int) {
 	evictions := map[string]int{} // by signal
 	for seed := range incidents {
 		synctest.Test(t, func(t *testing.T) {
-			i := &incident{Rand: rand.New(rand.NewPCG(uint64(seed), 0))}
+			i := &incident{random: rand.New(rand.NewPCG(uint64(seed), 0))}
 			decided, recording := i.run(t)
 			stories := recording.Stories()
 			if len(stories) == 0 {
