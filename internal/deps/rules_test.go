@@ -25,7 +25,8 @@ type arrow struct {
 var arrows = []arrow{
 	{"cmd/evictd-playground/console", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
-	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/console", "eviction", "internal/podspec", "stats"}, "the playground's kubelet is no part of evictd"},
+	{"cmd/evictd-playground/podprocess", []string{"internal/process"}, "a process knows nothing of the node that it runs on"},
+	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/podprocess", "eviction", "internal/podspec", "stats"}, "the playground's kubelet is no part of evictd"},
 	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus/...", "stats"}, "the playground drives the built programs"},
 	{"cmd/...", []string{"cgroup", "cri", "eviction/...", "internal/...", "nodestatus/...", "oom/...", "scheduleradapter/...", "stats/..."},
 		"programs assemble everything and nothing imports a program"},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -48,14 +50,13 @@ type story struct {
 	programs Programs
 	log      *slog.Logger
 	logFile  *os.File // of the helpers
-	launcher *console.Launcher
 	cgroups  *cgroup.System
 	root     string // path of the cluster's cgroup
 	dir      string // everybody's files
 	address  string // of the API on loopback; empty for none
 	page     string // of the scheduler's: its address
 	client   kubernetes.Interface
-	services []*console.Service // in the order of their start
+	services []service // in the order of their start
 	nodes    []*node
 
 	helpers sync.WaitGroup
@@ -118,7 +119,6 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	s.launcher = console.NewLauncher()
 	return &Cluster{s}, nil
 }
 
@@ -128,7 +128,6 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 // ended before the story.
 func (c *Cluster) Play(ctx context.Context, keep bool) error {
 	s := c.s
-	defer s.launcher.Close()
 	return s.run(ctx, keep, s.sumUp, act{"the cluster starts", s.comeUp}, act{"pods are placed", s.place}, act{"a pod leaks", s.leak},
 		act{"a newcomer is kept away", s.keepAway}, act{"a tolerating pod is let in", s.letIn}, act{"an urgent pod preempts", s.preempt}, act{"the node recovers", s.heal})
 }
@@ -137,7 +136,6 @@ func (c *Cluster) Play(ctx context.Context, keep bool) error {
 // memory, or do not, as NodePressure is off or on. The error is as Play's.
 func (c *Cluster) Storm(ctx context.Context) error {
 	s := c.s
-	defer s.launcher.Close()
 	off := &storm{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1", returns: true}
 	on := &storm{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"}
 	s.storms = []*storm{off, on}
@@ -163,10 +161,10 @@ func (s *story) comeUp(ctx context.Context) error {
 	s.help(helping, s.watch)
 	s.help(helping, workloads.New(s.client, s.log).Run)
 	for _, n := range s.nodes {
-		if err := n.start(helping, s.launcher, s.programs.Evictd, server); err != nil {
+		if err := n.start(s.programs.Evictd, server); err != nil {
 			return err
 		}
-		s.serve(helping, n.evictd.Service)
+		s.serve(helping, "evictd of "+n.name, n.evictd.Service)
 		n.run(s.cgroups, s.client, s)
 		s.help(helping, n.runner.Run)
 	}
@@ -197,12 +195,12 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	if s.address != "" {
 		args = append(args, "--listen", s.address)
 	}
-	api, err := s.launcher.Serve(helping, s.dir, "evictd-apiserver", s.programs.APIServer, args...)
+	api, err := process.Serve(s.dir, socket, exec.Command(s.programs.APIServer, args...))
 	if err != nil {
 		return "", err
 	}
-	s.serve(helping, api)
-	if err := s.answers(ctx, api, socket); err != nil {
+	s.serve(helping, api.Name(), api)
+	if err := s.ready(ctx, api); err != nil {
 		return "", err
 	}
 	cfg, err := kubeclient.Config("", server)
@@ -218,13 +216,13 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 	if err := os.WriteFile(config, schedulerConfig, 0o644); err != nil {
 		return err
 	}
-	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
-		"--config", config, "--server", server, "--status-address", "unix:"+socket+","+s.page, "--leader-elect=false")
+	scheduler, err := process.Serve(s.dir, socket, exec.Command(s.programs.Scheduler, "run",
+		"--config", config, "--server", server, "--status-address", "unix:"+socket+","+s.page, "--leader-elect=false"))
 	if err != nil {
 		return err
 	}
-	s.serve(helping, scheduler)
-	if err := s.answers(ctx, scheduler, socket); err != nil {
+	s.serve(helping, scheduler.Name(), scheduler)
+	if err := s.ready(ctx, scheduler); err != nil {
 		return err
 	}
 	s.Tell(time.Now(), console.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
@@ -233,21 +231,28 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 	return nil
 }
 
-// answers waits until a service says that it is ready.
-func (s *story) answers(ctx context.Context, service *console.Service, socket string) error {
-	client := console.Client(socket)
-	return service.Await(ctx, "answer at /readyz", func() bool { return console.Ready(ctx, client) })
+// service is a program of the cluster, by the name that the logs have.
+type service struct {
+	*process.Service
+	name string
+}
+
+// ready waits until a service is ready.
+func (s *story) ready(ctx context.Context, service *process.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, console.Patience)
+	defer cancel()
+	return service.Ready(ctx)
 }
 
 // serve has the story end with the service.
-func (s *story) serve(ctx context.Context, service *console.Service) {
-	s.services = append(s.services, service)
+func (s *story) serve(ctx context.Context, name string, started *process.Service) {
+	s.services = append(s.services, service{started, name})
 	s.help(ctx, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-service.Ended():
-			return service.Ending()
+		case <-started.Ended():
+			return fmt.Errorf("%s: %w", name, started.Ending())
 		}
 	})
 }
@@ -265,15 +270,17 @@ func (s *story) help(ctx context.Context, run func(context.Context) error) {
 // that was made, and returns what the programs wrote.
 func (s *story) cleanUp() (logs string, err error) {
 	var text strings.Builder
+	stopping, cancel := context.WithTimeout(context.Background(), console.Patience)
+	defer cancel()
 	for i, service := range slices.Backward(s.services) {
 		if i == 0 { // the API, which the helpers watch
 			s.dismiss()
 			s.helpers.Wait()
 		}
-		service.Stop()
+		_ = service.Stop(stopping) // stopped says how it ended
 	}
 	for _, service := range s.services {
-		fmt.Fprintf(&text, "\n%s:\n%s", service.Name, service.Log())
+		fmt.Fprintf(&text, "\n%s:\n%s", service.name, strings.TrimSpace(service.Log()))
 	}
 	if s.logFile != nil {
 		klog.ClearLogger()
@@ -288,7 +295,7 @@ func (s *story) cleanUp() (logs string, err error) {
 
 // stopped says whether every program ended as it should when it was told to.
 func (s *story) stopped() bool {
-	return !slices.ContainsFunc(s.services, func(service *console.Service) bool {
+	return !slices.ContainsFunc(s.services, func(service service) bool {
 		_, state := service.End()
 		return !state.Success()
 	})

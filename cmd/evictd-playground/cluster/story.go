@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -72,7 +73,7 @@ func (s *story) findAddresses(keep bool) error {
 	if keep {
 		wanted = append(wanted, &s.address)
 	}
-	found, err := console.Addresses(len(wanted))
+	found, err := process.Addresses(len(wanted))
 	for i, address := range found {
 		*wanted[i] = address
 	}

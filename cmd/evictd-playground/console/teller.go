@@ -145,3 +145,7 @@ func Span(d time.Duration) string {
 
 // Size writes bytes as whole MiB.
 func Size(bytes int64) string { return strconv.FormatInt(bytes/MiB, 10) + "Mi" }
+
+// Patience bounds every wait of the playground. No wait comes near it, however busy the
+// machine is, unless something has failed.
+const Patience = 2 * time.Minute

@@ -31,7 +31,6 @@ type Programs struct {
 type story struct {
 	*console.Teller
 	programs Programs
-	launcher *console.Launcher
 	node     *node
 	pods     []*pod
 	leaker   *pod
@@ -55,12 +54,11 @@ type story struct {
 // console.ErrInterrupted where ctx ended before the story.
 func Play(ctx context.Context, t *console.Teller, programs Programs) error {
 	s := newStory(t, programs)
-	defer s.launcher.Close()
 	return s.run(ctx)
 }
 
 func newStory(t *console.Teller, programs Programs) *story {
-	s := &story{Teller: t, programs: programs, launcher: console.NewLauncher(), node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
+	s := &story{Teller: t, programs: programs, node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
 	s.leaker = s.pods[slices.IndexFunc(s.pods, func(p *pod) bool { return p.leaks })]
 	s.least.Store(nodeMemory)
 	return s
@@ -102,7 +100,7 @@ func (s *story) run(ctx context.Context) error {
 func (s *story) setUp(ctx context.Context) error {
 	s.Tell(time.Now(), console.Blue, "node", "virtual: %s, used by its pods alone, who are measured through procfs", console.Size(nodeMemory))
 	for _, p := range s.pods {
-		if err := s.startPod(ctx, p); err != nil {
+		if err := s.startPod(p); err != nil {
 			return err
 		}
 	}
@@ -110,7 +108,7 @@ func (s *story) setUp(ctx context.Context) error {
 	if s.daemon, err = newProtector(s.pods); err != nil {
 		return fmt.Errorf("write manifests: %w", err)
 	}
-	order, err := s.daemon.start(ctx, s.launcher, s.programs.Evictd, len(s.pods))
+	order, err := s.daemon.start(ctx, s.programs.Evictd, len(s.pods))
 	if err != nil {
 		return err
 	}
@@ -120,13 +118,13 @@ func (s *story) setUp(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) startPod(ctx context.Context, p *pod) error {
-	err := p.start(ctx, s.launcher, s.programs.Pod)
+func (s *story) startPod(p *pod) error {
+	err := p.start(s.programs.Pod)
 	if err == nil {
 		err = s.node.place(p)
 	}
 	if err == nil {
-		err = p.fill()
+		err = p.Fill()
 	}
 	return err
 }
@@ -156,12 +154,14 @@ func amount(quantity string) int64 {
 // evictd wrote.
 func (s *story) cleanUp() (log string, err error) {
 	if s.daemon != nil && s.daemon.Service != nil {
-		s.daemon.Stop()
+		stopping, cancel := context.WithTimeout(context.Background(), console.Patience)
+		defer cancel()
+		_ = s.daemon.Stop(stopping) // a claim says whether it ended in order
 		log = s.daemon.Log()
 	}
 	for _, p := range s.pods {
 		if p.Process != nil {
-			p.Stop()
+			p.Kill()
 		}
 	}
 	s.node.close()

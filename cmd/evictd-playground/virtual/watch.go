@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/process"
 )
 
 const (
@@ -34,7 +35,7 @@ func (s *story) follow(ctx context.Context) error {
 	watching.Go(func() { s.watchNode(ctx) })
 	watching.Go(func() { s.watchEnd(ctx, s.daemon.Process, s.daemonEnded) })
 	for _, p := range s.pods {
-		watching.Go(func() { s.watchEnd(ctx, p.Process, func() { s.podEnded(ctx, p) }) })
+		watching.Go(func() { s.watchEnd(ctx, p.Process.Process, func() { s.podEnded(ctx, p) }) })
 	}
 	leak := time.After(calm)
 	bars := time.NewTicker(barInterval)
@@ -158,7 +159,7 @@ func (s *story) nodeTurned(at time.Time, published *v1.Node, err error) {
 }
 
 // watchEnd sees a process end, unless the story ends it.
-func (s *story) watchEnd(ctx context.Context, p *console.Process, happened func()) {
+func (s *story) watchEnd(ctx context.Context, p *process.Process, happened func()) {
 	select {
 	case <-p.Ended():
 		s.send(ctx, happened)
