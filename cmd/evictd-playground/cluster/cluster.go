@@ -1,4 +1,4 @@
-// Package cluster tells stories of a whole small cluster on this host: an
+// Package cluster plays demo scripts of a whole small cluster on this host: an
 // embedded API, a scheduler, and three nodes that are bounded cgroups, an evictd
 // and a runner each. A leak puts a node under pressure, and everything follows; or
 // a node stays under pressure, and evicted pods come back to it or not.
@@ -44,8 +44,8 @@ type Programs struct {
 	Pod       string // what pods run, as the command pod of evictd-playground
 }
 
-// story is one run. The goroutine of Play owns it; the others send what they saw.
-type story struct {
+// script is one run. The goroutine of Play owns it; the others send what they saw.
+type script struct {
 	*console.Teller
 	programs Programs
 	log      *slog.Logger
@@ -62,7 +62,7 @@ type story struct {
 	helpers sync.WaitGroup
 	dismiss context.CancelFunc // the helpers
 	seen    chan func()        // tells what happened, in its order
-	broken  error              // ends the story
+	broken  error              // ends the script
 
 	pods      map[types.UID]*pod
 	open      bool // the shop: from now on every pod's way is told
@@ -75,7 +75,7 @@ type story struct {
 	eviction  nodestatus.Eviction // as evictd tells of it
 	placed    bool                // every pod where its workload asks for it
 	waited    bool                // the newcomer did, when the tolerant pod had been let in
-	kept      bool                // the story has been told, and the cluster goes on
+	kept      bool                // the script has been played, and the cluster goes on
 
 	storms                     []*storm
 	sets                       []*appsv1.ReplicaSet // the cache of storms, and its workers
@@ -84,8 +84,8 @@ type story struct {
 	crossed, back              time.Time // the threshold, both ways
 }
 
-// Cluster is the place of one story.
-type Cluster struct{ s *story }
+// Cluster is the place of one script.
+type Cluster struct{ s *script }
 
 // New makes the cluster's cgroup, at the top of the hierarchy, where it is part of
 // nobody's service. The error says why there can be none; then nothing is left of
@@ -98,7 +98,7 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &story{
+	s := &script{
 		Teller: t, programs: programs, cgroups: cgroups, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()),
 		seen: make(chan func(), 256), pods: map[types.UID]*pod{}, dismiss: func() {},
 	}
@@ -122,10 +122,10 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 	return &Cluster{s}, nil
 }
 
-// Play plays the story, sums up and removes what was made. With keep it leaves the
+// Play plays the script, sums up and removes what was made. With keep it leaves the
 // cluster running until ctx ends. The error is nil only where everything held,
 // console.ErrNotHeld where something did not, and console.ErrInterrupted where ctx
-// ended before the story.
+// ended before the script.
 func (c *Cluster) Play(ctx context.Context, keep bool) error {
 	s := c.s
 	return s.run(ctx, keep, s.sumUp, act{"the cluster starts", s.comeUp}, act{"pods are placed", s.place}, act{"a pod leaks", s.leak},
@@ -144,7 +144,7 @@ func (c *Cluster) Storm(ctx context.Context) error {
 }
 
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.
-func (s *story) comeUp(ctx context.Context) error {
+func (s *script) comeUp(ctx context.Context) error {
 	s.Tell(time.Now(), console.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), console.Size(clusterMemory), console.Size(nodeMemory))
 	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
 	s.dismiss = dismiss
@@ -188,7 +188,7 @@ func (s *story) comeUp(ctx context.Context) error {
 }
 
 // startAPI starts the embedded API and returns how evictd is told of it.
-func (s *story) startAPI(ctx, helping context.Context) (server string, err error) {
+func (s *script) startAPI(ctx, helping context.Context) (server string, err error) {
 	socket := filepath.Join(s.dir, "api.sock")
 	server = "unix:" + socket
 	args := []string{"--data", filepath.Join(s.dir, "api"), "--listen", server}
@@ -211,7 +211,7 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	return server, err
 }
 
-func (s *story) startScheduler(ctx, helping context.Context, server string) error {
+func (s *script) startScheduler(ctx, helping context.Context, server string) error {
 	socket, config := filepath.Join(s.dir, "scheduler.sock"), filepath.Join(s.dir, "scheduler.yaml")
 	if err := os.WriteFile(config, schedulerConfig, 0o644); err != nil {
 		return err
@@ -238,14 +238,14 @@ type service struct {
 }
 
 // ready waits until a service is ready.
-func (s *story) ready(ctx context.Context, service *process.Service) error {
+func (s *script) ready(ctx context.Context, service *process.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, console.Patience)
 	defer cancel()
 	return service.Ready(ctx)
 }
 
-// serve has the story end with the service.
-func (s *story) serve(ctx context.Context, name string, started *process.Service) {
+// serve has the script end with the service.
+func (s *script) serve(ctx context.Context, name string, started *process.Service) {
 	s.services = append(s.services, service{started, name})
 	s.help(ctx, func(ctx context.Context) error {
 		select {
@@ -257,8 +257,8 @@ func (s *story) serve(ctx context.Context, name string, started *process.Service
 	})
 }
 
-// help runs something beside the story, which ends with its error.
-func (s *story) help(ctx context.Context, run func(context.Context) error) {
+// help runs something beside the script, which ends with its error.
+func (s *script) help(ctx context.Context, run func(context.Context) error) {
 	s.helpers.Go(func() {
 		if err := run(ctx); err != nil {
 			s.send(ctx, func() { s.broken = err })
@@ -268,7 +268,7 @@ func (s *story) help(ctx context.Context, run func(context.Context) error) {
 
 // cleanUp ends everything, the last that was started first, removes everything
 // that was made, and returns what the programs wrote.
-func (s *story) cleanUp() (logs string, err error) {
+func (s *script) cleanUp() (logs string, err error) {
 	var text strings.Builder
 	stopping, cancel := context.WithTimeout(context.Background(), console.Patience)
 	defer cancel()
@@ -294,7 +294,7 @@ func (s *story) cleanUp() (logs string, err error) {
 }
 
 // stopped says whether every program ended as it should when it was told to.
-func (s *story) stopped() bool {
+func (s *script) stopped() bool {
 	return !slices.ContainsFunc(s.services, func(service service) bool {
 		_, state := service.End()
 		return !state.Success()
@@ -302,7 +302,7 @@ func (s *story) stopped() bool {
 }
 
 // remove takes away what was made. No process may be left.
-func (s *story) remove() error {
+func (s *script) remove() error {
 	for _, n := range s.nodes {
 		if n != nil && n.group != nil {
 			n.group.Close()

@@ -25,10 +25,10 @@ const (
 )
 
 const (
-	// transition is how long a condition outlives its cause once the story needs it no
+	// transition is how long a condition outlives its cause once the script needs it no
 	// longer.
 	transition = 8 * time.Second
-	// memoryAvailable is the signal that the story is about.
+	// memoryAvailable is the signal of the script.
 	memoryAvailable = "memory.available"
 )
 
@@ -69,7 +69,7 @@ func (n *node) start(program, server string) error {
 }
 
 // run makes the node's runner.
-func (n *node) run(cgroups *cgroup.System, client kubernetes.Interface, s *story) {
+func (n *node) run(cgroups *cgroup.System, client kubernetes.Interface, s *script) {
 	n.runner = runner.New(runner.Config{Node: n.name, Cgroups: cgroups, Pods: n.pods(), Image: image, Program: []string{s.programs.Pod, "pod"}}, client, s.log)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// endless outlasts every story.
+// endless outlasts every demo script.
 const endless = time.Hour
 
 // Daemon is an evictd, whose files are in a directory. Its Service is nil before

@@ -1,6 +1,6 @@
-// Package trial makes a node to try evictd on: a bounded cgroup with a few pods,
+// Package demonode makes a demo node to run evictd on: a bounded cgroup with a few pods,
 // real processes, one of which leaks when it is told to. It runs no evictd.
-package trial
+package demonode
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package virtual
+package nocgroups
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 // transition is how long the condition outlives its cause once it has been seen.
 const transition = 5 * time.Second
 
-// memoryAvailable is the signal that the story is about.
+// memoryAvailable is the signal of the script.
 const memoryAvailable = "memory.available"
 
-// protector is the story's evictd, and what it reads and writes, in one directory.
+// protector is the script's evictd, and what it reads and writes, in one directory.
 type protector struct {
 	*daemon.Daemon
 	dir string
