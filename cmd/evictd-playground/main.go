@@ -18,8 +18,8 @@ import (
 
 	"github.com/evictd/evictd/cmd/evictd-playground/cluster"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
-	"github.com/evictd/evictd/cmd/evictd-playground/trial"
-	"github.com/evictd/evictd/cmd/evictd-playground/virtual"
+	"github.com/evictd/evictd/cmd/evictd-playground/demonode"
+	"github.com/evictd/evictd/cmd/evictd-playground/nocgroups"
 )
 
 // Exit codes beside 0; that of an interruption is the shell's for SIGINT.
@@ -99,7 +99,7 @@ func nodeCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find own program: %w", err)
 			}
-			return trial.Run(ctx, console.NewTeller(os.Stdout), args[0], self, "pod")
+			return demonode.Run(ctx, console.NewTeller(os.Stdout), args[0], self, "pod")
 		},
 	}
 }
@@ -109,11 +109,11 @@ func leakCommand() *cobra.Command {
 		Use:   "leak DIR POD",
 		Short: "Have a pod of the node in DIR take more and more memory",
 		Args:  cobra.ExactArgs(2),
-		RunE:  func(_ *cobra.Command, args []string) error { return trial.Leak(args[0], args[1]) },
+		RunE:  func(_ *cobra.Command, args []string) error { return demonode.Leak(args[0], args[1]) },
 	}
 }
 
-// watch plays a story on the terminal.
+// watch plays a demo script on the terminal.
 func watch(o options) error {
 	ctx, stop := untilInterrupted()
 	defer stop()
@@ -142,7 +142,7 @@ func watch(o options) error {
 		case o.storm:
 			return fmt.Errorf("make cgroups, which a storm needs: %w", err)
 		}
-		t.Tell(time.Now(), console.Yellow, "playground", "no cgroups can be made here (%v), so this is the story of one virtual node", err)
+		t.Tell(time.Now(), console.Yellow, "playground", "no cgroups can be made here (%v), so this is the demo of one virtual node", err)
 	}
-	return virtual.Play(ctx, t, virtual.Programs{Evictd: paths["evictd"], Pod: self})
+	return nocgroups.Play(ctx, t, nocgroups.Programs{Evictd: paths["evictd"], Pod: self})
 }

@@ -348,7 +348,7 @@ func TestAnAgentThatItsUserMayNotExecuteEndsThePlaygroundWithTheWayOut(t *testin
 	}
 	s := playIn(t, dir, false)
 	s.end(t, exitFault)
-	s.says(t, "evictd-playground: evictd-node-", "chmod 755 "+agent)
+	s.says(t, "evictd-playground: evictd of node-", "chmod 755 "+agent)
 	s.leavesNothing(t)
 }
 

@@ -23,9 +23,10 @@ type arrow struct {
 // arrows has a row for every package: whoever starts one says where it stands.
 // A row of the package's own goes before one of a pattern.
 var arrows = []arrow{
-	{"cmd/evictd-playground/console", []string{"internal/cli"}, "children and a terminal know nothing of pods"},
+	{"cmd/evictd-playground/console", []string{"internal/cli"}, "a terminal knows nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
-	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/console", "eviction", "internal/podspec", "stats"}, "the playground's kubelet is no part of evictd"},
+	{"cmd/evictd-playground/podprocess", []string{"internal/process"}, "a process knows nothing of the node that it runs on"},
+	{"cmd/evictd-playground/runner", []string{"cgroup", "cmd/evictd-playground/podprocess", "eviction", "internal/podspec", "stats"}, "the playground's kubelet is no part of evictd"},
 	{"cmd/evictd-playground/...", []string{"cgroup", "cmd/evictd-playground/...", "eviction/...", "internal/...", "nodestatus/...", "stats"}, "the playground drives the built programs"},
 	{"cmd/...", []string{"cgroup", "cri", "eviction/...", "internal/...", "nodestatus/...", "oom/...", "scheduleradapter/...", "stats/..."},
 		"programs assemble everything and nothing imports a program"},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/evictd/evictd/internal/wait"
 )
@@ -54,6 +55,31 @@ func (s *Service) Ready(ctx context.Context) error {
 	}
 	_, state := s.End()
 	return fmt.Errorf("%s ended before it was ready: %v", s.Name(), state)
+}
+
+// Await returns once holds is true. The error says that the service has ended, or that ctx
+// has.
+func (s *Service) Await(ctx context.Context, what string, holds func() bool) error {
+	met := false
+	err := wait.That(ctx, func() bool {
+		met = holds()
+		return met || !s.Running()
+	})
+	switch {
+	case met:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: no %s: %w", s.Name(), what, err)
+	}
+	return s.Ending()
+}
+
+// Ending waits for the end of the service and returns how it ended, with the last line of
+// its log.
+func (s *Service) Ending() error {
+	_, state := s.End()
+	log := strings.TrimSpace(s.Log())
+	return fmt.Errorf("%s ended: %v: %s", s.Name(), state, log[strings.LastIndexByte(log, '\n')+1:])
 }
 
 // Get reads a document of the status address.

@@ -1,4 +1,4 @@
-// Package cluster tells stories of a whole small cluster on this host: an
+// Package cluster plays demo scripts of a whole small cluster on this host: an
 // embedded API, a scheduler, and three nodes that are bounded cgroups, an evictd
 // and a runner each. A leak puts a node under pressure, and everything follows; or
 // a node stays under pressure, and evicted pods come back to it or not.
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -42,26 +44,25 @@ type Programs struct {
 	Pod       string // what pods run, as the command pod of evictd-playground
 }
 
-// story is one run. The goroutine of Play owns it; the others send what they saw.
-type story struct {
+// script is one run. The goroutine of Play owns it; the others send what they saw.
+type script struct {
 	*console.Teller
 	programs Programs
 	log      *slog.Logger
 	logFile  *os.File // of the helpers
-	launcher *console.Launcher
 	cgroups  *cgroup.System
 	root     string // path of the cluster's cgroup
 	dir      string // everybody's files
 	address  string // of the API on loopback; empty for none
 	page     string // of the scheduler's: its address
 	client   kubernetes.Interface
-	services []*console.Service // in the order of their start
+	services []service // in the order of their start
 	nodes    []*node
 
 	helpers sync.WaitGroup
 	dismiss context.CancelFunc // the helpers
 	seen    chan func()        // tells what happened, in its order
-	broken  error              // ends the story
+	broken  error              // ends the script
 
 	pods      map[types.UID]*pod
 	open      bool // the shop: from now on every pod's way is told
@@ -74,7 +75,7 @@ type story struct {
 	eviction  nodestatus.Eviction // as evictd tells of it
 	placed    bool                // every pod where its workload asks for it
 	waited    bool                // the newcomer did, when the tolerant pod had been let in
-	kept      bool                // the story has been told, and the cluster goes on
+	kept      bool                // the script has been played, and the cluster goes on
 
 	storms                     []*storm
 	sets                       []*appsv1.ReplicaSet // the cache of storms, and its workers
@@ -83,8 +84,8 @@ type story struct {
 	crossed, back              time.Time // the threshold, both ways
 }
 
-// Cluster is the place of one story.
-type Cluster struct{ s *story }
+// Cluster is the place of one script.
+type Cluster struct{ s *script }
 
 // New makes the cluster's cgroup, at the top of the hierarchy, where it is part of
 // nobody's service. The error says why there can be none; then nothing is left of
@@ -97,7 +98,7 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &story{
+	s := &script{
 		Teller: t, programs: programs, cgroups: cgroups, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()),
 		seen: make(chan func(), 256), pods: map[types.UID]*pod{}, dismiss: func() {},
 	}
@@ -118,17 +119,15 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	s.launcher = console.NewLauncher()
 	return &Cluster{s}, nil
 }
 
-// Play plays the story, sums up and removes what was made. With keep it leaves the
+// Play plays the script, sums up and removes what was made. With keep it leaves the
 // cluster running until ctx ends. The error is nil only where everything held,
 // console.ErrNotHeld where something did not, and console.ErrInterrupted where ctx
-// ended before the story.
+// ended before the script.
 func (c *Cluster) Play(ctx context.Context, keep bool) error {
 	s := c.s
-	defer s.launcher.Close()
 	return s.run(ctx, keep, s.sumUp, act{"the cluster starts", s.comeUp}, act{"pods are placed", s.place}, act{"a pod leaks", s.leak},
 		act{"a newcomer is kept away", s.keepAway}, act{"a tolerating pod is let in", s.letIn}, act{"an urgent pod preempts", s.preempt}, act{"the node recovers", s.heal})
 }
@@ -137,7 +136,6 @@ func (c *Cluster) Play(ctx context.Context, keep bool) error {
 // memory, or do not, as NodePressure is off or on. The error is as Play's.
 func (c *Cluster) Storm(ctx context.Context) error {
 	s := c.s
-	defer s.launcher.Close()
 	off := &storm{what: "kube-scheduler's, as it is", scheduler: "without-node-pressure", suffix: "-1", returns: true}
 	on := &storm{what: "with NodePressure", scheduler: v1.DefaultSchedulerName, suffix: "-2"}
 	s.storms = []*storm{off, on}
@@ -146,7 +144,7 @@ func (c *Cluster) Storm(ctx context.Context) error {
 }
 
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.
-func (s *story) comeUp(ctx context.Context) error {
+func (s *script) comeUp(ctx context.Context) error {
 	s.Tell(time.Now(), console.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), console.Size(clusterMemory), console.Size(nodeMemory))
 	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
 	s.dismiss = dismiss
@@ -163,10 +161,10 @@ func (s *story) comeUp(ctx context.Context) error {
 	s.help(helping, s.watch)
 	s.help(helping, workloads.New(s.client, s.log).Run)
 	for _, n := range s.nodes {
-		if err := n.start(helping, s.launcher, s.programs.Evictd, server); err != nil {
+		if err := n.start(s.programs.Evictd, server); err != nil {
 			return err
 		}
-		s.serve(helping, n.evictd.Service)
+		s.serve(helping, "evictd of "+n.name, n.evictd.Service)
 		n.run(s.cgroups, s.client, s)
 		s.help(helping, n.runner.Run)
 	}
@@ -190,19 +188,19 @@ func (s *story) comeUp(ctx context.Context) error {
 }
 
 // startAPI starts the embedded API and returns how evictd is told of it.
-func (s *story) startAPI(ctx, helping context.Context) (server string, err error) {
+func (s *script) startAPI(ctx, helping context.Context) (server string, err error) {
 	socket := filepath.Join(s.dir, "api.sock")
 	server = "unix:" + socket
 	args := []string{"--data", filepath.Join(s.dir, "api"), "--listen", server}
 	if s.address != "" {
 		args = append(args, "--listen", s.address)
 	}
-	api, err := s.launcher.Serve(helping, s.dir, "evictd-apiserver", s.programs.APIServer, args...)
+	api, err := process.Serve(s.dir, socket, exec.Command(s.programs.APIServer, args...))
 	if err != nil {
 		return "", err
 	}
-	s.serve(helping, api)
-	if err := s.answers(ctx, api, socket); err != nil {
+	s.serve(helping, api.Name(), api)
+	if err := s.ready(ctx, api); err != nil {
 		return "", err
 	}
 	cfg, err := kubeclient.Config("", server)
@@ -213,18 +211,18 @@ func (s *story) startAPI(ctx, helping context.Context) (server string, err error
 	return server, err
 }
 
-func (s *story) startScheduler(ctx, helping context.Context, server string) error {
+func (s *script) startScheduler(ctx, helping context.Context, server string) error {
 	socket, config := filepath.Join(s.dir, "scheduler.sock"), filepath.Join(s.dir, "scheduler.yaml")
 	if err := os.WriteFile(config, schedulerConfig, 0o644); err != nil {
 		return err
 	}
-	scheduler, err := s.launcher.Serve(helping, s.dir, "evictd-scheduler", s.programs.Scheduler, "run",
-		"--config", config, "--server", server, "--status-address", "unix:"+socket+","+s.page, "--leader-elect=false")
+	scheduler, err := process.Serve(s.dir, socket, exec.Command(s.programs.Scheduler, "run",
+		"--config", config, "--server", server, "--status-address", "unix:"+socket+","+s.page, "--leader-elect=false"))
 	if err != nil {
 		return err
 	}
-	s.serve(helping, scheduler)
-	if err := s.answers(ctx, scheduler, socket); err != nil {
+	s.serve(helping, scheduler.Name(), scheduler)
+	if err := s.ready(ctx, scheduler); err != nil {
 		return err
 	}
 	s.Tell(time.Now(), console.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
@@ -233,27 +231,34 @@ func (s *story) startScheduler(ctx, helping context.Context, server string) erro
 	return nil
 }
 
-// answers waits until a service says that it is ready.
-func (s *story) answers(ctx context.Context, service *console.Service, socket string) error {
-	client := console.Client(socket)
-	return service.Await(ctx, "answer at /readyz", func() bool { return console.Ready(ctx, client) })
+// service is a program of the cluster, by the name that the logs have.
+type service struct {
+	*process.Service
+	name string
 }
 
-// serve has the story end with the service.
-func (s *story) serve(ctx context.Context, service *console.Service) {
-	s.services = append(s.services, service)
+// ready waits until a service is ready.
+func (s *script) ready(ctx context.Context, service *process.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, console.Patience)
+	defer cancel()
+	return service.Ready(ctx)
+}
+
+// serve has the script end with the service.
+func (s *script) serve(ctx context.Context, name string, started *process.Service) {
+	s.services = append(s.services, service{started, name})
 	s.help(ctx, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-service.Ended():
-			return service.Ending()
+		case <-started.Ended():
+			return fmt.Errorf("%s: %w", name, started.Ending())
 		}
 	})
 }
 
-// help runs something beside the story, which ends with its error.
-func (s *story) help(ctx context.Context, run func(context.Context) error) {
+// help runs something beside the script, which ends with its error.
+func (s *script) help(ctx context.Context, run func(context.Context) error) {
 	s.helpers.Go(func() {
 		if err := run(ctx); err != nil {
 			s.send(ctx, func() { s.broken = err })
@@ -263,17 +268,19 @@ func (s *story) help(ctx context.Context, run func(context.Context) error) {
 
 // cleanUp ends everything, the last that was started first, removes everything
 // that was made, and returns what the programs wrote.
-func (s *story) cleanUp() (logs string, err error) {
+func (s *script) cleanUp() (logs string, err error) {
 	var text strings.Builder
+	stopping, cancel := context.WithTimeout(context.Background(), console.Patience)
+	defer cancel()
 	for i, service := range slices.Backward(s.services) {
 		if i == 0 { // the API, which the helpers watch
 			s.dismiss()
 			s.helpers.Wait()
 		}
-		service.Stop()
+		_ = service.Stop(stopping) // stopped says how it ended
 	}
 	for _, service := range s.services {
-		fmt.Fprintf(&text, "\n%s:\n%s", service.Name, service.Log())
+		fmt.Fprintf(&text, "\n%s:\n%s", service.name, strings.TrimSpace(service.Log()))
 	}
 	if s.logFile != nil {
 		klog.ClearLogger()
@@ -287,15 +294,15 @@ func (s *story) cleanUp() (logs string, err error) {
 }
 
 // stopped says whether every program ended as it should when it was told to.
-func (s *story) stopped() bool {
-	return !slices.ContainsFunc(s.services, func(service *console.Service) bool {
+func (s *script) stopped() bool {
+	return !slices.ContainsFunc(s.services, func(service service) bool {
 		_, state := service.End()
 		return !state.Success()
 	})
 }
 
 // remove takes away what was made. No process may be left.
-func (s *story) remove() error {
+func (s *script) remove() error {
 	for _, n := range s.nodes {
 		if n != nil && n.group != nil {
 			n.group.Close()

@@ -25,10 +25,10 @@ const (
 )
 
 const (
-	// transition is how long a condition outlives its cause once the story needs it no
+	// transition is how long a condition outlives its cause once the script needs it no
 	// longer.
 	transition = 8 * time.Second
-	// memoryAvailable is the signal that the story is about.
+	// memoryAvailable is the signal of the script.
 	memoryAvailable = "memory.available"
 )
 
@@ -64,13 +64,13 @@ func newNode(cgroups *cgroup.System, root, dir, name string) (*node, error) {
 func (n *node) pods() cgroup.Pods { return cgroup.PodsAt(path.Join(n.path, "kubepods")) }
 
 // start starts the node's evictd.
-func (n *node) start(ctx context.Context, launcher *console.Launcher, program, server string) error {
-	return n.evictd.Start(ctx, launcher, program, "--cgroup-root", n.path, "--server", server, "--eviction-hard", memoryAvailable+"<"+console.Size(threshold))
+func (n *node) start(program, server string) error {
+	return n.evictd.Start(program, "--cgroup-root", n.path, "--server", server, "--eviction-hard", memoryAvailable+"<"+console.Size(threshold))
 }
 
 // run makes the node's runner.
-func (n *node) run(cgroups *cgroup.System, client kubernetes.Interface, s *story) {
-	n.runner = runner.New(runner.Config{Node: n.name, Cgroups: cgroups, Pods: n.pods(), Image: image, Program: []string{s.programs.Pod, "pod"}}, client, s.launcher, s.log)
+func (n *node) run(cgroups *cgroup.System, client kubernetes.Interface, s *script) {
+	n.runner = runner.New(runner.Config{Node: n.name, Cgroups: cgroups, Pods: n.pods(), Image: image, Program: []string{s.programs.Pod, "pod"}}, client, s.log)
 }
 
 // available is what is left of the node's memory, bytes: the playground's own

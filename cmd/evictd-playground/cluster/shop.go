@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 )
 
-// namespace is that of the story's workloads, image what they run.
+// namespace is that of the script's workloads, image what they run.
 const (
 	namespace = "shop"
 	image     = "playground"
@@ -29,7 +29,7 @@ var schedulerConfig []byte
 //go:embed shop storm
 var objects embed.FS
 
-// read reads an object of the story.
+// read reads an object of the script.
 func read[T any](document []byte) (*T, error) {
 	object := new(T)
 	return object, manifest.Decode(document, object)

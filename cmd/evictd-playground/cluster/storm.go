@@ -39,7 +39,7 @@ type tally struct {
 }
 
 // gatherClouds starts the cluster, and makes what storms are of.
-func (s *story) gatherClouds(ctx context.Context) error {
+func (s *script) gatherClouds(ctx context.Context) error {
 	err := s.comeUp(ctx)
 	if err == nil {
 		s.sets, err = open(ctx, s.client, "storm")
@@ -48,7 +48,7 @@ func (s *story) gatherClouds(ctx context.Context) error {
 }
 
 // rage is a storm from its beginning.
-func (s *story) rage(one *storm) func(context.Context) error {
+func (s *script) rage(one *storm) func(context.Context) error {
 	return func(ctx context.Context) error {
 		cache, err := s.gather(ctx, one)
 		if err != nil {
@@ -59,7 +59,7 @@ func (s *story) rage(one *storm) func(context.Context) error {
 }
 
 // settle waits for all workers to run on other nodes.
-func (s *story) settle(one *storm) func(context.Context) error {
+func (s *script) settle(one *storm) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return s.await(ctx, "all workers to run on other nodes", func() bool {
 			one.tally = s.count(one)
@@ -69,7 +69,7 @@ func (s *story) settle(one *storm) func(context.Context) error {
 }
 
 // gather has the scheduler place a cache and its workers.
-func (s *story) gather(ctx context.Context, one *storm) (*pod, error) {
+func (s *script) gather(ctx context.Context, one *storm) (*pod, error) {
 	s.Tell(time.Now(), console.Bold, "profile", "%s", one.what)
 	caches, err := s.begin(ctx, one, s.sets[0])
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *story) gather(ctx context.Context, one *storm) (*pod, error) {
 }
 
 // begin creates a workload, and waits until its pods run.
-func (s *story) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) ([]*pod, error) {
+func (s *script) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) ([]*pod, error) {
 	set = set.DeepCopy()
 	set.Name += one.suffix
 	set.Spec.Template.Spec.SchedulerName = one.scheduler
@@ -97,7 +97,7 @@ func (s *story) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) (
 }
 
 // blow lets the cache grow, and counts.
-func (s *story) blow(ctx context.Context, one *storm, cache *pod) error {
+func (s *script) blow(ctx context.Context, one *storm, cache *pod) error {
 	one.began = time.Now()
 	if err := s.pressed.runner.Signal(cache.UID, syscall.SIGUSR1); err != nil {
 		return fmt.Errorf("let the cache grow: %w", err)
@@ -118,7 +118,7 @@ func (s *story) blow(ctx context.Context, one *storm, cache *pod) error {
 func (o *storm) cameBack() bool { return o.back > 0 && o.evicted > o.workers }
 
 // runs is how many pods of a workload run.
-func (s *story) runs(workload string) (n int) {
+func (s *script) runs(workload string) (n int) {
 	for _, p := range s.podsOf(workload) {
 		if !p.running.IsZero() {
 			n++
@@ -128,7 +128,7 @@ func (s *story) runs(workload string) (n int) {
 }
 
 // count looks at all workers there have been.
-func (s *story) count(one *storm) (t tally) {
+func (s *script) count(one *storm) (t tally) {
 	for _, p := range s.pods {
 		if p.owner() != "worker"+one.suffix {
 			continue
@@ -155,7 +155,7 @@ func (s *story) count(one *storm) (t tally) {
 }
 
 // calmDown takes a storm's pods away, and waits until its node has recovered.
-func (s *story) calmDown(one *storm) func(context.Context) error {
+func (s *script) calmDown(one *storm) func(context.Context) error {
 	return func(ctx context.Context) error {
 		s.Tell(time.Now(), console.Bold, "playground", "takes the cache and the workers away, and waits until %s has recovered", s.pressed.name)
 		for _, set := range s.sets {
@@ -179,7 +179,7 @@ func (s *story) calmDown(one *storm) func(context.Context) error {
 }
 
 // sumUpStorms writes the figures of both and judges what must hold.
-func (s *story) sumUpStorms() error {
+func (s *script) sumUpStorms() error {
 	s.Tell(time.Now(), console.Bold, "summary", "in at least %v of shortage", stormLasts)
 	rows := [][]string{{"PROFILE", "EVICTED", "REPLACEMENTS", "CAME BACK", "WENT ELSEWHERE"}}
 	beside := len(s.storms) > 0
@@ -203,7 +203,7 @@ func (s *story) sumUpStorms() error {
 }
 
 // unharmed says that no pod of a workload has failed.
-func (s *story) unharmed(app string) bool {
+func (s *script) unharmed(app string) bool {
 	for _, p := range s.pods {
 		if p.Labels["app"] == app && !p.failed.IsZero() {
 			return false

@@ -14,7 +14,7 @@ import (
 
 // sumUp writes the figures and judges what must hold. It is console.ErrNotHeld where
 // something did not.
-func (s *story) sumUp() error {
+func (s *script) sumUp() error {
 	s.Tell(time.Now(), console.Bold, "summary", "")
 	if s.pressed != nil {
 		s.measures()
@@ -24,7 +24,7 @@ func (s *story) sumUp() error {
 
 // measures are by the playground's own clock, beside evictd's. What did not happen
 // is left out.
-func (s *story) measures() {
+func (s *script) measures() {
 	rows := [][]string{}
 	section := func(head string, from time.Time, lines ...line) {
 		rows = append(rows, []string{head, "", "SEEN BY"})
@@ -70,14 +70,14 @@ type line struct {
 
 // crossing is when the threshold was crossed, as the first of the two saw it. The
 // playground may see nothing where the machine is busy and evictd quick.
-func (s *story) crossing() time.Time {
+func (s *script) crossing() time.Time {
 	if seen := s.eviction.Crossed.Time; s.crossed.IsZero() || !seen.IsZero() && seen.Before(s.crossed) {
 		return seen
 	}
 	return s.crossed
 }
 
-func (s *story) claims() []console.Claim {
+func (s *script) claims() []console.Claim {
 	leaker, newcomer, tolerant, urgent := s.pod(s.leaker), s.pod(s.newcomer), s.pod(s.tolerant), s.pod(s.urgent)
 	n := s.pressed
 	if n == nil {
@@ -100,7 +100,7 @@ func (s *story) claims() []console.Claim {
 }
 
 // nobodyElse looks at every pod but the leaker and those preempted.
-func (s *story) nobodyElse() bool {
+func (s *script) nobodyElse() bool {
 	for uid, p := range s.pods {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.RestartCount > 0 {
@@ -114,7 +114,7 @@ func (s *story) nobodyElse() bool {
 	return len(s.pods) > 0
 }
 
-func (s *story) preempted(by *pod) bool {
+func (s *script) preempted(by *pod) bool {
 	if len(s.victims) != 1 {
 		return false
 	}
@@ -124,7 +124,7 @@ func (s *story) preempted(by *pod) bool {
 }
 
 // spared says that the runners saw no process killed by the kernel.
-func (s *story) spared() bool {
+func (s *script) spared() bool {
 	for _, p := range s.pods {
 		for _, c := range p.Status.ContainerStatuses {
 			for _, state := range []v1.ContainerState{c.State, c.LastTerminationState} {

@@ -46,8 +46,8 @@ func (p *pod) disrupted() (reason string) {
 	return reason
 }
 
-// watch follows nodes and pods until ctx ends; the story is told in its goroutine.
-func (s *story) watch(ctx context.Context) error {
+// watch follows nodes and pods until ctx ends; the script runs in its goroutine.
+func (s *script) watch(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactory(s.client, 0)
 	follow := func(informer cache.SharedIndexInformer, happened func(at time.Time, object any, gone bool)) error {
 		send := func(object any, gone bool) {
@@ -75,8 +75,8 @@ func (s *story) watch(ctx context.Context) error {
 	return nil
 }
 
-// send hands what a goroutine saw to the story.
-func (s *story) send(ctx context.Context, happened func()) {
+// send hands what a goroutine saw to the script.
+func (s *script) send(ctx context.Context, happened func()) {
 	select {
 	case s.seen <- happened:
 	case <-ctx.Done():
@@ -92,7 +92,7 @@ func once(at time.Time, first *time.Time, so bool) bool {
 	return true
 }
 
-func (s *story) nodeTurned(at time.Time, seen *v1.Node) {
+func (s *script) nodeTurned(at time.Time, seen *v1.Node) {
 	i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == seen.Name })
 	if i < 0 {
 		return
@@ -125,9 +125,9 @@ func after(at, from time.Time, what string) string {
 	return fmt.Sprintf(", %s after %s", console.Span(at.Sub(from)), what)
 }
 
-func (s *story) afterCrossing(at time.Time) string { return after(at, s.crossed, "the crossing") }
+func (s *script) afterCrossing(at time.Time) string { return after(at, s.crossed, "the crossing") }
 
-func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
+func (s *script) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	p := s.pods[seen.UID]
 	if p == nil {
 		p = &pod{}
@@ -166,7 +166,7 @@ func (s *story) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 
 // fault is what must not happen: a container cannot start or ends by itself with an
 // error, or another pod of the shop than the leaking one fails.
-func (s *story) fault(p *pod) error {
+func (s *script) fault(p *pod) error {
 	if s.kept {
 		return nil
 	}
@@ -221,7 +221,7 @@ type gauge struct {
 
 // watchMemory reads a node every millisecond, and sees the threshold crossed both
 // ways.
-func (s *story) watchMemory(ctx context.Context, n *node) error {
+func (s *script) watchMemory(ctx context.Context, n *node) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	s.gauge.least.Store(nodeMemory)
@@ -246,7 +246,7 @@ func (s *story) watchMemory(ctx context.Context, n *node) error {
 }
 
 // memoryTurned tells that the threshold was crossed, or is kept again.
-func (s *story) memoryTurned(at time.Time, available int64) {
+func (s *script) memoryTurned(at time.Time, available int64) {
 	if available < threshold {
 		once(at, &s.crossed, true)
 		s.Tell(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
@@ -257,7 +257,7 @@ func (s *story) memoryTurned(at time.Time, available int64) {
 }
 
 // podsOf are the pods of a workload that are or shall be running.
-func (s *story) podsOf(workload string) (found []*pod) {
+func (s *script) podsOf(workload string) (found []*pod) {
 	for _, p := range s.pods {
 		if p.owner() == workload && p.gone.IsZero() && p.failed.IsZero() && p.DeletionTimestamp == nil {
 			found = append(found, p)
@@ -267,7 +267,7 @@ func (s *story) podsOf(workload string) (found []*pod) {
 	return found
 }
 
-func (s *story) pod(uid types.UID) *pod {
+func (s *script) pod(uid types.UID) *pod {
 	if p := s.pods[uid]; p != nil {
 		return p
 	}

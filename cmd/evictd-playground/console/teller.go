@@ -1,5 +1,5 @@
-// Package console is what the playground's stories stand on: children that die with
-// it, and a terminal to tell on. It knows nothing of pods and nodes.
+// Package console writes the lines, tables and bars of the playground's demo scripts to a
+// terminal. It knows nothing of pods and nodes.
 package console
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 )
 
-// What ends a story that did not fail.
+// Errors that end a demo script.
 var (
 	ErrInterrupted = errors.New("interrupted")
 	ErrNotHeld     = errors.New("not everything held")
@@ -23,7 +23,7 @@ var (
 // MiB is 2^20 bytes.
 const MiB = 1 << 20
 
-// Teller writes a story: a line an event, with the seconds since the start, and on
+// Teller writes a demo script: a line an event, with the seconds since the start, and on
 // a terminal how far it has come. One goroutine at a time may use it.
 type Teller struct {
 	progress *cli.Progress
@@ -116,7 +116,7 @@ func (t *Teller) Bar(available, capacity, threshold int64) string {
 	return "[" + t.paint(map[bool]Colour{false: Green, true: Red}[used > mark], b.String()) + "]"
 }
 
-// Claim is something that must hold for a story to be true.
+// Claim is what must hold at the end of a demo script.
 type Claim struct {
 	Text string
 	Held bool
@@ -145,3 +145,7 @@ func Span(d time.Duration) string {
 
 // Size writes bytes as whole MiB.
 func Size(bytes int64) string { return strconv.FormatInt(bytes/MiB, 10) + "Mi" }
+
+// Patience bounds every wait of the playground. No wait comes near it, however busy the
+// machine is, unless something has failed.
+const Patience = 2 * time.Minute

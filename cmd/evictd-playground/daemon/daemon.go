@@ -4,36 +4,35 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// endless outlasts every story.
+// endless outlasts every demo script.
 const endless = time.Hour
 
 // Daemon is an evictd, whose files are in a directory. Its Service is nil before
 // Start.
 type Daemon struct {
-	*console.Service
+	*process.Service
 	Page string // address of the status page
 
 	dir, node string
-	client    *http.Client
 }
 
 // New returns the evictd of a node.
 func New(dir, node string) *Daemon {
-	d := &Daemon{dir: dir, node: node}
-	d.client = console.Client(d.Socket())
-	return d
+	return &Daemon{dir: dir, node: node}
 }
 
 // Socket is the path of its status address.
@@ -43,13 +42,13 @@ func (d *Daemon) configuration() string { return filepath.Join(d.dir, d.node+".y
 
 // Start starts it with further arguments. A condition outlives its cause until
 // EndConditions is called. A kubelet of this host has another node: hence force.
-func (d *Daemon) Start(ctx context.Context, launcher *console.Launcher, program string, arguments ...string) error {
+func (d *Daemon) Start(program string, arguments ...string) error {
 	err := d.configure(endless)
 	if err == nil {
-		d.Service, err = launcher.Serve(ctx, d.dir, "evictd-"+d.node, program, append([]string{
-			"run", "--config", d.configuration(), "--node-name", d.node, "--mode", "native", "--force", "--cri-endpoint", "none",
+		d.Service, err = process.Serve(d.dir, d.Socket(), exec.Command(program, append([]string{
+			"run", "--config", d.configuration(), "--node-name", d.node, "--mode", "native", sandbox.Force, "--cri-endpoint", "none",
 			"--status-address", "unix:" + d.Socket() + "," + d.Page, "--state-dir", filepath.Join(d.dir, d.node), "--housekeeping-interval", "1s",
-		}, arguments...)...)
+		}, arguments...)...))
 	}
 	return err
 }
@@ -70,5 +69,9 @@ func (d *Daemon) configure(transition time.Duration) error {
 // Status asks for /v1/status.
 func (d *Daemon) Status(ctx context.Context) (*nodestatus.Status, error) {
 	var s nodestatus.Status
-	return &s, console.Get(ctx, d.client, "/v1/status", &s)
+	body, err := d.Get(ctx, "/v1/status")
+	if err == nil {
+		err = json.Unmarshal(body, &s)
+	}
+	return &s, err
 }

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 )
@@ -41,20 +40,19 @@ type Config struct {
 
 // Runner runs the pods of a node.
 type Runner struct {
-	cfg      Config
-	client   kubernetes.Interface
-	launcher *console.Launcher
-	log      *slog.Logger
+	cfg    Config
+	client kubernetes.Interface
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	workers map[types.UID]*worker
 	shares  map[types.UID]int64 // CPU that burstable pods request, thousandths
 }
 
-// New returns a runner whose processes a launcher starts, which must outlive Run.
-func New(cfg Config, client kubernetes.Interface, launcher *console.Launcher, log *slog.Logger) *Runner {
+// New returns a runner of the pods of a node.
+func New(cfg Config, client kubernetes.Interface, log *slog.Logger) *Runner {
 	return &Runner{
-		cfg: cfg, client: client, launcher: launcher, log: log.With("node", cfg.Node),
+		cfg: cfg, client: client, log: log.With("node", cfg.Node),
 		workers: map[types.UID]*worker{}, shares: map[types.UID]int64{},
 	}
 }

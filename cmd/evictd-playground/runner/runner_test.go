@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
@@ -92,10 +91,9 @@ func newNodeThatRuns(t *testing.T, program string) *node {
 		_ = cgroups.Delete("/" + n.name)
 		t.Skip("skipped: cgroups with limits cannot be made:", err)
 	}
-	launcher := console.NewLauncher()
 	n.runner = runner.New(runner.Config{
 		Node: n.name, Cgroups: cgroups, Pods: n.pods, Image: "playground", Program: []string{program, "pod"},
-	}, n.client, launcher, slog.New(slog.NewTextHandler(&n.log, nil)))
+	}, n.client, slog.New(slog.NewTextHandler(&n.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- n.runner.Run(ctx) }()
@@ -104,7 +102,6 @@ func newNodeThatRuns(t *testing.T, program string) *node {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		launcher.Close()
 		n.stop = func() {}
 	}
 	t.Cleanup(func() {

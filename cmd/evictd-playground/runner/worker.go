@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"os/exec"
 	"path"
 	"sync"
 	"syscall"
@@ -17,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/cmd/evictd-playground/podprocess"
 )
 
 const (
@@ -54,7 +51,7 @@ type worker struct {
 	finished   bool        // the API knows that no process is left
 
 	mu        sync.Mutex
-	processes []*console.Process
+	processes []*podprocess.Process
 }
 
 func newWorker(r *Runner, pod *v1.Pod) *worker {
@@ -63,7 +60,7 @@ func newWorker(r *Runner, pod *v1.Pod) *worker {
 		w.containers = append(w.containers, &container{spec: &pod.Spec.Containers[i], refused: r.refusal(pod, &pod.Spec.Containers[i])})
 	}
 	n := len(w.containers)
-	w.due, w.processes, w.ended = make([]time.Time, n), make([]*console.Process, n), make(chan int, n)
+	w.due, w.processes, w.ended = make([]time.Time, n), make([]*podprocess.Process, n), make(chan int, n)
 	return w
 }
 
@@ -182,17 +179,7 @@ func (w *worker) launch(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	var stdin io.WriteCloser
-	var stdout io.Reader
-	args := append(w.cfg.Program[1:len(w.cfg.Program):len(w.cfg.Program)], c.spec.Args...)
-	p, err := w.launcher.Start(ctx, func(cmd *exec.Cmd) (err error) {
-		cmd.Stderr = os.Stderr
-		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-		if stdin, err = cmd.StdinPipe(); err == nil {
-			stdout, err = cmd.StdoutPipe()
-		}
-		return err
-	}, w.cfg.Program[0], args...)
+	p, err := podprocess.Start(w.cfg.Program, c.spec.Args...)
 	if err != nil {
 		return err
 	}
@@ -205,15 +192,13 @@ func (w *worker) launch(ctx context.Context, i int) error {
 		w.ended <- i
 	}()
 	if err := w.cfg.Cgroups.Add(at, p.PID()); err != nil {
-		p.Stop()
+		p.Kill()
 		if errors.Is(err, syscall.ESRCH) { // killed meanwhile: its end shows by itself
 			return nil
 		}
 		return err
 	}
-	if _, err := stdin.Write([]byte{'\n'}); err == nil {
-		_, _ = io.ReadFull(stdout, make([]byte, 1)) // its end shows by itself
-	}
+	_ = p.Fill() // its end shows by itself
 	return nil
 }
 
@@ -327,7 +312,7 @@ func (w *worker) tell(ctx context.Context, gone bool) error {
 func (w *worker) tidy() {
 	for i, p := range w.processes {
 		if p != nil {
-			p.Stop()
+			p.Kill()
 			if w.containers[i].pid != 0 {
 				<-w.ended
 			}

@@ -46,13 +46,13 @@ type Containers struct {
 
 // container is one whose state was read.
 type container struct {
-	stamp  os.FileInfo // of the state
-	loaded *libcontainer.Container
-	bare   inventory.RuncContainer
+	stamp     os.FileInfo // of the state
+	loaded    *libcontainer.Container
+	described inventory.RuncContainer
 }
 
 // New looks below the roots, patterns of directories; none are the usual ones. What
-// it finds it says in wire.Up.Bare, on the goroutine of Run.
+// it finds it says in wire.Up.Runc, on the goroutine of Run.
 func New(given []string, say func(wire.Up), log *slog.Logger) *Containers {
 	if len(given) == 0 {
 		given = roots
@@ -103,7 +103,7 @@ func (c *Containers) look() (running []inventory.RuncContainer) {
 			}
 			known[dir] = one
 			if status, err := one.loaded.Status(); err == nil && status != libcontainer.Stopped {
-				running = append(running, one.bare)
+				running = append(running, one.described)
 			}
 		}
 	}
@@ -141,11 +141,11 @@ func (c *Containers) load(file string, before *container) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &container{stamp: stamp, loaded: loaded, bare: bare(state)}, nil
+	return &container{stamp: stamp, loaded: loaded, described: describe(state)}, nil
 }
 
-// bare is what there is to say of a container.
-func bare(s *libcontainer.State) inventory.RuncContainer {
+// describe is the container of a state.
+func describe(s *libcontainer.State) inventory.RuncContainer {
 	b := inventory.RuncContainer{ID: s.ID, Created: s.Created, Cgroup: s.CgroupPaths["memory"], OOMScoreAdj: s.Config.OomScoreAdj}
 	if b.Cgroup == "" { // cgroup v2; where both are mounted v1 has the memory
 		b.Cgroup = s.CgroupPaths[""]

@@ -1,15 +1,13 @@
-// Package trial makes a node to try evictd on: a bounded cgroup with a few pods,
+// Package demonode makes a demo node to run evictd on: a bounded cgroup with a few pods,
 // real processes, one of which leaks when it is told to. It runs no evictd.
-package trial
+package demonode
 
 import (
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/cmd/evictd-playground/podprocess"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/internal/manifest"
@@ -47,18 +46,17 @@ var (
 // node is the cgroup, its pods, and the directory that describes both.
 type node struct {
 	*console.Teller
-	dir      string // absolute
-	cgroups  *cgroup.System
-	root     string // path of the cgroup
-	launcher *console.Launcher
-	program  []string // what pods run
-	ended    chan *pod
+	dir     string // absolute
+	cgroups *cgroup.System
+	root    string   // path of the cgroup
+	program []string // what pods run
+	ended   chan *pod
 }
 
 // pod is one of the node's.
 type pod struct {
 	*v1.Pod
-	process *console.Process
+	process *podprocess.Process
 }
 
 // Run makes the node, describes it below dir as evictd reads it, and keeps it until
@@ -68,8 +66,7 @@ func Run(ctx context.Context, t *console.Teller, dir string, program ...string) 
 	if os.Geteuid() != 0 {
 		return errors.New("make a node: cgroups need root; sudo, or without cgroups: evictd-playground --procfs")
 	}
-	n := &node{Teller: t, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()), launcher: console.NewLauncher(), program: program, ended: make(chan *pod)}
-	defer n.launcher.Close()
+	n := &node{Teller: t, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()), program: program, ended: make(chan *pod)}
 	if n.dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
@@ -84,7 +81,7 @@ func Run(ctx context.Context, t *console.Teller, dir string, program ...string) 
 	}
 	stop()
 	for _, p := range all {
-		p.process.End()
+		p.process.Kill()
 	}
 	return errors.Join(err, n.cgroups.Delete(n.root))
 }
@@ -121,17 +118,7 @@ func (n *node) start(ctx context.Context, p *pod) error {
 	if err := n.cgroups.Create(group, cgroup.Limits{}); err != nil {
 		return err
 	}
-	var commands io.WriteCloser
-	var replies io.Reader
-	args := append(n.program[1:len(n.program):len(n.program)], p.Spec.Containers[0].Args...)
-	process, err := n.launcher.Start(ctx, func(cmd *exec.Cmd) (err error) {
-		cmd.Stderr = os.Stderr
-		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-		if commands, err = cmd.StdinPipe(); err == nil {
-			replies, err = cmd.StdoutPipe()
-		}
-		return err
-	}, n.program[0], args...)
+	process, err := podprocess.Start(n.program, p.Spec.Containers[0].Args...)
 	if err != nil {
 		return err
 	}
@@ -139,10 +126,7 @@ func (n *node) start(ctx context.Context, p *pod) error {
 	if err := n.cgroups.Add(group, process.PID()); err != nil {
 		return err
 	}
-	if _, err := commands.Write([]byte{'\n'}); err != nil {
-		return err
-	}
-	if _, err := io.ReadFull(replies, make([]byte, 1)); err != nil {
+	if err := process.Fill(); err != nil {
 		return err
 	}
 	p.Annotations = map[string]string{pods.CgroupAnnotation: p.Name, processAnnotation: strconv.Itoa(process.PID())}

@@ -1,11 +1,7 @@
-package virtual
+package nocgroups
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strconv"
 	"syscall"
 
@@ -15,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/cmd/evictd-playground/podprocess"
 	"github.com/evictd/evictd/eviction/pods"
 )
 
@@ -35,9 +32,7 @@ type pod struct {
 	holds            int64 // bytes
 	leaks            bool
 
-	*console.Process
-	commands io.Writer
-	replies  io.Reader
+	*podprocess.Process
 }
 
 // newPods are the four pods. At the start the crawler exceeds its request, which
@@ -72,34 +67,15 @@ func (p *pod) manifest() *v1.Pod {
 	}
 }
 
-// start starts the pod's process, which takes nothing before it is told to.
-func (p *pod) start(ctx context.Context, launcher *console.Launcher, program string) (err error) {
+// start starts the pod's process, which takes memory at Fill.
+func (p *pod) start(program string) (err error) {
 	size := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
-	args := []string{"pod", "--hold", size(p.holds)}
+	args := []string{"--hold", size(p.holds)}
 	if p.leaks {
 		args = append(args, "--leak", size(leakRate), "--cap", size(leakMost))
 	}
-	p.Process, err = launcher.Start(ctx, func(cmd *exec.Cmd) (err error) {
-		cmd.Stderr = os.Stderr
-		if p.commands, err = cmd.StdinPipe(); err == nil {
-			p.replies, err = cmd.StdoutPipe()
-		}
-		return err
-	}, program, args...)
-	if err != nil {
+	if p.Process, err = podprocess.Start([]string{program, "pod"}, args...); err != nil {
 		return fmt.Errorf("start pod %v: %w", p, err)
-	}
-	return nil
-}
-
-// fill has the pod take what it holds, and waits until it has.
-func (p *pod) fill() error {
-	_, err := p.commands.Write([]byte{'\n'})
-	if err == nil {
-		_, err = io.ReadFull(p.replies, make([]byte, 1))
-	}
-	if err != nil {
-		return fmt.Errorf("fill pod %v: %w", p, err)
 	}
 	return nil
 }

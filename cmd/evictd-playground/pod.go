@@ -17,28 +17,28 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
 )
 
-// life is what a pod's process does.
-type life struct {
+// podProcess is what the process of a pod does.
+type podProcess struct {
 	hold, leak, most resource.QuantityValue
 	farewell         time.Duration
 }
 
 // podCommand is what the processes of pods run.
 func podCommand() *cobra.Command {
-	var l life
+	var l podProcess
 	c := &cobra.Command{Use: "pod", Hidden: true, Args: cobra.NoArgs}
 	c.Flags().Var(&l.hold, "hold", "memory to take at once")
 	c.Flags().Var(&l.leak, "leak", "memory to take from SIGUSR1 on, a second")
 	c.Flags().Var(&l.most, "cap", "where the leak ends")
 	c.Flags().DurationVar(&l.farewell, "farewell", 0, "from SIGTERM to its end; 0 ends by the signal")
-	c.RunE = func(*cobra.Command, []string) error { return l.live() }
+	c.RunE = func(*cobra.Command, []string) error { return l.run() }
 	return c
 }
 
-// live begins at the first byte from its parent, by which time the process has
+// run begins at the first byte from its parent, by which time the process has
 // been put into its cgroup, and answers with one once it holds what it shall.
 // Then it ends with its input.
-func (l *life) live() error {
+func (l *podProcess) run() error {
 	if err := bound(l.hold.Value() + l.most.Value()); err != nil {
 		return err
 	}

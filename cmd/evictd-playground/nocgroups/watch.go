@@ -1,4 +1,4 @@
-package virtual
+package nocgroups
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/process"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // follow starts the leak and tells what happens, until all has, what must not happen
 // does, or ctx ends.
-func (s *story) follow(ctx context.Context) error {
+func (s *script) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, console.Patience)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -34,7 +35,7 @@ func (s *story) follow(ctx context.Context) error {
 	watching.Go(func() { s.watchNode(ctx) })
 	watching.Go(func() { s.watchEnd(ctx, s.daemon.Process, s.daemonEnded) })
 	for _, p := range s.pods {
-		watching.Go(func() { s.watchEnd(ctx, p.Process, func() { s.podEnded(ctx, p) }) })
+		watching.Go(func() { s.watchEnd(ctx, p.Process.Process, func() { s.podEnded(ctx, p) }) })
 	}
 	leak := time.After(calm)
 	bars := time.NewTicker(barInterval)
@@ -58,8 +59,8 @@ func (s *story) follow(ctx context.Context) error {
 	return s.broken
 }
 
-// showStep shows how far the story has come.
-func (s *story) showStep() {
+// showStep shows how far the script has come.
+func (s *script) showStep() {
 	const all = 4
 	switch {
 	case s.daemon == nil:
@@ -74,7 +75,7 @@ func (s *story) showStep() {
 }
 
 // send hands what a goroutine saw to follow.
-func (s *story) send(ctx context.Context, happened func()) {
+func (s *script) send(ctx context.Context, happened func()) {
 	select {
 	case s.seen <- happened:
 	case <-ctx.Done():
@@ -83,7 +84,7 @@ func (s *story) send(ctx context.Context, happened func()) {
 
 // watchMemory reads the node every millisecond, and sees the threshold crossed
 // both ways.
-func (s *story) watchMemory(ctx context.Context) {
+func (s *script) watchMemory(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for below := false; ; {
@@ -103,7 +104,7 @@ func (s *story) watchMemory(ctx context.Context) {
 }
 
 // memoryTurned tells that the threshold was crossed, or is kept again.
-func (s *story) memoryTurned(at time.Time, available int64) {
+func (s *script) memoryTurned(at time.Time, available int64) {
 	if available < threshold {
 		if s.crossed.IsZero() {
 			s.crossed = at
@@ -116,7 +117,7 @@ func (s *story) memoryTurned(at time.Time, available int64) {
 }
 
 // watchNode sees changes of the file that evictd publishes the Node in.
-func (s *story) watchNode(ctx context.Context) {
+func (s *script) watchNode(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for last := []byte(nil); ; {
@@ -137,7 +138,7 @@ func (s *story) watchNode(ctx context.Context) {
 }
 
 // nodeTurned tells of the condition and its taint.
-func (s *story) nodeTurned(at time.Time, published *v1.Node, err error) {
+func (s *script) nodeTurned(at time.Time, published *v1.Node, err error) {
 	if err != nil {
 		s.broken = fmt.Errorf("read the Node file: %w", err)
 		return
@@ -157,8 +158,8 @@ func (s *story) nodeTurned(at time.Time, published *v1.Node, err error) {
 	}
 }
 
-// watchEnd sees a process end, unless the story ends it.
-func (s *story) watchEnd(ctx context.Context, p *console.Process, happened func()) {
+// watchEnd sees a process end, unless the script ends it.
+func (s *script) watchEnd(ctx context.Context, p *process.Process, happened func()) {
 	select {
 	case <-p.Ended():
 		s.send(ctx, happened)
@@ -166,11 +167,11 @@ func (s *story) watchEnd(ctx context.Context, p *console.Process, happened func(
 	}
 }
 
-func (s *story) daemonEnded() { s.broken = s.daemon.Ending() }
+func (s *script) daemonEnded() { s.broken = s.daemon.Ending() }
 
 // shorten shortens the transition period once the condition has been seen and
 // nothing is left of its cause.
-func (s *story) shorten() {
+func (s *script) shorten() {
 	if s.shortened || s.raised.IsZero() || s.died.IsZero() || s.back.IsZero() {
 		return
 	}
@@ -182,8 +183,8 @@ func (s *story) shorten() {
 }
 
 // podEnded tells who died, and what evictd has to say about it.
-func (s *story) podEnded(ctx context.Context, p *pod) {
-	if ctx.Err() != nil { // of the story's end
+func (s *script) podEnded(ctx context.Context, p *pod) {
+	if ctx.Err() != nil { // of the script's end
 		return
 	}
 	at, state := p.End()
@@ -210,16 +211,16 @@ func (s *story) podEnded(ctx context.Context, p *pod) {
 }
 
 // confirm asks evictd for its evictions.
-func (s *story) confirm(ctx context.Context) {
+func (s *script) confirm(ctx context.Context) {
 	if status, err := s.daemon.Status(ctx); err == nil {
 		s.evictions = status.Evictions
 	}
 }
 
-func (s *story) confirmed() bool { return len(s.evictions) > 0 && !s.evictions[0].Gone.IsZero() }
+func (s *script) confirmed() bool { return len(s.evictions) > 0 && !s.evictions[0].Gone.IsZero() }
 
 // leak starts the leak.
-func (s *story) leak() {
+func (s *script) leak() {
 	if err := s.leaker.leak(); err != nil {
 		s.broken = fmt.Errorf("start the leak: %w", err)
 		return

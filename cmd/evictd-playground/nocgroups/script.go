@@ -1,7 +1,7 @@
-// Package virtual tells the story of a single node that is an amount of memory and
-// no cgroup: its four pods are measured through procfs, which an unprivileged user
-// may do. One of them leaks, and the right one is evicted.
-package virtual
+// Package nocgroups plays the demo script of a single node on a host without cgroups: the node
+// is an amount of memory, and its four pods are measured through procfs, which an unprivileged
+// user may do. A pod leaks, and evictd evicts the first in the order of eviction.
+package nocgroups
 
 import (
 	"cmp"
@@ -26,12 +26,11 @@ type Programs struct {
 	Pod    string // what pods run, as the command pod of evictd-playground
 }
 
-// story is one run of the playground. The goroutine of run owns it; the others
+// script is one run of the playground. The goroutine of run owns it; the others
 // send what they saw.
-type story struct {
+type script struct {
 	*console.Teller
 	programs Programs
-	launcher *console.Launcher
 	node     *node
 	pods     []*pod
 	leaker   *pod
@@ -44,29 +43,28 @@ type story struct {
 	strayed   bool                  // another pod than the leaking one has ended
 	shortened bool                  // the transition period
 	evictions []nodestatus.Eviction // as evictd tells of them
-	broken    error                 // ends the story
+	broken    error                 // ends the script
 
 	// When what happened: in this order, if all goes well.
 	crossed, raised, died, back, cleared time.Time
 }
 
-// Play plays the story, removes what it made and sums up. The error is nil only
+// Play plays the script, removes what it made and sums up. The error is nil only
 // where everything held, console.ErrNotHeld where something did not, and
-// console.ErrInterrupted where ctx ended before the story.
+// console.ErrInterrupted where ctx ended before the script.
 func Play(ctx context.Context, t *console.Teller, programs Programs) error {
-	s := newStory(t, programs)
-	defer s.launcher.Close()
+	s := newScript(t, programs)
 	return s.run(ctx)
 }
 
-func newStory(t *console.Teller, programs Programs) *story {
-	s := &story{Teller: t, programs: programs, launcher: console.NewLauncher(), node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
+func newScript(t *console.Teller, programs Programs) *script {
+	s := &script{Teller: t, programs: programs, node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
 	s.leaker = s.pods[slices.IndexFunc(s.pods, func(p *pod) bool { return p.leaks })]
 	s.least.Store(nodeMemory)
 	return s
 }
 
-func (s *story) run(ctx context.Context) error {
+func (s *script) run(ctx context.Context) error {
 	s.showStep()
 	err := s.setUp(ctx)
 	if err == nil {
@@ -99,10 +97,10 @@ func (s *story) run(ctx context.Context) error {
 }
 
 // setUp makes the node, its pods and their protector.
-func (s *story) setUp(ctx context.Context) error {
+func (s *script) setUp(ctx context.Context) error {
 	s.Tell(time.Now(), console.Blue, "node", "virtual: %s, used by its pods alone, who are measured through procfs", console.Size(nodeMemory))
 	for _, p := range s.pods {
-		if err := s.startPod(ctx, p); err != nil {
+		if err := s.startPod(p); err != nil {
 			return err
 		}
 	}
@@ -110,7 +108,7 @@ func (s *story) setUp(ctx context.Context) error {
 	if s.daemon, err = newProtector(s.pods); err != nil {
 		return fmt.Errorf("write manifests: %w", err)
 	}
-	order, err := s.daemon.start(ctx, s.launcher, s.programs.Evictd, len(s.pods))
+	order, err := s.daemon.start(ctx, s.programs.Evictd, len(s.pods))
 	if err != nil {
 		return err
 	}
@@ -120,20 +118,20 @@ func (s *story) setUp(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) startPod(ctx context.Context, p *pod) error {
-	err := p.start(ctx, s.launcher, s.programs.Pod)
+func (s *script) startPod(p *pod) error {
+	err := p.start(s.programs.Pod)
 	if err == nil {
 		err = s.node.place(p)
 	}
 	if err == nil {
-		err = p.fill()
+		err = p.Fill()
 	}
 	return err
 }
 
 // show shows the pods in the order of their eviction, why the first is it, and why
 // the biggest is not.
-func (s *story) show(order []nodestatus.Ranked) {
+func (s *script) show(order []nodestatus.Ranked) {
 	rows := [][]string{{"#", "POD", "CLASS", "REQUEST", "USING"}}
 	for i, r := range order {
 		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, console.Size(amount(r.Usage))})
@@ -154,14 +152,16 @@ func amount(quantity string) int64 {
 
 // cleanUp ends every process, removes everything that was made, and returns what
 // evictd wrote.
-func (s *story) cleanUp() (log string, err error) {
+func (s *script) cleanUp() (log string, err error) {
 	if s.daemon != nil && s.daemon.Service != nil {
-		s.daemon.Stop()
+		stopping, cancel := context.WithTimeout(context.Background(), console.Patience)
+		defer cancel()
+		_ = s.daemon.Stop(stopping) // a claim says whether it ended in order
 		log = s.daemon.Log()
 	}
 	for _, p := range s.pods {
 		if p.Process != nil {
-			p.Stop()
+			p.Kill()
 		}
 	}
 	s.node.close()
@@ -172,7 +172,7 @@ func (s *story) cleanUp() (log string, err error) {
 }
 
 // claims are judged while the node is still there.
-func (s *story) claims(ctx context.Context) []console.Claim {
+func (s *script) claims(ctx context.Context) []console.Claim {
 	s.confirm(ctx)
 	evicted := len(s.evictions) == 1 && s.evictions[0].Pod == s.leaker.String() && !s.evictions[0].Gone.IsZero()
 	others := true
@@ -189,7 +189,7 @@ func (s *story) claims(ctx context.Context) []console.Claim {
 
 // sumUp writes the figures and the claims. It is console.ErrNotHeld where one did
 // not hold.
-func (s *story) sumUp(claims []console.Claim) error {
+func (s *script) sumUp(claims []console.Claim) error {
 	s.Tell(time.Now(), console.Bold, "summary", "")
 	if len(s.evictions) > 0 && !s.died.IsZero() {
 		s.measures()
@@ -198,7 +198,7 @@ func (s *story) sumUp(claims []console.Claim) error {
 }
 
 // measures are by the playground's own clock, beside evictd's.
-func (s *story) measures() {
+func (s *script) measures() {
 	e := s.evictions[0]
 	from := s.crossing()
 	since := func(t time.Time) string { return console.Span(t.Sub(from)) }
@@ -216,7 +216,7 @@ func (s *story) measures() {
 
 // crossing is when the threshold was crossed, as the first of the two saw it.
 // The playground may see nothing where the machine is busy and evictd quick.
-func (s *story) crossing() time.Time {
+func (s *script) crossing() time.Time {
 	if seen := s.evictions[0].Crossed.Time; s.crossed.IsZero() || seen.Before(s.crossed) {
 		return seen
 	}

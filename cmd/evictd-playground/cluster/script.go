@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -26,14 +27,14 @@ const (
 	beat = 500 * time.Millisecond
 )
 
-// act is a part of a story.
+// act is a part of a demo script.
 type act struct {
 	what string // goes on
 	play func(context.Context) error
 }
 
 // run plays the acts one after the other; one that does not come true is the last.
-func (s *story) run(ctx context.Context, keep bool, sumUp func() error, acts ...act) error {
+func (s *script) run(ctx context.Context, keep bool, sumUp func() error, acts ...act) error {
 	err := s.findAddresses(keep)
 	for i, act := range acts {
 		if err == nil {
@@ -64,7 +65,7 @@ func (s *story) run(ctx context.Context, keep bool, sumUp func() error, acts ...
 
 // findAddresses finds one for each status page, and for the API of a cluster that
 // is kept.
-func (s *story) findAddresses(keep bool) error {
+func (s *script) findAddresses(keep bool) error {
 	wanted := []*string{&s.page}
 	for _, n := range s.nodes {
 		wanted = append(wanted, &n.evictd.Page)
@@ -72,7 +73,7 @@ func (s *story) findAddresses(keep bool) error {
 	if keep {
 		wanted = append(wanted, &s.address)
 	}
-	found, err := console.Addresses(len(wanted))
+	found, err := process.Addresses(len(wanted))
 	for i, address := range found {
 		*wanted[i] = address
 	}
@@ -80,7 +81,7 @@ func (s *story) findAddresses(keep bool) error {
 }
 
 // showPages says where a browser sees the cluster.
-func (s *story) showPages() {
+func (s *script) showPages() {
 	for _, n := range s.nodes {
 		s.More("http://%s  %s", n.evictd.Page, n.name)
 	}
@@ -88,7 +89,7 @@ func (s *story) showPages() {
 }
 
 // await follows what happens until something holds.
-func (s *story) await(ctx context.Context, what string, holds func() bool) error {
+func (s *script) await(ctx context.Context, what string, holds func() bool) error {
 	late := time.After(console.Patience)
 	bars := time.NewTicker(beat)
 	defer bars.Stop()
@@ -113,7 +114,7 @@ func (s *story) await(ctx context.Context, what string, holds func() bool) error
 }
 
 // pass follows what happens for a while.
-func (s *story) pass(ctx context.Context, while time.Duration) error {
+func (s *script) pass(ctx context.Context, while time.Duration) error {
 	over := false
 	end := time.AfterFunc(while, func() { s.send(ctx, func() { over = true }) })
 	defer end.Stop()
@@ -121,7 +122,7 @@ func (s *story) pass(ctx context.Context, while time.Duration) error {
 }
 
 // place opens the shop, a workload after the other.
-func (s *story) place(ctx context.Context) error {
+func (s *script) place(ctx context.Context) error {
 	sets, err := open(ctx, s.client, "shop")
 	if err != nil {
 		return err
@@ -151,7 +152,7 @@ func (s *story) place(ctx context.Context) error {
 
 // asAsked says whether the web is on every node, and who prefers the database's
 // is there.
-func (s *story) asAsked() bool {
+func (s *script) asAsked() bool {
 	on := map[string]bool{}
 	for _, p := range s.podsOf("web") {
 		on[p.Spec.NodeName] = true
@@ -161,7 +162,7 @@ func (s *story) asAsked() bool {
 }
 
 // one is the first pod of a workload; without any, one that is nowhere.
-func (s *story) one(workload string) *pod {
+func (s *script) one(workload string) *pod {
 	if found := s.podsOf(workload); len(found) > 0 {
 		return found[0]
 	}
@@ -170,7 +171,7 @@ func (s *story) one(workload string) *pod {
 
 // leak has the worker leak, until its node is out of danger and somebody else
 // does the work.
-func (s *story) leak(ctx context.Context) error {
+func (s *script) leak(ctx context.Context) error {
 	worker := s.one("worker")
 	i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.name == worker.Spec.NodeName })
 	if i < 0 {
@@ -211,7 +212,7 @@ func (s *story) leak(ctx context.Context) error {
 }
 
 // asked asks the node's evictd for the eviction, and says whether it is complete.
-func (s *story) asked(ctx context.Context) bool {
+func (s *script) asked(ctx context.Context) bool {
 	document, err := s.pressed.evictd.Status(ctx)
 	if err != nil || len(document.Evictions) == 0 {
 		return false
@@ -221,7 +222,7 @@ func (s *story) asked(ctx context.Context) bool {
 }
 
 // replacement is the worker's, nil while there is none.
-func (s *story) replacement() *pod {
+func (s *script) replacement() *pod {
 	if found := s.podsOf("worker"); len(found) == 1 && found[0].UID != s.leaker {
 		return found[0]
 	}
@@ -230,7 +231,7 @@ func (s *story) replacement() *pod {
 
 // showRanking shows the pods of the node in the order of their eviction, why the
 // first is it, and why the biggest is not.
-func (s *story) showRanking(ctx context.Context) error {
+func (s *script) showRanking(ctx context.Context) error {
 	var order []nodestatus.Ranked
 	err := s.await(ctx, s.pressed.name+" to rank its pods", func() bool {
 		document, err := s.pressed.evictd.Status(ctx)
@@ -261,7 +262,7 @@ func amount(quantity string) int64 {
 }
 
 // arrive creates a pod of a file, after a while.
-func (s *story) arrive(ctx context.Context, name, node string) (types.UID, error) {
+func (s *script) arrive(ctx context.Context, name, node string) (types.UID, error) {
 	if err := s.pass(ctx, calm); err != nil {
 		return "", err
 	}
@@ -278,7 +279,7 @@ func (s *story) arrive(ctx context.Context, name, node string) (types.UID, error
 }
 
 // keepAway has a BestEffort pod ask for the tainted node.
-func (s *story) keepAway(ctx context.Context) (err error) {
+func (s *script) keepAway(ctx context.Context) (err error) {
 	if s.newcomer, err = s.arrive(ctx, "newcomer", s.pressed.name); err != nil {
 		return err
 	}
@@ -288,7 +289,7 @@ func (s *story) keepAway(ctx context.Context) (err error) {
 }
 
 // letIn has one come that tolerates the taint.
-func (s *story) letIn(ctx context.Context) (err error) {
+func (s *script) letIn(ctx context.Context) (err error) {
 	if s.tolerant, err = s.arrive(ctx, "tolerant", s.pressed.name); err != nil {
 		return err
 	}
@@ -298,7 +299,7 @@ func (s *story) letIn(ctx context.Context) (err error) {
 }
 
 // preempt has a pod come that fits nowhere, and is more important than others.
-func (s *story) preempt(ctx context.Context) (err error) {
+func (s *script) preempt(ctx context.Context) (err error) {
 	s.replacing = "report"
 	if s.urgent, err = s.arrive(ctx, "urgent", ""); err != nil {
 		return err
@@ -313,7 +314,7 @@ func (s *story) preempt(ctx context.Context) (err error) {
 }
 
 // heal waits until the node takes pods again.
-func (s *story) heal(ctx context.Context) error {
+func (s *script) heal(ctx context.Context) error {
 	for _, n := range s.nodes {
 		if err := n.evictd.EndConditions(transition); err != nil {
 			return err
@@ -326,7 +327,7 @@ func (s *story) heal(ctx context.Context) error {
 }
 
 // keep leaves the cluster running, and says what may be done with it.
-func (s *story) keep(ctx context.Context) {
+func (s *script) keep(ctx context.Context) {
 	s.Tell(time.Now(), console.Bold, "keep", "the cluster goes on until ^C:")
 	s.showPages()
 	s.More("kubectl --server http://%s get nodes,pods -A -o wide", s.address)

@@ -1,4 +1,4 @@
-package virtual
+package nocgroups
 
 import (
 	"context"
@@ -11,16 +11,17 @@ import (
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
 	"github.com/evictd/evictd/cmd/evictd-playground/daemon"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/nodestatus"
 )
 
 // transition is how long the condition outlives its cause once it has been seen.
 const transition = 5 * time.Second
 
-// memoryAvailable is the signal that the story is about.
+// memoryAvailable is the signal of the script.
 const memoryAvailable = "memory.available"
 
-// protector is the story's evictd, and what it reads and writes, in one directory.
+// protector is the script's evictd, and what it reads and writes, in one directory.
 type protector struct {
 	*daemon.Daemon
 	dir string
@@ -36,7 +37,7 @@ func newProtector(pods []*pod) (*protector, error) {
 		return nil, err
 	}
 	p := &protector{daemon.New(dir, "virtual"), dir}
-	page, err := console.Addresses(1)
+	page, err := process.Addresses(1)
 	if err != nil {
 		return p, err
 	}
@@ -58,12 +59,14 @@ func newProtector(pods []*pod) (*protector, error) {
 
 // start starts evictd and waits until it ranks that many pods. It returns the
 // order of their eviction.
-func (p *protector) start(ctx context.Context, launcher *console.Launcher, program string, pods int) (order []nodestatus.Ranked, err error) {
-	err = p.Start(ctx, launcher, program, "--node-memory", strconv.Itoa(nodeMemory), "--pod-manifests", p.manifests(),
+func (p *protector) start(ctx context.Context, program string, pods int) (order []nodestatus.Ranked, err error) {
+	err = p.Start(program, "--node-memory", strconv.Itoa(nodeMemory), "--pod-manifests", p.manifests(),
 		"--node-status-file", p.nodeFile(), "--eviction-hard", memoryAvailable+"<"+console.Size(threshold))
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, console.Patience)
+	defer cancel()
 	err = p.Await(ctx, "ranking of all pods", func() bool {
 		status, err := p.Status(ctx)
 		if err == nil {
