@@ -48,8 +48,8 @@ func checkContainers(spec *v1.PodSpec) (faults utilvalidation.ErrorList) {
 	return faults
 }
 
-// qosClass follows ComputePodQOS of Kubernetes' QoS helpers: by cpu and memory,
-// of the pod where it says so itself, else of all its containers.
+// qosClass follows ComputePodQOS of Kubernetes' QoS helpers: by cpu and memory, of the
+// pod level where set, else of all its containers.
 func qosClass(spec *v1.PodSpec) v1.PodQOSClass {
 	var all []v1.ResourceRequirements
 	if spec.Resources != nil {
@@ -82,7 +82,7 @@ func qosClass(spec *v1.PodSpec) v1.PodQOSClass {
 
 func positive(q resource.Quantity) bool { return q.Sign() > 0 }
 
-// bind gives a pod its node, once.
+// bind sets the node of a pod, once.
 func (r *request) bind() (int, runtime.Object, error) {
 	data, err := r.body()
 	if err != nil {
@@ -154,8 +154,8 @@ func bound(k *kind, old *v1.Pod, binding *v1.Binding) (store.Object, error) {
 	return pod, nil
 }
 
-// setCondition puts a condition in the place of the one of its type. The time of
-// transition moves with the status.
+// setCondition replaces the condition of the same type. The transition time changes
+// with the status.
 func setCondition(pod *v1.Pod, condition v1.PodCondition) {
 	condition.LastTransitionTime = metav1.Now().Rfc3339Copy()
 	i := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == condition.Type })
