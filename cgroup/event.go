@@ -186,22 +186,22 @@ func (b *Poller) Wake() {
 // Wait sleeps until an event or Wake, or for d, rounded up to milliseconds. It returns
 // the set of events that fired, by id. It allocates nothing; one goroutine at a time
 // may call it.
-func (b *Poller) Wait(d time.Duration) (rang uint64) {
+func (b *Poller) Wait(d time.Duration) (fired uint64) {
 	if d < longWait || b.file.SetReadDeadline(time.Now().Add(d)) != nil {
 		b.epollWait(d)
 	} else {
 		b.n, b.polls = 0, 0
 		_ = b.parked.Read(b.pollReady) // fails after d
 		if b.polls > 1 && b.n == 0 {
-			rang = b.consumed.Load()
+			fired = b.consumed.Load()
 		}
 	}
 	for i := range b.n {
 		if id := b.ready[i].Fd; id >= 0 {
-			rang |= 1 << id
+			fired |= 1 << id
 		}
 	}
-	return rang
+	return fired
 }
 
 // epollWait calls epoll_wait(2).

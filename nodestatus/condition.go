@@ -125,7 +125,7 @@ func (m Mode) MergeTaints(existing []v1.Taint, raised Raised) (merged []v1.Taint
 	missing := m.Taints(raised)
 	for _, taint := range existing {
 		at := slices.IndexFunc(missing, func(t v1.Taint) bool { return t.MatchTaint(&taint) })
-		if at < 0 && m.ours(taint) {
+		if at < 0 && m.owns(taint) {
 			changed = true
 			continue
 		}
@@ -137,8 +137,8 @@ func (m Mode) MergeTaints(existing []v1.Taint, raised Raised) (merged []v1.Taint
 	return append(merged, missing...), changed || len(missing) > 0
 }
 
-// ours says whether the mode sets and clears the taint.
-func (m Mode) ours(taint v1.Taint) bool {
+// owns says whether the mode sets and clears the taint.
+func (m Mode) owns(taint v1.Taint) bool {
 	for i := range eviction.NumConditions {
 		if taint.Key == m.names(i).taint && taint.Effect == v1.TaintEffectNoSchedule {
 			return true

@@ -25,21 +25,21 @@ type deadContainer struct {
 // earliest exit decides.
 func (c *chooser) containers() {
 	units := c.dead()
-	var going []deadContainer
+	var removals []deadContainer
 	for u, dead := range units {
 		if why, released := c.released(u.pod); released {
 			for _, d := range dead {
-				going = append(going, deadContainer{d, why})
+				removals = append(removals, deadContainer{d, why})
 			}
 			delete(units, u)
 		}
 	}
-	going = append(going, c.beyondPodLimit(units)...)
-	going = append(going, c.beyondNodeLimit(units)...)
-	slices.SortFunc(going, func(a, b deadContainer) int {
+	removals = append(removals, c.beyondPodLimit(units)...)
+	removals = append(removals, c.beyondNodeLimit(units)...)
+	slices.SortFunc(removals, func(a, b deadContainer) int {
 		return cmp.Or(cmp.Compare(a.why, b.why), older(a.dead(), b.dead(), a.ID, b.ID))
 	})
-	for _, d := range going {
+	for _, d := range removals {
 		c.remove(Removal{
 			Kind: KindContainer, ID: d.ID, Pod: d.Pod, Name: d.Name, Why: d.why,
 			Bytes: c.relief(d.Layer, d.Logs), Inodes: c.relief(d.LayerInodes, d.LogInodes), Log: d.Log,
@@ -110,7 +110,7 @@ func (c *chooser) beyondNodeLimit(units map[unit][]*Container) []deadContainer {
 	if most < 0 || count(units) <= most {
 		return nil
 	}
-	going := shorten(units, max(1, most/len(units)), BeyondNodeLimit)
+	removals := shorten(units, max(1, most/len(units)), BeyondNodeLimit)
 	var left []*Container
 	for _, dead := range units {
 		left = append(left, dead...)
@@ -119,9 +119,9 @@ func (c *chooser) beyondNodeLimit(units map[unit][]*Container) []deadContainer {
 	for _, d := range left[min(most, len(left)):] {
 		u := unit{d.Pod, d.Name}
 		units[u] = slices.DeleteFunc(units[u], func(other *Container) bool { return other == d })
-		going = append(going, deadContainer{d, BeyondNodeLimit})
+		removals = append(removals, deadContainer{d, BeyondNodeLimit})
 	}
-	return going
+	return removals
 }
 
 func count(units map[unit][]*Container) (n int) {
@@ -132,14 +132,14 @@ func count(units map[unit][]*Container) (n int) {
 }
 
 // shorten takes from each unit what exceeds a limit.
-func shorten(units map[unit][]*Container, limit int, why Reason) (going []deadContainer) {
+func shorten(units map[unit][]*Container, limit int, why Reason) (removals []deadContainer) {
 	for u, dead := range units {
 		for _, d := range dead[min(limit, len(dead)):] {
-			going = append(going, deadContainer{d, why})
+			removals = append(removals, deadContainer{d, why})
 		}
 		units[u] = dead[:min(limit, len(dead))]
 	}
-	return going
+	return removals
 }
 
 // sandboxes chooses sandboxes that are not ready and have no container after the

@@ -37,7 +37,7 @@ func NewProgress(out io.Writer, draw bool, what string) *Progress {
 	return &Progress{out: out, draw: draw, What: what}
 }
 
-// erase takes away the line that the cursor is in (ECMA-48, EL).
+// erase clears the line that the cursor is in (ECMA-48, EL).
 const erase = "\r\x1b[K"
 
 // Printf writes a line.

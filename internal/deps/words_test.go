@@ -31,6 +31,7 @@ var words = []word{
 	{`bears|borne|rests|hurr(y|ies|ied)|blames?|guilty|strangers?|bury|buries|burial|bodies`, "name the operation in words of the kernel or of Kubernetes"},
 	{`holds? up|held up|holding up|keeps? waiting`, "blocks, delays"},
 	{`anew|yet again|once more`, "again"},
+	{`(hands?|handed) over|(takes?|took|taken) away`, "pass, send; remove, delete"},
 	{`stands? still|stand in for`, "does not change"},
 }
 

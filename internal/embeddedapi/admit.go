@@ -19,12 +19,11 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/evictd/evictd/internal/embeddedapi/store"
 	"github.com/evictd/evictd/internal/admission"
+	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// admitter completes an object and finds what is wrong with it. Old is nil for one that is
-// new.
+// admitter applies defaults to an object and validates it. Old is nil for a new object.
 type admitter func(a *API, object, old store.Object) utilvalidation.ErrorList
 
 // classes are the defaults of pods and claims, computed again when a class has changed.
@@ -34,7 +33,7 @@ type classes struct {
 	made      *admission.Classes
 }
 
-// currentClasses are all classes there are.
+// currentClasses are the present classes.
 func (a *API) currentClasses() *admission.Classes {
 	priorities, runtimes, storage := a.kindOf("PriorityClass").table, a.kindOf("RuntimeClass").table, a.kindOf("StorageClass").table
 	a.classes.mu.Lock()
@@ -47,8 +46,7 @@ func (a *API) currentClasses() *admission.Classes {
 	return a.classes.made
 }
 
-// classesWithout leaves out one PriorityClass. What a stored class could be
-// refused for was seen when it came.
+// classesWithout leaves out one PriorityClass. Stored classes were validated before.
 func (a *API) classesWithout(name string) *admission.Classes {
 	made := admission.NewClasses()
 	copies(a.kindOf("PriorityClass"), func(c *schedulingv1.PriorityClass) {
@@ -108,7 +106,7 @@ func admitPriorityClass(a *API, object, old store.Object) utilvalidation.ErrorLi
 	return faults
 }
 
-// same refuses the change of a field that may not be changed.
+// same refuses a change of an immutable field.
 func same(name string, value, before any) utilvalidation.ErrorList {
 	return validation.ValidateImmutableField(value, before, utilvalidation.NewPath(name))
 }
@@ -139,8 +137,8 @@ func admitStorageClass(_ *API, object, old store.Object) (faults utilvalidation.
 	return faults
 }
 
-// admitNode completes a node that is new, which may bring its status along.
-// Later its taints are the lifecycle controller's.
+// admitNode admits a node; a new one may have a status. Later the lifecycle controller
+// sets its taints.
 func admitNode(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	if old != nil {
 		return nil
@@ -177,7 +175,7 @@ func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	return nil
 }
 
-// admitWorkload gives one replica to what does not say how many it has.
+// admitWorkload defaults replicas to one.
 func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -215,8 +213,7 @@ func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorL
 	return faults
 }
 
-// admitPod completes a pod that is new, and holds one that is not to what may
-// be changed.
+// admitPod admits a new pod, and validates the change of another.
 func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 	pod := object.(*v1.Pod)
 	if before, ok := old.(*v1.Pod); ok {
@@ -235,8 +232,8 @@ func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 	return faults
 }
 
-// takeMutable copies the parts of a pod's spec that may be changed. What decides
-// where it goes may be as long as it is gated.
+// takeMutable copies the mutable parts of a pod's spec. While the pod has scheduling
+// gates these include the constraints on its node.
 func takeMutable(spec, from *v1.PodSpec) {
 	if len(spec.SchedulingGates) > 0 {
 		spec.NodeSelector, spec.Affinity = from.NodeSelector, from.Affinity

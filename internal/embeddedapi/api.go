@@ -46,8 +46,8 @@ type API struct {
 	budgets sync.Mutex // held while budgets are computed and spent
 }
 
-// New loads the directory, takes what was put there by hand and makes what every
-// cluster has. It is to be served while Run runs.
+// New loads the directory, reads manifests written by other processes and creates the
+// objects that every cluster has. Serve it only while Run runs.
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
 	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), log: cfg.Log, stopping: make(chan struct{})}
@@ -79,7 +79,7 @@ func (a *API) resources(onDisk bool) (names []string) {
 	return names
 }
 
-// makeSystem makes the namespaces and priorities that every cluster has.
+// makeSystem creates the namespaces and priority classes that every cluster has.
 func (a *API) makeSystem() error {
 	objects := []store.Object{
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: podspec.SystemClusterCritical}, Value: podspec.SystemCriticalPriority},
@@ -111,8 +111,8 @@ func (a *API) kindOf(name string) *kind {
 	return nil
 }
 
-// Run follows the directory, keeps budgets up to date and forgets old events
-// until ctx ends; then the watches end, too.
+// Run follows the directory, reconciles budgets and deletes old events until ctx ends,
+// which ends all watches.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.keepBudgets(ctx) })
@@ -123,10 +123,10 @@ func (a *API) Run(ctx context.Context) error {
 	return err
 }
 
-// Close gives the directory up, once Run and the server have ended.
+// Close unlocks the directory, after Run and the server have ended.
 func (a *API) Close() error { return a.store.Close() }
 
-// expire forgets what has outlived its time in memory.
+// expire deletes expired objects of tables in memory.
 func (a *API) expire(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -145,8 +145,8 @@ func (a *API) expire(ctx context.Context) {
 	}
 }
 
-// expire removes the objects that have not changed for as long as the kind is
-// kept, and returns when the others were first seen as they are.
+// expire deletes the objects that have not changed for the kind's lifetime, and returns
+// since when the others have not changed.
 func (k *kind) expire(seen map[string]time.Time, now time.Time) map[string]time.Time {
 	left := map[string]time.Time{}
 	objects, _ := k.table.List("")

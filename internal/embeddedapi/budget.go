@@ -21,8 +21,8 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// budgetDelay gathers changes that come close together, such as pods that
-// become ready, into one computation.
+// budgetDelay merges changes that follow each other, such as pods that become ready,
+// into one computation.
 const budgetDelay = 50 * time.Millisecond
 
 // keepBudgets computes all budgets whenever pods, their controllers or budgets
@@ -54,7 +54,7 @@ func (a *API) keepBudgets(ctx context.Context) {
 	}
 }
 
-// follow says that a table has changed.
+// follow receives when a table has changed.
 func follow(ctx context.Context, t *store.Table, changed chan<- struct{}) {
 	for {
 		more := t.More()
@@ -70,8 +70,8 @@ func follow(ctx context.Context, t *store.Table, changed chan<- struct{}) {
 	}
 }
 
-// computeBudgets brings the status of a namespace's budgets up to date, of all
-// where it is empty. The caller holds the budgets.
+// computeBudgets updates the status of a namespace's budgets, of all where it is empty.
+// The caller holds the lock of the budgets.
 func (a *API) computeBudgets(namespace string) error {
 	k := a.kindOf("PodDisruptionBudget")
 	objects, _ := k.table.List(namespace)
@@ -100,9 +100,8 @@ func (a *API) budgetsOf(pod *v1.Pod) (budgets []*policyv1.PodDisruptionBudget) {
 	return budgets
 }
 
-// budgetStatus follows the disruption controller of kube-controller-manager.
-// Evictions hold the lock while they look and delete, so that no pods need to be
-// remembered as disrupted.
+// budgetStatus follows the disruption controller of kube-controller-manager. Evictions
+// check and delete under the lock, so that disrupted pods need not be remembered.
 func (a *API) budgetStatus(budget *policyv1.PodDisruptionBudget) policyv1.PodDisruptionBudgetStatus {
 	status := *budget.Status.DeepCopy()
 	status.ObservedGeneration = budget.Generation
@@ -131,8 +130,8 @@ func (a *API) budgetStatus(budget *policyv1.PodDisruptionBudget) policyv1.PodDis
 	return status
 }
 
-// demand is which pods a budget is about, how many there should be and how many
-// must be healthy.
+// demand is the pods that a budget selects, how many are expected and how many must be
+// healthy.
 func (a *API) demand(budget *policyv1.PodDisruptionBudget) (pods []*v1.Pod, expected, desired int32, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
@@ -165,7 +164,8 @@ func (a *API) demand(budget *policyv1.PodDisruptionBudget) (pods []*v1.Pod, expe
 	return pods, expected, desired, err
 }
 
-// scale is how many pods their controllers want. Pods without one do not count.
+// scale is the sum of the replicas of the pods' controllers. Pods without a controller
+// do not count.
 func (a *API) scale(pods []*v1.Pod) (total int32, err error) {
 	counted := map[types.UID]bool{}
 	for _, pod := range pods {

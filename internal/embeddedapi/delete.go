@@ -124,7 +124,7 @@ func (a *API) remove(k *kind, key store.Key, options *metav1.DeleteOptions, dryR
 	}
 }
 
-// takeAway removes an object, and with the last of a namespace that is being
+// takeAway removes an object, and with the last object of a namespace that is being
 // deleted the namespace.
 func (a *API) takeAway(k *kind, old store.Object) (store.Object, error) {
 	last, err := k.table.Remove(old)
@@ -161,8 +161,8 @@ func gracePeriod(o store.Object, options *metav1.DeleteOptions) int64 {
 	return grace
 }
 
-// terminating marks an object as being deleted. One that is already may have its
-// time shortened, never prolonged.
+// terminating marks an object as being deleted. For an object already marked, the grace
+// period may be shortened, never extended.
 func terminating(old store.Object, grace int64) store.Object {
 	at := time.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)
 	if has := old.GetDeletionTimestamp(); has != nil && ptr.Deref(old.GetDeletionGracePeriodSeconds(), 0) <= grace {

@@ -10,8 +10,8 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// serveEvent and receiveEvent are between the two forms of an event, as
-// Kubernetes' conversions of events.k8s.io/v1 have them.
+// serveEvent and receiveEvent convert between the two versions of an event, as
+// Kubernetes' conversions of events.k8s.io/v1 do.
 func serveEvent(o store.Object) store.Object {
 	e := o.(*v1.Event)
 	served := &eventsv1.Event{
@@ -45,7 +45,7 @@ func receiveEvent(o store.Object) store.Object {
 // maxNote is how long the note of an event may be, in bytes.
 const maxNote = 1024
 
-// admitEvent holds a new event of events.k8s.io/v1 to what that version demands.
+// admitEvent validates a new event of events.k8s.io/v1.
 func admitEvent(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
 	if old != nil {
 		return nil

@@ -54,7 +54,7 @@ func (r *request) evict() (int, runtime.Object, error) {
 	return http.StatusCreated, success(http.StatusCreated), err
 }
 
-// disrupt says on a pod why it will be gone.
+// disrupt sets the condition DisruptionTarget of a pod.
 func (r *request) disrupt(pod *v1.Pod) error {
 	_, err := r.api.update(r.Context(), change{kind: r.kind, key: r.key(), internal: true, next: func(old store.Object) (store.Object, error) {
 		marked := old.(*v1.Pod).DeepCopy()
@@ -65,7 +65,8 @@ func (r *request) disrupt(pod *v1.Pod) error {
 	return err
 }
 
-// allowed says whether a pod's budget can spare it. The caller holds the budgets.
+// allowed says whether a pod's budget permits its eviction. The caller holds the lock
+// of the budgets.
 func (a *API) allowed(pod *v1.Pod) error {
 	switch pod.Status.Phase {
 	case v1.PodSucceeded, v1.PodFailed, v1.PodPending:

@@ -92,7 +92,7 @@ func eventSource(e *v1.Event) string {
 	return e.ReportingController
 }
 
-// filter is what a request asks for of a resource.
+// filter is the selectors of a request.
 type filter struct {
 	kind            *kind
 	namespace, name string
@@ -126,7 +126,7 @@ func (k *kind) field(name string) func(store.Object) string {
 	return k.fields[name]
 }
 
-// matches takes objects as they are stored; nil does not match.
+// matches compares a stored object; nil does not match.
 func (f *filter) matches(o store.Object) bool {
 	return o != nil &&
 		(f.namespace == "" || o.GetNamespace() == f.namespace) &&
@@ -135,7 +135,7 @@ func (f *filter) matches(o store.Object) bool {
 		f.fields.Matches(selectable{f.kind, o})
 }
 
-// selectable are the fields of one object.
+// selectable are the values of an object's selectable fields.
 type selectable struct {
 	kind   *kind
 	object store.Object

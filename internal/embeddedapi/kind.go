@@ -20,7 +20,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// kind is one resource of the API, and what is particular about it.
+// kind is one resource of the API, with its special cases.
 type kind struct {
 	schema.GroupVersionKind
 	resource, singular string
@@ -30,14 +30,14 @@ type kind struct {
 	generation         bool          // counts the changes of its spec
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
-	admit              admitter      // nil: nothing but metadata is looked at
+	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
 	wire               *conversion // nil: objects are stored as they are served
 	table              *store.Table
 }
 
-// conversion is between the form in which a kind is stored and the one served.
+// conversion is between the stored and the served version of a kind.
 type conversion struct {
 	stored  schema.GroupVersionKind
 	serve   func(store.Object) store.Object
@@ -57,7 +57,7 @@ var (
 	storageGroup = storagev1.SchemeGroupVersion
 )
 
-// newKinds is the API. Of what is on disk, what others refer to comes first.
+// newKinds is the API. Of the kinds on disk, referenced kinds are first.
 func newKinds() []*kind {
 	return []*kind{
 		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
@@ -109,7 +109,7 @@ func newScheme() *runtime.Scheme {
 		utilruntime.Must(add(scheme))
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	// What kubectl before 1.22 calls the same thing, and kube-apiserver takes, too.
+	// The name that kubectl before 1.22 uses, which kube-apiserver accepts.
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: policyv1.GroupName, Version: "v1beta1", Kind: "Eviction"}, &policyv1.Eviction{})
 	return scheme
 }
@@ -127,7 +127,7 @@ func (a *API) blank(gvk schema.GroupVersionKind) store.Object {
 	return object.(store.Object)
 }
 
-// served is a stored object as clients of a kind see it.
+// served is a stored object in the version that clients of a kind receive.
 func (k *kind) served(o store.Object) store.Object {
 	if k.wire == nil {
 		return o

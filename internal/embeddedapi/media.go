@@ -21,13 +21,13 @@ import (
 // maxBody is how large a request's body may be, in bytes, as kube-apiserver's.
 const maxBody = 3 << 20
 
-// accepted is the form in which a client wants its answer.
+// accepted is the encoding that a client accepts.
 type accepted struct {
 	runtime.SerializerInfo
 	table bool
 }
 
-// negotiate finds the first form of an Accept header that is served.
+// negotiate finds the first served encoding of an Accept header.
 func (a *API) negotiate(header string) (accepted, error) {
 	if header == "" {
 		return accepted{SerializerInfo: a.media[0]}, nil
@@ -75,8 +75,8 @@ func (r *request) body() ([]byte, error) {
 	return data, nil
 }
 
-// decode reads a body of the given content type as what it must be. What is in
-// it beyond that is an error, a warning or nothing, as fieldValidation says.
+// decode decodes a body of the given content type. Unknown and duplicate fields are an
+// error, a warning or ignored, by fieldValidation.
 func (r *request) decode(data []byte, contentType string, into runtime.Object, gvk schema.GroupVersionKind) error {
 	info, err := r.api.reader(contentType)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *API) reader(contentType string) (runtime.SerializerInfo, error) {
 		"the body of the request was in an unknown format - accepted media types include: "+a.mediaTypes())
 }
 
-// strict deals with fields that are unknown or given twice.
+// strict handles unknown and duplicate fields.
 func (r *request) strict(err error, gvk schema.GroupVersionKind) error {
 	switch r.query.Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
@@ -131,7 +131,7 @@ func (r *request) warn(text string) {
 	}
 }
 
-// answer sends an object in the form the client wants.
+// answer sends an object in the accepted encoding.
 func (r *request) answer(code int, object runtime.Object) {
 	if o, ok := object.(store.Object); ok && r.kind != nil {
 		object = r.kind.served(o)

@@ -21,12 +21,12 @@ import (
 var served = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2+evictd", GoVersion: goruntime.Version(), Compiler: goruntime.Compiler,
 	Platform: goruntime.GOOS + "/" + goruntime.GOARCH}
 
-// isPlain says that a path answers in a form of its own.
+// isPlain says that a path has an encoding of its own.
 func isPlain(path string) bool {
 	return slices.Contains([]string{"/healthz", "/livez", "/readyz", "/version"}, path) || strings.HasPrefix(path, "/openapi/")
 }
 
-// meta answers what is about the API and not in it.
+// meta answers requests about the API itself.
 func (r *request) meta() (served bool, err error) {
 	path := strings.TrimRight(r.URL.Path, "/")
 	if !isPlain(path) && strings.Count(path, "/") > 3 || path == "" {
@@ -75,8 +75,7 @@ func (r *request) send(contentType string, document []byte) error {
 	return nil
 }
 
-// discovery says which groups and resources there are; nil where the path asks
-// for something else.
+// discovery lists groups and resources; nil where the path is another.
 func (r *request) discovery(path string) (runtime.Object, error) {
 	a, parts := r.api, strings.Split(path[1:], "/")
 	switch {
@@ -100,7 +99,7 @@ func (r *request) discovery(path string) (runtime.Object, error) {
 	return nil, nil
 }
 
-// groupVersions are all there are, the core group first.
+// groupVersions are all group versions, the core group first.
 func (a *API) groupVersions() (found []schema.GroupVersion) {
 	for _, k := range a.kinds {
 		if !slices.Contains(found, k.GroupVersion()) {
@@ -122,7 +121,7 @@ func (a *API) groups() *metav1.APIGroupList {
 	return list
 }
 
-// resourceList is nil, as an object, where there is no such group and version.
+// resourceList is a nil object where the group and version do not exist.
 func (a *API) resourceList(gv schema.GroupVersion) runtime.Object {
 	if !slices.Contains(a.groupVersions(), gv) {
 		return nil
@@ -149,7 +148,7 @@ func (a *API) resourceList(gv schema.GroupVersion) runtime.Object {
 	return list
 }
 
-// schemas are what clients may learn the fields of.
+// schemas are the documents of the fields of all kinds.
 func (a *API) schemas() (all []openapi.Resource) {
 	for _, k := range a.kinds {
 		object, list := a.blank(k.GroupVersionKind), k.GroupVersion().WithKind(k.Kind+"List")

@@ -12,12 +12,12 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// systemNamespaces are there from the start and stay.
+// systemNamespaces exist from the start and cannot be deleted.
 var systemNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, v1.NamespaceNodeLease}
 
 func isSystem(name string) bool { return slices.Contains(systemNamespaces, name) }
 
-// checkNamespace refuses objects in namespaces that are not there or going.
+// checkNamespace refuses objects in namespaces that do not exist or are being deleted.
 func (a *API) checkNamespace(k *kind, object store.Object) error {
 	if !k.namespaced {
 		return nil
@@ -36,7 +36,7 @@ func (a *API) checkNamespace(k *kind, object store.Object) error {
 	return err
 }
 
-// empty deletes what is in a namespace, and the namespace where nothing lingers.
+// empty deletes the content of a namespace, and the namespace once it is empty.
 func (a *API) empty(name string) error {
 	var faults []error
 	for _, k := range a.kinds {
@@ -54,7 +54,7 @@ func (a *API) empty(name string) error {
 	return errors.Join(append(faults, a.finishNamespace(name))...)
 }
 
-// finishNamespace removes a namespace that is being deleted once nothing is in it.
+// finishNamespace removes a namespace that is being deleted once it is empty.
 func (a *API) finishNamespace(name string) error {
 	namespaces := a.kindOf("Namespace")
 	for {

@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// maxOperations is how many steps a JSON patch may have, as kube-apiserver's.
+// maxOperations bounds the operations of a JSON patch, as kube-apiserver does.
 const maxOperations = 10_000
 
 // patchers apply a patch to a document; kind is a blank object of its type.
@@ -60,7 +60,7 @@ func (r *request) patch() (int, runtime.Object, error) {
 	return http.StatusOK, object, err
 }
 
-// patched is the object that a patch makes of another.
+// patched applies a patch to an object.
 func (r *request) patched(old store.Object, apply func([]byte, runtime.Object) ([]byte, error)) (store.Object, error) {
 	document, err := json.Marshal(r.kind.served(old))
 	if err != nil {

@@ -47,7 +47,7 @@ func checkContainers(spec *v1.PodSpec) (faults utilvalidation.ErrorList) {
 	return faults
 }
 
-// bind gives a pod its node, once.
+// bind sets the node of a pod, once.
 func (r *request) bind() (int, runtime.Object, error) {
 	data, err := r.body()
 	if err != nil {
@@ -119,8 +119,8 @@ func bound(k *kind, old *v1.Pod, binding *v1.Binding) (store.Object, error) {
 	return pod, nil
 }
 
-// setCondition puts a condition in the place of the one of its type. The time of
-// transition moves with the status.
+// setCondition replaces the condition of the same type. The transition time changes
+// with the status.
 func setCondition(pod *v1.Pod, condition v1.PodCondition) {
 	condition.LastTransitionTime = metav1.Now().Rfc3339Copy()
 	i := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == condition.Type })

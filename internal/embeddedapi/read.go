@@ -22,8 +22,7 @@ func (r *request) get() (int, runtime.Object, error) {
 	return http.StatusOK, object, nil
 }
 
-// list answers with all objects at once: a limit is the client's wish, and there
-// is never more to continue with.
+// list answers with all objects: it ignores limit, and never returns a continue token.
 func (r *request) list() (int, runtime.Object, error) {
 	if r.query.Get("watch") == "true" || r.query.Get("watch") == "1" {
 		return 0, nil, r.watch()
@@ -67,8 +66,8 @@ func (a *API) listOf(k *kind, items []runtime.Object, revision uint64) (runtime.
 	return list, nil
 }
 
-// revision is the resource version that a request names, 0 where it names none.
-// One that lies in the future is another store's.
+// revision is the resource version of a request, 0 without one. A future one was issued
+// by another store.
 func (r *request) revision() (uint64, error) {
 	text := r.query.Get("resourceVersion")
 	if text == "" {

@@ -21,7 +21,7 @@ import (
 // requestTimeout is how long a request other than a watch may take.
 const requestTimeout = time.Minute
 
-// request is one call, and the resource it is about.
+// request is one request, and the resource of its path.
 type request struct {
 	*http.Request
 	w        http.ResponseWriter
@@ -33,12 +33,12 @@ type request struct {
 	namespace, name, sub string
 }
 
-// handler answers a request. One that returns neither object nor error has
-// answered itself.
+// handler answers a request. If it returns neither object nor error it has written the
+// answer.
 type handler func(*request) (code int, object runtime.Object, err error)
 
-// handlers are by method, and by what a path of the kind names: all objects, one,
-// or a subresource of one.
+// handlers are by method, and by the kind of path: all objects, one object, or a
+// subresource.
 var handlers = map[string]handler{
 	"GET resources":    (*request).list,
 	"POST resources":   (*request).post,
@@ -178,7 +178,7 @@ func (r *request) fail(err error) {
 	r.answer(int(status.Code), &status)
 }
 
-// local refuses what a web page could send through a browser on this host: TCP
+// local refuses requests that a web page could send through a browser on this host: TCP
 // on loopback has no other access control.
 func local(r *http.Request) error {
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {

@@ -11,7 +11,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// column is one that kubectl get prints of a kind. A wide one is for -o wide.
+// column is a column of kubectl get. A wide one is for -o wide.
 type column struct {
 	name string
 	wide bool
@@ -40,7 +40,7 @@ func age(since metav1.Time) string {
 	return duration.HumanDuration(time.Since(since.Time))
 }
 
-// orNone is how kubectl shows what is not there.
+// orNone is kubectl's text for an empty value.
 func orNone(s string) string {
 	if s == "" {
 		return "<none>"

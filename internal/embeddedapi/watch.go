@@ -22,7 +22,7 @@ const (
 	watcherStall   = 30 * time.Second // a watcher that takes nothing for so long is ended
 )
 
-// stream is one watch under way.
+// stream is one running watch.
 type stream struct {
 	request   *request
 	filter    *filter
@@ -49,8 +49,8 @@ func (r *request) watch() error {
 	}
 	s := &stream{request: r, filter: filter, bookmarks: r.query.Get("allowWatchBookmarks") == "true", control: http.NewResponseController(r.w)}
 	s.frames = info.Framer.NewFrameWriter(r.w)
-	// Past a read deadline net/http takes the client for gone, and with it every
-	// later request on the connection.
+	// After a read deadline net/http closes the connection, with all its later
+	// requests.
 	if err := s.control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -91,7 +91,7 @@ func expired() *metav1.Status {
 	return &status
 }
 
-// begin sends what there is, and where it is asked for, that this was all.
+// begin sends the present objects, and where requested a bookmark after them.
 func (s *stream) begin(mark bool) error {
 	objects, cursor, revision := s.request.kind.table.From(s.request.namespace)
 	s.cursor = cursor
@@ -104,13 +104,13 @@ func (s *stream) begin(mark bool) error {
 		}
 	}
 	if mark {
-		return s.mark(revision, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		return s.sendBookmark(revision, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	return nil
 }
 
-// mark sends a bookmark with the revision up to which all changes were sent.
-func (s *stream) mark(revision uint64, annotations map[string]string) error {
+// sendBookmark sends a bookmark with the revision up to which all changes were sent.
+func (s *stream) sendBookmark(revision uint64, annotations map[string]string) error {
 	object := s.request.api.blank(s.request.kind.GroupVersionKind)
 	object.SetResourceVersion(strconv.FormatUint(revision, 10))
 	object.SetAnnotations(annotations)
@@ -118,7 +118,8 @@ func (s *stream) mark(revision uint64, annotations map[string]string) error {
 	return s.send(apiwatch.Bookmark, object)
 }
 
-// run sends changes until the client goes, its time is up or the server stops.
+// run sends changes until the client disconnects, its timeout passes or the server
+// stops.
 func (s *stream) run() error {
 	over := time.NewTimer(s.timeout())
 	defer over.Stop()
@@ -141,7 +142,7 @@ func (s *stream) run() error {
 		case <-more:
 		case <-tick.C:
 			if s.bookmarks && revision > s.marked {
-				if err := s.mark(revision, nil); err != nil {
+				if err := s.sendBookmark(revision, nil); err != nil {
 					return err
 				}
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// post creates what the body holds.
+// post creates the object in the body.
 func (r *request) post() (int, runtime.Object, error) {
 	object, err := r.object()
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *request) post() (int, runtime.Object, error) {
 	return http.StatusCreated, object, err
 }
 
-// object reads a body in the form in which it is stored.
+// object decodes a body into the stored version.
 func (r *request) object() (store.Object, error) {
 	data, err := r.body()
 	if err != nil {
@@ -47,8 +47,7 @@ func (r *request) object() (store.Object, error) {
 	return r.kind.received(object), nil
 }
 
-// place gives an object the namespace of the URL and checks that it names no
-// other place.
+// place sets the namespace of the URL and checks that the object names no other one.
 func (r *request) place(object store.Object) error {
 	if object.GetNamespace() == "" || !r.kind.namespaced {
 		object.SetNamespace(r.namespace)
@@ -64,10 +63,10 @@ func (r *request) place(object store.Object) error {
 	return nil
 }
 
-// nameAttempts is how often a generated name may turn out to be taken.
+// nameAttempts bounds the attempts to generate an unused name.
 const nameAttempts = 8
 
-// create admits an object and stores it. The object is the store's from then on.
+// create admits an object and stores it. The store then owns the object.
 func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, error) {
 	generate := object.GetName() == "" && object.GetGenerateName() != ""
 	for range nameAttempts {
@@ -91,8 +90,7 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 	return nil, apierrors.NewAlreadyExists(k.groupResource(), object.GetName())
 }
 
-// admitNew gives an object what the server gives it and refuses what is not
-// allowed.
+// admitNew sets the fields that the server sets, and validates the object.
 func (a *API) admitNew(k *kind, object store.Object) error {
 	if object.GetResourceVersion() != "" {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
@@ -117,7 +115,7 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	return refusal(k, object.GetName(), faults)
 }
 
-// change is a step from what an object is to what it is to be.
+// change computes the new state of an object from the present one.
 type change struct {
 	kind     *kind
 	key      store.Key
@@ -167,14 +165,14 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 	return nil, ctx.Err()
 }
 
-// finalized says that a change takes the last finalizer of an object that waited
-// for nothing else.
+// finalized says that a change removes the last finalizer of an object that is being
+// deleted.
 func finalized(old, object store.Object) bool {
 	grace := object.GetDeletionGracePeriodSeconds()
 	return object.GetDeletionTimestamp() != nil && len(old.GetFinalizers()) > 0 && len(object.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
 }
 
-// admitChange returns the object as it may be stored in the place of old.
+// admitChange returns the object to be stored in place of old.
 func (a *API) admitChange(c change, old, object store.Object) (store.Object, error) {
 	if err := checkIdentity(c.kind, old, object); err != nil {
 		return nil, err
@@ -203,7 +201,7 @@ func checkIdentity(k *kind, old, object store.Object) error {
 	return nil
 }
 
-// conflict is the error for a change to an object that is not as it should be.
+// conflict is the error for a change of an outdated object.
 func conflict(resource schema.GroupResource, o store.Object, why string) error {
 	return apierrors.NewConflict(resource, o.GetName(), errors.New(why))
 }
@@ -212,7 +210,7 @@ func unlike[T ~string](what string, expected, found T) string {
 	return fmt.Sprintf("Precondition failed: %s in precondition: %v, %s in object meta: %v", what, expected, what, found)
 }
 
-// keepMeta keeps what only the server writes.
+// keepMeta keeps the fields that only the server writes.
 func keepMeta(old, object store.Object) {
 	object.SetUID(old.GetUID())
 	object.SetResourceVersion(old.GetResourceVersion())
@@ -224,8 +222,8 @@ func keepMeta(old, object store.Object) {
 	object.SetSelfLink("")
 }
 
-// part takes what a write to a subresource may change, the status or all but the
-// status, and the rest from old.
+// part takes the part that a write may change, the status or everything else, and the
+// rest from old.
 func part(sub string, old, object store.Object) store.Object {
 	if sub != "status" {
 		fieldOf(object, "Status").Set(fieldOf(old.DeepCopyObject(), "Status"))

@@ -17,7 +17,7 @@ type HeldSockets map[string]net.Listener
 
 // TakeHeld takes over the sockets that the environment speaks of: LISTEN_FDS and
 // LISTEN_PID. Files that were opened for this process are by their names
-// (LISTEN_FDNAMES). It is called once, and no child comes to hold them.
+// (LISTEN_FDNAMES). It is called once, and no child inherits them.
 func TakeHeld() (held HeldSockets, files map[string]*os.File, err error) {
 	held, files = HeldSockets{}, map[string]*os.File{}
 	var faults []error

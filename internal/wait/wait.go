@@ -15,7 +15,7 @@ import (
 // fast something happens.
 const Limit = 5 * time.Minute
 
-// interval is the time between two looks at a condition.
+// interval is the time between two checks of a condition.
 const interval = 25 * time.Millisecond
 
 // Failer is the part of testing.TB that Until needs.

@@ -82,9 +82,9 @@ func version(node *v1.Node) uint64 {
 // heartbeat is due. The patch names evictd's conditions only: the list merges by type.
 func (p *Publisher) reportConditions(ctx context.Context) error {
 	p.mu.Lock()
-	seen, standing, stopped := p.seen, p.state, p.conflicts.detected
+	seen, state, stopped := p.seen, p.state, p.conflicts.detected
 	p.mu.Unlock()
-	if standing == nil || stopped {
+	if state == nil || stopped {
 		return nil
 	}
 	if seen == nil && p.node.Register {

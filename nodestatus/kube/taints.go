@@ -24,14 +24,14 @@ const (
 // server forbids it, the node lifecycle controller derives taints from the conditions.
 func (p *Publisher) reportTaints(ctx context.Context) error {
 	p.mu.Lock()
-	node, standing, stopped, avoid := p.seen, p.state, p.conflicts.detected, p.taintsRetryAt
+	node, state, stopped, avoid := p.seen, p.state, p.conflicts.detected, p.taintsRetryAt
 	p.mu.Unlock()
-	if node == nil || standing == nil || stopped || time.Now().Before(avoid) || !p.conditionsShow(node) {
+	if node == nil || state == nil || stopped || time.Now().Before(avoid) || !p.conditionsShow(node) {
 		return nil
 	}
 	nodes := p.client.CoreV1().Nodes()
 	for attempt := 1; ; attempt++ {
-		taints, changed := p.mode.MergeTaints(node.Spec.Taints, standing.Raised)
+		taints, changed := p.mode.MergeTaints(node.Spec.Taints, state.Raised)
 		if !changed {
 			return nil
 		}

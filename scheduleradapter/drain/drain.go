@@ -45,7 +45,7 @@ type Drainer struct {
 
 // Progress reports the progress of a drain.
 type Progress interface {
-	// Tell writes a line.
+	// Printf writes a line.
 	Printf(format string, args ...any)
 	// Set sets the number of deleted pods and of all pods to evict.
 	Set(done, all int)

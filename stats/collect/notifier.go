@@ -166,15 +166,15 @@ func shortest(notify func(stall, window time.Duration) (*cgroup.Event, error)) (
 // Wait sleeps until an event, Wake or d, and returns the kind of event, "" without one.
 // It opens nothing and allocates nothing; one goroutine calls it.
 func (w *MemoryNotifier) Wait(d time.Duration) (source string) {
-	rang := w.poller.Wait(d)
-	if rang == 0 {
+	fired := w.poller.Wait(d)
+	if fired == 0 {
 		return ""
 	}
 	select {
 	case w.fired <- struct{}{}:
 	default:
 	}
-	return subscriptionSources[bits.TrailingZeros64(rang)]
+	return subscriptionSources[bits.TrailingZeros64(fired)]
 }
 
 // Wake ends the present Wait, or the next. Any goroutine may call it.

@@ -25,7 +25,7 @@ func (t *Table) path(key Key) string {
 	return filepath.Join(t.dir(key.Namespace), key.Name+extension)
 }
 
-// write puts the manifest in its place and returns what it is known by there.
+// write writes the manifest and returns its file identity.
 func (t *Table) write(key Key, object Object) (os.FileInfo, error) {
 	document, err := json.Marshal(object)
 	if err != nil {
@@ -38,9 +38,9 @@ func (t *Table) write(key Key, object Object) (os.FileInfo, error) {
 	return replace(t.store.cfg.Data, t.name, t.path(key), text, t.store.cfg.Sync)
 }
 
-// replace writes a file at once or not at all. Where sync is set it is on the
-// disk when replace returns; else it is with the kernel, and outlives the process.
-// Writes under one name in scratch come one at a time.
+// replace writes a file atomically. With sync it is on the disk when replace returns;
+// else it is in the page cache and survives the process. Writes of one name in scratch
+// are serialized by the caller.
 func replace(data, name, path string, text []byte, sync bool) (os.FileInfo, error) {
 	whole := filepath.Join(data, scratch, name)
 	info, err := fill(whole, text, sync)
@@ -98,8 +98,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// place is where a path below the data directory belongs; nil where no manifest
-// of a table has such a path.
+// place is the table and key of a path below the data directory; nil where it is no
+// manifest of a table.
 func (s *Store) place(path string) (*Table, Key) {
 	relative, err := filepath.Rel(s.cfg.Data, path)
 	if err != nil {
@@ -134,8 +134,8 @@ func (t *Table) manifests() (paths []string, err error) {
 	return paths, err
 }
 
-// load takes the manifests that a store has written, which bear a uid and a
-// resource version, and returns the highest.
+// load reads the manifests that a store has written, which have a uid and a resource
+// version, and returns the highest version.
 func (t *Table) load() (highest uint64, err error) {
 	paths, err := t.manifests()
 	if err != nil {

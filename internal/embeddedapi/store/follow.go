@@ -14,8 +14,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long a path must have been left alone before it is looked at:
-// editors write in several steps.
+// settle is how long a path must not change before it is read: editors write in several
+// steps.
 const settle = 200 * time.Millisecond
 
 // Manifest is a manifest that another process wrote or removed.
@@ -25,7 +25,7 @@ type Manifest struct {
 	Object   Object // as decoded; nil where it was removed
 }
 
-// Follower knows what others do in a store's directory.
+// Follower follows the changes of other processes in a store's directory.
 type Follower struct {
 	store    *Store
 	watcher  *fsnotify.Watcher
@@ -49,7 +49,7 @@ func (s *Store) Follow(admit func(Manifest) error) (*Follower, error) {
 	return f, nil
 }
 
-// Run hands over changes until ctx ends. It runs once.
+// Run passes on changes until ctx ends. It runs once.
 func (f *Follower) Run(ctx context.Context) error {
 	tick := time.NewTicker(settle)
 	defer tick.Stop()
@@ -70,8 +70,8 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// rescan watches every directory, and looks at every manifest and every object
-// that should have one.
+// rescan watches every directory, and checks every manifest and every object that
+// should have one.
 func (f *Follower) rescan() error {
 	for _, name := range f.store.onDisk {
 		t := f.store.tables[name]
@@ -87,8 +87,8 @@ func (f *Follower) rescan() error {
 	return nil
 }
 
-// watch follows a directory and those in it, and marks the manifests there as written
-// to at a time.
+// watch watches a directory and those in it, and marks the manifests there as written
+// at a time.
 func (f *Follower) watch(dir string, at time.Time) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -115,7 +115,7 @@ func (f *Follower) noticed(event fsnotify.Event) {
 	}
 }
 
-// settled looks at the paths that have been left alone.
+// settled checks the paths that have not changed for settle.
 func (f *Follower) settled(now time.Time) {
 	var paths []string
 	for path, at := range f.touched {
@@ -135,7 +135,7 @@ func (f *Follower) settled(now time.Time) {
 	}
 }
 
-// look hands over a manifest that is not as the store wrote it.
+// look passes on a manifest that differs from what the store wrote.
 func (f *Follower) look(path string) {
 	s := f.store
 	t, key := s.place(path)
@@ -163,7 +163,7 @@ func (f *Follower) look(path string) {
 	s.cfg.Log.Error("manifest not taken", "file", path, "error", err)
 }
 
-// wrote says whether a path is as the table left it.
+// wrote says whether the table wrote the file at a path.
 func (t *Table) wrote(path string, key Key) bool {
 	t.writing.Lock()
 	defer t.writing.Unlock()

@@ -6,16 +6,16 @@ import "k8s.io/apimachinery/pkg/watch"
 // lists again.
 const depth = 4096
 
-// Change is one step of an object's life. New is what it became; of a Deleted
-// one, what it was, with the resource version of its removal.
+// Change is one change of an object. New is its new state; of a Deleted one the last
+// state, with the resource version of its removal.
 type Change struct {
 	Type     watch.EventType
 	Old, New Object
 	Revision uint64
 }
 
-// history is a ring of the latest changes. Change number n is at n modulo depth;
-// first is the oldest that is still there.
+// history is a ring of the latest changes. Change number n is at n modulo depth; first
+// is the oldest one kept.
 type history struct {
 	ring        []*Change
 	first, next uint64
@@ -47,15 +47,14 @@ func (h *history) after(revision uint64) uint64 {
 	return n
 }
 
-// Cursor is a place in a table's changes. One goroutine uses it.
+// Cursor is a position in a table's changes. One goroutine uses it.
 type Cursor struct {
 	table *Table
 	next  uint64
 }
 
-// Since returns the cursor behind a revision. The error is ErrExpired where
-// changes after it are forgotten, or lie in the future: they were another
-// store's.
+// Since returns the cursor after a revision. The error is ErrExpired where later
+// changes are no longer kept, or the revision is in the future.
 func (t *Table) Since(revision uint64) (*Cursor, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -66,8 +65,8 @@ func (t *Table) Since(revision uint64) (*Cursor, error) {
 	return &Cursor{t, h.after(revision)}, nil
 }
 
-// From returns all objects of a namespace in no order, the cursor behind them,
-// and the revision up to which they are complete.
+// From returns all objects of a namespace in no order, the cursor after them, and their
+// revision.
 func (t *Table) From(namespace string) ([]Object, *Cursor, uint64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -75,9 +74,9 @@ func (t *Table) From(namespace string) ([]Object, *Cursor, uint64) {
 	return objects, &Cursor{t, t.history.next}, revision
 }
 
-// Next returns the changes that the cursor has not passed and passes them, up to
-// which revision they are complete, and a channel that is closed when there are
-// more. The error is ErrExpired where it fell back too far.
+// Next returns the changes after the cursor and moves it, the revision of the last one,
+// and a channel that is closed by the next change. The error is ErrExpired where the
+// cursor is too far behind.
 func (c *Cursor) Next() (changes []*Change, revision uint64, more <-chan struct{}, err error) {
 	t := c.table
 	t.mu.RLock()

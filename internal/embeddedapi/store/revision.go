@@ -23,7 +23,7 @@ type revisions struct {
 	last, reserved uint64
 }
 
-// reserve begins after everything that was reserved earlier.
+// reserve reserves a block after all earlier ones.
 func reserve(data string, highest uint64) (*revisions, error) {
 	r := &revisions{data: data, last: highest}
 	text, err := os.ReadFile(filepath.Join(data, revisionFile))

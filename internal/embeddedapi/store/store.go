@@ -17,13 +17,13 @@ import (
 )
 
 var (
-	// ErrChanged says that the object is no longer the one the change was made from.
+	// ErrChanged says that the object was changed since it was read.
 	ErrChanged = errors.New("the object has been changed")
-	// ErrExpired says that the changes asked for are no longer known.
+	// ErrExpired says that the requested changes are no longer kept.
 	ErrExpired = errors.New("the changes are no longer known")
 )
 
-// Object is what a table holds. Once stored it is never changed.
+// Object is a stored object. It is immutable.
 type Object interface {
 	metav1.Object
 	runtime.Object
@@ -32,15 +32,15 @@ type Object interface {
 // Key is an object's place in its table; Namespace is empty where there is none.
 type Key struct{ Namespace, Name string }
 
-// KeyOf is the key that an object names itself.
+// KeyOf is the key of an object.
 func KeyOf(o metav1.Object) Key { return Key{o.GetNamespace(), o.GetName()} }
 
 // Config says where objects are kept.
 type Config struct {
 	Data string // directory; made where it does not exist
 	Sync bool   // a change is on the disk, not only with the kernel, before it is acknowledged
-	// Decode reads a manifest found in a table's directory. It fills in the key where
-	// the manifest leaves it out.
+	// Decode decodes a manifest in a table's directory. It sets the key where the
+	// manifest leaves it out.
 	Decode func(resource string, key Key, manifest []byte) (Object, error)
 	Log    *slog.Logger
 }
@@ -54,9 +54,9 @@ type Store struct {
 	tables   map[string]*Table
 }
 
-// Open reads the manifests of the tables named by onDisk and makes empty tables
-// for those of inMemory. A manifest that an earlier store wrote is there at once;
-// the others wait for Follow, which takes them in the order of onDisk.
+// Open reads the manifests of the tables named by onDisk and makes empty tables for
+// those of inMemory. It loads manifests that a store has written; Follow handles the
+// others, in the order of onDisk.
 func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Data, scratch), 0o750); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
 	return s, nil
 }
 
-// own takes the directory for this process, as long as it lives.
+// own locks the directory for this process.
 func own(data string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -103,7 +103,7 @@ func own(data string) (*os.File, error) {
 	return lock, nil
 }
 
-// Close gives the directory up. Nothing may be changed any more.
+// Close unlocks the directory. The store must not be changed after it.
 func (s *Store) Close() error { return s.lock.Close() }
 
 // Table returns the objects of a resource named to Open.

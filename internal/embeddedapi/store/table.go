@@ -17,7 +17,7 @@ type Table struct {
 	name   string
 	onDisk bool
 
-	writing sync.Mutex // held over a change, so that files and revisions come in one order
+	writing sync.Mutex // held during a change, so that files and revisions have the same order
 
 	mu       sync.RWMutex
 	objects  map[Key]entry
@@ -71,9 +71,8 @@ func (t *Table) Revision() uint64 {
 	return t.revision
 }
 
-// Put stores an object in the place of old, which is nil for one that is new, and
-// gives it its resource version. The error is ErrChanged where old is not what
-// is there.
+// Put stores an object in place of old, nil for a new one, and sets its resource
+// version. The error is ErrChanged where old is not the stored one.
 func (t *Table) Put(old, object Object) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -100,8 +99,8 @@ func (t *Table) Put(old, object Object) error {
 	return nil
 }
 
-// Remove takes old away and returns it as it was at the end, with the resource
-// version of its removal. The error is ErrChanged where old is not what is there.
+// Remove removes old and returns its last state, with the resource version of its
+// removal. The error is ErrChanged where old is not the stored one.
 func (t *Table) Remove(old Object) (Object, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()

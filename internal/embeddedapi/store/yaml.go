@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// toYAML writes a JSON document as YAML in block style, keys in the document's
-// order. It is here because a manifest is written at every change: the general
-// encoders take ten times as long and lose the order.
+// toYAML writes a JSON document as YAML in block style, keys in the document's order.
+// It exists because a manifest is written at every change: the general encoders take
+// ten times as long and lose the order.
 func toYAML(document []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -30,8 +30,8 @@ type yamlWriter struct {
 	out     []byte
 }
 
-// value writes what begins with a token. What has lines of its own begins on a
-// new one after a key, and on the same one after the hyphen of a list.
+// value writes a value. A multi-line value begins on a new line after a key, and on the
+// same line after the hyphen of a list.
 func (w *yamlWriter) value(token json.Token, indent int, afterKey bool) error {
 	opening, nested := token.(json.Delim)
 	if !nested {
@@ -109,8 +109,8 @@ func (w *yamlWriter) indent(n int) {
 	}
 }
 
-// text writes a string plainly where no reader could take it for anything else.
-// Go's escapes are YAML's.
+// text writes a string plainly where YAML reads it as a string, else quoted. Go's
+// escapes are valid in YAML.
 func (w *yamlWriter) text(s string) {
 	if plain(s) {
 		w.out = append(w.out, s...)
@@ -119,7 +119,7 @@ func (w *yamlWriter) text(s string) {
 	w.out = strconv.AppendQuote(w.out, s)
 }
 
-// words are what YAML 1.1 reads as something else than a string.
+// words are what YAML 1.1 reads as other types than string.
 var words = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 func plain(s string) bool {

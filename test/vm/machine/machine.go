@@ -60,16 +60,16 @@ func Restart(t testing.TB) {
 	}
 	invocation := Show(t, "InvocationID")
 	t.Cleanup(func() {
-		told := Journal(t, "_SYSTEMD_INVOCATION_ID="+invocation)
-		for line := range strings.Lines(told) {
-			for _, refusal := range []string{"operation not permitted", "function not implemented", "read-only file system", "permission denied", "not to be had"} {
+		text := Journal(t, "_SYSTEMD_INVOCATION_ID="+invocation)
+		for line := range strings.Lines(text) {
+			for _, refusal := range []string{"operation not permitted", "function not implemented", "read-only file system", "permission denied", "is not available"} {
 				if strings.Contains(line, refusal) {
 					t.Errorf("the machine refuses something: %s", line)
 				}
 			}
 		}
 		if t.Failed() {
-			t.Logf("the journal:\n%s", told)
+			t.Logf("the journal:\n%s", text)
 		}
 	})
 }

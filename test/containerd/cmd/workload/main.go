@@ -272,7 +272,7 @@ func (w *workload) ignoreTerm([]string) error {
 var awaited = map[string]os.Signal{"TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT}
 
 func (w *workload) on(args []string) error {
-	told, known := awaited[args[0]]
+	received, known := awaited[args[0]]
 	if !known {
 		return fmt.Errorf("no signal %q", args[0])
 	}
@@ -281,10 +281,10 @@ func (w *workload) on(args []string) error {
 		return err
 	}
 	came := make(chan os.Signal, 1)
-	if told == syscall.SIGTERM {
+	if received == syscall.SIGTERM {
 		signal.Stop(w.term)
 	}
-	signal.Notify(came, told)
+	signal.Notify(came, received)
 	go func() {
 		<-came
 		if err := os.WriteFile(args[1], []byte(strconv.FormatInt(time.Now().UnixNano(), 10)), 0o644); err != nil {
