@@ -81,7 +81,7 @@ func (e *Extender) Add(plan *framework.Plan) {
 // Name is extender/ and the URL prefix.
 func (e *Extender) Name() string { return e.name }
 
-// FiltersLate: the nodes are sampled before the call.
+// FiltersLate marks that the nodes are sampled before the call.
 func (*Extender) FiltersLate() {}
 
 // Events are all: the scheduler does not know what the extender depends on.

@@ -135,7 +135,7 @@ func NewSelector(s *metav1.LabelSelector, further ...Label) (*Selector, error) {
 	return &c, nil
 }
 
-// Empty: the selector has no requirements.
+// Empty reports whether the selector has no requirements.
 func (s *Selector) Empty() bool { return len(s.requirements) == 0 }
 
 // Matches reports whether the labels meet all requirements.
@@ -215,7 +215,7 @@ func (m *Matcher) byNamespace() bool {
 	return m.byLabels != nil || slices.ContainsFunc(m.others, (*Matcher).byNamespace)
 }
 
-// Empty: the selector has no requirements.
+// Empty reports whether the selector has no requirements.
 func (m *Matcher) Empty() bool { return m.selector.Empty() }
 
 // Matches matches a pod in a namespace with the given labels.

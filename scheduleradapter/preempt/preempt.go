@@ -55,7 +55,7 @@ func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod to be finished"}
 }
 
-// Events: the deletion of another pod may help a pod that was preempted before it
+// Events are: the deletion of another pod may help a pod that was preempted before it
 // was bound, or is gated. Without Env.Preempting victims are deleted synchronously.
 func (p *Plugin) Events() []framework.EventHint {
 	if p.env.Preempting == nil {

@@ -73,7 +73,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match Pod's required features"}
 }
 
-// Events: a node was added or declares other features.
+// Events are: a node was added or declares other features.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{
 		Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeDeclaredFeature}, Hint: p.nodeChanged,

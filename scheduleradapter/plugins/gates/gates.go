@@ -39,7 +39,7 @@ func (*Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
 	}
 }
 
-// Events: the last gate of the pod was removed.
+// Events are: the last gate of the pod was removed.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.TargetPod, Action: framework.UpdatePodSchedulingGatesEliminated}}}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Events: a pod was added, deleted or relabeled; a node was added or relabeled; the
+// Events are: a pod was added, deleted or relabeled; a node was added or relabeled; the
 // labels of the pod changed.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{

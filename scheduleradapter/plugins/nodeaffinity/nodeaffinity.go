@@ -59,7 +59,7 @@ func (p *Plugin) add(affinity *v1.NodeAffinity) (err error) {
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: the result depends on the node only.
+// IgnoresPods marks that the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
 // PreFilter narrows the nodes to those that metadata.name terms name, if each term
@@ -138,7 +138,7 @@ func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
-// Events: a node that now matches.
+// Events are: a node that now matches.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}, Hint: p.nodeChanged},

@@ -68,7 +68,7 @@ func selector(expressions ...v1.NodeSelectorRequirement) (*nodetable.NodeSelecto
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: the result depends on the node only.
+// IgnoresPods marks that the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
 // Filter rejects nodes that lack a required label or have a forbidden one.
@@ -104,7 +104,7 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 	return framework.Status{}
 }
 
-// Events: a node was added or relabeled.
+// Events are: a node was added or relabeled.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}},

@@ -21,7 +21,7 @@ func New(any, framework.Env) (framework.Plugin, error) { return &Plugin{}, nil }
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: the result depends on the node only.
+// IgnoresPods marks that the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
 // PreFilter narrows the nodes to spec.nodeName.
@@ -48,7 +48,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't match the requested node name"}
 }
 
-// Events: a node was added.
+// Events are: a node was added.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add}}}
 }

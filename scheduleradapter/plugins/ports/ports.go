@@ -42,7 +42,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) didn't have free ports for the requested pod ports"}
 }
 
-// Events: a pod with one of the ports was deleted, or a node was added.
+// Events are: a pod with one of the ports was deleted, or a node was added.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: podLeft},

@@ -122,7 +122,7 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: the result depends on the node only.
+// IgnoresPods marks that the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
 // Filter rejects nodes under pressure unless the pod tolerates the taint; memory
@@ -239,7 +239,7 @@ func pressureOf(condition v1.NodeConditionType) (k kind, ok bool) {
 	return 0, false
 }
 
-// Events: a node was added, or its conditions or headroom changed; the tolerations
+// Events are: a node was added, or its conditions or headroom changed; the tolerations
 // of the pod changed.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{

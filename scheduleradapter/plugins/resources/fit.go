@@ -153,7 +153,7 @@ func (f *Fit) digest(r *nodetable.Requests) {
 	}
 }
 
-// DecidesBySums: the pod requests no resource that only some nodes have.
+// DecidesBySums is true if the pod requests no resource that only some nodes have.
 func (f *Fit) DecidesBySums(c *framework.Cycle) bool {
 	return !slices.ContainsFunc(c.Pod.Requests.Extended, func(a nodetable.Amount) bool { return a.Value > 0 && !f.ignores(a.Name.Value()) })
 }
@@ -197,7 +197,7 @@ func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) fr
 	return framework.Status{}
 }
 
-// Events: a pod was deleted or scaled down; the allocatable amount of a node
+// Events are: a pod was deleted or scaled down; the allocatable amount of a node
 // changed; the pod was scaled down.
 func (f *Fit) Events() []framework.EventHint {
 	return []framework.EventHint{

@@ -7,7 +7,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Events: a counted pod was added, deleted or relabeled; a node with the topology
+// Events are: a counted pod was added, deleted or relabeled; a node with the topology
 // keys changed, or its taints if they count; the pod changed.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{

@@ -45,7 +45,7 @@ func New(_ any, env framework.Env) (framework.Plugin, error) {
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: the result depends on the node only.
+// IgnoresPods marks that the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
 // Filter rejects nodes with an untolerated NoSchedule or NoExecute taint.
@@ -100,7 +100,7 @@ func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
-// Events: a node whose taints are now tolerated; more tolerations of the pod.
+// Events are: a node whose taints are now tolerated; more tolerations of the pod.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: nodeChanged},

@@ -27,7 +27,7 @@ func New(any, framework.Env) (framework.Plugin, error) {
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: the result depends on the node only.
+// IgnoresPods marks that the result depends on the node only.
 func (*Plugin) IgnoresPods() {}
 
 // Filter rejects cordoned nodes.
@@ -42,7 +42,7 @@ func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) were unschedulable"}
 }
 
-// Events: a node was added or uncordoned; more tolerations of the pod.
+// Events are: a node was added or uncordoned; more tolerations of the pod.
 func (p *Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeTaint}, Hint: p.nodeChanged},

@@ -227,7 +227,7 @@ func (*Binding) Reasons(_ *nodetable.Pod, why uint32) []string {
 	return texts
 }
 
-// Events of all storage objects.
+// Events are those of all storage objects.
 func (*Binding) Events() []framework.EventHint {
 	const set = framework.Add | framework.Update
 	return []framework.EventHint{

@@ -175,7 +175,7 @@ func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
 	return []string{"node(s) exceed max volume count"}
 }
 
-// Events: the limit of a node rose, a pod with volumes was deleted, a claim of the
+// Events are: the limit of a node rose, a pod with volumes was deleted, a claim of the
 // pod changed, a volume was detached.
 func (l *Limits) Events() []framework.EventHint {
 	events := []framework.EventHint{

@@ -110,7 +110,7 @@ func conflict(a, b *v1.VolumeSource) bool {
 	return true
 }
 
-// Events: a pod with the same disk or claim was deleted, a node or a claim was
+// Events are: a pod with the same disk or claim was deleted, a node or a claim was
 // added.
 func (*Restrictions) Events() []framework.EventHint {
 	return []framework.EventHint{

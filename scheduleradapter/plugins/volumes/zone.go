@@ -142,7 +142,7 @@ func (*Zone) Reasons(*nodetable.Pod, uint32) []string {
 	return []string{"node(s) had no available volume zone"}
 }
 
-// Events: a storage class with delayed binding was added, a node was added or
+// Events are: a storage class with delayed binding was added, a node was added or
 // relabeled, a claim or volume changed.
 func (*Zone) Events() []framework.EventHint {
 	return []framework.EventHint{
