@@ -1,7 +1,3 @@
-// Package agent runs evictd-agent, the process that connects to the API server and the
-// container runtime for evictd. It sends the agent node conditions, evictions, events and
-// orders to the runtime, and receives pods and the runtime's inventory. No call waits for
-// the agent, and the package decides nothing about evictions.
 package agent
 
 import (

@@ -1,6 +1,3 @@
-// Package control is the loop that senses, asks eviction what to do, and does it. It
-// decides nothing. It never blocks: pods are received and reports are sent over
-// bounded queues.
 package control
 
 import (

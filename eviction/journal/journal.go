@@ -1,6 +1,3 @@
-// Package journal is a small durable map of entries, by kind and id, that survives a
-// crash. It is written in the background: no caller waits for the disk. It does not
-// interpret the entries.
 package journal
 
 import (

@@ -1,6 +1,3 @@
-// Package kill ends pods: SIGTERM, the grace period, SIGKILL, process_mrelease(2), and
-// confirms that no process is left. It decides nothing, calls no container runtime,
-// starts no program and never blocks its caller. It needs pidfds (Linux 5.3).
 package kill
 
 import (

@@ -1,7 +1,3 @@
-// Package embeddedapi is the embedded API: Kubernetes' REST semantics for the kinds
-// that both programs use, on one host, with objects as YAML manifests in a directory.
-// It has no authentication, so it serves a unix socket or loopback only. It runs no
-// containers, and no controllers but for budgets and namespaces.
 package embeddedapi
 
 import (

@@ -1,0 +1,31 @@
+// Package control is the loop that senses, asks eviction what to do, and does it.
+// It decides nothing. It never blocks: pods are received and reports are sent over
+// bounded queues; a report that is not read in time is lost and counted.
+//
+// # When the loop wakes
+//
+// The loop sleeps in epoll between housekeeping passes. The kernel wakes it: by usage
+// notifications of cgroup v1 halfway to a hard threshold of memory, and from 128 MiB
+// before it all the way (memcg-threshold), by changes of memory.events on v2
+// (memory-events), by PSI triggers (memory-stall). A notification only wakes the loop;
+// the amounts that are available decide.
+//
+// It also polls. It sleeps no longer than the nearest hard threshold is away at the
+// highest plausible rate (6 GiB/s for memory), or at a sixteenth of that rate where the
+// kernel notifies of the crossing, and no longer than a quarter of the time that is left
+// at the present rate. The bounds are 5 ms near a threshold, 1 ms when it is about to be
+// crossed, 1 s far from all thresholds, and 5 s where the kernel notifies halfway and
+// less than the other half is page cache. A threshold that acts without an eligible pod
+// does not shorten the sleep.
+//
+// A pass reads node-level figures only. Pods are measured when Decide asks for their
+// usage, every 50 ms while a memory threshold is less than a second away, and in turn
+// on housekeeping passes. Filesystems are asked for new figures a second before each
+// housekeeping pass.
+//
+// # The thread of the loop
+//
+// The goroutine of Run is locked to a thread with SCHED_FIFO at the lowest priority,
+// where the machine permits that, and a budget of half of each second. Between the wake
+// and the first signal it allocates no memory, opens no file and logs nothing.
+package control

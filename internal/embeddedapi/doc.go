@@ -1,0 +1,21 @@
+// Package embeddedapi is the embedded API: Kubernetes' REST semantics for the kinds
+// that both programs use, on one host, with objects as YAML manifests in a directory.
+// It does not authenticate, so it listens on a unix socket or loopback only. It
+// runs no containers, and no controllers but those of disruption budgets and namespaces.
+//
+// A resource is a table with one writer at a time: it checks the resourceVersion, takes the
+// next revision, writes the manifest (temporary file, rename), and then publishes the object.
+// Stored objects never change, so readers need no copies. A watch is a cursor into a
+// ring of the last 4,096 changes of a table; no writer waits for a watch, and a watch that falls
+// behind gets 410 and lists again. Revisions are reserved in blocks, so that none is used
+// twice after a crash.
+//
+// A manifest that differs from what the store wrote, by inode, time or size, was written
+// by another program. It passes the admission of a request after 200 ms without a
+// further write. Budgets are computed when pods change, and again under a lock at every
+// eviction, so that no two evictions use the same disruption.
+//
+// The handlers are written on apimachinery's parts (serializers, selectors, patches, Table,
+// Status). k8s.io/apiserver's generic registry takes 51 MB resident for one kind, see
+// docs/benchmarks.md.
+package embeddedapi
