@@ -48,7 +48,7 @@ func (r *Ranked) atMost() (amount int64, measured bool) {
 
 // unknownPatience is how long pods within their request are spared because of
 // unknown pods: after a restart of what lists the pods they are known within a
-// moment; others may stay unknown for good.
+// moment; others may stay unknown permanently.
 const unknownPatience = 2 * time.Second
 
 // holdsBack says whether a victim within its request is spared for now, because an

@@ -18,7 +18,7 @@ type Kept struct {
 	// raised it.
 	Pressure map[string]time.Duration `json:"pressure,omitempty"`
 	InFlight []KeptVictim             `json:"inFlight,omitempty"`
-	// Rests are how long no reclaim may begin, by disk of the Layout.
+	// The field says for how long no reclaim may begin, by disk of the Layout.
 	Layout Layout                  `json:"layout"`
 	Rests  [numDisks]time.Duration `json:"rests"`
 }

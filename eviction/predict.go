@@ -97,12 +97,12 @@ func (f *Prediction) Suffices() bool {
 type Comparison struct {
 	Key        string
 	This, Next string
-	// Decides is true for the one that put the first before the second: those after
+	// Decides is true for the key that ranks the first pod before the second: keys after
 	// it do not count.
 	Decides bool
 }
 
-// Compare lists every key by which r ranks before next, up to the one that decides.
+// Compare lists every key by which r ranks before next, up to the key that decides.
 func (r *Ranked) Compare(next *Ranked) []Comparison {
 	var all []Comparison
 	for _, k := range orders[r.Signal.Condition()] {

@@ -35,8 +35,8 @@ type ReclaimOutcome struct {
 
 // Reclaim is the state of the node's own reclaim of a disk.
 type Reclaim struct {
-	// Since is when the one that runs began, for the signal For; zero while
-	// none does.
+	// Since is when the running reclaim began, for the signal For; zero while
+	// none runs.
 	Since time.Time
 	For   Signal
 	// From is what was available then; Best what was at most since, and Gained

@@ -105,7 +105,7 @@ type crossing struct {
 
 // Under is the state under another configuration of the same node: a threshold
 // that has the same signal, value and grace in both is the same one, as in the
-// kubelet, and keeps its standing; the others start anew.
+// kubelet, and keeps its standing; the others start again.
 func (st State) Under(old, now *Config) State {
 	var standing [MaxThresholds]Standing
 	for i, t := range now.Thresholds {
@@ -155,7 +155,7 @@ func (st *State) relieved(t *Threshold, l Layout, now time.Time) bool {
 }
 
 // lapse takes time without housekeeping passes out of the graces: a signal may have
-// recovered meanwhile. Where it is longer than a grace, that begins anew.
+// recovered meanwhile. A time longer than a grace restarts it.
 func (st *State) lapse(cfg *Config, now time.Time) {
 	blind := now.Sub(st.Looked) - cfg.Lapse
 	if cfg.Lapse > 0 && !st.Looked.IsZero() && blind > 0 {

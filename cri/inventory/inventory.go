@@ -83,7 +83,7 @@ type Sandbox struct {
 	Created   time.Time `json:"created"`
 	// Annotations of the pod, those that matter here.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Cgroup of the pod as the runtime was told: a path from the root of the
+	// Cgroup of the pod as the kubelet requested it: a path from the root of the
 	// hierarchy or the name of a slice; "" if unknown.
 	Cgroup string `json:"cgroup,omitempty"`
 	// Image is the id of the sandbox's own image; "" if unknown.

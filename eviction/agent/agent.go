@@ -103,7 +103,7 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 			continue
 		}
 		if intent.Asked && intent.Override == "" && intent.Over.IsZero() {
-			journal.Drop(intentKind, e.ID) // the API has not granted it: the pod is ranked anew
+			journal.Drop(intentKind, e.ID) // the API has not granted it: the pod is ranked again
 			continue
 		}
 		a.out.intents = append(a.out.intents, &report{Intent: intent})

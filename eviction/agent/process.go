@@ -41,7 +41,7 @@ type User struct {
 }
 
 // Unprivileged finds the user for the agent of a daemon with these effective
-// capabilities: evictd if there is one, else nobody. It is nil where the daemon
+// capabilities: evictd if there is one, else the user without rights that Linux systems have. It is nil where the daemon
 // cannot choose.
 func Unprivileged(capabilities uint64) *User {
 	has := func(bit int) bool { return capabilities&(1<<bit) != 0 }
@@ -60,7 +60,7 @@ func Unprivileged(capabilities uint64) *User {
 			return &User{name, uint32(uid), uint32(gid), readAll}
 		}
 	}
-	const overflow = 65534 // nobody, where no file says so
+	const overflow = 65534 // the kernel's overflowuid, where no file has a name for it
 	return &User{"65534", overflow, overflow, readAll}
 }
 

@@ -49,7 +49,7 @@ func (k *Keeper) Resume(cfg *eviction.Config) eviction.State {
 	for _, e := range k.journal.Entries(stateKind) {
 		st, ago, err := k.restore(cfg, e.Data)
 		if err != nil {
-			k.log.Warn("the state from before the start is not restored: graces and conditions begin anew", "error", err)
+			k.log.Warn("the state from before the start is not restored: graces and conditions start again", "error", err)
 			continue
 		}
 		k.logRestored(cfg, &st, ago)

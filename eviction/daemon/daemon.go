@@ -58,7 +58,7 @@ type Config struct {
 	File config.EvictdConfiguration
 	// Reload receives when the configuration is to be loaded again. Nil means never.
 	Reload <-chan os.Signal
-	// Load returns the configuration anew. It is called in a goroutine of Run; Reload
+	// Load loads the configuration again. It is called in a goroutine of Run; Reload
 	// needs it.
 	Load func() (config.EvictdConfiguration, error)
 	// Force allows native mode on a host where a kubelet runs.

@@ -33,7 +33,7 @@ func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.J
 
 // resume restores the state of the loop from the journal, and returns the Keeper that writes
 // it from now on. With an API server, a victim without an unreported eviction waited for the
-// Eviction API; the loop ranks it anew.
+// Eviction API; the loop ranks it again.
 func (d *Daemon) resume() *control.Keeper {
 	keeper := control.NewKeeper(d.journal, osprocess.Now, d.log)
 	state := keeper.Resume(&d.cfg.Eviction)

@@ -84,7 +84,7 @@ func (g *podCgroup) release(opened *openGroup) {
 	g.drop(opened)
 }
 
-// drop takes away a user; g.mu is held. opened may be nil.
+// drop removes a user; g.mu is held. opened may be nil.
 func (g *podCgroup) drop(opened *openGroup) {
 	if opened == nil {
 		return

@@ -29,8 +29,8 @@ func Reloadable() []string {
 	}
 }
 
-// reload compiles the configuration anew at each signal of Config.Reload. A configuration
-// with a fault is refused as a whole. It also compiles the thresholds anew when the layout
+// reload compiles the configuration again at each signal of Config.Reload. A configuration
+// with a fault is refused as a whole. It also compiles the thresholds again when the layout
 // of the disks changes.
 func (d *Daemon) reload(ctx context.Context) {
 	current := d.cfg

@@ -26,7 +26,7 @@ const (
 	// quiet one.
 	segments     = 8
 	segmentBytes = 2 << 20
-	// roomForStep is what a pass may need: 500 pods, all measured anew.
+	// roomForStep is what a pass may need: 500 pods, all measured again.
 	roomForStep = 384 << 10
 	// queue bounds what waits for the disk.
 	queue = 256
@@ -355,7 +355,7 @@ func (r *Recorder) usages(candidates []eviction.Candidate, pods map[string]*v1.P
 }
 
 // slack is how far a figure may move, bytes or a hundredth of it, before it is
-// recorded anew.
+// recorded again.
 const slack = 1 << 20
 
 // moved says whether the usage of a pod differs by more than slack.

@@ -64,7 +64,7 @@ type FileStep struct {
 	Reclaimed  []string `json:"reclaimed,omitempty"`
 	Add        []v1.Pod `json:"add,omitempty"`
 	Remove     []string `json:"remove,omitempty"`
-	// Strangers says that processes run as unknown pods.
+	// The field says that processes run as unknown pods.
 	Strangers bool                `json:"strangers,omitempty"`
 	KillFails []string            `json:"killFails,omitempty"`
 	Kills     map[string]FileKill `json:"kills,omitempty"`

@@ -177,7 +177,7 @@ func showAPI(w io.Writer, api *nodestatus.API) {
 	}
 	fmt.Fprintf(w, "API server\t%s\n", state)
 	if api.Untold > 0 {
-		fmt.Fprintf(w, "\t%d evictions are not told yet\n", api.Untold)
+		fmt.Fprintf(w, "\t%d evictions are not reported yet\n", api.Untold)
 	}
 	for _, what := range slices.Sorted(maps.Keys(api.Refused)) {
 		fmt.Fprintf(w, "\tdoes not let evictd write %s\n", what)

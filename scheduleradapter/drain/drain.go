@@ -3,7 +3,7 @@
 // k8s.io/kubectl/pkg/drain does not replace it: with kubectl v0.37.2 it adds 138
 // packages and 1.6 MB to the 39.8 MB of a stripped evictd-scheduler for linux/amd64,
 // evicts without a UID precondition, so that a retry may evict the pod that a
-// StatefulSet created anew on another node, and does not end a running retry delay of
+// StatefulSet created again on another node, and does not end a running retry delay of
 // 5 s when its context ends.
 package drain
 

@@ -10,7 +10,7 @@ type Option func(*Runner)
 // alwaysCheckAllPredicates of the Policy API.
 func EveryReason(r *Runner) { r.everyReason = true }
 
-// rejectFurther runs the filters after the one that rejected a node, except late
+// rejectFurther runs the filters after the filter that rejected a node, except late
 // ones.
 func (r *Runner) rejectFurther(c *Cycle) Status {
 	for row := range c.Evaluated.All() {

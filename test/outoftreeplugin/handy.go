@@ -123,7 +123,7 @@ func (h *handy) run(ctx context.Context, state fwk.CycleState, pod *v1.Pod) {
 	other.UID = "other"
 	h.note("other pod: %s", h.handle.RunFilterPlugins(ctx, state, other, nodes[0]).Message())
 	h.note("unknown node: %s", h.handle.RunReservePluginsReserve(ctx, state, pod, "nowhere").Message())
-	h.note("nobody waits: %t %t", h.handle.GetWaitingPod(pod.UID) == nil, h.handle.RejectWaitingPod(pod.UID))
+	h.note("no waiting pod: %t %t", h.handle.GetWaitingPod(pod.UID) == nil, h.handle.RejectWaitingPod(pod.UID))
 }
 
 func (h *handy) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {

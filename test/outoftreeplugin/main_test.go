@@ -262,7 +262,7 @@ func TestNothingInTheHandleIsSilentlyWithoutEffect(t *testing.T) {
 		"n1 has the sum of 4 plugins: true", "n2 has the sum of 4 plugins: true", "fits n1: Success", "fits n2: Success",
 		"changed node: node n1 differs from the snapshot's: only its pods can be tried",
 		"other pod: plugins can run other plugins only for the unchanged pod of the scheduling cycle",
-		`unknown node: there is no node "nowhere"`, "nobody waits: true false",
+		`unknown node: there is no node "nowhere"`, "no waiting pod: true false",
 		"promised while binding: 0", "filter while binding: plugins can run other plugins only inside a scheduling cycle",
 	}
 	if !slices.Equal(notes, want) {
