@@ -27,11 +27,7 @@ func sandbox(name, cgroup string, annotations ...string) inventory.Sandbox {
 }
 
 func snapshotOf(containers []inventory.Container, sandboxes ...inventory.Sandbox) *inventory.Snapshot {
-	i := &inventory.Snapshot{Sandboxes: sandboxes}
-	for _, c := range containers {
-		i.Containers = append(i.Containers, c)
-	}
-	return i
+	return &inventory.Snapshot{Sandboxes: sandboxes, Containers: containers}
 }
 
 func running(name, in string, score int64) inventory.Container {
