@@ -28,7 +28,11 @@ const hostile = `default/<img src=x onerror="document.body.dataset.caught=1"><b>
 // it show; whatever is asked about a pod has the answer. It returns the address.
 func feed(t *testing.T, folder string, answer any, past page.Event, now ...page.Event) string {
 	t.Helper()
-	p := page.New(os.DirFS(filepath.Join("..", "..", folder)), page.Feed{
+	files := filepath.Join("..", "..", folder)
+	if _, err := os.Stat(filepath.Join(files, "web", "index.html")); err != nil {
+		t.Fatal(err)
+	}
+	p := page.New(os.DirFS(files), page.Feed{
 		History: func(time.Time) page.Event { return past },
 		Current: func(context.Context) ([]page.Event, error) { return now, nil },
 	})
@@ -126,7 +130,7 @@ func TestABusyNodeWithHostileNames(t *testing.T) {
 		stalled += max(0, float64(i-70)) / 12
 		samples = append(samples, sample{at.Add(time.Duration(i-90) * 10 * time.Second).UnixMilli(), []int64{int64(free) << 20, 61 << 30}, []float64{stalled, stalled / 3, float64(i) * 0.4}})
 	}
-	address := feed(t, "cmd/evictd",
+	address := feed(t, "eviction/daemon",
 		nodestatus.Explanation{Signals: []nodestatus.SignalForecast{{Signal: "memory.available", Kind: "soft", Required: "1536Mi", Available: "1310Mi", Lacking: "226Mi", Victims: []string{hostile}, Freed: "1400Mi", Suffices: true,
 			Order: []nodestatus.ExplainedPod{{Ranked: status.Ranking["memory.available"][0], Place: 1, Goes: true, Against: "shop/<b>bold</b>", Rival: "shop/web",
 				Comparisons: []nodestatus.Comparison{{Key: "above its request", This: "yes", Other: "yes"}, {Key: "priority", This: "0", Other: "100", Decides: true}},
