@@ -333,7 +333,7 @@ func (w *collection) order(batch []reclaim.Removal) []error {
 
 // end measures what the collection has freed.
 func (w *collection) end(lacks func(*control.Snapshot) eviction.Need) {
-	w.Ended = time.Now()
+	w.Ended, w.Expected, w.Insufficient = time.Now(), 0, false
 	for _, r := range w.Removed {
 		w.Expected += r.Bytes.Or(0)
 	}

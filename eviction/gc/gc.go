@@ -224,10 +224,15 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) reclaim(ctx context.Context, a request) {
 	w := c.begin(ctx, Pressure, a.signal, a.need)
 	lacks := func(s *control.Snapshot) eviction.Need { return s.Eviction.Need(&s.Observations, a.signal) }
-	for _, step := range a.steps {
-		w.step(reclaim.Goal{Containers: step == eviction.DeadContainers, Images: step == eviction.UnusedImages, Pressure: true, Need: a.need}, lacks)
+	// A disk that fills up meanwhile is short again although the last removal sufficed.
+	for more := true; more; {
+		before := len(w.Removed)
+		for _, step := range a.steps {
+			w.step(reclaim.Goal{Containers: step == eviction.DeadContainers, Images: step == eviction.UnusedImages, Pressure: true, Need: a.need}, lacks)
+		}
+		w.end(lacks)
+		more = w.Insufficient && w.Error == nil && len(w.Removed) > before
 	}
-	w.end(lacks)
 	if w.Insufficient && slices.Contains(a.steps, eviction.UnusedImages) {
 		w.fault(FreeDiskSpaceFailed, w.shortfall())
 	}

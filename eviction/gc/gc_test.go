@@ -31,6 +31,15 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeContainer oldest", "100ms removeContainer older", "100ms pressure: expected 2, freed 2 GiB "},
 		},
 		{
+			"more images follow where the disk fills up while it is freed",
+			setting{minimum: 4, prepare: func(w *world) {
+				w.image("a", 5, 5)
+				w.image("b", 5, 5)
+				w.refill = 3 * gibi
+			}},
+			[]string{"100ms removeImage a", "200ms removeImage b", "200ms pressure: expected 10, freed 7 GiB "},
+		},
+		{
 			"images follow where they do not",
 			setting{minimum: 4, prepare: func(w *world) {
 				pods(w)

@@ -46,6 +46,7 @@ type world struct {
 	late      time.Duration    // what was removed shows so much later
 	fails     map[string]error // orders; hang for none that is answered
 	available int64
+	refill    int64 // bytes that a pod writes once, when the disk was seen to lack nothing
 	entries   map[string]json.RawMessage
 	lines     []string
 	orders    time.Duration // so many microseconds
@@ -205,7 +206,11 @@ func (w *world) Glance(ctx context.Context) (control.Snapshot, error) {
 		fs = stats.Filesystem{Inodes: fs.Capacity, InodesFree: fs.Available}
 	}
 	node := stats.Node{Time: time.Now(), NodeFs: fs, ImageFs: fs, ContainerFs: fs}
-	return control.Snapshot{At: time.Now(), Node: node, Observations: (&eviction.Observer{}).Observe(&node), Eviction: &w.cfg}, ctx.Err()
+	s := control.Snapshot{At: time.Now(), Node: node, Observations: (&eviction.Observer{}).Observe(&node), Eviction: &w.cfg}
+	if need := w.cfg.Need(&s.Observations, w.signal); need.Bytes+need.Inodes <= 0 {
+		w.available, w.refill = w.available-w.refill, 0
+	}
+	return s, ctx.Err()
 }
 
 // Entries and Put implement gc.Memory.
