@@ -125,7 +125,7 @@ func tellStory(out io.Writer, s *recorder.Story) error {
 		fmt.Fprintf(w, ": %s available, %s required", render.Short(s.Signal, s.Available), render.Short(s.Signal, s.Required))
 	}
 	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
-	fmt.Fprintf(w, "  next would have been\t%s\n", cmp.Or(s.Next, "nobody"))
+	fmt.Fprintf(w, "  next would have been\t%s\n", cmp.Or(s.Next, "no pod"))
 	fmt.Fprintf(w, "  seen by\t%s, decided %v after the crossing\n", s.Source, s.Decided.Sub(s.Crossed.Time).Round(time.Microsecond))
 	if !s.Signalled.IsZero() {
 		fmt.Fprintf(w, "  first signal\t%v after the decision, grace %s\n", s.Signalled.Sub(s.Decided.Time).Round(time.Microsecond), s.Grace)

@@ -180,7 +180,7 @@ function story(s, dry) {
     el("p", {}, s.required ? `${s.signal} was ${told(s.signal, s.available)} where ${told(s.signal, s.required)} is the ${s.kind} threshold.` : s.message),
     times.length > 1 && el("div", {}, el("h3", {}, "How it went"), el("ol", { class: "steps" }, times.map(([name, t], i) =>
       el("li", {}, el("b", {}, i ? `+${span(Math.max(0, t - times[i - 1][1]) / 1e6)}` : clock(t / 1000)), el("span", { class: "dim" }, name))))),
-    facts([["Why this pod", s.because], ["Next would have been", s.next || (ranking.length ? "nobody" : "")], ["Freed", dry || !s.gone ? "" : s.freed ? told("memory", s.freed) : "an unknown amount"],
+    facts([["Why this pod", s.because], ["Next would have been", s.next || (ranking.length ? "no pod" : "")], ["Freed", dry || !s.gone ? "" : s.freed ? told("memory", s.freed) : "an unknown amount"],
       ["Seen by", s.source], ["Grace", s.grace], ["Went wrong", s.error], ["Message", s.message]]),
     ranking.length > 0 && el("div", {}, el("h3", {}, "The order as it was"), table(["##", "Pod", "#Usage", "#Request", ".Why here"],
       ranking.map((r, i) => [i + 1, el("span", { class: r.uid === s.uid ? "bad" : "" }, r.pod), told(s.signal, r.usage), told(s.signal, r.request), el("span", { class: "why" }, r.protected ? `never: ${r.protected}` : r.because ?? "")]))),
