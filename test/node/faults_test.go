@@ -182,10 +182,10 @@ func TestAGraceDoesNotCountTimeInWhichEvictdWasStopped(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	greedy := n.Start("greedy", sandbox.Spec{})
-	const grace = time.Second
+	const grace = 8 * time.Second // far longer than it takes to stop evictd
 	d := n.Evictd(soft(grace.String())...)
 	d.AwaitPods(memorySignal, greedy)
-	greedy.Do("hold 150Mi")
+	greedy.Send("hold 150Mi")
 	d.Await("the soft threshold to be met", softMet)
 	d.Signal(unix.SIGSTOP)
 	stat := fmt.Sprintf("/proc/%d/stat", d.PID())
