@@ -129,14 +129,18 @@ func alive(dir int) error {
 }
 
 // write writes a file of a directory; ENOENT becomes missing where the group
-// still exists, ErrGone where it does not.
+// still exists, ErrGone where it does not. A write that a signal interrupted is
+// repeated: memory.limit_in_bytes of v1 answers EINTR while one is pending, and the Go
+// runtime sends itself signals.
 func write(dir int, nameZ, value string, missing error) error {
 	if dir < 0 {
 		return missing
 	}
 	fd, err := openat(dir, nameZ, unix.O_WRONLY)
 	if err == nil {
-		_, err = unix.Write(fd, []byte(value))
+		for _, err = unix.Write(fd, []byte(value)); err == unix.EINTR; {
+			_, err = unix.Write(fd, []byte(value))
+		}
 		unix.Close(fd)
 	} else if err == unix.ENOENT && alive(dir) == nil {
 		return missing

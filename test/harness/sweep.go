@@ -113,16 +113,27 @@ func children(pid int) (found []int) {
 // them, but not the descendants of a keeper: it removes its own.
 func descendants(pid int) (found []int) {
 	for _, child := range children(pid) {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
-		if len(line) == 0 { // it has ended
+		if hasEnded(child) {
 			continue
 		}
 		found = append(found, child)
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
 		if !isKeeper(line) {
 			found = append(found, descendants(child)...)
 		}
 	}
 	return found
+}
+
+// hasEnded says whether a process is gone or a zombie, by /proc/PID/stat. Its command line
+// does not say so: it is empty as well in the middle of execve(2).
+func hasEnded(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := bytes.Cut(text[max(0, bytes.LastIndexByte(text, ')')):], []byte(" "))
+	return bytes.HasPrefix(state, []byte("Z")) || bytes.HasPrefix(state, []byte("X"))
 }
 
 // isKeeper says whether a command line is a keeper's.

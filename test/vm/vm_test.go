@@ -141,12 +141,12 @@ func (m *machine) boot(t *testing.T, b boot) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	left := results(t, out, b.suites)
+	left, last := results(t, out, b.suites)
 	err = c.Wait()
 	t.Logf("the machine ran for %v", time.Since(begun).Round(time.Second))
 	if err != nil || len(left) > 0 {
 		text, _ := os.ReadFile(console)
-		t.Errorf("%v %s; without a result: %v; the console:\n%s", err, complaints.String(), left, text)
+		t.Errorf("%v %s; without a result: %v; its last line was %q; the console:\n%s", err, complaints.String(), left, last, text)
 	}
 }
 
@@ -211,13 +211,14 @@ var (
 )
 
 // results reads what the tests of a machine write, -test.v, and returns the suites
-// that have not ended.
-func results(t *testing.T, out io.Reader, suites []suite) (left []suite) {
+// that have not ended, with the last line.
+func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last string) {
 	t.Helper()
 	left = suites
 	var told strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		line := strings.TrimRight(lines.Text(), "\r")
+		last = line
 		if at := ended.FindStringSubmatch(line); at != nil {
 			if at[2] != "0" && told.Len() > 0 {
 				t.Errorf("%s ended with %s:\n%s", at[1], at[2], told.String())
@@ -250,5 +251,5 @@ func results(t *testing.T, out io.Reader, suites []suite) (left []suite) {
 	if told.Len() > 0 {
 		t.Logf("the last that was told:\n%s", told.String())
 	}
-	return left
+	return left, last
 }
