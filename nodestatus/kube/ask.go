@@ -76,7 +76,7 @@ func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Ans
 	p.requests.record("pod eviction", err)
 	answer.UID = ask.UID
 	switch {
-	case err == nil, apierrors.IsNotFound(err), otherUID(err):
+	case err == nil, p.isGone(ctx, namespace, name, ask.UID, err):
 		return answer, true
 	case apierrors.IsTooManyRequests(err):
 		answer.Refused = message(err)

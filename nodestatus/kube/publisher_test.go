@@ -61,7 +61,7 @@ func (f faulty) RoundTrip(request *http.Request) (*http.Response, error) {
 // status answers with an API error.
 func status(code int, reason metav1.StatusReason) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
-		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"made up","reason":%q,"code":%d}`, reason, code)
+		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"made up for %s","reason":%q,"code":%d}`, r.URL.Path, reason, code)
 		return &http.Response{
 			StatusCode: code, Status: fmt.Sprint(code), Request: r, Header: http.Header{"Content-Type": {"application/json"}},
 			Body: io.NopCloser(strings.NewReader(body)),
@@ -406,6 +406,16 @@ func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
 	if count != 1 {
 		t.Errorf("%d events", count)
 	}
+}
+
+func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("-druid-0") // the answers name the pod, so that "uid" is in them
+	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusConflict, metav1.StatusReasonConflict))
+	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
+	w.publisher.Handle(wire.Down{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
 }
 
 func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -159,7 +158,7 @@ func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err e
 	body := patch(object{"metadata": object{"uid": v.UID}, "status": status})
 	_, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	p.requests.record("pod status", err)
-	if apierrors.IsNotFound(err) || otherUID(err) {
+	if p.isGone(ctx, v.Namespace, v.Name, v.UID, err) {
 		return true, nil
 	}
 	if err != nil {
@@ -168,11 +167,17 @@ func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err e
 	return false, nil
 }
 
-// otherUID says whether the uid precondition failed, the only conflict that is
-// permanent.
-func otherUID(err error) bool {
-	return apierrors.IsConflict(err) && strings.Contains(strings.ToLower(err.Error()), "uid") ||
-		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid")
+// isGone says whether a request that failed with err found the pod deleted, or another pod
+// under its name. A conflict or an invalid object alone does not say so, since an admission
+// webhook can cause both: the uid of the present pod does.
+func (p *Publisher) isGone(ctx context.Context, namespace, name string, uid types.UID, err error) bool {
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		var pod *v1.Pod
+		if pod, err = p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+			return pod.UID != uid
+		}
+	}
+	return apierrors.IsNotFound(err)
 }
 
 // deletePod completes the deletion of a pod that was evicted by the Eviction API.
@@ -185,7 +190,7 @@ func (p *Publisher) deletePod(ctx context.Context, v *victim) (done bool, err er
 	err = p.client.CoreV1().Pods(v.Namespace).Delete(ctx, v.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &zero, Preconditions: metav1.NewUIDPreconditions(string(v.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !otherUID(err) {
+	if err != nil && !p.isGone(ctx, v.Namespace, v.Name, v.UID, err) {
 		return false, fmt.Errorf("delete pod %s/%s: %w", v.Namespace, v.Name, err)
 	}
 	return true, nil
