@@ -10,8 +10,8 @@ import (
 // notifyEvery is the shortest interval of STATUS= notifications.
 const notifyEvery = time.Second
 
-// notifyService sends READY=1 when a threshold has been measured, and STATUS= after passes
-// (sd_notify(3)).
+// notifyService sends READY=1 after the first pass, whatever it could not measure, and
+// STATUS= after each (sd_notify(3)).
 func (d *Daemon) notifyService(ctx context.Context) {
 	defer func() { d.inform("STOPPING=1") }()
 	ready := false
@@ -21,13 +21,9 @@ func (d *Daemon) notifyService(ctx context.Context) {
 			return
 		case <-d.publisher.Passed():
 		}
-		line := d.line(ctx)
-		switch {
-		case line == "":
-			continue
-		case ready:
+		if line := d.line(ctx); ready {
 			d.inform("STATUS=" + line)
-		default:
+		} else {
 			ready = d.inform("READY=1", "STATUS="+line)
 		}
 		select {
@@ -38,13 +34,13 @@ func (d *Daemon) notifyService(ctx context.Context) {
 	}
 }
 
-// line is the status of the node in one line; "" before a threshold is measured.
+// line is the status of the node in one line.
 func (d *Daemon) line(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
 	line, err := d.publisher.Summary(ctx)
-	if err != nil || line == "" {
-		return ""
+	if err != nil {
+		line = "the loop does not answer"
 	}
 	if d.dryRun {
 		line = "dry run; " + line

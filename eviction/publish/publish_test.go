@@ -360,7 +360,7 @@ func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
 	all.Wait()
 }
 
-func TestTheLineNamesTheNearestThresholdAndWhoWouldGo(t *testing.T) {
+func TestSummaryNamesTheNearestThresholdItsVictimAndWhatIsNotMeasured(t *testing.T) {
 	s, now := newStory(), &look{}
 	p := newPress(t, publish.Config{}, now)
 	line := func(node stats.Node) string {
@@ -372,17 +372,17 @@ func TestTheLineNamesTheNearestThresholdAndWhoWouldGo(t *testing.T) {
 		}
 		return line
 	}
-	if got, want := line(reading(3*gibi)), "memory.available is 3Gi, soft threshold 2Gi; next victim: default/a"; got != want {
+	if got, want := line(reading(3*gibi)), "memory.available is 3Gi, soft threshold 2Gi; next victim: default/a; not measured: containerfs.available, pid.available"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	disk := reading(4 * gibi)
 	disk.NodeFs.Available = stats.Known(11 * gibi)
 	s.candidates = s.candidates[2:3]
-	if got, want := line(disk), "nodefs.available is 11Gi, hard threshold 10Gi; next victim: none"; got != want {
+	if got, want := line(disk), "nodefs.available is 11Gi, hard threshold 10Gi; next victim: none; not measured: containerfs.available, pid.available"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := line(stats.Node{}); got != "" {
-		t.Errorf("of a node that was not measured: %s", got)
+	if got, want := line(stats.Node{}), "no threshold is measured; not measured: containerfs.available, memory.available, nodefs.available, pid.available"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	now.err = context.DeadlineExceeded
 	if _, err := p.Summary(t.Context()); !errors.Is(err, context.DeadlineExceeded) {

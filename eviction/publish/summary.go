@@ -3,31 +3,47 @@ package publish
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/evictd/evictd/eviction"
 )
 
-// Summary describes the nearest threshold of the last pass and its next victim, in one
-// line. It is empty where no threshold was measured.
+// Summary describes the nearest threshold of the last pass, its next victim, and the
+// signals with a threshold that the pass could not measure, in one line.
 func (p *Publisher) Summary(ctx context.Context) (string, error) {
 	s, err := p.snapshots.Recent(ctx)
 	if err != nil {
 		return "", err
 	}
-	near := nearest(s.Eviction, &s.Observations, func(*eviction.Threshold) bool { return true })
-	if near == nil {
-		return "", nil
+	line := "no threshold is measured"
+	if near := nearest(s.Eviction, &s.Observations, func(*eviction.Threshold) bool { return true }); near != nil {
+		victim := "none"
+		order := eviction.Rank(near.Signal, s.Eviction.Layout, s.Candidates, nil)
+		if i := slices.IndexFunc(order, func(r eviction.Ranked) bool { return r.Exempt() == "" }); i >= 0 {
+			victim = order[i].Pod.String()
+		}
+		line = describe(near, &s.Observations) + "; next victim: " + victim
 	}
-	victim := "none"
-	order := eviction.Rank(near.Signal, s.Eviction.Layout, s.Candidates, nil)
-	if i := slices.IndexFunc(order, func(r eviction.Ranked) bool { return r.Exempt() == "" }); i >= 0 {
-		victim = order[i].Pod.String()
+	if missing := unmeasured(s.Eviction, &s.Observations); len(missing) > 0 {
+		line += "; not measured: " + strings.Join(missing, ", ")
 	}
-	line := describe(near, &s.Observations) + "; next victim: " + victim
 	if p.cfg.API != nil && !p.cfg.API().Connected {
 		line += "; the API server does not answer"
 	}
 	return line, nil
+}
+
+// unmeasured are the signals with a threshold that cannot be compared with it, sorted.
+func unmeasured(cfg *eviction.Config, o *eviction.Observations) (signals []string) {
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		_, required := t.Value.Of(o[t.Signal])
+		if !required || !o[t.Signal].Available.IsKnown() {
+			signals = append(signals, t.Signal.String())
+		}
+	}
+	slices.Sort(signals)
+	return slices.Compact(signals)
 }
 
 // nearest is the threshold with the lowest ratio of available to required, among those
