@@ -22,20 +22,31 @@ type Pods struct {
 // name that ends in .slice is the systemd driver's.
 func PodsAt(group string) Pods { return Pods{path.Join("/", group)} }
 
-// FindPods finds the group of the pods below a root: the one with the given name,
-// or else kubepods or kubepods.slice. Where it does not exist the error is
-// ErrNoPods.
-func (s *System) FindPods(root, name string) (Pods, error) {
+// FindPods finds the group of the pods below a root: the one with the given name, or else
+// kubepods or kubepods.slice. Where both exist, as after a change of the kubelet's cgroup
+// driver, the group that holds pods is found. Where none exists the error is ErrNoPods.
+func (s *System) FindPods(root, name string) (found Pods, err error) {
 	names := []string{name}
 	if name == "" {
 		names = []string{"kubepods", "kubepods.slice"}
 	}
+	err = ErrNoPods
 	for _, n := range names {
-		if at := path.Join("/", root, n); !notThere(s.dir(memory, at)) {
-			return Pods{at}, nil
+		p := Pods{path.Join("/", root, n)}
+		if notThere(s.dir(memory, p.path)) {
+			continue
 		}
+		if err == nil { // what cannot be listed holds no pods
+			if groups, _ := s.PodGroups(p); len(groups) == 0 {
+				break
+			}
+			if groups, _ := s.PodGroups(found); len(groups) > 0 {
+				break
+			}
+		}
+		found, err = p, nil
 	}
-	return Pods{}, ErrNoPods
+	return found, err
 }
 
 // Path is the path of the pods' group.

@@ -191,6 +191,35 @@ func TestPodsThatHaveAGroupAreListedWithTheirClassAndID(t *testing.T) {
 	}
 }
 
+func TestPodsAreFoundInTheGroupThatHoldsThem(t *testing.T) {
+	for want, dirs := range map[string][]string{
+		"/kubepods":       {"kubepods", "kubepods.slice"},
+		"/kubepods.slice": {"kubepods/besteffort", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"},
+	} {
+		host := t.TempDir()
+		if err := os.CopyFS(host, os.DirFS("testdata/v2")); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Discover(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"kubepods", "kubepods.slice"} {
+			if err := os.RemoveAll(s.dir(memory, "/"+name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, dir := range dirs {
+			if err := os.MkdirAll(s.dir(memory, "/"+dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := s.FindPods("/", ""); err != nil || got.Path() != want {
+			t.Errorf("got %s, %v; want %s", got.Path(), err, want)
+		}
+	}
+}
+
 func put(t testing.TB, file, content string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {

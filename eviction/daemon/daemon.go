@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
@@ -99,6 +98,8 @@ type Daemon struct {
 	cluster    *cluster         // nil without API server and container runtime
 	collector  *gc.Collector    // nil without container runtime
 	recorder   *recorder.Recorder
+	// podsCgroupWarned: it was logged that the pods' cgroup is missing. Owned by syncPods.
+	podsCgroupWarned bool
 	// unlisted: the API server has not listed its pods within firstList. Owned by
 	// syncPods.
 	unlisted  bool
@@ -154,7 +155,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	}
 	d.tracker.cgroups, d.tracker.processes, d.tracker.nodeFs = d.node.cgroups, d.node.processes, d.node.nodeFs
 	if d.node.cgroups != nil {
-		d.tracker.podsGroup = podsGroup(d.node, file.PodsCgroup)
+		d.tracker.podsGroup = newPodsCgroup(d.node, file.PodsCgroup)
 	}
 	d.tracker.node = d.node.name
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
@@ -178,15 +179,6 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	held.Release(log)
 	d.assemble(file, &compiled)
 	return d, nil
-}
-
-// podsGroup is the cgroup of all pods. One that is configured need not exist yet.
-func podsGroup(n *node, name string) cgroup.Pods {
-	found, err := n.cgroups.FindPods(n.root, name)
-	if err == nil {
-		return found
-	}
-	return cgroup.PodsAt(n.root + "/" + cmp.Or(name, "kubepods"))
 }
 
 func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
@@ -215,6 +207,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
 	}
+	cfg.Counters.PodsWithoutCgroup = d.podsWithoutCgroup
 	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API

@@ -35,6 +35,8 @@ func (d *Daemon) syncPods(ctx context.Context) {
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
+	look := time.NewTicker(podsCgroupInterval)
+	defer look.Stop()
 	for changed, ticks := true, 0; ; {
 		measured := d.recent(ctx)
 		all := changed || ticks%rescore == 0
@@ -44,7 +46,13 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-			changed, ticks = false, ticks+1
+			ticks++
+			changed = d.findPodsCgroup() && d.updatePods()
+		case <-look.C:
+			if d.tracker.podsGroup == nil || !d.tracker.podsGroup.missing() || !d.findPodsCgroup() {
+				continue
+			}
+			changed = d.updatePods()
 		case <-filesChanged:
 			changed = d.updatePods()
 		case <-clusterChanged:
@@ -55,6 +63,10 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		}
 	}
 }
+
+// podsCgroupInterval is how often the pods' cgroup is looked for while it is missing; a
+// cgroup that exists is looked for at each housekeeping interval.
+const podsCgroupInterval = time.Second
 
 // updatePods hands the present pods to the loop, and says whether any has changed.
 func (d *Daemon) updatePods() (changed bool) {

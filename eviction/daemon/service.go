@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/evictd/evictd/internal/serve"
@@ -41,6 +42,9 @@ func (d *Daemon) line(ctx context.Context) string {
 	line, err := d.publisher.Summary(ctx)
 	if err != nil {
 		line = "the loop does not answer"
+	}
+	if pods := d.podsWithoutCgroup(); pods > 0 {
+		line = fmt.Sprintf("%d pods cannot be evicted, their cgroup does not exist; %s", pods, line)
 	}
 	if d.dryRun {
 		line = "dry run; " + line

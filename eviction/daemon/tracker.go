@@ -32,7 +32,7 @@ const podLogs = "/var/log/pods"
 type podTracker struct {
 	log       *slog.Logger
 	cgroups   *cgroup.System // nil on a virtual node
-	podsGroup cgroup.Pods
+	podsGroup *podsCgroup    // nil on a virtual node
 	processes *collect.Processes
 	changes   *undo.Log // nil in a dry run
 	nodeFs    string
@@ -58,6 +58,7 @@ type trackedPod struct {
 	control.Pod
 	manifest *v1.Pod
 	location pods.Location
+	above    string // path of the pods' cgroup; "" on a virtual node
 	disk     *collect.PodDisk
 	meter    *meter        // nil where the pod cannot be measured
 	session  *kill.Session // nil for a pod in a cgroup
@@ -70,6 +71,7 @@ type trackedPod struct {
 // is open for pods that have not changed stays open. changed says whether any pod has.
 func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory.Snapshot, bare []inventory.RuncContainer) (handled []control.Pod, changed bool) {
 	manifests, joined := t.estimates.Match(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
+	above := t.podsPath()
 	layout := t.layout(fromFiles, joined)
 	located := layout.Locate(manifests)
 	ofRunc := t.runcOnly(t.estimates.RuncPods(bare), manifests, located)
@@ -85,7 +87,7 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 		refused := at.Refused
 		at.Refused = nil
 		p := t.known[m.UID]
-		if p == nil || p.manifest != m || p.location != at {
+		if p == nil || p.manifest != m || p.location != at || p.above != above {
 			p = t.open(m, at, p)
 			if refused != nil {
 				t.log.Warn("a pod can be neither measured nor evicted", "pod", p.String(), "error", refused)
@@ -183,6 +185,14 @@ func (t *podTracker) below(dir string) string {
 	return below
 }
 
+// podsPath is the path of the pods' cgroup; "" on a virtual node.
+func (t *podTracker) podsPath() string {
+	if t.podsGroup == nil {
+		return ""
+	}
+	return t.podsGroup.Path()
+}
+
 // pods are those of the last update.
 func (t *podTracker) pods() []*trackedPod {
 	t.mu.Lock()
@@ -208,7 +218,7 @@ func (t *podTracker) UnknownPods(known []control.Pod) bool {
 			theirs[g.path] = true
 		}
 	}
-	groups, _ := t.cgroups.PodGroups(t.podsGroup) // of those that cannot be listed nothing can be said
+	groups, _ := t.cgroups.PodGroups(t.podsGroup.get()) // of those that cannot be listed nothing can be said
 	return slices.ContainsFunc(groups, func(g cgroup.PodGroup) bool {
 		if theirs[g.Path] {
 			return false
@@ -238,7 +248,7 @@ func (t *podTracker) leaders() []int {
 // is the operator's, while any API user may write those of other pods.
 func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.RuntimePod) pods.Layout {
 	l := pods.Layout{
-		PodsCgroup: t.podsGroup.Path(),
+		PodsCgroup: t.podsPath(),
 		OwnSession: t.ownSession,
 		Named:      func(types.UID, v1.PodQOSClass) string { return "" },
 		QOSClass:   podspec.QOSClass,
@@ -247,7 +257,7 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 	if t.cgroups != nil {
 		l.OwnCgroups = []string{t.cgroups.Self()}
 		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
-			return strings.TrimPrefix(t.podsGroup.Pod(string(id), qos), t.podsGroup.Path()+"/")
+			return strings.TrimPrefix(t.podsGroup.get().Pod(string(id), qos), t.podsGroup.Path()+"/")
 		}
 		l.Told = func(pod *v1.Pod) string {
 			if joined[pod] == nil {
@@ -266,7 +276,7 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 // open finds what a pod is measured and killed by. before is the trackedPod that it replaces,
 // nil for a new pod; the figures of its disks stay.
 func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
-	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, members: &members{}}
+	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, above: t.podsPath(), members: &members{}}
 	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {
@@ -289,9 +299,9 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 	cfg := collect.PodConfig{Containers: containers, Disk: p.disk}
 	switch {
 	case t.cgroups != nil && at.Cgroup != "":
-		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(t.podsGroup.Path(), at.Cgroup)
+		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(p.above, at.Cgroup)
 		cfg.Child = p.members.child
-		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: t.podsGroup.Path(), changes: t.changes, log: t.log}
+		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: p.above, changes: t.changes, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session

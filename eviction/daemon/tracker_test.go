@@ -29,13 +29,13 @@ func newTracker(t *testing.T, n int) (*podTracker, []*v1.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: cgroup.PodsAt("/kubepods"), disks: collect.NewDiskScanner(slog.New(slog.DiscardHandler))}
+	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: &podsCgroup{current: cgroup.PodsAt("/kubepods")}, disks: collect.NewDiskScanner(slog.New(slog.DiscardHandler))}
 	var all []*v1.Pod
 	for i := range n {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i))}}
 		pod.Spec.Containers = []v1.Container{{Name: "app"}, {Name: "sidecar"}}
 		all = append(all, pod)
-		group := filepath.Join(cgroups.Mount("memory"), tracker.podsGroup.Pod(string(pod.UID), v1.PodQOSBestEffort))
+		group := filepath.Join(cgroups.Mount("memory"), tracker.podsGroup.get().Pod(string(pod.UID), v1.PodQOSBestEffort))
 		for _, dir := range []string{group, filepath.Join(group, "app"), filepath.Join(group, "sidecar")} {
 			for file, text := range map[string]string{"memory.current": "4096\n", "memory.stat": "inactive_file 0\n", "pids.current": "1\n", "cgroup.procs": "", "cgroup.events": "populated 1\nfrozen 0\n", "cgroup.threads": ""} {
 				put(t, filepath.Join(host, dir, file), text)

@@ -35,7 +35,7 @@ const (
 // that the loop sets in a goroutine of its own.
 type tripwire struct {
 	control.Waiter
-	file string
+	file func() string // memory.high of the pods' cgroup, as that was last found
 	log  *slog.Logger
 	aims chan collect.MemoryLevels
 
@@ -50,7 +50,11 @@ type tripwire struct {
 // newTripwire is nil on a kernel without memory.high.
 func (d *Daemon) newTripwire() *tripwire {
 	if d.node.cgroups != nil {
-		if file, ok := d.node.cgroups.MemoryHighFile(d.tracker.podsGroup.Path()); ok {
+		if _, ok := d.node.cgroups.MemoryHighFile(d.tracker.podsGroup.Path()); ok {
+			file := func() string {
+				file, _ := d.node.cgroups.MemoryHighFile(d.tracker.podsGroup.Path())
+				return file
+			}
 			return &tripwire{Waiter: d.notifier, file: file, log: d.log, aims: make(chan collect.MemoryLevels, 1)}
 		}
 	}
@@ -95,7 +99,7 @@ func (t *tripwire) follow(a collect.MemoryLevels, now time.Time) error {
 	before := t.rests
 	t.next(now, usage, left)
 	if t.rests.After(before) && left > 0 {
-		t.log.Warn("pods were throttled at memory.high and no threshold was crossed; memory.high is max for a while", "memoryHigh", t.file, "usage", usage, "for", tripRest.String())
+		t.log.Warn("pods were throttled at memory.high and no threshold was crossed; memory.high is max for a while", "memoryHigh", t.file(), "usage", usage, "for", tripRest.String())
 	}
 	return t.set(t.high)
 }
@@ -120,8 +124,9 @@ func (t *tripwire) set(high int64) (err error) {
 }
 
 func (t *tripwire) place(high int64, first bool) (*undo.Change, error) {
+	file := t.file()
 	if first {
-		is, err := os.ReadFile(t.file)
+		is, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +134,7 @@ func (t *tripwire) place(high int64, first bool) (*undo.Change, error) {
 			return nil, errOthers
 		}
 	}
-	return t.changes.Set(t.file, strconv.FormatInt(high, 10))
+	return t.changes.Set(file, strconv.FormatInt(high, 10))
 }
 
 var errOthers = errors.New("memory.high is not max: another program has set it")
@@ -140,7 +145,7 @@ func (t *tripwire) report(err error) {
 		return
 	}
 	if err != nil && !t.lost {
-		t.log.Warn("memory.high cannot be set; polling continues without it", "file", t.file, "error", err)
+		t.log.Warn("memory.high cannot be set; polling continues without it", "file", t.file(), "error", err)
 	}
 	t.lost = err != nil
 }

@@ -62,7 +62,7 @@ func newTestTripwire(t *testing.T, was string) (*tripwire, *bytes.Buffer) {
 	}
 	t.Cleanup(func() { changes.Close() })
 	var log bytes.Buffer
-	return &tripwire{file: file, changes: changes, log: slog.New(slog.NewTextHandler(&log, nil))}, &log
+	return &tripwire{file: func() string { return file }, changes: changes, log: slog.New(slog.NewTextHandler(&log, nil))}, &log
 }
 
 func aims(pods, left int64) collect.MemoryLevels {
@@ -74,7 +74,7 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 	wire, log := newTestTripwire(t, "max")
 	mustBe := func(want string) {
 		t.Helper()
-		if is, err := os.ReadFile(wire.file); err != nil || strings.TrimSpace(string(is)) != want {
+		if is, err := os.ReadFile(wire.file()); err != nil || strings.TrimSpace(string(is)) != want {
 			t.Errorf("memory.high is %q, %v, want %s", is, err, want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestMemoryHighOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for range 3 {
 		wire.report(wire.follow(aims(1<<30, 1<<30), time.Now()))
 	}
-	if is, _ := os.ReadFile(wire.file); string(is) != "1073741824\n" {
+	if is, _ := os.ReadFile(wire.file()); string(is) != "1073741824\n" {
 		t.Errorf("memory.high is %s", is)
 	}
 	if strings.Count(log.String(), "another program has set it") != 1 {
@@ -118,7 +118,7 @@ func TestMemoryHighOfSomebodyElseIsLeftAlone(t *testing.T) {
 
 func TestAPodsGroupThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	wire, log := newTestTripwire(t, "max")
-	if err := os.Remove(wire.file); err != nil {
+	if err := os.Remove(wire.file()); err != nil {
 		t.Fatal(err)
 	}
 	wire.report(wire.follow(aims(1<<30, 1<<30), time.Now()))

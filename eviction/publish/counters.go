@@ -18,6 +18,8 @@ type Counters struct {
 	RecordsLost func() uint64
 	// ConfigurationRefused says whether the last configuration file was refused.
 	ConfigurationRefused func() bool
+	// PodsWithoutCgroup is how many pods are known while the pods' cgroup does not exist.
+	PodsWithoutCgroup func() int
 }
 
 // addInfo adds metrics of the process and of Counters.
@@ -33,6 +35,10 @@ func addInfo(set *metric.Set, cfg *Config) {
 	if is := cfg.Counters.ConfigurationRefused; is != nil {
 		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and the previous one is in use.")
 		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(gaugeValue(is())) }, refused)
+	}
+	if count := cfg.Counters.PodsWithoutCgroup; count != nil {
+		without := own.AskedGauge("evictd_pods_without_cgroup", "Pods that can be neither measured nor evicted because the cgroup of all pods does not exist.")
+		set.Ask(func(into chan<- prometheus.Metric) { into <- without.Is(float64(count())) }, without)
 	}
 }
 

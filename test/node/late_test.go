@@ -1,0 +1,34 @@
+package node_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+)
+
+// TestPodsCgroupThatAppearsAfterTheStartIsFound has evictd started before the kubelet has
+// created the cgroup of the pods, with either cgroup driver.
+func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
+	for driver, name := range map[string]string{"cgroupfs": "kubepods", "systemd": "kubepods.slice"} {
+		t.Run(driver, func(t *testing.T) {
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			n.Clear(n.Pods().Path())
+			m := n.Manifest("hog", sandbox.Spec{})
+			n.Write(m)
+			d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), longTransition)
+			d.AwaitLog("the cgroup of the pods does not exist")
+			d.AwaitMetric("evictd_pods_without_cgroup 1")
+			hog := n.StartIn(m, cgroup.PodsAt(filepath.Join(n.Group, name)).Pod(string(m.UID), podspec.QOSClass(m)), nil)
+			d.AwaitPods(memorySignal, hog)
+			d.AwaitMetric("evictd_pods_without_cgroup 0")
+			hog.Send("hold 220Mi")
+			d.Await("the eviction", func(s *nodestatus.Status) bool { return len(s.Evictions) == 1 })
+			d.AwaitGone(hog)
+		})
+	}
+}
