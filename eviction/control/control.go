@@ -37,29 +37,30 @@ type Loop struct {
 	reclaims chan eviction.Signal
 	lost     atomic.Uint64
 
-	driver     eviction.Driver
-	pods       []Pod
-	figures    []figures // beside pods
-	buffers    eviction.Buffers
-	decisions  []eviction.Decision // buffer for those of a pass
-	candidates []eviction.Candidate
-	reading    stats.Pod // buffer for a victim
-	observer   eviction.Observer
-	node       stats.Node
-	observed   eviction.Observations            // last
-	trends     [eviction.NumSignals]stats.Trend // of seconds
-	rates      [eviction.NumSignals]stats.Trend // of milliseconds
-	armed      bool                             // the kernel notifies when memory reaches its mark
-	nearing    bool                             // a memory threshold is about to be crossed
-	diskNear   bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
-	regular    time.Time                        // when the next housekeeping pass is due
-	sampled    time.Time                        // when the pods were last measured
-	detail     int                              // the pod whose containers were last read
-	refusals   []refusal                        // of the running pass
-	reported   standing
-	started    *eviction.State // not reported yet
-	idle       bool            // thresholds act and no pod can be evicted for them
-	awaitsScan bool            // a decision waits for a scan of the pods' disks
+	driver            eviction.Driver
+	pods              []Pod
+	figures           []figures // beside pods
+	buffers           eviction.Buffers
+	decisions         []eviction.Decision // buffer for those of a pass
+	candidates        []eviction.Candidate
+	reading           stats.Pod // buffer for a victim
+	observer          eviction.Observer
+	node              stats.Node
+	observed          eviction.Observations            // last
+	trends            [eviction.NumSignals]stats.Trend // of seconds
+	rates             [eviction.NumSignals]stats.Trend // of milliseconds
+	armed             bool                             // the kernel notifies when memory reaches its mark
+	nearing           bool                             // a memory threshold is about to be crossed
+	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
+	regular           time.Time                        // when the next housekeeping pass is due
+	sampled           time.Time                        // when the pods were last measured
+	sampledForReaders time.Time
+	detail            int       // the pod whose containers were last read
+	refusals          []refusal // of the running pass
+	reported          standing
+	started           *eviction.State // not reported yet
+	idle              bool            // thresholds act and no pod can be evicted for them
+	awaitsScan        bool            // a decision waits for a scan of the pods' disks
 
 	// Facts for the next pass.
 	outcomes  []eviction.Outcome
@@ -255,8 +256,8 @@ func (l *Loop) forward(ctx context.Context) {
 	}
 }
 
-// receive handles everything that waits for the loop. It says whether that caused a
-// pass, and false where the killer has ended.
+// receive handles everything that waits for the loop, but no more than one query. It says
+// whether that caused a pass, and false where the killer has ended.
 func (l *Loop) receive() (passed, open bool) {
 	for {
 		select {
@@ -283,10 +284,12 @@ func (l *Loop) receive() (passed, open bool) {
 			select {
 			case q := <-l.queries: // last: the answer includes all of the above
 				q.answer <- q.look()
-				continue
+				if len(l.queries) > 0 { // after what is due: readers never delay a pass
+					l.waiter.Wake()
+				}
 			default:
-				return passed, true
 			}
+			return passed, true
 		}
 		passed = true
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// Snapshot is the state of the node, measured for the caller. It is a copy: the caller
-// may keep it.
+// Snapshot is the state of the node, measured for the caller or shortly before. It is a
+// copy: the caller may keep it.
 type Snapshot struct {
 	At           time.Time
 	Node         stats.Node
@@ -27,8 +27,8 @@ type query struct {
 	answer chan<- Snapshot
 }
 
-// Snapshot asks the loop to look at the node and all its pods now. It fails
-// where ctx ends first, as it does when the loop has ended.
+// Snapshot asks the loop for the node and all its pods, see readInterval and
+// sampleInterval. It fails where ctx ends first, as it does when the loop has ended.
 func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.snapshot) }
 
 // Glance is a Snapshot without Candidates: the pods are not looked at.
@@ -54,26 +54,52 @@ func (l *Loop) ask(ctx context.Context, look func() Snapshot) (Snapshot, error) 
 	}
 }
 
+// Bounds of what readers cost the loop: the node is read for them once per readInterval, the
+// pods once per sampleInterval and not while a threshold is near or a victim ends. In
+// between they see the figures of the last passes.
+const (
+	readInterval   = 10 * time.Millisecond
+	sampleInterval = time.Second
+)
+
 func (l *Loop) snapshot() Snapshot {
 	s := l.glance()
-	s.Candidates = kept(l.sample(true))
+	if !l.busy() && s.At.Sub(l.sampledForReaders) >= sampleInterval {
+		l.sampledForReaders = s.At
+		s.Candidates = kept(l.sample(true))
+		return s
+	}
+	s.Candidates = kept(l.measuredOnce())
 	return s
 }
 
 func (l *Loop) glance() Snapshot {
-	l.sense()
+	if time.Since(l.node.Time) >= readInterval {
+		l.sense()
+	}
 	return l.snapshotNow()
 }
 
+// busy says whether the loop's time belongs to the evictions.
+func (l *Loop) busy() bool {
+	return l.nearing || l.diskNear || len(l.driver.State.InFlight) > 0
+}
+
 func (l *Loop) recent() Snapshot {
+	s := l.snapshotNow()
+	s.Candidates = kept(l.measuredOnce())
+	return s
+}
+
+// measuredOnce are the pods with their last figures. Those that were set after the last
+// pass are measured.
+func (l *Loop) measuredOnce() []eviction.Candidate {
 	for i := range l.figures {
-		if l.figures[i].usage.Time.IsZero() { // it was set after the last of them
+		if l.figures[i].usage.Time.IsZero() {
 			l.measure(i, justMemory)
 		}
 	}
-	s := l.snapshotNow()
-	s.Candidates = kept(l.listCandidates())
-	return s
+	return l.listCandidates()
 }
 
 func (l *Loop) snapshotNow() Snapshot {

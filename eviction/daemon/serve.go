@@ -20,7 +20,8 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 	}))
 	mux.HandleFunc("GET /readyz", serve.Probe(d.publisher.Ready))
 	mux.Handle("GET /metrics", metrics.Handler())
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
+	turn := serve.OneAtATime()
+	mux.HandleFunc("GET /v1/status", turn(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
 		defer cancel()
 		status, err := d.publisher.Status(ctx)
@@ -34,9 +35,9 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 		if err := encoder.Encode(status); err != nil {
 			d.log.Debug("status not delivered", "error", err)
 		}
-	})
-	mux.HandleFunc("GET /v1/why", d.why)
-	mux.HandleFunc("GET /v1/explain", d.explain)
+	}))
+	mux.HandleFunc("GET /v1/why", turn(d.why))
+	mux.HandleFunc("GET /v1/explain", turn(d.explain))
 	d.page.Handle(mux)
 	return mux
 }

@@ -239,12 +239,6 @@ func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 	})
 }
 
-func TestPagesOfElsewhereMayNotListen(t *testing.T) {
-	if w := get(New(own, Feed{}), "/v1/events", "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusForbidden {
-		t.Errorf("%d", w.Code)
-	}
-}
-
 func TestARingKeepsTheLastInOrder(t *testing.T) {
 	r := NewRing[int](3)
 	for i, want := range [][]int{{1}, {1, 2}, {1, 2, 3}, {2, 3, 4}, {3, 4, 5}, {4, 5, 6}, {5, 6, 7}} {

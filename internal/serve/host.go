@@ -22,12 +22,17 @@ func base(l net.Listener) context.Context {
 
 // ofThisHost refuses requests that reach an address of this host alone under
 // another host's name. Only a browser sends those, for a page from elsewhere whose
-// name was made to lead here (DNS rebinding), and which would read the answers.
+// name was made to lead here (DNS rebinding), and which would read the answers. It refuses
+// as well what a page of another origin requests below /v1 (Fetch Metadata, Sec-Fetch-Site).
 func ofThisHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at, _ := r.Context().Value(listenerAddress{}).(net.Addr)
 		if !hostBelongs(r.Host, at) {
 			http.Error(w, "this address answers to localhost and to IP addresses", http.StatusMisdirectedRequest)
+			return
+		}
+		if site := r.Header.Get("Sec-Fetch-Site"); strings.HasPrefix(r.URL.Path, "/v1/") && (site == "cross-site" || site == "same-site") {
+			http.Error(w, "this is for the page of the same address", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

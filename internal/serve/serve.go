@@ -180,3 +180,24 @@ func Probe(good func() bool) http.HandlerFunc {
 		fmt.Fprintln(w, "ok")
 	}
 }
+
+// OneAtATime makes handlers that share one turn: while a request is answered, the others
+// wait, and are answered 503 after Timeout. Many clients then cost no more than one.
+func OneAtATime() func(http.HandlerFunc) http.HandlerFunc {
+	turn := make(chan struct{}, 1)
+	return func(handle http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), Timeout)
+			defer cancel()
+			select {
+			case turn <- struct{}{}:
+			case <-ctx.Done():
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
+				return
+			}
+			defer func() { <-turn }()
+			handle(w, r)
+		}
+	}
+}

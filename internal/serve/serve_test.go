@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/evictd/evictd/internal/process"
 )
@@ -120,4 +123,57 @@ func TestOneAddressThatIsNoneKeepsNoOther(t *testing.T) {
 	if _, err := net.Dial("unix", path); err == nil {
 		t.Error("the other address is kept open")
 	}
+}
+
+func TestPagesOfOtherOriginsMayNotReadTheAPI(t *testing.T) {
+	h := ofThisHost(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, c := range []struct {
+		path, site string
+		want       int
+	}{
+		{"/v1/status", "cross-site", http.StatusForbidden},
+		{"/v1/explain?pod=p", "same-site", http.StatusForbidden},
+		{"/v1/events", "cross-site", http.StatusForbidden},
+		{"/v1/status", "same-origin", http.StatusOK},
+		{"/v1/status", "none", http.StatusOK}, // typed by the user
+		{"/v1/status", "", http.StatusOK},     // not a browser
+		{"/", "cross-site", http.StatusOK},    // a link to the page
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://localhost"+c.path, nil)
+		r.Header.Set("Sec-Fetch-Site", c.site)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s from %q: %d, want %d", c.path, c.site, w.Code, c.want)
+		}
+	}
+}
+
+func TestRequestsThatShareATurnAreAnsweredOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := OneAtATime()
+		first := turn(func(http.ResponseWriter, *http.Request) { time.Sleep(Timeout - 1) })
+		second := turn(func(http.ResponseWriter, *http.Request) { time.Sleep(2 * Timeout) })
+		request := func(h http.HandlerFunc) int {
+			w := httptest.NewRecorder()
+			h(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			return w.Code
+		}
+		begun := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() { request(first) })
+		synctest.Wait()
+		all.Go(func() {
+			if code := request(second); code != http.StatusOK || time.Since(begun) != 3*Timeout-1 {
+				t.Errorf("the second: %d after %v", code, time.Since(begun))
+			}
+		})
+		synctest.Wait()
+		time.Sleep(Timeout - 1)
+		synctest.Wait()
+		if code := request(first); code != http.StatusServiceUnavailable {
+			t.Errorf("the third: %d", code)
+		}
+		all.Wait()
+	})
 }
