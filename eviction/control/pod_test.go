@@ -17,13 +17,14 @@ import (
 // pod is a pod of the world, its own meter and what there is to kill.
 type pod struct {
 	name    string
-	grace   int64 // seconds, 0: the pod does not say
-	request int64 // bytes of memory
-	limited bool  // has a local-storage limit, which it keeps
-	lost    bool  // nothing to kill was found
-	lingers bool  // its processes are not reaped when they have ended
-	litters bool  // nobody takes its layers away when they have
-	fault   error // of measuring
+	grace   int64         // seconds, 0: the pod does not say
+	request int64         // bytes of memory
+	limited bool          // has a local-storage limit, which it keeps
+	lost    bool          // nothing to kill was found
+	lingers bool          // its processes are not reaped when they have ended
+	litters bool          // nobody takes its layers away when they have
+	fault   error         // of measuring
+	slow    time.Duration // to measure
 	usage   stats.Pod
 	ends    []end // of its kills in turn; those after the last are gone after 100ms
 
@@ -74,6 +75,7 @@ func (p *pod) handled() control.Pod {
 
 // Read implements control.Meter.
 func (p *pod) Read(s *stats.Pod) error {
+	time.Sleep(p.slow)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	*s = stats.Pod{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,6 +134,34 @@ func TestASnapshotIsMeasuredForItsCaller(t *testing.T) {
 		}
 		if until := s.Until; until[0] < time.Minute || until[1] >= 0 {
 			t.Errorf("thresholds are %v away, want one that comes nearer and one that is not known", until)
+		}
+	})
+}
+
+// TestReadersDoNotDelayPasses has clients that ask again and again for pods that are slow to
+// measure.
+func TestReadersDoNotDelayPasses(t *testing.T) {
+	a := using("a", gibi)
+	a.slow = 10 * time.Millisecond
+	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{a}}, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), 15*time.Second)
+		defer cancel()
+		var reading sync.WaitGroup
+		for range 24 {
+			reading.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = w.Snapshot(ctx)
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		w.sensor.set(short)
+		reading.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.lines) == 0 || !strings.HasSuffix(w.lines[0], " kill a") {
+			t.Errorf("was done: %v", w.lines)
 		}
 	})
 }
