@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/stats"
 )
@@ -170,20 +172,22 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	d.killer.Prepare(next)
 }
 
-// enforceAllocatable limits the memory of the pods' cgroup to what is allocatable. It retries
-// while the pods use more.
+// enforceAllocatable limits the memory of the pods' cgroup to what is allocatable, in native
+// mode only: in the others the kubelet does that. A lower limit that another program
+// has set stays. It retries while the pods use more.
 func (d *Daemon) enforceAllocatable(ctx context.Context) {
-	if d.dryRun || d.node.cgroups == nil || !d.node.podsLimit.IsKnown() {
+	limit, known := d.node.podsLimit.Get()
+	if d.dryRun || d.node.mode != nodestatus.Native || d.node.cgroups == nil || !known {
 		return
 	}
 	for {
-		group, err := d.node.cgroups.Open(d.tracker.podsGroup.Path())
-		if err == nil {
-			err = group.SetMemoryLimit(d.node.podsLimit)
-			group.Close()
+		before, err := d.limitPods(limit)
+		if before.IsKnown() {
+			d.log.Info("the pods' cgroup has a lower memory limit than what is allocatable; it stays", "cgroup", d.tracker.podsGroup.Path(), "limit", before.Or(0), "allocatable", limit)
+			return
 		}
 		if err == nil {
-			d.log.Info("the pods' cgroup is limited to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", d.node.podsLimit.Or(0))
+			d.log.Info("the pods' cgroup is limited to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", limit)
 			return
 		}
 		d.log.Warn("the pods' cgroup cannot be limited to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
@@ -193,4 +197,26 @@ func (d *Daemon) enforceAllocatable(ctx context.Context) {
 		case <-time.After(enforceRetry):
 		}
 	}
+}
+
+// limitPods sets the memory limit of the pods' cgroup, unless that has a lower one, which is
+// returned. A limit below the usage is an error: memory.max of v2 would have the kernel kill
+// processes at once, and memory.limit_in_bytes of v1 refuses it.
+func (d *Daemon) limitPods(limit int64) (lower stats.Amount, err error) {
+	group, err := d.node.cgroups.Open(d.tracker.podsGroup.Path())
+	if err != nil {
+		return lower, err
+	}
+	defer group.Close()
+	var memory stats.Memory
+	if err := group.Memory(&memory); err != nil {
+		return lower, err
+	}
+	if is, known := memory.Limit.Get(); known && is < limit {
+		return memory.Limit, nil
+	}
+	if used := memory.WorkingSet().Or(0); used > limit {
+		return lower, fmt.Errorf("the pods use %d bytes, more than %d", used, limit)
+	}
+	return lower, group.SetMemoryLimit(stats.Known(limit))
 }

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -29,6 +31,34 @@ func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
 			hog.Send("hold 220Mi")
 			d.Await("the eviction", func(s *nodestatus.Status) bool { return len(s.Evictions) == 1 })
 			d.AwaitGone(hog)
+		})
+	}
+}
+
+// TestALimitOfThePodsCgroupThatIsNotOursStays has limits that a kubelet, or an operator, has
+// set.
+func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
+	for _, c := range []struct {
+		mode     string
+		is, want int64 // MiB
+		log      string
+	}{
+		{"native", 120, 120, "has a lower memory limit"},
+		{"native", 220, 200, "is limited to what is allocatable"},
+		{"backstop", 220, 220, "protecting the node"},
+	} {
+		t.Run(fmt.Sprintf("%s %d Mi", c.mode, c.is), func(t *testing.T) {
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			if err := n.Open(n.Pods().Path()).SetMemoryLimit(stats.Known(c.is * harness.MiB)); err != nil {
+				t.Fatal(err)
+			}
+			p := n.Start("pod", sandbox.Spec{})
+			d := n.Evictd(sandbox.Mode(c.mode), sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=56Mi"), sandbox.PodsCgroup(sandbox.PodsGroup))
+			d.AwaitPods(memorySignal, p)
+			d.AwaitLog(c.log)
+			if got := podsLimit(n); got != stats.Known(c.want*harness.MiB) {
+				t.Errorf("limit %v, want %d Mi", got, c.want)
+			}
 		})
 	}
 }
