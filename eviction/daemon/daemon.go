@@ -111,6 +111,8 @@ type Daemon struct {
 	// was accepted.
 	refused atomic.Pointer[string]
 	dryRun  bool
+	// lock is of the cgroup root; nil in a dry run and on a virtual node.
+	lock *os.File
 	// kernelLog is the kernel's log that the service manager has opened; nil if it has
 	// not.
 	kernelLog *os.File
@@ -167,6 +169,11 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	}
 	if d.cluster.speaksToRuntime() && d.cluster.runtime.find() != "" {
 		d.node.collect.Disks.AwaitRuntime(time.Now().Add(runtimePatience))
+	}
+	if d.node.cgroups != nil && !d.dryRun {
+		if d.lock, err = d.node.cgroups.Lock(d.node.root); err != nil {
+			return nil, fmt.Errorf("another evictd protects this node, and two would evict for one shortage: %w", err)
+		}
 	}
 	d.server, err = serve.Listen("status-address", cmp.Or(file.StatusAddress, DefaultStatusAddress), held,
 		&serve.TLS{CertFile: file.StatusTLSCertFile, KeyFile: file.StatusTLSPrivateKeyFile, ClientCAFile: file.StatusClientCAFile})
@@ -297,6 +304,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	around.Wait()
 	beside.Wait()
 	d.tracker.close()
+	if d.lock != nil {
+		d.lock.Close()
+	}
 	endReporting()
 	last.Wait()
 	if d.changes != nil {

@@ -2,7 +2,9 @@ package node_test
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/evictd/evictd/cgroup"
@@ -61,4 +63,22 @@ func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestASecondEvictdOfANodeRefusesToStart has another status address, state and manifests for
+// the second.
+func TestASecondEvictdOfANodeRefusesToStart(t *testing.T) {
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	first := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"))
+	dir := harness.Dir(t)
+	second := func(more ...string) []string {
+		return sandbox.Run(dir, append([]string{sandbox.CgroupRoot(n.Group), sandbox.PodManifests(n.Manifests())}, more...)...)
+	}
+	_, errs, code := harness.Finish(t, exec.Command(harness.Program(t, "evictd"), second()...))
+	if want := fmt.Sprintf("process %d holds the lock", first.PID()); code != 1 || !strings.Contains(errs, want) {
+		t.Errorf("exit code %d: %s; want 1 and %q", code, errs, want)
+	}
+	harness.Serve(t, sandbox.Socket(dir), exec.Command(harness.Program(t, "evictd"), second(sandbox.DryRun)...)).Stop()
+	first.Kill()
+	harness.Serve(t, sandbox.Socket(dir), exec.Command(harness.Program(t, "evictd"), second()...))
 }

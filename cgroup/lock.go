@@ -1,0 +1,47 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock takes the exclusive flock(2) of a group's directory. It holds until the file is
+// closed or the process has ended, however it ends. Where another process holds it, the
+// error names that.
+func (s *System) Lock(group string) (*os.File, error) {
+	dir, err := os.OpenFile(s.dir(memory, group), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("lock cgroup %s: %w", group, err)
+	}
+	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == unix.EWOULDBLOCK {
+		err = fmt.Errorf("process %d holds the lock", lockHolder(dir))
+	}
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("lock cgroup %s: %w", group, err)
+	}
+	return dir, nil
+}
+
+// lockHolder is the process that holds the flock of a file, by /proc/locks; 0 where it is in
+// a PID namespace that cannot be seen from here, or has just ended.
+func lockHolder(file *os.File) (pid int) {
+	var at unix.Stat_t
+	if unix.Fstat(int(file.Fd()), &at) != nil {
+		return 0
+	}
+	want := fmt.Sprintf("%02x:%02x:%d", unix.Major(at.Dev), unix.Minor(at.Dev), at.Ino)
+	text, _ := os.ReadFile("/proc/locks")
+	for line := range strings.Lines(string(text)) {
+		var number, kind, advice, access, inode string
+		var holder int
+		if _, err := fmt.Sscan(line, &number, &kind, &advice, &access, &holder, &inode); err == nil && kind == "FLOCK" && inode == want {
+			return holder
+		}
+	}
+	return 0
+}
