@@ -46,7 +46,7 @@ run: build ## watch a small cluster on this host: a leak, an eviction, everythin
 	@bin/evictd-playground $(if $(KEEP),--keep)
 
 .PHONY: storm
-storm: build ## count in that cluster who comes back to a node that stays short, without NodePressure and with it
+storm: build ## count in that cluster the evicted pods that are scheduled on a node again that is short of memory, without NodePressure and with it
 	@bin/evictd-playground --storm
 
 .PHONY: test

@@ -17,6 +17,8 @@ import (
 
 // TestPodsCgroupThatAppearsAfterTheStartIsFound has evictd started before the kubelet has
 // created the cgroup of the pods, with either cgroup driver.
+//
+// rule: M.59
 func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
 	for driver, name := range map[string]string{"cgroupfs": "kubepods", "systemd": "kubepods.slice"} {
 		t.Run(driver, func(t *testing.T) {
@@ -39,6 +41,8 @@ func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
 
 // TestALimitOfThePodsCgroupThatIsNotOursStays has limits that a kubelet, or an operator, has
 // set.
+//
+// rule: M.60
 func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 	for _, c := range []struct {
 		mode     string
@@ -67,6 +71,8 @@ func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 
 // TestASecondEvictdOfANodeRefusesToStart has another status address, state and manifests for
 // the second.
+//
+// rule: M.61
 func TestASecondEvictdOfANodeRefusesToStart(t *testing.T) {
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	first := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"))

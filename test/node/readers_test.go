@@ -10,6 +10,8 @@ import (
 
 // TestReadersDoNotDelayAnEviction has clients that ask without a pause while a pod crosses
 // the threshold and goes on.
+//
+// rule: M.62
 func TestReadersDoNotDelayAnEviction(t *testing.T) {
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	hog, bystander := n.Start("hog", sandbox.Spec{}), n.Start("bystander", sandbox.Spec{Request: "32Mi"})
