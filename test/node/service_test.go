@@ -36,7 +36,7 @@ func TestServiceIsReadyThoughASignalCannotBeMeasured(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { manager.Close() })
-	cmd := n.Command(sandbox.EvictionHard("allocatableMemory.available<1Mi"))
+	cmd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.EvictionHard("allocatableMemory.available<1Mi"))
 	cmd.Env = append(cmd.Environ(), "NOTIFY_SOCKET="+socket)
 	n.Protect(cmd, nil)
 	harness.Await(t, "READY=1", func() bool {
