@@ -54,6 +54,9 @@ type Input struct {
 	// TasksLeft are of ended victims of process ids; needed by the call that opens a
 	// pass.
 	TasksLeft []TasksLeft
+	// VictimUsage is of hard victims of memory whose grace is over; needed by the call that
+	// opens a pass.
+	VictimUsage []VictimUsage
 	// Reclaims are those that have begun and run on, or have ended, since the call
 	// before. One that is asked for and not listed was complete at once.
 	Reclaims []ReclaimOutcome
@@ -145,6 +148,7 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	st.settle(&in)
 	if opens {
 		st.release(cfg, &in)
+		st.watchVictims(cfg, &in)
 		st.shortenGraces(cfg, &in, &d)
 		st.resume(cfg, &in, &d)
 	}
@@ -251,7 +255,8 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if known && missing <= 0 {
 		return false
 	}
-	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, in.Buffers.forRanking(len(in.Candidates)))
+	ranking := rank(t.Signal, cfg.Layout, in.Candidates, st.InFlight, in.Buffers.forRanking(len(in.Candidates)))
+	held := held(ranking)
 	if t.Hard() && st.hasten(cfg, in, t.Signal, ranking, d) {
 		return true
 	}
@@ -266,6 +271,12 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	}
 	if st.awaitsScan(in, &t, d) {
 		return true
+	}
+	if !st.follows(cfg, in, &t, &ranking[i], missing, held) {
+		if d.Ranking == nil {
+			d.Ranking = ranking
+		}
+		return false
 	}
 	before := *st
 	d.Ranking = ranking
@@ -295,10 +306,11 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 			e.next = &ranking[i]
 		}
 		st.start(cfg, in, &e)
+		st.chose(cfg, in, &e, held)
 		d.Evictions = append(d.Evictions, e)
 		frees, measured := victim.atMost()
 		missing -= frees
-		more = cfg.EnoughVictims && known && measured && missing > 0
+		more = cfg.EnoughVictims && !st.Relief[t.Signal.Condition()].Outside && known && measured && missing > 0
 	}
 	return true
 }
@@ -340,7 +352,7 @@ func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 			continue
 		}
 		f := &st.InFlight[at]
-		if int(f.Signal) < NumSignals && (f.Hard || !t.Hard()) && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
+		if int(f.Signal) < NumSignals && (f.Hard || !t.Hard()) && !f.Stuck && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
 			return f
 		}
 	}

@@ -27,11 +27,11 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 }
 
 // dying says whether the pod has been sent SIGKILL for the same shortage, and
-// is not overdue.
+// is neither stuck nor overdue.
 func (st *State) dying(p *Pod, s Signal, l Layout, now time.Time) bool {
 	for i := range st.InFlight {
 		if f := &st.InFlight[i]; f.UID == p.UID {
-			return l.shortage(f.Signal) == l.shortage(s) && now.Sub(f.Since) >= f.Grace && !f.Overdue(now)
+			return l.shortage(f.Signal) == l.shortage(s) && now.Sub(f.Since) >= f.Grace && !f.Stuck && !f.Overdue(now)
 		}
 	}
 	return false

@@ -52,7 +52,7 @@ func TestEnoughVictimsAreThoseOfSinglePasses(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		cfg := anyConfig(r)
 		s := one(r, eviction.MemoryAvailable, eviction.NodeFsAvailable, eviction.PIDAvailable)
-		cfg.LocalStorageCapacityIsolation, cfg.EnoughVictims = false, true
+		cfg.LocalStorageCapacityIsolation, cfg.MeasuresRelief, cfg.EnoughVictims = false, false, true
 		cfg.Thresholds = []eviction.Threshold{{Signal: s, Value: eviction.Value{Amount: r.Int64N(2000)}, MinReclaim: eviction.Value{Amount: r.Int64N(500)}}}
 		if s == eviction.PIDAvailable {
 			cfg.Thresholds[0].Value.Amount /= 50

@@ -64,6 +64,7 @@ func anyConfig(r *rand.Rand) eviction.Config {
 		PressureTransitionPeriod:      one(r, 0, 10*time.Second, time.Minute),
 		LocalStorageCapacityIsolation: r.IntN(2) == 0,
 		EnoughVictims:                 r.IntN(3) == 0,
+		MeasuresRelief:                r.IntN(3) == 0,
 	}, one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs))
 }
 

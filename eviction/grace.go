@@ -65,14 +65,10 @@ func (st *State) shortenGraces(cfg *Config, in *Input, d *Decision) {
 }
 
 // hasten ends the long grace of victims of soft thresholds where a hard one of the
-// same shortage acts: of all, where no other pod is eligible; of one of memory,
-// where it ranks first and grows fastest. It says whether there is any.
+// same shortage acts: of all, where no other pod is eligible; else of those that rank before
+// every other. It says whether there is any.
 func (st *State) hasten(cfg *Config, in *Input, s Signal, ranking []Ranked, d *Decision) bool {
 	first := st.nextEligible(ranking, 0)
-	var fastest int64
-	for i := range ranking {
-		fastest = max(fastest, ranking[i].Growth)
-	}
 	copied := false
 	for i := range ranking {
 		r := &ranking[i]
@@ -80,7 +76,7 @@ func (st *State) hasten(cfg *Config, in *Input, s Signal, ranking []Ranked, d *D
 		if at < 0 || r.ended() || st.InFlight[at].Hard || cfg.Layout.shortage(st.InFlight[at].Signal) != cfg.Layout.shortage(s) {
 			continue
 		}
-		if first >= 0 && !(i < first && s.Condition() == MemoryPressure && r.Growth > 0 && r.Growth == fastest) {
+		if first >= 0 && (i > first || !cfg.MeasuresRelief) {
 			continue
 		}
 		if !copied {

@@ -56,14 +56,15 @@ func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing
 		hastened        string
 	}{
 		{name: "it goes on growing", hogGrows: 2, grows: 1, hogUses: 2 * gi, hastened: hog},
-		{name: "it stands still", hogUses: 2 * gi, victim: other},
-		{name: "another grows faster", hogGrows: 1, grows: 2, hogUses: 2 * gi, victim: other},
+		{name: "it stands still", hogUses: 2 * gi, hastened: hog},
+		{name: "another grows faster", hogGrows: 1, grows: 2, hogUses: 2 * gi, hastened: hog},
 		{name: "another would go before it", hogGrows: 2, grows: 1, hogUses: gi / 2, victim: other},
 		{name: "nobody else may go", hogUses: gi / 2, protected: true, hastened: hog},
 		{name: "it has ended", hogGrows: 2, grows: 1, hogUses: 2 * gi, ended: true, victim: other},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newSmallNode()
+			n.cfg.MeasuresRelief = true
 			pod := func(name string, uses, grows int64) eviction.Candidate {
 				grace := int64(60)
 				return eviction.Candidate{

@@ -19,7 +19,9 @@ type Kept struct {
 	Pressure map[string]time.Duration `json:"pressure,omitempty"`
 	InFlight []KeptVictim             `json:"inFlight,omitempty"`
 	// The field says for how long no reclaim may begin, by disk of the Layout.
-	Layout Layout                  `json:"layout"`
+	Layout Layout `json:"layout"`
+	// Relief is by the type of the condition.
+	Relief map[string]KeptRelief   `json:"relief,omitempty"`
 	Rests  [numDisks]time.Duration `json:"rests"`
 }
 
@@ -49,6 +51,16 @@ type KeptVictim struct {
 	Patience *time.Duration `json:"patience,omitempty"`
 }
 
+// KeptRelief is a Relief.
+type KeptRelief struct {
+	Signal    string        `json:"signal"`
+	Since     time.Duration `json:"since"`
+	Available int64         `json:"available"`
+	Held      int64         `json:"held"`
+	Victim    int64         `json:"victim"`
+	Outside   bool          `json:"outside,omitempty"`
+}
+
 // Keep is the part of the state that outlives the process, as of now.
 func (st *State) Keep(cfg *Config, now time.Time) Kept {
 	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout}
@@ -66,6 +78,15 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 			k.Pressure[Condition(c).String()] = now.Sub(last)
 		}
 	}
+	for c, r := range st.Relief {
+		if r.Since.IsZero() {
+			continue
+		}
+		if k.Relief == nil {
+			k.Relief = map[string]KeptRelief{}
+		}
+		k.Relief[Condition(c).String()] = KeptRelief{r.Signal.String(), now.Sub(r.Since), r.Available, r.Held, r.Victim, r.Outside}
+	}
 	for _, f := range st.InFlight {
 		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience})
 	}
@@ -81,6 +102,9 @@ func (st *State) SameKept(other *State) bool {
 	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, func(a, b InFlight) bool { return a.kept() == b.kept() })
 	for c := range st.Pressure {
 		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
+	}
+	for c := range st.Relief {
+		same = same && (st.Relief[c] == other.Relief[c] || st.Relief[c].Since.IsZero() && other.Relief[c].Since.IsZero())
 	}
 	for d := range st.Reclaims {
 		same = same && st.Reclaims[d].Rest == other.Reclaims[d].Rest
@@ -115,6 +139,13 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 			st.Pressure[c].LastObserved = before(last)
 		}
 	}
+	for c := range st.Relief {
+		r, kept := k.Relief[Condition(c).String()]
+		signal, err := ParseSignal(r.Signal)
+		if kept && err == nil && cfg.has(signal) {
+			st.Relief[c] = Relief{signal, before(r.Since), r.Available, r.Held, r.Victim, r.Outside}
+		}
+	}
 	for _, v := range k.InFlight {
 		f := InFlight{UID: v.UID, Hard: v.Hard, Since: before(v.Since), Grace: v.Grace, Unattended: true}
 		switch {
@@ -137,6 +168,10 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		}
 	}
 	return st
+}
+
+func (c *Config) has(s Signal) bool {
+	return slices.ContainsFunc(c.Thresholds, func(t Threshold) bool { return t.Signal == s })
 }
 
 // evictsFor says whether a victim could have been chosen under the configuration.

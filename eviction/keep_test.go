@@ -90,7 +90,7 @@ func TestNothingIsRestoredThatTheConfigurationDoesNotHave(t *testing.T) {
 			other.Thresholds = append(other.Thresholds, before)
 		}
 		got := kept.Restore(&other, n.now, 0)
-		got.InFlight = nil // of signals that still have thresholds
+		got.InFlight, got.Relief = nil, [eviction.NumConditions]eviction.Relief{} // of signals that still have thresholds
 		if !got.SameKept(&eviction.State{}) {
 			t.Fatalf("restored %+v", got)
 		}

@@ -76,6 +76,9 @@ func (st *State) settle(in *Input) {
 			st.InFlight[at].end(&o, &in.Signals)
 			continue
 		}
+		if o.Failed && at >= 0 { // no victim: the next one follows none
+			st.Relief[st.InFlight[at].Signal.Condition()] = Relief{}
+		}
 		st.InFlight = without(st.InFlight, func(f InFlight) bool { return f.UID == o.UID })
 		if o.Failed {
 			st.pass.chosen = without(st.pass.chosen, func(uid types.UID) bool { return uid == o.UID })

@@ -19,7 +19,7 @@ func TestPredictionsAreDecisions(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		cfg := anyConfig(r)
 		s := one(r, eviction.MemoryAvailable, eviction.NodeFsAvailable, eviction.PIDAvailable)
-		cfg.LocalStorageCapacityIsolation, cfg.EnoughVictims = false, true
+		cfg.LocalStorageCapacityIsolation, cfg.MeasuresRelief, cfg.EnoughVictims = false, false, true
 		cfg.Thresholds = []eviction.Threshold{{Signal: s, Value: eviction.Value{Amount: 1 + r.Int64N(2000)}, MinReclaim: eviction.Value{Amount: r.Int64N(500)}}}
 		in := eviction.Input{Now: start, Candidates: anyCandidates(r, 8), Sampled: true}
 		in.Signals[s] = eviction.Observation{Available: stats.Known(r.Int64N(2500)), Capacity: stats.Known(10000), Time: start}

@@ -168,8 +168,13 @@ func (r *Ranked) Before(next *Ranked) string {
 // Rank orders all candidates for a signal, exempt ones among them. Ended pods
 // are left out. The result is appended to ranked, which may be nil.
 func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked {
+	return rank(s, l, candidates, nil, ranked)
+}
+
+// rank is Rank with the victims in flight that are reported as ended already.
+func rank(s Signal, l Layout, candidates []Candidate, inFlight []InFlight, ranked []Ranked) []Ranked {
 	for _, c := range candidates {
-		if c.Pod.Terminal {
+		if c.Pod.Terminal && !slices.ContainsFunc(inFlight, func(f InFlight) bool { return f.UID == c.Pod.UID }) {
 			continue
 		}
 		r := Ranked{Candidate: c, Signal: s, Measured: c.Usage != nil, Request: c.request(s)}

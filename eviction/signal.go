@@ -109,6 +109,11 @@ func (s Signal) Condition() Condition { return signals[s].condition }
 // Resource is the name of the starved resource in messages and ranking.
 func (s Signal) Resource() v1.ResourceName { return signals[s].resource }
 
+// Requestable says whether pods request the starved resource.
+func (s Signal) Requestable() bool {
+	return s.Resource() == v1.ResourceMemory || s.Resource() == v1.ResourceEphemeralStorage
+}
+
 // Quantity writes an amount of the signal as messages and reports show it:
 // binary SI for bytes, decimal for counts.
 func (s Signal) Quantity(amount int64) string {

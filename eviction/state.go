@@ -31,6 +31,8 @@ type State struct {
 	// Unreaped are victims whose kill had no process to signal: until Until their
 	// exited processes may still be listed, and they are not eligible.
 	Unreaped []Unreaped
+	// Relief is what the last victim of each condition's signals was chosen by.
+	Relief [NumConditions]Relief
 	// Reclaims are by disk.
 	Reclaims [numDisks]Reclaim
 
@@ -78,6 +80,11 @@ type InFlight struct {
 	// AvailableAtEnd what was available of Signal then.
 	Ended          time.Time
 	AvailableAtEnd int64
+	// MemoryAtKill is the memory of the victim when it was first measured after SIGKILL, at
+	// Killed. Stuck says that it did not become less.
+	MemoryAtKill stats.Amount
+	Killed       time.Time
+	Stuck        bool
 }
 
 // Unreaped is a pod of exited processes.
@@ -139,15 +146,15 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped)
+		st.Reclaims == other.Reclaims && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one
-// for the same shortage, neither overdue nor softer than the threshold.
+// for the same shortage, neither overdue nor stuck nor softer than the threshold.
 func (st *State) relieved(t *Threshold, l Layout, now time.Time) bool {
 	want := l.shortage(t.Signal)
 	for i := range st.InFlight {
-		if f := &st.InFlight[i]; l.shortage(f.Signal) == want && (f.Hard || !t.Hard()) && !f.Overdue(now) {
+		if f := &st.InFlight[i]; l.shortage(f.Signal) == want && (f.Hard || !t.Hard()) && !f.Stuck && !f.Overdue(now) {
 			return true
 		}
 	}

@@ -41,6 +41,8 @@ type Status struct {
 	KernelKills []KernelKill `json:"kernelKills,omitempty"`
 	// Growing is a pod whose memory grows.
 	Growing *Growing `json:"growing,omitempty"`
+	// Outside are the shortages that are not those of the pods.
+	Outside []Outside `json:"outside,omitempty"`
 }
 
 // Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).

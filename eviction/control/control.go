@@ -160,7 +160,7 @@ func (l *Loop) report(r Report) {
 	}
 }
 
-// Run runs passes until ctx ends or the killer does. It always returns nil: no fault
+// Run runs passes  ctx ends or the killer does. It always returns nil: no fault
 // of a port ends the protection of the node.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.reports)
@@ -295,8 +295,15 @@ func (l *Loop) receive() (passed, open bool) {
 	}
 }
 
-// replacePods replaces the pods. Those that stay keep their figures.
+// replacePods replaces the pods. Those that stay keep their figures, and victims stay until
+// they have ended, even if their pods were deleted.
 func (l *Loop) replacePods(pods []Pod) {
+	for i := range l.pods {
+		stays := func(p Pod) bool { return p.UID == l.pods[i].UID }
+		if l.ending(l.pods[i].UID) && !slices.ContainsFunc(pods, stays) {
+			pods = append(slices.Clip(pods), l.pods[i])
+		}
+	}
 	all := make([]figures, len(pods))
 	for i := range pods {
 		f := &all[i]
@@ -313,6 +320,13 @@ func (l *Loop) replacePods(pods []Pod) {
 	l.pods, l.figures, l.candidates = pods, all, make([]eviction.Candidate, 0, len(pods))
 	l.refill()
 	l.idle = false
+}
+
+// ending says whether a pod is being killed.
+func (l *Loop) ending(uid types.UID) bool {
+	return slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool {
+		return f.UID == uid && !f.Unattended && f.Ended.IsZero()
+	})
 }
 
 // indexOf is the place of a pod; negative without one.

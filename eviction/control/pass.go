@@ -16,7 +16,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	before := l.driver.State
 	in := eviction.Input{
 		Now: time.Now(), Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
-		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), Reclaims: l.reclaimed, Buffers: &l.buffers,
+		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Buffers: &l.buffers,
 	}
 	if l.scanner != nil {
 		in.DiskScans, in.ScannedSince = true, l.scanner.LastScan()
@@ -51,7 +51,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 // awaitsVictim says whether a victim is in flight of which more than disk space is
 // waited for.
 func (l *Loop) awaitsVictim(now time.Time) bool {
-	return slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool { return !f.Overdue(now) && !f.Releasing(now) })
+	return slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool { return !f.Stuck && !f.Overdue(now) && !f.Releasing(now) })
 }
 
 // changed says whether a pass has changed more than when thresholds, conditions and
@@ -72,7 +72,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
 		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
-		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
+		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun,
 	}
 	r.Started, l.started = l.started, nil
@@ -211,6 +211,26 @@ func (l *Loop) tasksLeft() (all []eviction.TasksLeft) {
 		var left stats.Pod
 		err := u.meter.ReadMemory(&left, false)
 		all = append(all, eviction.TasksLeft{UID: u.uid, Tasks: left.Threads.Or(0), Removed: errors.Is(err, fs.ErrNotExist)})
+	}
+	return all
+}
+
+// victimUsage reads the memory of hard victims whose grace is over.
+func (l *Loop) victimUsage() (all []eviction.VictimUsage) {
+	if !l.cfg.Eviction.MeasuresRelief {
+		return nil
+	}
+	for _, f := range l.driver.State.InFlight {
+		if !f.Hard || f.Unattended || !f.Ended.IsZero() || f.Signal.Condition() != eviction.MemoryPressure || time.Since(f.Since) < f.Grace {
+			continue
+		}
+		i := l.indexOf(f.UID)
+		if i < 0 || l.pods[i].Meter == nil || l.pods[i].Meter.ReadMemory(&l.reading, false) != nil {
+			continue
+		}
+		if memory, known := l.reading.Memory.Get(); known {
+			all = append(all, eviction.VictimUsage{UID: f.UID, Memory: memory})
+		}
 	}
 	return all
 }

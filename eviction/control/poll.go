@@ -19,6 +19,8 @@ const (
 	// the present rate, and rateShare how often the loop looks on the way.
 	pollFloorFalling = time.Millisecond
 	rateShare        = 4
+	// pollOutside is how often the loop looks while a shortage is not that of the pods.
+	pollOutside = 100 * time.Millisecond
 	// armedTrust is how much longer the loop sleeps where the kernel notifies of the
 	// crossing.
 	armedTrust = 16
@@ -60,6 +62,9 @@ func (l *Loop) pollInterval() time.Duration {
 		if !measured || !known || l.idle && l.driver.State.Thresholds[i].Acting {
 			if measured || l.blind(t.Signal) {
 				interval = min(interval, pollCeiling)
+			}
+			if measured && l.driver.State.Relief[t.Signal.Condition()].Outside { // a pod may grow meanwhile
+				interval = min(interval, pollOutside)
 			}
 			continue
 		}

@@ -138,6 +138,7 @@ type Report struct {
 	// same observation.
 	Outcomes     []eviction.Outcome
 	TasksLeft    []eviction.TasksLeft
+	VictimUsage  []eviction.VictimUsage
 	DiskScans    bool
 	ScannedSince time.Time
 	UnknownPods  bool

@@ -214,6 +214,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
 	}
+	cfg.OutsideUsers = d.outsideUsers
 	cfg.Counters.PodsWithoutCgroup = d.podsWithoutCgroup
 	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {
@@ -248,7 +249,7 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 		MemoryModel:          compiled.MemoryModel,
 		HousekeepingInterval: defaultHousekeeping,
 	}
-	c.Eviction.HardGrace, c.Eviction.DryRun = LongestHardGrace, d.dryRun
+	c.Eviction.HardGrace, c.Eviction.DryRun, c.Eviction.MeasuresRelief = LongestHardGrace, d.dryRun, true
 	if d.cluster != nil {
 		c.Eviction.SoftPatience = d.cluster.patience
 	}

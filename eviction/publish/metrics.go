@@ -14,7 +14,7 @@ type metrics struct {
 	kubeletEvictions, evictions    *prometheus.CounterVec
 	kubeletAge, relief             *prometheus.HistogramVec
 	available, capacity, threshold *prometheus.GaugeVec
-	condition, memory              *prometheus.GaugeVec
+	condition, memory, outside     *prometheus.GaugeVec
 	until, growth                  *prometheus.GaugeVec
 	passes, kernelKills            *prometheus.CounterVec
 	thresholds                     *eviction.Config // whose amounts threshold holds
@@ -40,6 +40,7 @@ func newMetrics(set *metric.Set) *metrics {
 		until:       gauge("evictd_threshold_seconds", "Time until the threshold is crossed at the present rate; no value where the signal does not fall.", "signal", "kind"),
 		growth:      gauge("evictd_pod_growth_bytes_per_second", "Growth of the memory of the pod that grows fastest.", "namespace", "pod"),
 		condition:   gauge("evictd_node_condition", "1 while the condition is reported.", "condition"),
+		outside:     gauge("evictd_usage_outside_pods", "1 while the shortage of a condition's resource is not that of pods that may be evicted: they are evicted ten seconds apart.", "condition"),
 		memory:      gauge("evictd_memory_available_bytes", "Available memory of the node as each model counts it.", "model"),
 		passes:      counter("evictd_passes_total", "Reported passes, by what triggered them.", "source"),
 		freed:       counter("evictd_eviction_freed_bytes_total", "Memory of victims before the kill, less what was left after.").WithLabelValues(),

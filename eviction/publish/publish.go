@@ -56,6 +56,9 @@ type Config struct {
 	// Evicted is called when a pod evicted for its disk usage has ended. It must not
 	// block; nil where nothing is collected.
 	Evicted func(types.UID)
+	// OutsideUsers are the users of a condition's resource that are no pods; nil where
+	// nothing is known of them.
+	OutsideUsers func(eviction.Condition) []nodestatus.User
 	// Counters are counted outside the loop.
 	Counters Counters
 }
@@ -95,6 +98,7 @@ type Publisher struct {
 	ready      bool
 	heldBack   bool
 	conditions []v1.NodeCondition
+	outside    [eviction.NumConditions]outside
 	evictions  []*record
 	// kernelKills are the last, oldest first.
 	kernelKills   []nodestatus.KernelKill
@@ -286,6 +290,8 @@ func (p *Publisher) updateConditions(r *control.Report) {
 	raised := raisedIn(&r.State)
 	before := p.conditions
 	p.conditions = p.cfg.Mode.Conditions(raised, messages(r.Eviction, &r.Observations), before, r.At)
+	p.updateOutside(r)
+	p.sayOutside(p.conditions)
 	for i, c := range p.conditions {
 		if was := len(before) > 0 && before[i].Status == v1.ConditionTrue; was != raised[i] {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
@@ -333,7 +339,7 @@ func (p *Publisher) writeNode() {
 		node.Conditions, node.Taints = nil, nil
 	}
 	same := func(a, b v1.NodeCondition) bool {
-		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && nodestatus.SaysOutside(a.Message) == nodestatus.SaysOutside(b.Message)
 	}
 	if p.written != nil && slices.EqualFunc(p.written, node.Conditions, same) {
 		return

@@ -30,6 +30,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	defer p.mu.Unlock()
 	raised := raisedIn(&s.State)
 	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations), p.conditions, s.At)
+	p.sayOutside(conditions)
 	status := nodestatus.Status{
 		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At},
 		Signals:    signals(&s, p.last.Source),
@@ -58,6 +59,11 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		status.Ranking[signal.String()] = ranking(&s, signal)
 	}
 	status.KernelKills = slices.Clone(p.kernelKills)
+	for _, o := range p.outside {
+		if o.Outside != nil {
+			status.Outside = append(status.Outside, *o.Outside)
+		}
+	}
 	for _, e := range p.evictions {
 		status.Evictions = append(status.Evictions, e.Eviction)
 	}

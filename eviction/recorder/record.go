@@ -169,6 +169,9 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, left := range r.TasksLeft {
 		put(&s.TasksLeft, left.UID, simulate.FileTasks{Tasks: left.Tasks, Removed: left.Removed})
 	}
+	for _, u := range r.VictimUsage {
+		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
+	}
 	return s
 }
 

@@ -248,7 +248,7 @@ func (r *Recorder) begin(report *control.Report, pods map[string]*v1.Pod) bool {
 	k := key{Begins: at, Version: r.cfg.Version, Scenario: simulate.File{
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: simulate.Kind},
 		Spec: simulate.FileSpec{Config: r.cfg.Eviction, Node: r.cfg.Node, Daemon: simulate.FileDaemon{
-			Lapse: metav1.Duration{Duration: of.Lapse}, SoftPatience: metav1.Duration{Duration: of.SoftPatience}, DryRun: of.DryRun,
+			Lapse: metav1.Duration{Duration: of.Lapse}, SoftPatience: metav1.Duration{Duration: of.SoftPatience}, DryRun: of.DryRun, MeasuresRelief: of.MeasuresRelief,
 		}},
 	}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {

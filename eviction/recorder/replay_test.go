@@ -390,7 +390,7 @@ func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
 		t.Fatal(err)
 	}
 	cfg := control.Config{Eviction: eviction.New(compiled.Eviction, eviction.SharedFs), HousekeepingInterval: 10 * time.Second}
-	cfg.Eviction.HardGrace, cfg.Eviction.DryRun = time.Second, i.chance(10)
+	cfg.Eviction.HardGrace, cfg.Eviction.DryRun, cfg.Eviction.MeasuresRelief = time.Second, i.chance(10), !i.chance(4)
 	if file.HardEvictionGracePeriod != nil {
 		cfg.Eviction.HardGrace = file.HardEvictionGracePeriod.Duration
 	}

@@ -49,6 +49,7 @@ type step struct {
 	diskScan  *FileDiskScan
 	ended     map[types.UID]FileEnd
 	tasksLeft []eviction.TasksLeft
+	victims   []eviction.VictimUsage
 }
 
 // usage is what a candidate uses; without pod it has no statistics.
@@ -117,6 +118,7 @@ func (p *parser) parse() {
 	}
 	daemon := &p.in.Spec.Daemon
 	p.out.config.Lapse, p.out.config.SoftPatience, p.out.config.DryRun = daemon.Lapse.Duration, daemon.SoftPatience.Duration, daemon.DryRun
+	p.out.config.MeasuresRelief = daemon.MeasuresRelief
 	p.out.first = p.appear(spec.Child("pods"), p.in.Spec.Pods)
 	for i := range p.in.Spec.Steps {
 		p.step(spec.Child("steps").Index(i), &p.in.Spec.Steps[i])
@@ -219,6 +221,10 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	s.absent, s.exited = p.existing(path.Child("absent"), in.Absent), p.existing(path.Child("exited"), in.Exited)
 	for _, uid := range slices.Sorted(maps.Keys(in.TasksLeft)) {
 		s.tasksLeft = append(s.tasksLeft, eviction.TasksLeft{UID: uid, Tasks: in.TasksLeft[uid].Tasks, Removed: in.TasksLeft[uid].Removed})
+	}
+	for _, uid := range slices.Sorted(maps.Keys(in.VictimUsage)) {
+		memory := in.VictimUsage[uid]
+		s.victims = append(s.victims, eviction.VictimUsage{UID: uid, Memory: p.amount(path.Child("victimUsage").Key(string(uid)), &memory).Or(0)})
 	}
 	p.out.steps = append(p.out.steps, s)
 }

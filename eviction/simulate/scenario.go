@@ -41,6 +41,8 @@ type FileDaemon struct {
 	Lapse        metav1.Duration `json:"lapse,omitzero"`
 	SoftPatience metav1.Duration `json:"softPatience,omitzero"`
 	DryRun       bool            `json:"dryRun,omitempty"`
+	// The field turns rules on that need more facts than earlier scenarios give.
+	MeasuresRelief bool `json:"measuresRelief,omitempty"`
 }
 
 // FileNode is the node; Filesystems is the name of an eviction.Layout.
@@ -81,6 +83,8 @@ type FileStep struct {
 	// still count.
 	Ended     map[types.UID]FileEnd   `json:"ended,omitempty"`
 	TasksLeft map[types.UID]FileTasks `json:"tasksLeft,omitempty"`
+	// VictimUsage is the memory of victims after their SIGKILL.
+	VictimUsage map[types.UID]resource.Quantity `json:"victimUsage,omitempty"`
 }
 
 // FileDiskScan is the last complete scan of the pods' disks: how long before the

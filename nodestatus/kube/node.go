@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/evictd/evictd/nodestatus"
 )
 
 // heartbeat is how often unchanged conditions are written (kubelet,
@@ -124,7 +126,7 @@ func (p *Publisher) upToDate(seen *v1.Node, wanted []v1.NodeCondition, now time.
 	}
 	for _, c := range wanted {
 		has := condition(seen.Status.Conditions, c.Type)
-		if has == nil || has.Status != c.Status || has.Reason != c.Reason {
+		if has == nil || has.Status != c.Status || has.Reason != c.Reason || nodestatus.SaysOutside(has.Message) != nodestatus.SaysOutside(c.Message) {
 			return false
 		}
 	}

@@ -44,6 +44,9 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	if s.Growing != nil {
 		fmt.Fprintf(w, "growing fastest\t%s, by %s a second\n", s.Growing.Pod, Short(memory, s.Growing.PerSecond))
 	}
+	for i := range s.Outside {
+		fmt.Fprintf(w, "%s\t%s; pods are evicted ten seconds apart\n", s.Outside[i].Condition, s.Outside[i].String())
+	}
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))

@@ -1,0 +1,61 @@
+package node_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+)
+
+// TestANodeIsNotEmptiedForUsageThatIsNotItsPods has small pods on a node whose memory is used
+// by a service of the host, by a pod that may not be evicted, and by nobody who goes on using more.
+//
+// rule: M.63
+func TestANodeIsNotEmptiedForUsageThatIsNotItsPods(t *testing.T) {
+	const service = "system.slice/database.service"
+	for _, c := range []struct {
+		name, user string
+		culprit    func(*harness.Node) *harness.Pod
+		request    string
+	}{
+		{"a service of the host", service, func(n *harness.Node) *harness.Pod {
+			return n.StartIn(n.Manifest("database", sandbox.Spec{}), filepath.Join(n.Group, service), nil)
+		}, ""},
+		{"a critical pod", "pod default/critical (system-critical priority)", func(n *harness.Node) *harness.Pod {
+			return n.Start("critical", sandbox.Spec{Priority: podspec.SystemCriticalPriority})
+		}, ""},
+		{"pods within their requests", service, func(n *harness.Node) *harness.Pod {
+			return n.StartIn(n.Manifest("database", sandbox.Spec{}), filepath.Join(n.Group, service), nil)
+		}, "60Mi"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			var pods []*harness.Pod
+			for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+				pods = append(pods, n.Start(name, sandbox.Spec{Request: c.request}))
+				pods[len(pods)-1].Do("hold 2Mi")
+			}
+			culprit := c.culprit(n)
+			d := n.Evictd(sandbox.EvictionHard("memory.available<80Mi"), longTransition)
+			d.AwaitPods(memorySignal, pods...)
+			press(culprit, 30)
+			d.AwaitMetric(`evictd_usage_outside_pods{condition="MemoryPressure"} 1`)
+			d.AwaitLog("pods are evicted ten seconds apart")
+			s := d.Await("two evictions", func(s *nodestatus.Status) bool { return len(s.Evictions) >= 2 })
+			if apart := s.Evictions[1].Decided.Sub(s.Evictions[0].Decided.Time); apart < 10*time.Second {
+				t.Errorf("the second pod was evicted %v after the first", apart)
+			}
+			if len(s.Outside) != 1 || len(s.Outside[0].Users) == 0 || s.Outside[0].Users[0].Name != c.user {
+				t.Errorf("the status names %+v, want %s first", s.Outside, c.user)
+			}
+			harness.Await(t, "the condition to name "+c.user, func() bool { return strings.Contains(content(t, n.StatusFile()), c.user) })
+			harness.MustRun(t, culprit)
+		})
+	}
+}
