@@ -23,7 +23,7 @@ type outside struct {
 	measured time.Time
 }
 
-// updateOutside measures who uses what is short where it is not the pods that may be
+// updateOutside measures the largest users of what is short where they are not the pods that may be
 // evicted.
 func (p *Publisher) updateOutside(r *control.Report) {
 	for c := range p.outside {

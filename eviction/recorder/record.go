@@ -13,6 +13,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -221,57 +222,14 @@ func quantity(a stats.Amount) *resource.Quantity {
 	return resource.NewQuantity(n, resource.BinarySI)
 }
 
-// redacted is the part of a pod's manifest that matters for a decision. Neither environment nor
-// arguments are recorded, for they may hold secrets.
+// redacted is the part of a pod's manifest that matters for a decision.
 func redacted(pod *v1.Pod) v1.Pod {
-	p := v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Generation: pod.Generation, OwnerReferences: pod.OwnerReferences,
-		},
-		Spec: v1.PodSpec{
-			Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName, Overhead: pod.Spec.Overhead,
-			Resources: pod.Spec.Resources, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
-			InitContainers: redactedContainers(pod.Spec.InitContainers), Containers: redactedContainers(pod.Spec.Containers),
-		},
-		Status: v1.PodStatus{Phase: pod.Status.Phase},
-	}
-	for _, name := range []string{"kubernetes.io/config.source", v1.MirrorPodAnnotationKey} {
-		if value, ok := pod.Annotations[name]; ok {
-			put(&p.Annotations, name, value)
+	p := podspec.Reduce(pod)
+	p.TypeMeta, p.ResourceVersion, p.DeletionTimestamp, p.Spec.NodeName, p.Status.QOSClass = metav1.TypeMeta{}, "", nil, "", ""
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			containers[i].Image = ""
 		}
 	}
-	for i := range pod.Spec.EphemeralContainers {
-		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{
-			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: pod.Spec.EphemeralContainers[i].Name},
-		})
-	}
-	for i := range pod.Spec.Volumes {
-		p.Spec.Volumes = append(p.Spec.Volumes, redactedVolume(&pod.Spec.Volumes[i]))
-	}
-	return p
-}
-
-func redactedContainers(containers []v1.Container) []v1.Container {
-	var all []v1.Container
-	for i := range containers {
-		c := &containers[i]
-		all = append(all, v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
-	}
-	return all
-}
-
-// redactedVolume keeps the kind of a volume and the bounds of an emptyDir.
-func redactedVolume(v *v1.Volume) v1.Volume {
-	kept := v1.Volume{Name: v.Name}
-	switch {
-	case v.EmptyDir != nil:
-		kept.EmptyDir = v.EmptyDir
-	case v.HostPath != nil:
-		kept.HostPath = &v1.HostPathVolumeSource{}
-	case v.ConfigMap != nil:
-		kept.ConfigMap = &v1.ConfigMapVolumeSource{}
-	case v.GitRepo != nil:
-		kept.GitRepo = &v1.GitRepoVolumeSource{}
-	}
-	return kept
+	return *p
 }

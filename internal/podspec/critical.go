@@ -12,8 +12,12 @@ const (
 	SystemNodeCriticalPriority = 2_000_001_000
 )
 
-// configSource names the source from which the kubelet has a pod.
-const configSource = "kubernetes.io/config.source"
+// configSource names the source from which the kubelet has a pod, and configHash the directories
+// and the cgroup of a static pod.
+const (
+	configSource = "kubernetes.io/config.source"
+	configHash   = "kubernetes.io/config.hash"
+)
 
 // IsMirror says whether the pod is the API server's copy of a static pod.
 func IsMirror(pod *v1.Pod) bool {

@@ -195,7 +195,7 @@ func TestHardThresholdDoesNotWaitForASoftVictim(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	slow := n.Start("slow", sandbox.Spec{Grace: 3600})
-	fast := n.Start("fast", sandbox.Spec{Request: "8Mi", Grace: 3600})
+	fast := n.Start("fast", sandbox.Spec{Request: "8Mi", Grace: 3600, Priority: -1}) // before slow, once it is above its request
 	bystander := n.Start("bystander", sandbox.Spec{Request: "64Mi"})
 	slow.Do("ignore-term")
 	slow.Do("hold 120Mi")

@@ -12,10 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Sink takes up the pods; it is called from one goroutine at a time.
@@ -49,9 +53,46 @@ const (
 func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink Sink, log *slog.Logger) {
 	f := &follower{cfg: cfg, sink: sink, log: log, handed: map[types.UID]*v1.Pod{}}
 	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
-	cache.NewReflectorWithOptions(source, &v1.Pod{}, f, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(reducing{source}, &v1.Pod{}, f, cache.ReflectorOptions{
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: lastRetry},
-	}).RunWithContext(ctx)
+	})
+	reflector.WatchListPageSize = pageSize
+	reflector.RunWithContext(ctx)
+}
+
+// pageSize bounds the pods that are in memory before they are reduced, where the API server
+// does not stream them.
+const pageSize = 10
+
+// reducing is the pods of the API server, reduced as they come.
+type reducing struct{ *cache.ListWatch }
+
+// ListWithContext lists a page. A list of the watch cache would have no pages.
+func (r reducing) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if options.ResourceVersion == "0" {
+		options.ResourceVersion = ""
+	}
+	list, err := r.ListWatch.ListWithContext(ctx, options)
+	if pods, is := list.(*v1.PodList); is {
+		for i := range pods.Items {
+			pods.Items[i] = *reduce(&pods.Items[i])
+		}
+	}
+	return list, err
+}
+
+// WatchWithContext watches, see Follow.
+func (r reducing) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w, err := r.ListWatch.WatchWithContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if pod, is := e.Object.(*v1.Pod); is && e.Type != watch.Bookmark {
+			e.Object = reduce(pod)
+		}
+		return e, true
+	}), nil
 }
 
 // follower is the store of a reflector, which calls it from one goroutine.
@@ -66,7 +107,6 @@ type follower struct {
 // Add takes up a pod.
 func (f *follower) Add(obj any) error {
 	pod := obj.(*v1.Pod)
-	trim(pod)
 	last := f.handed[pod.UID]
 	switch {
 	case ended(pod) && !f.cfg.Keep(pod.UID):
@@ -134,17 +174,16 @@ func alike(a, b *v1.Pod) bool {
 // go by those that a pod of the API server has.
 var ofKubelet = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash"}
 
-// trim leaves out what nobody here reads, and what is not so, before it is kept.
-func trim(pod *v1.Pod) {
-	pod.ManagedFields = nil
-	delete(pod.Annotations, v1.LastAppliedConfigAnnotation)
-	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; !mirror { // a kubelet runs none that it has not made
+// reduce keeps what evictd needs to know, and leaves out what is not so.
+func reduce(pod *v1.Pod) *v1.Pod {
+	allocate(pod)
+	pod = podspec.Reduce(pod)
+	if !podspec.IsMirror(pod) { // a kubelet runs none that it has not made
 		for _, annotation := range ofKubelet {
 			delete(pod.Annotations, annotation)
 		}
 	}
-	allocate(pod)
-	pod.Status = v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass}
+	return pod
 }
 
 // allocate has a pod request what the kubelet has given it: a resize that the node
