@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -101,6 +102,10 @@ func checkSocket(server string) error {
 	return nil
 }
 
+// memoryLimit is how much memory the agent tries to stay within, bytes: evictd and its agent
+// have 256 MiB together where evictd starts it.
+const memoryLimit = 96 << 20
+
 // run serves evictd until the line to it closes or ctx ends.
 func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log *slog.Logger) error {
 	line, dialer, err := wire.Meet()
@@ -112,6 +117,7 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 			log.Warn("the agent runs on evictd's terms", "error", err)
 		}
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	conn := wire.NewConn[wire.Up, wire.Down](line, 0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
