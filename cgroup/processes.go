@@ -48,6 +48,13 @@ func (g *Group) AppendProcesses(pids []int) ([]int, error) {
 	return t.pids, g.fault("list processes", err)
 }
 
+// AppendOwnProcesses is AppendProcesses without those in the groups below.
+func (g *Group) AppendOwnProcesses(pids []int) ([]int, error) {
+	t := tally{keep: true, pids: pids}
+	err := t.read(g.dirs[memory], "cgroup.procs\x00")
+	return t.pids, g.fault("list processes", err)
+}
+
 // Populated says whether the group or one below it has a process.
 func (g *Group) Populated() (bool, error) {
 	if g.version == V2 && !g.top {

@@ -57,6 +57,7 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"kube-reserved":                       {"memory=1Gi,pid=100", "kubeReserved: {memory: 1Gi, pid: \"100\"}", "kubeReserved: {memory: 2Gi}"},
 	"node-status-update-frequency":        {"20s", "nodeStatusUpdateFrequency: 20s", "nodeStatusUpdateFrequency: 30s"},
 	"memory-high-tripwire":                {"true", "memoryHighTripwire: true", "memoryHighTripwire: false"},
+	"oom-score-adj":                       {"true", "oomScoreAdj: true", "oomScoreAdj: false"},
 	"kernel-memcg-notification":           {"true", "kernelMemcgNotification: true", "kernelMemcgNotification: false"},
 }
 

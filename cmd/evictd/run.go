@@ -48,6 +48,8 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	notified := flags.Bool("kernel-memcg-notification", true, "on cgroup v1, let the kernel tell of memory that crosses a threshold; polling goes on either way")
 	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.truth("memory-high-tripwire", "on cgroup v2, have the kernel slow down pods just before a hard threshold of memory is crossed, 2s at most", func(c *file) *bool { return &c.MemoryHighTripwire })
+	scored := flags.Bool("oom-score-adj", false, "set the oom_score_adj of containers' processes as the kubelet does (default true in native mode, false in others)")
+	o.set["oom-score-adj"] = func(c *file) { c.OOMScoreAdj = scored }
 	o.duration("housekeeping-interval", "the regular pass (default 10s)", func(c *file) *metav1.Duration { return &c.HousekeepingInterval })
 	grace := flags.Duration("hard-eviction-grace-period", daemon.LongestHardGrace, "from SIGTERM to SIGKILL of hard victims, 0s to 1s")
 	o.set["hard-eviction-grace-period"] = func(c *file) { c.HardEvictionGracePeriod = &metav1.Duration{Duration: *grace} }

@@ -122,6 +122,9 @@ type Run struct {
 	// MemoryHighTripwire sets memory.high of cgroup v2 just below a hard threshold of
 	// memory: the kernel throttles pods there, and notifies.
 	MemoryHighTripwire bool `json:"memoryHighTripwire,omitempty"`
+	// OOMScoreAdj sets the oom_score_adj of containers' processes as the kubelet does; nil
+	// means in native mode, where no kubelet does.
+	OOMScoreAdj *bool `json:"oomScoreAdj,omitempty"`
 	// SoftEviction is api or direct: whether the Eviction API, which respects disruption
 	// budgets, is asked before a soft eviction, until SoftEvictionDeadline.
 	SoftEviction         string          `json:"softEviction,omitempty"`

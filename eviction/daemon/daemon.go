@@ -93,7 +93,7 @@ type Daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier   // nil in a dry run
+	scores     *apply.Applier   // nil where none are set
 	journal    *journal.Journal // nil if it cannot be opened and no API server needs it
 	cluster    *cluster         // nil without API server and container runtime
 	collector  *gc.Collector    // nil without container runtime
@@ -270,13 +270,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then no pod can be evicted")
 	}
 	if !d.dryRun {
+		d.openChanges()
+	}
+	if !d.dryRun && d.setsScores() {
 		scores, err := apply.New("/proc", d.log)
 		if err != nil {
 			return err
 		}
 		defer scores.Close()
 		d.scores = scores
-		d.openChanges()
 	}
 	if err := osprocess.Prioritize(niceness); err != nil {
 		d.log.Info("evictd runs at the priority of other processes", "error", err)
@@ -315,6 +317,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	d.log.Info("stopped")
 	return err
+}
+
+// setsScores says whether oom_score_adj is set: beside a kubelet only where configured.
+func (d *Daemon) setsScores() bool {
+	if is := d.config.File.OOMScoreAdj; is != nil {
+		return *is
+	}
+	return d.node.mode == nodestatus.Native
 }
 
 // startAround starts what runs around the loop until ctx ends.

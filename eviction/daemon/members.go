@@ -56,20 +56,26 @@ func (m *members) processes(container string, into []int) ([]int, error) {
 	case container == "":
 		return m.target.AppendProcesses(into)
 	}
-	return m.Processes(container, into)
+	return m.list(container, into, (*cgroup.Group).AppendProcesses)
 }
 
-// Processes appends a container's processes: those of its cgroup, or all of the pod's where
-// that has no cgroups below it and the container is the only one.
+// Processes appends the processes in a container's own cgroup, and not those that programs of the
+// container have put in cgroups below it; see list.
 func (m *members) Processes(container string, into []int) ([]int, error) {
-	into, err := m.list(container, into)
+	return m.list(container, into, (*cgroup.Group).AppendOwnProcesses)
+}
+
+// list appends a container's processes: those of its cgroup, or all of the pod's where
+// that has no cgroups below it and the container is the only one.
+func (m *members) list(container string, into []int, of func(*cgroup.Group, []int) ([]int, error)) ([]int, error) {
+	into, err := m.listGroup(container, into, of)
 	if errors.Is(err, cgroup.ErrGone) { // the pod has ended
 		err = nil
 	}
 	return into, err
 }
 
-func (m *members) list(container string, into []int) ([]int, error) {
+func (m *members) listGroup(container string, into []int, of func(*cgroup.Group, []int) ([]int, error)) ([]int, error) {
 	switch {
 	case m.group == nil && m.target == nil:
 		return into, nil
@@ -87,7 +93,7 @@ func (m *members) list(container string, into []int) ([]int, error) {
 	opened, err := g.cgroups.Open(path.Join(g.path, child))
 	if err == nil {
 		defer opened.Close()
-		return opened.AppendProcesses(into)
+		return of(opened, into)
 	}
 	if !errors.Is(err, cgroup.ErrGone) {
 		return into, err

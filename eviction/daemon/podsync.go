@@ -117,8 +117,9 @@ func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
 // number of tasks is the same can have other processes.
 const rescore = 60
 
-// score writes the oom_score_adj of containers' processes: of all pods, or of those whose
-// number of tasks has changed. A process inherits the value of its parent.
+// score writes the oom_score_adj of containers' processes that still have the one from the
+// runtime: of all pods, or of those whose number of tasks has changed. A process inherits the
+// value of its parent.
 func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 	capacity, known := d.node.first.Memory.Limit.Get()
 	if d.scores == nil || !known {
@@ -138,7 +139,7 @@ func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 			continue
 		}
 		p.scored = tasks[p.UID]
-		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p); err != nil {
+		if _, err := d.scores.Apply(oom.Scores(p.manifest, capacity), p, p.inits); err != nil {
 			d.log.Warn("could not set oom_score_adj", "pod", p.String(), "error", err)
 		}
 	}

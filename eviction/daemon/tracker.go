@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/oom/apply"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -65,6 +66,8 @@ type trackedPod struct {
 	*members
 	// scored is the number of tasks when its scores were last written. Owned by syncPods.
 	scored stats.Amount
+	// inits are the first processes of the containers. Owned by syncPods.
+	inits apply.Inits
 }
 
 // update makes the loop's pods from manifests, API server, container runtime and runc. What
@@ -276,7 +279,10 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 // open finds what a pod is measured and killed by. before is the trackedPod that it replaces,
 // nil for a new pod; the figures of its disks stay.
 func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
-	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, above: t.podsPath(), members: &members{}}
+	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, above: t.podsPath(), members: &members{}, inits: apply.Inits{}}
+	if before != nil {
+		p.inits = before.inits
+	}
 	p.Estimated = t.estimates.Estimated(m)
 	var containers []string
 	for i := range p.Containers {

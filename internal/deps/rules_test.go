@@ -92,7 +92,7 @@ var arrows = []arrow{
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"internal/podspec"}, "a policy over manifests"},
-	{"oom/apply", []string{"cgroup", "oom", "stats"}, "writing scores decides nothing"},
+	{"oom/apply", []string{"cgroup", "internal/proc", "oom", "stats"}, "writing scores decides nothing"},
 	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
 	{"nodestatus/render", []string{"eviction", "nodestatus"}, "text for people is made from the status documents"},

@@ -41,22 +41,51 @@ func (failing) Processes(string, []int) ([]int, error) { return nil, errors.New(
 // rule: M.14
 func TestScoresReachAProcessAndItsLateChild(t *testing.T) {
 	shell := startShell(t)
+	early := shell.startChild(t)
 	a := newApplier(t, "/proc", nil)
+	inits := apply.Inits{}
 	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: 700}, {Name: "not-started", ScoreAdj: 1000}}
 	inContainer := listing{"c": {{shell.pid}}}
 
-	wantCounts(t, a, scores, inContainer, apply.Counts{Rewritten: 1})
+	wantCounts(t, a, scores, inContainer, inits, apply.Counts{Rewritten: 1})
 	wantScore(t, shell.pid, 700)
-	wantCounts(t, a, scores, inContainer, apply.Counts{})
+	wantCounts(t, a, scores, inContainer, inits, apply.Counts{})
 
-	// A child that came after, and left its inherited score.
-	child := shell.startChild(t)
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", child), []byte("900"), 0); err != nil {
-		t.Fatal(err)
+	// A child that was forked before its parent had the score.
+	inContainer["c"] = [][]int{{shell.pid, early}}
+	wantCounts(t, a, scores, inContainer, inits, apply.Counts{Rewritten: 1})
+	wantScore(t, early, 700)
+}
+
+// rule: M.67
+func TestAScoreThatAProcessHasChosenStays(t *testing.T) {
+	shell := startShell(t)
+	worker := shell.startChild(t)
+	choose := func(pid, score int) {
+		t.Helper()
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0); err != nil {
+			t.Fatal(err)
+		}
 	}
-	inContainer["c"] = [][]int{{shell.pid, child}}
-	wantCounts(t, a, scores, inContainer, apply.Counts{Rewritten: 1})
-	wantScore(t, child, 700)
+	choose(worker, 900)
+	a := newApplier(t, "/proc", nil)
+	inits := apply.Inits{}
+	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: 700}}
+	inContainer := listing{"c": {{worker, shell.pid}}}
+	wantCounts(t, a, scores, inContainer, inits, apply.Counts{Rewritten: 1})
+	wantScore(t, shell.pid, 700)
+	wantScore(t, worker, 900)
+
+	// The first process chooses, too, after it was given its score.
+	choose(shell.pid, 800)
+	wantCounts(t, a, scores, inContainer, inits, apply.Counts{})
+	wantScore(t, shell.pid, 800)
+
+	// The container is started again: its new first process has the runtime's score.
+	again := startShell(t)
+	inContainer["c"] = [][]int{{again.pid}}
+	wantCounts(t, a, scores, inContainer, inits, apply.Counts{Rewritten: 1})
+	wantScore(t, again.pid, 700)
 }
 
 func TestARefusedScoreIsToldOnceCountedAndStopsNothing(t *testing.T) {
@@ -69,8 +98,8 @@ func TestARefusedScoreIsToldOnceCountedAndStopsNothing(t *testing.T) {
 	a := newApplier(t, "/proc", &log)
 	scores := []oom.ContainerScore{{Name: "safe", ScoreAdj: -997}, {Name: "exposed", ScoreAdj: 1000}}
 	of := listing{"safe": {{shell.pid}}, "exposed": {{other.pid}}}
-	wantCounts(t, a, scores, of, apply.Counts{Rewritten: 1, Refused: 1})
-	wantCounts(t, a, scores, of, apply.Counts{Refused: 1})
+	wantCounts(t, a, scores, of, apply.Inits{}, apply.Counts{Rewritten: 1, Refused: 1})
+	wantCounts(t, a, scores, of, apply.Inits{}, apply.Counts{Refused: 1})
 	wantScore(t, other.pid, 1000)
 	if told := strings.Count(log.String(), "refuses"); told != 1 {
 		t.Errorf("told %d times, want once:\n%s", told, &log)
@@ -82,7 +111,7 @@ func TestAProcessThatLeftTheContainerIsNotTouched(t *testing.T) {
 	before := score(t, shell.pid)
 	a := newApplier(t, "/proc", nil)
 	of := listing{"c": {{shell.pid}, {}}}
-	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
+	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 500}}, of, apply.Inits{}, apply.Counts{})
 	wantScore(t, shell.pid, before)
 }
 
@@ -91,12 +120,12 @@ func TestAVanishedProcessIsNormal(t *testing.T) {
 	shell.stop()
 	a := newApplier(t, "/proc", nil)
 	of := listing{"c": {{shell.pid}}}
-	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 500}}, of, apply.Counts{})
+	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 500}}, of, apply.Inits{}, apply.Counts{})
 }
 
 func TestAnUnreadableContainerIsAnErrorThatNamesIt(t *testing.T) {
 	a := newApplier(t, "/proc", nil)
-	_, err := a.Apply([]oom.ContainerScore{{Name: "web"}}, failing{})
+	_, err := a.Apply([]oom.ContainerScore{{Name: "web"}}, failing{}, apply.Inits{})
 	if err == nil || !strings.Contains(err.Error(), "container web") {
 		t.Errorf("error %v, want one that names container web", err)
 	}
@@ -112,8 +141,12 @@ func TestTheProcfsMountIsTheGivenOne(t *testing.T) {
 	if err := os.WriteFile(file, []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	stat := "42 (c) S 1 42 42" + strings.Repeat(" 0", 13) + " 1 0 7"
+	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	a := newApplier(t, proc, nil)
-	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 975}}, listing{"c": {{42, 43}}}, apply.Counts{Rewritten: 1})
+	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 975}}, listing{"c": {{42, 43}}}, apply.Inits{}, apply.Counts{Rewritten: 1})
 	if text, _ := os.ReadFile(file); !strings.HasPrefix(string(text), "975") {
 		t.Errorf("score file holds %q", text)
 	}
@@ -139,7 +172,7 @@ func BenchmarkApplyToProcessesThatHoldTheirScore(b *testing.B) {
 	}
 	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: held}}
 	for b.Loop() {
-		if _, err := a.Apply(scores, listing{"c": {pids}}); err != nil {
+		if _, err := a.Apply(scores, listing{"c": {pids}}, apply.Inits{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -158,9 +191,9 @@ func newApplier(t *testing.T, proc string, log io.Writer) *apply.Applier {
 	return a
 }
 
-func wantCounts(t *testing.T, a *apply.Applier, scores []oom.ContainerScore, of apply.Containers, want apply.Counts) {
+func wantCounts(t *testing.T, a *apply.Applier, scores []oom.ContainerScore, of apply.Containers, inits apply.Inits, want apply.Counts) {
 	t.Helper()
-	got, err := a.Apply(scores, of)
+	got, err := a.Apply(scores, of, inits)
 	if err != nil || got != want {
 		t.Errorf("counts %+v, error %v; want %+v", got, err, want)
 	}
