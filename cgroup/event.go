@@ -54,14 +54,15 @@ func (g *Group) NotifyUsage(mark int64) (*Event, error) {
 	return n, nil
 }
 
-// NotifyEvents reports when memory.events changes: the group, or one below it, was
+// NotifyEvents reports when memory.events.local changes (Linux 5.2): the group was
 // throttled at memory.high, reached memory.max or had a process killed by the OOM
-// killer. The error is errors.ErrUnsupported on v1 and for the root.
+// killer, for its own limits. Groups below come to theirs without end, which says nothing
+// of this one. The error is errors.ErrUnsupported on v1 and for the root.
 func (g *Group) NotifyEvents() (*Event, error) {
 	if g.version != V2 || g.top {
 		return nil, errors.ErrUnsupported
 	}
-	fd, err := openat(g.dirs[memory], "memory.events\x00", unix.O_RDONLY)
+	fd, err := openat(g.dirs[memory], "memory.events.local\x00", unix.O_RDONLY)
 	if err != nil {
 		return nil, g.fault("notify of memory events", asGone(err))
 	}

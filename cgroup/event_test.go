@@ -167,6 +167,39 @@ func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.
 	}
 }
 
+// rule: M.68
+func TestALimitOfAGroupBelowIsNotTold(t *testing.T) {
+	t.Parallel()
+	s, group := realGroup(t, bounded())
+	sub := group + "/sub"
+	if err := s.Create(sub, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)}); err != nil {
+		t.Fatal(err)
+	}
+	b := newBell(t)
+	const above, below = 1, 2
+	for id, path := range map[int]string{above: group, below: sub} {
+		n, err := open(t, s, path).NotifyEvents()
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip("skipped: needs cgroup v2, which has memory.events.local")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		if err := b.Add(n, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := join(t, s, sub)
+	file := t.TempDir() + "/file"
+	for range 3 {
+		m.do(t, "head -c 32000000 /dev/zero >"+file)
+		if rang := awaitRing(t, b); rang != 1<<below {
+			t.Errorf("notices %b, want %b alone", rang, 1<<below)
+		}
+	}
+}
+
 func TestAStallIsToldInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	g, err := s.Open(group)

@@ -25,6 +25,10 @@ type Group struct {
 	pressure                            [numResources]File
 	refaults                            stats.Amount // of the top of v2, as read at refaulted
 	refaulted                           time.Time
+	last                                struct { // result of Memory
+		stats.Memory
+		time.Time
+	}
 }
 
 // Open opens a group. The error is ErrGone where it does not exist in the hierarchy of

@@ -49,8 +49,37 @@ func (g *Group) Memory(m *stats.Memory) error {
 	}
 	if err == nil {
 		*m = read
+		g.last.Memory, g.last.Time = read, time.Now()
 	}
 	return err
+}
+
+// cacheAge is how old the page cache of MemoryFar may be.
+const cacheAge = 10 * time.Second
+
+// MemoryFar is Memory where no more than spare bytes of the limit are unused, by usage alone.
+// Where more are, a threshold below spare cannot be crossed, whatever the page cache is: of a v2
+// group it may then be as of an earlier call. The kernel sums up memory.stat over all groups
+// below and all processors each time it is read.
+func (g *Group) MemoryFar(m *stats.Memory, spare int64) error {
+	if g.version == V2 && !g.top && !g.last.Time.IsZero() && time.Since(g.last.Time) < cacheAge {
+		var buf [32]byte
+		usage, err := g.Usage()
+		if err != nil {
+			return err
+		}
+		b, err := readKept(&g.limit, g.dirs[memory], limitFile[g.version], buf[:])
+		if err != nil {
+			return g.fault("read memory limit", err)
+		}
+		limit := amount(b)
+		if unused, known := limit.Minus(usage).Get(); known && unused > spare {
+			*m = g.last.Memory
+			m.Usage, m.Limit = usage, limit
+			return nil
+		}
+	}
+	return g.Memory(m)
 }
 
 // machine fills m from /proc/meminfo for the root. The root of v2 has no

@@ -304,6 +304,28 @@ func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 	}
 }
 
+// rule: M.69
+func TestMemoryFarFromItsLimitIsReadWithoutItsPageCache(t *testing.T) {
+	t.Parallel()
+	s, group := realGroup(t, Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)})
+	g := open(t, s, group)
+	m := join(t, s, group)
+	var before, far, near stats.Memory
+	if err := g.MemoryFar(&before, 0); err != nil { // the first is always in full
+		t.Fatal(err)
+	}
+	m.do(t, "head -c 64000000 /dev/zero >"+t.TempDir()+"/file")
+	if err := errors.Join(g.MemoryFar(&far, 64<<20), g.MemoryFar(&near, 250<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if cached := near.InactiveFile.Or(0) + near.ActiveFile.Or(0); cached < 32<<20 || near.Usage.Or(0) < 32<<20 || far.Usage.Or(0) < 32<<20 {
+		t.Errorf("far %+v\nnear %+v", far, near)
+	}
+	if s.Version() == V2 && far.InactiveFile != before.InactiveFile || far.Limit != near.Limit {
+		t.Errorf("far %+v, before %+v", far, before)
+	}
+}
+
 func TestReadsAllocateNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("skipped: needs a build without the race detector, which allocates")

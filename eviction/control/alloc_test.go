@@ -23,7 +23,7 @@ type crowd struct {
 	kills   int
 }
 
-func (c *crowd) Read(n *stats.Node, _ bool) {
+func (c *crowd) Read(n *stats.Node, _ collect.Ask) {
 	*n = stats.Node{Time: time.Now(), Memory: stats.Memory{Limit: stats.Known(64 << 30), Usage: stats.Known(64<<30 - c.left)}}
 }
 func (c *crowd) Wait(time.Duration) string           { return "" }

@@ -14,6 +14,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 // Loop senses and acts. The goroutine of Run owns all of it but the queues.
@@ -46,6 +47,7 @@ type Loop struct {
 	reading           stats.Pod // buffer for a victim
 	observer          eviction.Observer
 	node              stats.Node
+	spare             [2]int64                         // of the last read
 	observed          eviction.Observations            // last
 	trends            [eviction.NumSignals]stats.Trend // of seconds
 	rates             [eviction.NumSignals]stats.Trend // of milliseconds
@@ -184,11 +186,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
-		case source != "" && now.Sub(notified) >= notificationGap:
+		case source != "" && now.Sub(notified) >= gapOf(source):
 			notified = now
 			l.pass(eviction.Event, Source(source))
 		case source != "": // too many notifications are polled
-			poll = earlier(poll, notified.Add(notificationGap))
+			poll = earlier(poll, notified.Add(gapOf(source)))
 			passed = false
 		case !now.Before(poll):
 			l.pass(eviction.Event, Poll)
@@ -206,8 +208,20 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// notificationGap is the least time between passes that notifications cause.
-const notificationGap = time.Millisecond
+const (
+	// notificationGap is the least time between passes that notifications cause.
+	notificationGap = time.Millisecond
+	// eventsGap is that of memory.events.local: pods at the limit of their cgroup reach it without
+	// end, while the kernel frees page cache, and the kernel notifies every 10 ms.
+	eventsGap = 50 * time.Millisecond
+)
+
+func gapOf(source string) time.Duration {
+	if source == collect.MemoryEvents {
+		return eventsGap
+	}
+	return notificationGap
+}
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -6,7 +6,7 @@
 //
 // The loop sleeps in epoll between housekeeping passes. The kernel wakes it: by usage
 // notifications of cgroup v1 halfway to a hard threshold of memory, and from 128 MiB
-// before it all the way (memcg-threshold), by changes of memory.events on v2
+// before it all the way (memcg-threshold), by changes of memory.events.local on v2
 // (memory-events), by PSI triggers (memory-stall). A notification only wakes the loop;
 // the amounts that are available decide.
 //

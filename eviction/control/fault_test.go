@@ -135,8 +135,8 @@ func (w *troubled) measure(n *stats.Node) {
 }
 
 // Read implements control.Sensor.
-func (w *troubled) Read(n *stats.Node, disks bool) {
-	w.world.sensor.Read(n, disks)
+func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
+	w.world.sensor.Read(n, ask)
 	if w.has("cgroupfs: reading hangs") {
 		w.hang()
 	}

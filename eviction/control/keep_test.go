@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 // paper is a journal in memory, and the clocks of a machine. Of its entry it
@@ -228,8 +229,8 @@ type leftBy struct {
 }
 
 // Read implements control.Sensor.
-func (s leftBy) Read(n *stats.Node, disks bool) {
-	s.sensor.Read(n, disks)
+func (s leftBy) Read(n *stats.Node, ask collect.Ask) {
+	s.sensor.Read(n, ask)
 	s.hog.mu.Lock()
 	defer s.hog.mu.Unlock()
 	if n.Memory = short.Memory; s.hog.usage.Processes == stats.Known(0) {

@@ -3,16 +3,18 @@ package control
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/stats/collect"
 )
 
 // pass reads the node and runs one pass of eviction over it.
 func (l *Loop) pass(kind eviction.Pass, source Source) {
-	l.sense()
+	l.sense(kind == eviction.Housekeeping)
 	before := l.driver.State
 	in := eviction.Input{
 		Now: time.Now(), Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
@@ -114,9 +116,14 @@ func keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
 
 // sense reads the node and follows its trends. Disks are asked for their figures
 // so that the next housekeeping pass has new ones, and at every pass near a
-// threshold of theirs.
-func (l *Loop) sense() {
-	l.sensor.Read(&l.node, l.diskNear || time.Until(l.regular) <= pollCeiling)
+// threshold of theirs. Memory far from all thresholds is read in full where asked for.
+func (l *Loop) sense(full bool) {
+	ask := collect.Ask{Disks: l.diskNear || time.Until(l.regular) <= pollCeiling}
+	if !full {
+		l.spare = l.far()
+		ask.Spare = &l.spare
+	}
+	l.sensor.Read(&l.node, ask)
 	l.observed = l.observer.Observe(&l.node)
 	for s, o := range l.observed {
 		l.trends[s].Observe(o.Time, o.Available)
@@ -125,6 +132,28 @@ func (l *Loop) sense() {
 			l.observed[s].UsedUpIn = stats.Known(int64(left))
 		}
 	}
+}
+
+// far is how much memory of the node and of the pods has to be unused for no threshold to be
+// near: twice what they require.
+func (l *Loop) far() (spare [2]int64) {
+	for i := range l.cfg.Eviction.Thresholds {
+		t := &l.cfg.Eviction.Thresholds[i]
+		of := &spare[0]
+		switch m := l.memoryOf(t.Signal); {
+		case m == nil:
+			continue
+		case m == &l.node.PodsMemory:
+			of = &spare[1]
+		}
+		required, known := t.Value.Of(l.observed[t.Signal])
+		more, _ := t.MinReclaim.Of(l.observed[t.Signal])
+		if !known {
+			required = math.MaxInt64 / 4
+		}
+		*of = max(*of, 2*min(required+min(more, math.MaxInt64/8), math.MaxInt64/4))
+	}
+	return spare
 }
 
 // unmeasured lists the pods that can be killed, without their usage.

@@ -15,7 +15,7 @@ import (
 // unknown. It is called at every pass and must not allocate. The figures of disks
 // are those of the call before, and if asked for are measured for the next call.
 type Sensor interface {
-	Read(n *stats.Node, disks bool)
+	Read(n *stats.Node, ask collect.Ask)
 }
 
 // Meter reads the figures of one pod; what it cannot read stays unknown. The

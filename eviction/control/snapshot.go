@@ -75,7 +75,7 @@ func (l *Loop) snapshot() Snapshot {
 
 func (l *Loop) glance() Snapshot {
 	if time.Since(l.node.Time) >= readInterval {
-		l.sense()
+		l.sense(true)
 	}
 	return l.snapshotNow()
 }

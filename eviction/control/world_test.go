@@ -192,7 +192,7 @@ type sensor struct {
 }
 
 // Read takes a microsecond: no two readings are of one instant.
-func (s *sensor) Read(n *stats.Node, disks bool) {
+func (s *sensor) Read(n *stats.Node, ask collect.Ask) {
 	time.Sleep(time.Microsecond)
 	s.mu.Lock()
 	stuck := s.stuck

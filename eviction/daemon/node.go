@@ -113,7 +113,7 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logger) error {
 	reader := collect.NewNode(n.collect, slog.New(slog.DiscardHandler)) // the loop logs what is missing
 	defer reader.Close()
-	reader.Read(&n.first, false)
+	reader.Read(&n.first, collect.Ask{})
 	o := (&eviction.Observer{}).Observe(&n.first)
 	warnings, err := compiled.CheckCapacity(o)
 	if err != nil {

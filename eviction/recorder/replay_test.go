@@ -110,7 +110,7 @@ func (p *hungry) uses() (memory, disk, tasks int64) {
 }
 
 // Read implements control.Sensor.
-func (i *incident) Read(n *stats.Node, _ bool) {
+func (i *incident) Read(n *stats.Node, _ collect.Ask) {
 	time.Sleep(time.Microsecond)
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -3,6 +3,7 @@ package collect
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
@@ -37,6 +38,7 @@ type Node struct {
 	tasks    tasks
 	pressure [numPressures]procFile
 	sources  []source
+	spare    [2]int64 // of the running Read
 }
 
 // source is one reading function. Its failure is logged once, and its recovery; for an
@@ -92,12 +94,24 @@ const numPressures = 3
 
 var pressures = [numPressures]string{cgroup.MemoryStall: "memory", cgroup.IOStall: "io", cgroup.CPUStall: "cpu"}
 
+// Ask is what a Read is to measure.
+type Ask struct {
+	// Disks requests new figures of disks, which are measured on other goroutines.
+	Disks bool
+	// Spare of the node and of the pods, bytes, see cgroup.Group.MemoryFar; nothing has all
+	// figures read.
+	Spare *[2]int64
+}
+
 // Read measures the node. A source that fails leaves its values unknown; the failure
-// and the recovery are logged. Disks have their last figures; disks requests new ones,
-// which are measured on other goroutines.
-func (n *Node) Read(s *stats.Node, disks bool) {
+// and the recovery are logged. Disks have their last figures.
+func (n *Node) Read(s *stats.Node, ask Ask) {
 	*s = stats.Node{Time: time.Now()}
-	if disks {
+	n.spare = [2]int64{math.MaxInt64, math.MaxInt64}
+	if ask.Spare != nil {
+		n.spare = *ask.Spare
+	}
+	if ask.Disks {
 		n.disks.request(s.Time)
 	}
 	for i := range n.sources {
@@ -130,7 +144,7 @@ func (n *Node) Close() {
 func (n *Node) readMemory(s *stats.Node) error {
 	switch {
 	case n.cgroups != nil:
-		return n.root.read(func(g *cgroup.Group) error { return g.Memory(&s.Memory) })
+		return n.root.read(func(g *cgroup.Group) error { return g.MemoryFar(&s.Memory, n.spare[0]) })
 	case n.virtual != nil:
 		return n.virtual.read(&s.Memory)
 	}
@@ -138,7 +152,7 @@ func (n *Node) readMemory(s *stats.Node) error {
 }
 
 func (n *Node) readPodsMemory(s *stats.Node) error {
-	return n.pods.read(func(g *cgroup.Group) error { return g.Memory(&s.PodsMemory) })
+	return n.pods.read(func(g *cgroup.Group) error { return g.MemoryFar(&s.PodsMemory, n.spare[1]) })
 }
 
 func (n *Node) readTasks(s *stats.Node) error { return n.tasks.read(n.root.group, &s.Tasks) }

@@ -61,7 +61,7 @@ func TestANodeIsReadFromItsGroupAndFromProc(t *testing.T) {
 	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host})
 	var got stats.Node
 	began := time.Now()
-	n.Read(&got, true)
+	n.Read(&got, Ask{Disks: true})
 	if got.Memory.Limit != stats.Known(8131596<<10) || got.Memory.WorkingSet() != stats.Known(1610612736+2147483648-536870912) {
 		t.Errorf("memory: got %v", got.Memory)
 	}
@@ -86,12 +86,12 @@ func TestAGroupWithFewerTasksThanTheMachineIsTheNodesOwn(t *testing.T) {
 	s, host := fixture(t)
 	n, _ := newNode(t, NodeConfig{Host: host, Cgroups: s, Root: podGroup}, Paths{NodeFs: host})
 	var got stats.Node
-	n.Read(&got, true)
+	n.Read(&got, Ask{Disks: true})
 	if want := (stats.Tasks{Max: stats.Known(100), Running: stats.Known(23)}); got.Tasks != want {
 		t.Errorf("got %v", got.Tasks)
 	}
 	put(t, host+"/proc/sys/kernel/pid_max", "64\n")
-	n.Read(&got, true)
+	n.Read(&got, Ask{Disks: true})
 	if want := (stats.Tasks{Max: stats.Known(64), Running: stats.Known(105)}); got.Tasks != want {
 		t.Errorf("where the machine has fewer: got %v", got.Tasks)
 	}
@@ -103,7 +103,7 @@ func TestALostSourceIsReportedOnceAndBlindsNothingElse(t *testing.T) {
 	var got stats.Node
 	put(t, host+"/proc/loadavg", "garbage\n")
 	for range 3 {
-		n.Read(&got, true)
+		n.Read(&got, Ask{Disks: true})
 	}
 	if got.NodeFs.Capacity.IsKnown() || got.Tasks.Running.IsKnown() || !got.Memory.Usage.IsKnown() || !got.PodsMemory.Usage.IsKnown() {
 		t.Errorf("got %v", got)
@@ -116,7 +116,7 @@ func TestALostSourceIsReportedOnceAndBlindsNothingElse(t *testing.T) {
 	logged.Reset()
 	put(t, host+"/proc/loadavg", "0.25 0.08 0.02 4/105 5212\n")
 	for range 3 {
-		n.Read(&got, true)
+		n.Read(&got, Ask{Disks: true})
 	}
 	if c := strings.Count(logged.String(), "works again\" source=tasks"); c != 1 || strings.Count(logged.String(), "\n") != 1 || !got.Tasks.Running.IsKnown() {
 		t.Errorf("the return is reported %d times:\n%s", c, logged)
@@ -130,12 +130,12 @@ func TestAKernelWithoutPressureIsNotALoss(t *testing.T) {
 	}
 	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host})
 	var got stats.Node
-	n.Read(&got, true)
+	n.Read(&got, Ask{Disks: true})
 	if got.MemoryStall.Known || logged.Len() > 0 {
 		t.Errorf("got %v, logged %s", got.MemoryStall, logged)
 	}
 	put(t, host+"/proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n")
-	n.Read(&got, true)
+	n.Read(&got, Ask{Disks: true})
 	if got.MemoryStall.Some != 7*time.Microsecond || logged.Len() > 0 {
 		t.Errorf("the machine's own pressure: got %v, logged %s", got.MemoryStall, logged)
 	}
@@ -146,12 +146,12 @@ func TestPodsAreFoundWhenTheirGroupAppears(t *testing.T) {
 	n, _ := newNode(t, NodeConfig{Cgroups: s, Root: group}, Paths{NodeFs: "/"})
 	var got stats.Node
 	for range 2 { // it comes, goes, and comes again
-		n.Read(&got, true)
+		n.Read(&got, Ask{Disks: true})
 		if got.PodsMemory.Usage.IsKnown() {
 			t.Errorf("before: got %v", got.PodsMemory)
 		}
 		create(t, s, group+"/kubepods")
-		n.Read(&got, true)
+		n.Read(&got, Ask{Disks: true})
 		if !got.PodsMemory.Usage.IsKnown() || got.Memory.Limit != stats.Known(256<<20) {
 			t.Errorf("after: got %v and %v", got.PodsMemory, got.Memory)
 		}
@@ -232,7 +232,7 @@ func TestReadingANodeAllocatesNothing(t *testing.T) {
 	for _, root := range []string{"/", group} {
 		n, _ := newNode(t, NodeConfig{Cgroups: s, Root: root, Pods: strings.TrimPrefix(group+"/kubepods", root)}, Paths{NodeFs: "/"})
 		var got stats.Node
-		if allocs := testing.AllocsPerRun(100, func() { n.Read(&got, true) }); allocs != 0 {
+		if allocs := testing.AllocsPerRun(100, func() { n.Read(&got, Ask{Disks: true}) }); allocs != 0 {
 			t.Errorf("root %s: %v allocations", root, allocs)
 		}
 		if !got.Memory.Usage.IsKnown() || !got.PodsMemory.Usage.IsKnown() || !got.Tasks.Running.IsKnown() || !got.NodeFs.Capacity.IsKnown() {
@@ -248,7 +248,7 @@ func BenchmarkNode(b *testing.B) {
 	var got stats.Node
 	b.ReportAllocs()
 	for b.Loop() {
-		n.Read(&got, true)
+		n.Read(&got, Ask{Disks: true})
 	}
 }
 
@@ -258,7 +258,7 @@ func BenchmarkNodeThatIsTheMachine(b *testing.B) {
 	var got stats.Node
 	b.ReportAllocs()
 	for b.Loop() {
-		n.Read(&got, true)
+		n.Read(&got, Ask{Disks: true})
 	}
 }
 

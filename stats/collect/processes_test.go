@@ -71,7 +71,7 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 	p := NewPod(PodConfig{Processes: processes, Leader: leader.Process.Pid, Containers: []string{"c"}})
 	var node stats.Node
 	var pod stats.Pod
-	n.Read(&node, true)
+	n.Read(&node, Ask{Disks: true})
 	if err := p.Read(&pod); err != nil || logged.Len() > 0 {
 		t.Fatalf("got %v, logged %s", err, logged)
 	}
