@@ -141,6 +141,7 @@ func capabilityFindings() (findings []finding) {
 		{"CAP_KILL", daemon.CapKill, "processes of other users cannot be ended"},
 		{"CAP_DAC_OVERRIDE", daemon.CapDACOverride, "cgroup files of other users cannot be written"},
 		{"CAP_SYS_RESOURCE", daemon.CapSysResource, "oom_score_adj cannot be lowered; scores stay as the runtime set them where they would have to fall"},
+		{"CAP_SYS_PTRACE", daemon.CapSysPtrace, "deleted files that containers have open, and writable layers that the runtime does not measure, count for no pod"},
 		{"CAP_SYS_NICE", daemon.CapSysNice, "evictd runs at the priority of other processes"},
 		{"CAP_IPC_LOCK", daemon.CapIPCLock, "evictd's memory may be swapped and its program be read from disk again, unless RLIMIT_MEMLOCK allows it"},
 	} {

@@ -240,6 +240,7 @@ const (
 	CapDACOverride = 1
 	CapKill        = 5
 	CapIPCLock     = 14
+	CapSysPtrace   = 19
 	CapSysNice     = 23
 	CapSysResource = 24
 )

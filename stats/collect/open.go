@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,34 +82,81 @@ func rootDevice(pid int) uint64 {
 	return device(&st)
 }
 
-// unlinked sums by device the deleted files that processes have open, each once.
-// Anonymous memory (memfd) is on a device without files of pods.
-func unlinked(pids []int) map[uint64]stats.Volume {
+// openFiles finds the deleted files that processes have open.
+type openFiles struct {
+	layers  map[uint64]PodPath // writable layers by device
+	volumes []PodPath          // of the pod
+	left    int                // descriptors that may still be looked at
+}
+
+// unlinked sums the files by device, each once. A file that is neither on a writable layer nor
+// in a volume of the pod counts where it is open for writing: the files of others are not the
+// pod's for being read. Anonymous memory (memfd) is on a device without files of pods.
+func (o *openFiles) unlinked(pids []int) map[uint64]stats.Volume {
 	type file struct{ device, ino uint64 }
 	seen := map[file]bool{}
 	sums := map[uint64]stats.Volume{}
-	left := maxDescriptors
 	w := walk{pace: func() bool { return true }}
 	buf := make([]byte, 8<<10)
 	for _, pid := range pids {
-		fds, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		process := "/proc/" + strconv.Itoa(pid)
+		fds, err := unix.Open(process+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue // the process has ended
 		}
 		w.read(fds, buf, func(nameZ []byte) {
 			var st unix.Statx_t
-			if left--; left < 0 || statAt(fds, &nameZ[0], 0, &st) != 0 || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			if o.left--; o.left < 0 || statAt(fds, &nameZ[0], 0, &st) != 0 || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				return
 			}
 			of := file{device(&st), st.Ino}
-			if !seen[of] {
-				seen[of] = true
-				sums[of.device] = sums[of.device].Plus(stats.Volume{Used: stats.Known(int64(st.Blocks) * 512), Inodes: stats.Known(1)})
+			if _, layer := o.layers[of.device]; seen[of] || !layer && !o.counts(process, unix.ByteSliceToString(nameZ)) {
+				return
 			}
+			seen[of] = true
+			sums[of.device] = sums[of.device].Plus(stats.Volume{Used: stats.Known(int64(st.Blocks) * 512), Inodes: stats.Known(1)})
 		})
 		unix.Close(fds)
 	}
 	return sums
+}
+
+// counts says whether a descriptor is open for writing, or of a mount of one of the pod's
+// volumes.
+func (o *openFiles) counts(process, fd string) bool {
+	info, err := os.ReadFile(process + "/fdinfo/" + fd)
+	if err != nil {
+		return false // it is closed
+	}
+	var mount string
+	for line := range strings.Lines(string(info)) {
+		switch name, value, _ := strings.Cut(line, ":"); name {
+		case "flags":
+			flags, err := strconv.ParseUint(strings.TrimSpace(value), 8, 64)
+			if err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY {
+				return true
+			}
+		case "mnt_id":
+			mount = strings.TrimSpace(value)
+		}
+	}
+	mounts, err := os.ReadFile(process + "/mountinfo")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[0] == mount {
+			return o.isVolume(unescape(fields[3]))
+		}
+	}
+	return false
+}
+
+// isVolume says whether a directory, a path in its filesystem, is in a volume of the pod.
+func (o *openFiles) isVolume(root string) bool {
+	return slices.ContainsFunc(o.volumes, func(v PodPath) bool {
+		return v.Below != "" && strings.Contains(root+"/", "/"+v.Below+"/")
+	})
 }
 
 // direct sums the files that are directly in a directory.

@@ -45,10 +45,10 @@ func FuzzParseOverlay(f *testing.F) {
 }
 
 // holding starts a process that holds files open which it has deleted, one of them
-// twice, an anonymous one, and one that is still there.
-func holding(t *testing.T, dir string) (pid int) {
+// twice, how it says, an anonymous one, and one that is still there.
+func holding(t *testing.T, dir, how string) (pid int) {
 	t.Helper()
-	script := fmt.Sprintf(`cd %q && head -c 3145728 /dev/zero >gone && exec 5<gone 6<gone 7>there && rm gone && echo ready && read x`, dir)
+	script := fmt.Sprintf(`cd %q && head -c 3145728 /dev/zero >gone && exec 5%sgone 6<gone 7>there && rm gone && echo ready && read x`, dir, how)
 	c := exec.Command("sh", "-c", script)
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -79,10 +79,12 @@ func holding(t *testing.T, dir string) (pid int) {
 	return c.Process.Pid
 }
 
+// rule: M.70
 func TestWhatIsDeletedAndStillOpenCountsForItsPod(t *testing.T) {
 	root := mounted(t, "size=16m")
 	elsewhere := mounted(t, "size=16m")
-	pids := []int{holding(t, root), holding(t, elsewhere), 1 << 30}
+	reads := holding(t, root, "<")
+	pids := []int{holding(t, root, "<>"), holding(t, elsewhere, "<>"), reads, 1 << 30}
 	d := NewPodDisk(PodFiles{Root: root, Containers: []string{"c"}})
 	d.SetProcesses(func(_ string, into []int) ([]int, error) { return append(into, pids...), nil })
 	s, round := surveying(t, &bytes.Buffer{}, d)

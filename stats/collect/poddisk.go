@@ -206,7 +206,8 @@ func (d *PodDisk) scanProcesses(r *diskScan, quota bool) {
 		return // it has ended
 	}
 	now := time.Now()
-	open := unlinked(pids)
+	files := openFiles{layers: r.overlays, volumes: d.files.Volumes, left: maxDescriptors}
+	open := files.unlinked(pids)
 	var st unix.Statx_t
 	d.unlinked = stats.Volume{}
 	if !quota && statAt(unix.AT_FDCWD, nameZ(d.files.Root), 0, &st) == 0 {

@@ -26,6 +26,7 @@ func probe() int {
 		}
 		return errno
 	}
+	list := func(dir string) error { _, err := os.ReadDir(dir); return err }
 	failed := 0
 	for _, c := range []struct {
 		name string
@@ -40,6 +41,10 @@ func probe() int {
 		{"mlockall", syscall.Mlockall(0), syscall.EINVAL},
 		{"setuid", syscall.Setuid(1), syscall.EPERM},
 		{"ptrace", call(syscall.SYS_PTRACE, 16, 1), syscall.EPERM},
+		{"process_vm_readv", call(unix.SYS_PROCESS_VM_READV, 1), syscall.EPERM},
+		{"pidfd_getfd", call(unix.SYS_PIDFD_GETFD, none), syscall.EPERM},
+		{"list the open files of a process with all capabilities", list("/proc/1/fd"), nil},
+		{"see its root", list("/proc/1/root"), nil},
 		{"mount", syscall.Mount("none", "/mnt", "tmpfs", 0, ""), syscall.EPERM},
 		{"internet socket", call(syscall.SYS_SOCKET, syscall.AF_INET, syscall.SOCK_STREAM), syscall.EAFNOSUPPORT},
 		{"write to /usr", os.WriteFile("/usr/evictd-probe", nil, 0o600), syscall.EROFS},

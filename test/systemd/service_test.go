@@ -100,7 +100,7 @@ func (m *machine) isConfined() {
 	if err != nil {
 		m.Fatal(err)
 	}
-	const granted = 1<<5 | 1<<1 | 1<<24 | 1<<23 // KILL, DAC_OVERRIDE, SYS_RESOURCE, SYS_NICE
+	const granted = 1<<5 | 1<<1 | 1<<24 | 1<<23 | 1<<19 // KILL, DAC_OVERRIDE, SYS_RESOURCE, SYS_NICE, SYS_PTRACE
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
 		switch set, _ := strconv.ParseUint(value, 16, 64); {
