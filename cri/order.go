@@ -69,7 +69,7 @@ func (r *Runtime) execute(ctx context.Context, o wire.Order) error {
 	case do == nil:
 		return fmt.Errorf("%q is not an order", o.Kind)
 	}
-	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
+	ctx, cancel := context.WithDeadline(ctx, o.Deadline.Time)
 	defer cancel()
 	err := do(ctx, c, o)
 	if status.Code(err) == codes.NotFound { // it is removed already

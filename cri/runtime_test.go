@@ -100,7 +100,7 @@ func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
 		hung := make(chan struct{})
 		f.change(func(f *fake) { f.hung = hung })
 		began := time.Now()
-		r.Execute(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: began.Add(200 * time.Millisecond)})
+		r.Execute(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: wire.Instant{Time: began.Add(200 * time.Millisecond)}})
 		done := h.await(t, "the order to fail", func(m *wire.Up) bool { return m.Done != nil }).Done
 		if !strings.Contains(done.Error, codes.DeadlineExceeded.String()) {
 			t.Errorf("done %+v, want its deadline to have passed", done)
@@ -121,7 +121,7 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 		await(t, "the runtime", func() bool { return h.stands().Connected })
 		stop()
 		await(t, "its end", func() bool { return !h.stands().Connected })
-		r.Execute(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: time.Now().Add(time.Hour)})
+		r.Execute(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: wire.Instant{Time: time.Now().Add(time.Hour)}})
 		if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
 			t.Errorf("done %+v, want %v", done, wire.ErrAway)
 		}
@@ -186,7 +186,7 @@ func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 			{"dance", "s", `"dance" is not an order`},
 		} {
 			id := uint64(i + 1)
-			r.Execute(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: time.Now().Add(time.Minute)})
+			r.Execute(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: wire.Instant{Time: time.Now().Add(time.Minute)}})
 			done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil && m.Done.ID == id }).Done
 			if c.want == "" && done.Error != "" || !strings.Contains(done.Error, c.want) {
 				t.Errorf("%s %s: %q, want %q", c.kind, c.target, done.Error, c.want)

@@ -124,7 +124,7 @@ func names(a *Agent) string {
 }
 
 func standing(message string) wire.Standing {
-	return wire.Standing{At: time.Now(), Conditions: []v1.NodeCondition{{Message: message}}}
+	return wire.Standing{At: wire.Instant{Time: time.Now()}, Conditions: []v1.NodeCondition{{Message: message}}}
 }
 
 func TestAgentIsHeardAndTold(t *testing.T) {

@@ -63,7 +63,7 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	}
 	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
 	k.waiting[v.UID] = w
-	k.agent.requestEviction(wire.Ask{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: w.deadline})
+	k.agent.requestEviction(wire.Ask{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}})
 	return nil
 }
 

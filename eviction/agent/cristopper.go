@@ -94,7 +94,7 @@ func (s *stop) stopContainers() {
 		return
 	}
 	for _, id := range s.Containers {
-		s.order(wire.Order{Kind: wire.StopContainer, Target: id, Grace: grace, Deadline: s.ends}, func() {
+		s.order(wire.Order{Kind: wire.StopContainer, Target: id, Grace: grace, Deadline: wire.Instant{Time: s.ends}}, func() {
 			s.mu.Lock()
 			s.waiting--
 			all := s.waiting == 0
@@ -115,7 +115,7 @@ func (s *stop) stopSidecars() {
 	last := len(s.Sidecars) - 1
 	id := s.Sidecars[last]
 	s.Sidecars = slices.Delete(s.Sidecars, last, last+1)
-	s.order(wire.Order{Kind: wire.StopContainer, Target: id, Grace: max(0, time.Until(s.ends)), Deadline: s.ends}, s.stopSidecars)
+	s.order(wire.Order{Kind: wire.StopContainer, Target: id, Grace: max(0, time.Until(s.ends)), Deadline: wire.Instant{Time: s.ends}}, s.stopSidecars)
 }
 
 // order sends an order; then is the next step.
@@ -159,7 +159,7 @@ func (s *stop) stopSandboxes() {
 				s.k.log.Warn("the container runtime has not stopped the sandbox of an evicted pod", "pod", s.pod, "sandbox", id, "error", err)
 			}
 		}
-		if err := s.k.agent.Order(wire.Order{Kind: wire.StopSandbox, Target: id, Deadline: time.Now().Add(sandboxTimeout)}, report); err != nil {
+		if err := s.k.agent.Order(wire.Order{Kind: wire.StopSandbox, Target: id, Deadline: wire.Instant{Time: time.Now().Add(sandboxTimeout)}}, report); err != nil {
 			report(err)
 		}
 	}

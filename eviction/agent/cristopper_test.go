@@ -80,7 +80,7 @@ func TestSoftVictimIsStoppedByTheRuntimeInOrder(t *testing.T) {
 			t.Fatalf("orders %q, want %q", got, want)
 		}
 		for i, o := range given {
-			if o.Kind == wire.StopContainer && (o.Grace > 10*time.Second || time.Until(o.Deadline) > 10*time.Second) {
+			if o.Kind == wire.StopContainer && (o.Grace > 10*time.Second || time.Until(o.Deadline.Time) > 10*time.Second) {
 				t.Errorf("order %+v outlives the grace", o)
 			}
 			if len(a.out.orders) > 0 {

@@ -307,7 +307,7 @@ func (w *collection) order(batch []reclaim.Removal) []error {
 	for i, r := range batch {
 		done := make(chan error, 1)
 		answers[i] = done
-		err := w.ports.Runtime.Order(wire.Order{Kind: orders[r.Kind], Target: r.ID, Deadline: deadline}, func(err error) { done <- err })
+		err := w.ports.Runtime.Order(wire.Order{Kind: orders[r.Kind], Target: r.ID, Deadline: wire.Instant{Time: deadline}}, func(err error) { done <- err })
 		if err != nil {
 			done <- err
 		}

@@ -163,7 +163,7 @@ func (w *world) Order(o wire.Order, done func(error)) error {
 	err := w.fails[o.Target]
 	w.mu.Unlock()
 	if errors.Is(err, errHang) {
-		time.AfterFunc(time.Until(o.Deadline), func() { done(context.DeadlineExceeded) })
+		time.AfterFunc(time.Until(o.Deadline.Time), func() { done(context.DeadlineExceeded) })
 		return nil
 	}
 	w.mu.Lock()

@@ -300,7 +300,7 @@ func (p *Publisher) updateConditions(r *control.Report) {
 		p.metrics.condition.WithLabelValues(string(c.Type)).Set(gaugeValue(raised[i]))
 	}
 	if p.cfg.Cluster != nil {
-		p.cfg.Cluster.Stand(wire.Standing{At: r.At, Conditions: p.conditions, Raised: raised})
+		p.cfg.Cluster.Stand(wire.Standing{At: wire.Instant{Time: r.At}, Conditions: p.conditions, Raised: raised})
 	}
 }
 

@@ -28,7 +28,7 @@ type Order struct {
 	// the CRI counts whole seconds, and less than one is none.
 	Grace time.Duration `json:"grace,omitempty"`
 	// Deadline of the runtime's answer.
-	Deadline time.Time `json:"deadline"`
+	Deadline Instant `json:"deadline"`
 }
 
 // Done is what became of an Order.

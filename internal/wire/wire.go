@@ -60,7 +60,7 @@ type Node struct {
 
 // Standing is how the node stands.
 type Standing struct {
-	At         time.Time          `json:"at"` // of the pass
+	At         Instant            `json:"at"` // of the pass
 	Conditions []v1.NodeCondition `json:"conditions"`
 	Raised     [3]bool            `json:"raised"` // in the order of eviction.Condition
 }
@@ -105,7 +105,7 @@ type Ask struct {
 	UID          types.UID `json:"uid"`
 	Pod          string    `json:"pod"` // namespace/name
 	GraceSeconds int64     `json:"graceSeconds"`
-	Deadline     time.Time `json:"deadline"`
+	Deadline     Instant   `json:"deadline"`
 }
 
 // Event is an event about the node, or about a pod of it where that is set.

@@ -46,7 +46,7 @@ func (p *Publisher) isRequested(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ask, asked := p.evictionRequests[uid]
-	if asked && !time.Now().Before(ask.Deadline) {
+	if asked && !time.Now().Before(ask.Deadline.Time) {
 		delete(p.evictionRequests, uid)
 		return false
 	}
@@ -69,7 +69,7 @@ func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Ans
 			GracePeriodSeconds: &ask.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(ask.UID)),
 		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(evictionTimeout, time.Until(ask.Deadline)))
+	ctx, cancel := context.WithTimeout(ctx, min(evictionTimeout, time.Until(ask.Deadline.Time)))
 	defer cancel()
 	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
 		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()

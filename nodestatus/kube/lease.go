@@ -29,7 +29,7 @@ const (
 func (p *Publisher) loopAlive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state != nil && time.Since(p.state.At) < leaseSeconds*time.Second
+	return p.state != nil && time.Since(p.state.At.Time) < leaseSeconds*time.Second
 }
 
 // renewLease renews evictd's Lease with the headroom on it.

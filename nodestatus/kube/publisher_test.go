@@ -164,7 +164,7 @@ func (w *world) stand(mode nodestatus.Mode, memory bool) {
 	raised := nodestatus.Raised{eviction.MemoryPressure: memory}
 	now := time.Now()
 	var messages [eviction.NumConditions]string
-	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: now, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
+	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: wire.Instant{Time: now}, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
 }
 
 func (w *world) seen() *v1.Node {
@@ -434,7 +434,7 @@ func TestLeaseOfANodeWhoseLoopStandsStillRunsOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	old := time.Now().Add(-time.Minute)
-	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: old, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
+	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: wire.Instant{Time: old}, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
 	leases := w.api.CoordinationV1().Leases("evictd-system")
 	if lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{}); err == nil {
