@@ -95,6 +95,7 @@ type Daemon struct {
 	publisher  *publish.Publisher
 	scores     *apply.Applier   // nil where none are set
 	journal    *journal.Journal // nil if it cannot be opened and no API server needs it
+	priorities *priorities      // owned by syncPods
 	cluster    *cluster         // nil without API server and container runtime
 	collector  *gc.Collector    // nil without container runtime
 	recorder   *recorder.Recorder
@@ -163,6 +164,10 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if d.journal, err = openJournal(file, log); err != nil {
 		return nil, err
+	}
+	d.priorities = newPriorities(nil, log)
+	if d.journal != nil {
+		d.priorities = newPriorities(d.journal, log)
 	}
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 		return nil, err

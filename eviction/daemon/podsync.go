@@ -80,6 +80,10 @@ func (d *Daemon) updatePods() (changed bool) {
 	}
 	if d.cluster != nil {
 		fromCluster = d.cluster.agent.Pods()
+		if d.cluster.agent.Synced() {
+			d.priorities.keep(fromCluster)
+		}
+		d.tracker.estimates.Priorities = d.priorities.kept
 		if d.unlisted || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
 			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.RuncContainers()
 		}

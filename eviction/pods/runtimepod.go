@@ -103,6 +103,8 @@ func group(i *inventory.Snapshot) map[types.UID]*RuntimePod {
 type Estimator struct {
 	// Capacity is the node's memory, bytes, of which scores tell shares.
 	Capacity int64
+	// Priorities are those that the API server's pods were last known to have.
+	Priorities map[types.UID]int32
 
 	made, runc map[types.UID]*v1.Pod
 }
@@ -187,6 +189,9 @@ func (e *Estimator) estimate(r *RuntimePod) *v1.Pod {
 		if pod.Status.QOSClass != v1.PodQOSGuaranteed && c.OOMScoreAdj != nil && *c.OOMScoreAdj == guaranteedScore {
 			pod.Spec.Priority = new(int32(podspec.SystemNodeCriticalPriority))
 		}
+	}
+	if priority, known := e.Priorities[pod.UID]; known {
+		pod.Spec.Priority = &priority
 	}
 	return pod
 }

@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/control"
+)
+
+// priorityKind is the journal's kind of the pods' priorities, which are one entry.
+const priorityKind = "priorities"
+
+// priorities keeps the priorities of the API server's pods in the journal: after a restart, and
+// as long as the API server does not answer, only the container runtime has these pods, and no
+// priority of them.
+type priorities struct {
+	journal control.Journal // nil without one
+	log     *slog.Logger
+	kept    map[types.UID]int32 // without those of 0
+}
+
+func newPriorities(journal control.Journal, log *slog.Logger) *priorities {
+	p := &priorities{journal: journal, log: log}
+	if journal == nil {
+		return p
+	}
+	for _, e := range journal.Entries(priorityKind) {
+		if err := json.Unmarshal(e.Data, &p.kept); err != nil {
+			log.Warn("the priorities from before the start cannot be read", "error", err)
+		}
+	}
+	return p
+}
+
+// keep keeps those of all pods that the API server has.
+func (p *priorities) keep(pods []*v1.Pod) {
+	now := map[types.UID]int32{}
+	for _, pod := range pods {
+		if pod.Spec.Priority != nil && *pod.Spec.Priority != 0 {
+			now[pod.UID] = *pod.Spec.Priority
+		}
+	}
+	if maps.Equal(now, p.kept) {
+		return
+	}
+	p.kept = now
+	if p.journal == nil {
+		return
+	}
+	if err := p.journal.Put(priorityKind, "pods", now); err != nil {
+		p.log.Error("the priorities of pods would not survive a crash", "error", err)
+	}
+}
