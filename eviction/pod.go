@@ -40,8 +40,8 @@ type Pod struct {
 	TerminationGracePeriod *int64
 
 	// MemoryRequest and StorageRequest are what the pod asked for: its own
-	// pod-level request where it has one, else the larger of its init and its
-	// other containers; with overhead where the request is not zero.
+	// pod-level request where it has any pod-level resources, which cannot be ephemeral storage;
+	// else the larger of its init and its other containers. With overhead where it is not zero.
 	MemoryRequest, StorageRequest int64
 	// PodLevelMemoryRequest is the request the pod as a whole states, nil
 	// where it states none.
@@ -68,8 +68,8 @@ type Volume struct {
 	// Local volumes count in the disk ranking: hostPath, gitRepo, configMap
 	// and emptyDir of the default medium.
 	Local bool
-	// Ephemeral volumes count as the pod's ephemeral storage: emptyDir of the
-	// default medium.
+	// Ephemeral volumes count as the pod's ephemeral storage: configMap, gitRepo and
+	// emptyDir of the default medium.
 	Ephemeral bool
 	// SizeLimit of an emptyDir of any medium, nil without a positive one.
 	SizeLimit *resource.Quantity
@@ -162,7 +162,9 @@ func protection(pod *v1.Pod) Protection {
 // requestWithOverhead is the pod's effective request, to which the overhead is
 // added only where there is a request at all.
 func requestWithOverhead(pod *v1.Pod, name v1.ResourceName) int64 {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		ExcludeOverhead: true, SkipContainerLevelResources: resourcehelper.IsPodLevelResourcesSet(pod),
+	})
 	request := requests[name]
 	if !request.IsZero() {
 		request.Add(pod.Spec.Overhead[name])
@@ -188,11 +190,12 @@ func digestContainer(c *v1.Container, limited bool) Container {
 func digestVolume(v *v1.Volume) Volume {
 	d := Volume{Name: v.Name}
 	if e := v.EmptyDir; e != nil {
-		d.Ephemeral = e.Medium == v1.StorageMediumDefault
+		d.Local = e.Medium == v1.StorageMediumDefault
 		if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
 			d.SizeLimit = e.SizeLimit
 		}
 	}
-	d.Local = d.Ephemeral || v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil
+	d.Local = d.Local || v.GitRepo != nil || v.ConfigMap != nil
+	d.Ephemeral, d.Local = d.Local, d.Local || v.HostPath != nil
 	return d
 }

@@ -25,10 +25,11 @@ func IsMirror(pod *v1.Pod) bool {
 	return mirror
 }
 
-// IsStatic says whether the kubelet has the pod from a file or a URL.
+// IsStatic says whether the kubelet has the pod from another source than the API server: a file,
+// a URL, or one that it does not know (kubetypes.IsStaticPod).
 func IsStatic(pod *v1.Pod) bool {
-	source := pod.Annotations[configSource]
-	return source == "file" || source == "http"
+	source, has := pod.Annotations[configSource]
+	return has && source != "api"
 }
 
 // HasCriticalPriority says whether the pod's priority is system-critical.

@@ -43,6 +43,10 @@ func TestQOSClassFollowsTheAPIRule(t *testing.T) {
 			`spec: {resources: {limits: {cpu: 1, memory: 1Gi}}, containers: [{name: c}]}`, v1.PodQOSGuaranteed},
 		"pod-level limits above what containers request are burstable": {
 			`spec: {resources: {limits: {cpu: 1, memory: 1Gi}}, containers: [{name: c, resources: {requests: {memory: 100Mi}}}]}`, v1.PodQOSBurstable},
+		"a pod-level limit that is missing is that of the containers, but not below the request": {
+			`spec: {resources: {requests: {cpu: 1}}, containers: [{name: c, resources: {limits: {cpu: 500m, memory: 300Mi}}}]}`, v1.PodQOSGuaranteed},
+		"where all of them have one": {
+			`spec: {resources: {requests: {cpu: 1}}, containers: [{name: c, resources: {limits: {cpu: 500m, memory: 300Mi}}}, {name: d, resources: {limits: {cpu: 500m}}}]}`, v1.PodQOSBurstable},
 		"empty pod-level resources are not set": {
 			`spec: {resources: {}, containers: [{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}]}`, v1.PodQOSGuaranteed},
 		"the class in the status wins": {

@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -9,20 +10,53 @@ import (
 )
 
 // SetDefaultRequests adds the requests that an API server would default: a container's
-// missing request is its limit; a missing request of a pod with pod-level limits is the sum
-// of its containers' requests (cpu and memory only), or else its own limit.
+// missing request is its limit. Of a pod with pod-level resources a missing request of cpu or
+// memory is the sum of its containers', or else its own limit, and a missing limit the sum of its
+// containers', where all have one, but not below the request (DefaultPodLevelResources of
+// k8s.io/kubernetes/pkg/api/pod).
 func SetDefaultRequests(pod *v1.Pod) {
 	for r := range containerResources(&pod.Spec) {
 		complete(&r.Requests, r.Limits)
 	}
-	if own := pod.Spec.Resources; own != nil && len(own.Limits) > 0 {
-		sum := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
-		maps.DeleteFunc(sum, func(name v1.ResourceName, _ resource.Quantity) bool {
-			return name != v1.ResourceCPU && name != v1.ResourceMemory
-		})
-		complete(&own.Requests, sum)
-		complete(&own.Requests, own.Limits)
+	if !hasOwnResources(pod) {
+		return
 	}
+	own := pod.Spec.Resources
+	sum := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+	maps.DeleteFunc(sum, func(name v1.ResourceName, _ resource.Quantity) bool { return !slices.Contains(overcommitted, name) })
+	complete(&own.Requests, sum)
+	complete(&own.Requests, own.Limits)
+	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range overcommitted {
+		request, requested := own.Requests[name]
+		limit := limits[name]
+		if !requested || !limited(&pod.Spec, name) {
+			continue
+		}
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		complete(&own.Limits, v1.ResourceList{name: limit})
+	}
+}
+
+// overcommitted are the resources that may be requested below their limit.
+var overcommitted = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+
+// hasOwnResources says whether the pod has pod-level resources.
+func hasOwnResources(pod *v1.Pod) bool {
+	own := pod.Spec.Resources
+	return own != nil && len(own.Requests)+len(own.Limits) > 0
+}
+
+// limited says whether all containers have a limit of a resource.
+func limited(spec *v1.PodSpec, name v1.ResourceName) bool {
+	for r := range containerResources(spec) {
+		if _, is := r.Limits[name]; !is {
+			return false
+		}
+	}
+	return true
 }
 
 // WithDefaultRequests is the pod after SetDefaultRequests: the pod itself where no request
@@ -42,12 +76,11 @@ func missesRequests(pod *v1.Pod) bool {
 			return true
 		}
 	}
-	r := pod.Spec.Resources
-	if r == nil || len(r.Limits) == 0 {
+	if !hasOwnResources(pod) {
 		return false
 	}
-	always := v1.ResourceList{v1.ResourceCPU: {}, v1.ResourceMemory: {}}
-	return misses(r.Requests, always) || misses(r.Requests, r.Limits)
+	always, r := v1.ResourceList{v1.ResourceCPU: {}, v1.ResourceMemory: {}}, pod.Spec.Resources
+	return misses(r.Requests, always) || misses(r.Limits, always) || misses(r.Requests, r.Limits)
 }
 
 func misses(amounts, from v1.ResourceList) bool {
