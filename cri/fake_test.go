@@ -197,17 +197,17 @@ func (f *fake) serve(s socket) (stop func()) {
 // heard is what a Runtime has said.
 type heard struct {
 	mu       sync.Mutex
-	messages []wire.Up
+	messages []wire.FromAgent
 }
 
-func (h *heard) say(m wire.Up) {
+func (h *heard) say(m wire.FromAgent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages = append(h.messages, m)
 }
 
 // last is the last message that holds.
-func (h *heard) last(holds func(*wire.Up) bool) *wire.Up {
+func (h *heard) last(holds func(*wire.FromAgent) bool) *wire.FromAgent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := len(h.messages) - 1; i >= 0; i-- {
@@ -220,15 +220,15 @@ func (h *heard) last(holds func(*wire.Up) bool) *wire.Up {
 
 // stands is how the runtime stood last.
 func (h *heard) stands() inventory.Runtime {
-	if m := h.last(func(m *wire.Up) bool { return m.Runtime != nil }); m != nil {
+	if m := h.last(func(m *wire.FromAgent) bool { return m.Runtime != nil }); m != nil {
 		return *m.Runtime
 	}
 	return inventory.Runtime{}
 }
 
-func (h *heard) await(t *testing.T, what string, holds func(*wire.Up) bool) *wire.Up {
+func (h *heard) await(t *testing.T, what string, holds func(*wire.FromAgent) bool) *wire.FromAgent {
 	t.Helper()
-	var m *wire.Up
+	var m *wire.FromAgent
 	await(t, what, func() bool { m = h.last(holds); return m != nil })
 	return m
 }

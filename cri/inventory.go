@@ -132,17 +132,17 @@ func (r *Runtime) sendChanges(next *content) {
 	was := &r.content
 	for id, sandbox := range next.sandboxes {
 		if before, known := was.sandboxes[id]; !known || !reflect.DeepEqual(before, sandbox) {
-			r.send(wire.Up{Sandbox: &sandbox})
+			r.send(wire.FromAgent{Sandbox: &sandbox})
 		}
 	}
 	for id, container := range next.containers {
 		if before, known := was.containers[id]; !known || !reflect.DeepEqual(before, container) {
-			r.send(wire.Up{Container: &container})
+			r.send(wire.FromAgent{Container: &container})
 		}
 	}
 	for id, image := range next.images {
 		if before, known := was.images[id]; !known || !reflect.DeepEqual(before, image) {
-			r.send(wire.Up{Image: &image})
+			r.send(wire.FromAgent{Image: &image})
 		}
 	}
 	drop(r, was.sandboxes, next.sandboxes)
@@ -155,7 +155,7 @@ func (r *Runtime) sendChanges(next *content) {
 func drop[T any](r *Runtime, was, is map[string]T) {
 	for id := range was {
 		if _, there := is[id]; !there {
-			r.send(wire.Up{Dropped: id})
+			r.send(wire.FromAgent{Removed: id})
 			delete(r.content.details, id)
 			delete(r.content.layers, id)
 		}

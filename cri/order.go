@@ -40,7 +40,7 @@ func (r *Runtime) answer(o wire.Order, err error) {
 		d.Error = err.Error()
 		d.Away = errors.Is(err, wire.ErrAway) || unusable(err)
 	}
-	r.send(wire.Up{Done: &d})
+	r.send(wire.FromAgent{Done: &d})
 }
 
 // serveOrders executes orders in parallel until ctx ends.

@@ -34,12 +34,12 @@ func TestEveryFieldOfTheInventoryIsFilledAndSent(t *testing.T) {
 	measured := int64(4096)
 	layer := inventory.Layer{Container: "c1", Bytes: &measured, Inodes: &measured, At: time.Unix(4, 0)}
 
-	sent := wire.Up{Sandbox: &sandbox, Container: &container, Image: &held, Layers: []inventory.Layer{layer}}
+	sent := wire.FromAgent{Sandbox: &sandbox, Container: &container, Image: &held, Layers: []inventory.Layer{layer}}
 	message, err := json.Marshal(sent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var received wire.Up
+	var received wire.FromAgent
 	if err := json.Unmarshal(message, &received); err != nil {
 		t.Fatal(err)
 	}

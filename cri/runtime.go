@@ -47,7 +47,7 @@ type Config struct {
 // Runtime is the client of the container runtime; it reports by messages.
 type Runtime struct {
 	cfg   Config
-	send  func(wire.Up)
+	send  func(wire.FromAgent)
 	log   *slog.Logger
 	calls *calls
 	// changed asks for a listing, refresh for a listing and a measurement.
@@ -64,7 +64,7 @@ type Runtime struct {
 
 // New makes a Runtime that calls send with its messages, possibly from several
 // goroutines at once.
-func New(cfg Config, say func(wire.Up), log *slog.Logger) *Runtime {
+func New(cfg Config, say func(wire.FromAgent), log *slog.Logger) *Runtime {
 	return &Runtime{
 		cfg: cfg, send: say, log: log, calls: newCalls(), content: newContent(),
 		changed: make(chan struct{}, 1), refresh: make(chan struct{}, 1), orders: make(chan wire.Order, maxOrders),
@@ -138,7 +138,7 @@ func (r *Runtime) session(ctx context.Context) (listed bool, err error) {
 		}
 		if !listed {
 			listed = true
-			r.send(wire.Up{Listed: true})
+			r.send(wire.FromAgent{Listed: true})
 			r.setClient(c)
 			r.connected()
 		}
@@ -232,7 +232,7 @@ func (r *Runtime) disconnected(err error) {
 func (r *Runtime) sendStatus() {
 	r.calls.copyTo(&r.status)
 	status := r.status
-	r.send(wire.Up{Runtime: &status})
+	r.send(wire.FromAgent{Runtime: &status})
 }
 
 const eventMethod = "GetContainerEvents"

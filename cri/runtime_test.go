@@ -32,13 +32,13 @@ func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
 			disks: &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{nil, {}, {FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}},
 		}
 		_, h := start(t, f)
-		h.await(t, "all to be listed", func(m *wire.Up) bool { return m.Listed })
-		h.await(t, "a sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "s" && m.Sandbox.UID == "" })
-		h.await(t, "a container", func(m *wire.Up) bool {
+		h.await(t, "all to be listed", func(m *wire.FromAgent) bool { return m.Listed })
+		h.await(t, "a sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "s" && m.Sandbox.UID == "" })
+		h.await(t, "a container", func(m *wire.FromAgent) bool {
 			return m.Container != nil && m.Container.ID == "c" && m.Container.State == inventory.ContainerCreated
 		})
-		h.await(t, "an image", func(m *wire.Up) bool { return m.Image != nil && m.Image.ID == "i" })
-		layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]
+		h.await(t, "an image", func(m *wire.FromAgent) bool { return m.Image != nil && m.Image.ID == "i" })
+		layer := h.await(t, "a layer", func(m *wire.FromAgent) bool { return len(m.Layers) == 1 }).Layers[0]
 		if layer.Container != "c" || layer.Bytes != nil || layer.Inodes != nil || !layer.At.IsZero() {
 			t.Errorf("layer %+v, want all of it unknown", layer)
 		}
@@ -56,7 +56,7 @@ func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
 		}}
 		_, h := start(t, f)
 		await(t, "surveys", func() bool { return f.count("ContainerStats") > 3 && !h.stands().Surveyed.IsZero() })
-		if layer := h.await(t, "a layer", func(m *wire.Up) bool { return len(m.Layers) == 1 }).Layers[0]; *layer.Bytes != 7 {
+		if layer := h.await(t, "a layer", func(m *wire.FromAgent) bool { return len(m.Layers) == 1 }).Layers[0]; *layer.Bytes != 7 {
 			t.Errorf("layer %+v, want 7 bytes", layer)
 		}
 		want := []string{"ImageFsInfo", "ListContainerStats", "ListPodSandboxStats", "Status"}
@@ -84,7 +84,7 @@ func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
 			return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
 		}
 		_, h := start(t, f)
-		h.await(t, "the layer of the other", func(m *wire.Up) bool { return len(m.Layers) == 1 && m.Layers[0].Container == "runs" })
+		h.await(t, "the layer of the other", func(m *wire.FromAgent) bool { return len(m.Layers) == 1 && m.Layers[0].Container == "runs" })
 		await(t, "the survey to count", func() bool { return !h.stands().Surveyed.IsZero() })
 		if stands := h.stands(); !stands.Connected || stands.Calls["ContainerStats"].Errors[codes.Unknown.String()] == 0 {
 			t.Errorf("stands %+v, want it connected and the error counted", stands)
@@ -101,7 +101,7 @@ func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
 		f.change(func(f *fake) { f.hung = hung })
 		began := time.Now()
 		r.Execute(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: wire.Instant{Time: began.Add(200 * time.Millisecond)}})
-		done := h.await(t, "the order to fail", func(m *wire.Up) bool { return m.Done != nil }).Done
+		done := h.await(t, "the order to fail", func(m *wire.FromAgent) bool { return m.Done != nil }).Done
 		if !strings.Contains(done.Error, codes.DeadlineExceeded.String()) {
 			t.Errorf("done %+v, want its deadline to have passed", done)
 		}
@@ -122,12 +122,12 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 		stop()
 		await(t, "its end", func() bool { return !h.stands().Connected })
 		r.Execute(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: wire.Instant{Time: time.Now().Add(time.Hour)}})
-		if done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
+		if done := h.await(t, "an answer", func(m *wire.FromAgent) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
 			t.Errorf("done %+v, want %v", done, wire.ErrAway)
 		}
 		again := &fake{name: "new", version: "2"}
 		t.Cleanup(again.serve(s))
-		h.await(t, "the container to be dropped", func(m *wire.Up) bool { return m.Dropped == "c" })
+		h.await(t, "the container to be dropped", func(m *wire.FromAgent) bool { return m.Removed == "c" })
 		await(t, "the new one", func() bool { stands := h.stands(); return stands.Connected && stands.Name == "new" })
 	})
 }
@@ -139,7 +139,7 @@ func TestChangesThatAreToldAreListedAtOnceByWhoTellsEverySubscriber(t *testing.T
 		await(t, "the runtime", func() bool { return h.stands().Connected })
 		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
 		f.events <- struct{}{}
-		h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
+		h.await(t, "the sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
 		for version, want := range map[string]bool{"containerd v2.0.0": true, "containerd 2.4.2+unknown": true, "containerd 1.6.20~ds1": false, "containerd v1.7.1": false, "cri-o 1.34.0": false, "containerd ": false} {
 			name, version, _ := strings.Cut(version, " ")
 			if broadcasts(name, version) != want {
@@ -155,7 +155,7 @@ func TestRuntimeThatShouldTellOfChangesAndCannotIsPolled(t *testing.T) {
 		_, h := start(t, f)
 		await(t, "events to be asked for", func() bool { return slices.Contains(h.stands().Missing, eventMethod) })
 		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
-		h.await(t, "the sandbox", func(m *wire.Up) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
+		h.await(t, "the sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
 		if n := f.count(eventMethod); n > 1 || !h.stands().Connected {
 			t.Errorf("events were asked for %d times, connected %v", n, h.stands().Connected)
 		}
@@ -187,7 +187,7 @@ func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 		} {
 			id := uint64(i + 1)
 			r.Execute(wire.Order{ID: id, Kind: c.kind, Target: c.target, Deadline: wire.Instant{Time: time.Now().Add(time.Minute)}})
-			done := h.await(t, "an answer", func(m *wire.Up) bool { return m.Done != nil && m.Done.ID == id }).Done
+			done := h.await(t, "an answer", func(m *wire.FromAgent) bool { return m.Done != nil && m.Done.ID == id }).Done
 			if c.want == "" && done.Error != "" || !strings.Contains(done.Error, c.want) {
 				t.Errorf("%s %s: %q, want %q", c.kind, c.target, done.Error, c.want)
 			}

@@ -34,7 +34,7 @@ func (r *Runtime) measure(ctx context.Context, c *client) error {
 		changed = append(changed, layer)
 	}
 	for layers := range slices.Chunk(changed, maxLayers) {
-		r.send(wire.Up{Layers: layers})
+		r.send(wire.FromAgent{Layers: layers})
 	}
 	disks, err := c.images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if unusable(err) {

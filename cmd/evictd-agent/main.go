@@ -108,7 +108,7 @@ const memoryLimit = 96 << 20
 
 // run serves evictd until the line to it closes or ctx ends.
 func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log *slog.Logger) error {
-	line, dialer, err := wire.Meet()
+	line, dialer, err := wire.Accept()
 	if err != nil {
 		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
 	}
@@ -118,7 +118,7 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 		}
 	}
 	debug.SetMemoryLimit(memoryLimit)
-	conn := wire.NewConn[wire.Up, wire.Down](line, 0)
+	conn := wire.NewConn[wire.FromAgent, wire.ToAgent](line, 0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -162,7 +162,7 @@ func listen(conn *wire.Agent, server *kube.Publisher, runtime *cri.Runtime) erro
 		switch {
 		case m.Order != nil && runtime != nil:
 			runtime.Execute(*m.Order)
-		case m.Look && runtime != nil:
+		case m.Refresh && runtime != nil:
 			runtime.Refresh()
 		case server != nil:
 			server.Handle(m)
@@ -234,7 +234,7 @@ type mouth struct {
 	fail func()
 }
 
-func (m *mouth) say(up wire.Up) {
+func (m *mouth) say(up wire.FromAgent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.conn.Send(up); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -243,8 +243,8 @@ func (m *mouth) say(up wire.Up) {
 }
 
 // Pod, Gone and Synced make it a sink of pods.
-func (m *mouth) Pod(pod *v1.Pod) { m.say(wire.Up{Pod: pod}) }
+func (m *mouth) Pod(pod *v1.Pod) { m.say(wire.FromAgent{Pod: pod}) }
 
-func (m *mouth) Gone(uid types.UID) { m.say(wire.Up{Gone: uid}) }
+func (m *mouth) Gone(uid types.UID) { m.say(wire.FromAgent{Deleted: uid}) }
 
-func (m *mouth) Synced() { m.say(wire.Up{Synced: true}) }
+func (m *mouth) Synced() { m.say(wire.FromAgent{Synced: true}) }

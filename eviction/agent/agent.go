@@ -62,7 +62,7 @@ type Agent struct {
 	log     *slog.Logger
 	changed chan struct{}
 	wake    chan struct{}
-	answers chan wire.Answer
+	answers chan wire.EvictionResponse
 
 	mu       sync.Mutex
 	out      outbox
@@ -87,7 +87,7 @@ type Agent struct {
 func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, journal: journal, log: log,
-		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.Answer, 64),
+		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.EvictionResponse, 64),
 		api:   wire.API{Error: "the agent has not started yet"},
 		cache: newInventoryCache(), arriving: newInventoryCache(), orders: map[uint64]func(error){},
 	}
@@ -102,7 +102,7 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 			journal.Drop(intentKind, e.ID)
 			continue
 		}
-		if intent.Asked && intent.Override == "" && intent.Over.IsZero() {
+		if intent.Requested && intent.Override == "" && intent.Ended.IsZero() {
 			journal.Drop(intentKind, e.ID) // the API has not granted it: the pod is ranked again
 			continue
 		}
@@ -115,7 +115,7 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 }
 
 // Stand sends the node's conditions.
-func (a *Agent) Stand(s wire.Standing) {
+func (a *Agent) SetConditions(s wire.NodeConditions) {
 	a.update(func(o *outbox) { o.standing, o.standingSent = &s, false })
 }
 

@@ -42,11 +42,11 @@ func play(kind string) {
 	if kind == "check" {
 		judge()
 	}
-	line, err := net.FileConn(os.NewFile(wire.FD, "evictd"))
+	line, err := net.FileConn(os.NewFile(wire.AgentFD, "evictd"))
 	if err != nil {
 		os.Exit(1)
 	}
-	conn := wire.NewConn[wire.Up, wire.Down](line, 0)
+	conn := wire.NewConn[wire.FromAgent, wire.ToAgent](line, 0)
 	if kind == "deaf" { // and alive until SIGKILL
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals)
@@ -67,13 +67,13 @@ func answer(conn *wire.Agent) {
 		}
 		switch {
 		case m.Node != nil:
-			_ = conn.Send(wire.Up{Pod: pod("b")})
-			_ = conn.Send(wire.Up{Pod: pod("a")})
-			_ = conn.Send(wire.Up{Synced: true})
-		case m.Standing != nil:
-			_ = conn.Send(wire.Up{API: &wire.API{Connected: true, Error: m.Standing.Conditions[0].Message}})
+			_ = conn.Send(wire.FromAgent{Pod: pod("b")})
+			_ = conn.Send(wire.FromAgent{Pod: pod("a")})
+			_ = conn.Send(wire.FromAgent{Synced: true})
+		case m.Conditions != nil:
+			_ = conn.Send(wire.FromAgent{API: &wire.API{Connected: true, Error: m.Conditions.Conditions[0].Message}})
 		case m.Intent != nil && m.Intent.Message == "done":
-			_ = conn.Send(wire.Up{Told: m.Intent.ID})
+			_ = conn.Send(wire.FromAgent{Reported: m.Intent.ID})
 		case m.Event != nil && m.Event.Reason == "end":
 			os.Exit(1)
 		}
@@ -123,16 +123,16 @@ func names(a *Agent) string {
 	return strings.Join(all, " ")
 }
 
-func standing(message string) wire.Standing {
-	return wire.Standing{At: wire.Instant{Time: time.Now()}, Conditions: []v1.NodeCondition{{Message: message}}}
+func standing(message string) wire.NodeConditions {
+	return wire.NodeConditions{At: wire.Instant{Time: time.Now()}, Conditions: []v1.NodeCondition{{Message: message}}}
 }
 
 func TestAgentIsHeardAndTold(t *testing.T) {
 	a := newAgent(t, "good", t.TempDir())
 	await(t, "the pods", func() bool { return names(a) == "a b" })
 	<-a.Changed()
-	a.Stand(standing("first"))
-	a.Stand(standing("second"))
+	a.SetConditions(standing("first"))
+	a.SetConditions(standing("second"))
 	await(t, "the newest standing to be told", func() bool { return a.API().Error == "second" })
 	a.Evict(wire.Intent{ID: "1", UID: "a", Message: "done"})
 	a.Evict(wire.Intent{ID: "2", UID: "b"})
@@ -147,7 +147,7 @@ func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	a := run(t, New(Config{Address: path, Node: wire.Node{Name: "n", Publish: true}}, records, log))
-	a.Stand(standing("stands"))
+	a.SetConditions(standing("stands"))
 	await(t, "the lack of an agent to be known", func() bool { return strings.Contains(a.API().Error, "start the agent") })
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		var speaking sync.WaitGroup
-		speaking.Go(func() { answer(wire.NewConn[wire.Up, wire.Down](conn, 0)) })
+		speaking.Go(func() { answer(wire.NewConn[wire.FromAgent, wire.ToAgent](conn, 0)) })
 		await(t, "an agent that knows", func() bool { return a.API().Error == "stands" && names(a) == "a b" })
 		conn.Close()
 		speaking.Wait()
@@ -170,7 +170,7 @@ func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 
 func TestAgentThatEndsIsStartedAgainAndToldEverything(t *testing.T) {
 	a := newAgent(t, "good", t.TempDir())
-	a.Stand(standing("stands"))
+	a.SetConditions(standing("stands"))
 	await(t, "the agent", func() bool { return a.API().Connected })
 	pods := a.Pods()
 	a.Event(wire.Event{Reason: "end"})
@@ -186,7 +186,7 @@ func TestAgentThatHasToldOfAllPodsIsStartedAgainAtOnceHoweverOften(t *testing.T)
 	t.Run("agent", func(t *testing.T) { // which writes no more when it is over
 		a := newAgentThatLogs(t, "", t.TempDir(), &log)
 		for ends := range uint64(5) {
-			a.Stand(standing("stands"))
+			a.SetConditions(standing("stands"))
 			await(t, "an agent that knows", func() bool { return a.API().Restarts == ends && a.API().Connected })
 			a.Event(wire.Event{Reason: "end"})
 		}
@@ -210,7 +210,7 @@ func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	for i := range 2 * maxIntents {
-		a.Stand(standing("x"))
+		a.SetConditions(standing("x"))
 		a.Event(wire.Event{})
 		a.Evict(wire.Intent{ID: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
 	}
@@ -227,14 +227,14 @@ func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "deaf", t.TempDir())
 	large := strings.Repeat("x", 1<<20) // more than the line holds
-	a.Stand(standing(large))
+	a.SetConditions(standing(large))
 	await(t, "it to be on its way", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return a.out.standingSent
 	})
 	for range 100 {
-		a.Stand(standing(large))
+		a.SetConditions(standing(large))
 	}
 }
 
@@ -246,10 +246,10 @@ func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(Config{Node: wire.Node{Publish: true}}, records, log)
-	a.Evict(wire.Intent{ID: "gone", UID: "a", Message: "done", Over: time.Now()})
-	a.requestEviction(wire.Ask{UID: "b"})
+	a.Evict(wire.Intent{ID: "gone", UID: "a", Message: "done", Ended: time.Now()})
+	a.requestEviction(wire.EvictionRequest{UID: "b"})
 	a.Evict(wire.Intent{ID: "waits for leave", UID: "b"})
-	a.requestEviction(wire.Ask{UID: "c"})
+	a.requestEviction(wire.EvictionRequest{UID: "c"})
 	a.Evict(wire.Intent{ID: "without leave", UID: "c"})
 	a.settle("c", "its deadline has passed")
 	ended, cancel := context.WithCancel(t.Context())

@@ -63,7 +63,7 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	}
 	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
 	k.waiting[v.UID] = w
-	k.agent.requestEviction(wire.Ask{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}})
+	k.agent.requestEviction(wire.EvictionRequest{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}})
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (k *APIEvictor) Run(ctx context.Context) error {
 	}
 }
 
-func (k *APIEvictor) handle(answer wire.Answer) {
+func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.waiting[answer.UID]
@@ -144,8 +144,8 @@ func (k *APIEvictor) release(now time.Time) {
 }
 
 // requestEviction requests the eviction of a pod until settle.
-func (a *Agent) requestEviction(ask wire.Ask) {
-	a.update(func(o *outbox) { o.requests[ask.UID] = &request{Ask: ask} })
+func (a *Agent) requestEviction(ask wire.EvictionRequest) {
+	a.update(func(o *outbox) { o.requests[ask.UID] = &request{EvictionRequest: ask} })
 }
 
 // settle ends the requests for a pod; override says why it is killed without a grant, ""

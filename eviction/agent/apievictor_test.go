@@ -87,8 +87,8 @@ func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
 			k.agent.Evict(wire.Intent{ID: string(uid), UID: uid})
 		}
 		time.Sleep(time.Second)
-		k.agent.answers <- wire.Answer{UID: "held", Refused: "a budget"}
-		k.agent.answers <- wire.Answer{UID: "free"}
+		k.agent.answers <- wire.EvictionResponse{UID: "held", Refused: "a budget"}
+		k.agent.answers <- wire.EvictionResponse{UID: "free"}
 		time.Sleep(time.Second)
 		if at, killed := below.at("free"); !killed || at > 1100*time.Millisecond {
 			t.Errorf("with leave: killed %t after %v", killed, at)
@@ -103,7 +103,7 @@ func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
 			}
 		}
 		for _, i := range k.agent.Unreported() {
-			if !i.Asked || (i.Override == "") != (i.UID == "free") {
+			if !i.Requested || (i.Override == "") != (i.UID == "free") {
 				t.Errorf("intent %+v", i)
 			}
 		}
@@ -123,7 +123,7 @@ func TestVictimThatWaitsForLeaveGoesAtOnceWhenItIsHastened(t *testing.T) {
 		if at, killed := below.at("a"); !killed || at != 0 || len(k.waiting) > 0 {
 			t.Errorf("killed %t after %v, %d wait", killed, at, len(k.waiting))
 		}
-		if told := k.agent.Unreported(); len(told) != 1 || !told[0].Asked || !strings.Contains(told[0].Override, "hard threshold") {
+		if told := k.agent.Unreported(); len(told) != 1 || !told[0].Requested || !strings.Contains(told[0].Override, "hard threshold") {
 			t.Errorf("intents %+v", told)
 		}
 	})
@@ -135,7 +135,7 @@ func TestSoftVictimThatTheKillerRefusesIsTriedAgain(t *testing.T) {
 		if err := k.Kill(soft("a")); err != nil {
 			t.Error(err)
 		}
-		k.agent.answers <- wire.Answer{UID: "a"}
+		k.agent.answers <- wire.EvictionResponse{UID: "a"}
 		time.Sleep(time.Second)
 		if _, killed := below.at("a"); !killed {
 			t.Error("it was not killed")

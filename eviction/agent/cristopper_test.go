@@ -182,14 +182,14 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 		t.Error("a runtime before any was heard of")
 	}
 	size := int64(7)
-	for _, m := range []wire.Up{
+	for _, m := range []wire.FromAgent{
 		{Runtime: &inventory.Runtime{Connected: true, Name: "r"}},
 		{Layers: []inventory.Layer{{Container: "unknown"}}},
 		{Sandbox: &inventory.Sandbox{ID: "s2", Name: "b"}}, {Sandbox: &inventory.Sandbox{ID: "s1", Name: "a", Image: "i1"}},
 		{Container: &inventory.Container{ID: "c", Sandbox: "s1", Image: "i1", ImageVolumes: []string{"i2"}}}, {Container: &inventory.Container{ID: "d", Sandbox: "s2"}},
 		{Layers: []inventory.Layer{{Container: "c", Bytes: &size}}},
 		{Image: &inventory.Image{ID: "i2"}}, {Image: &inventory.Image{ID: "i1"}},
-		{Dropped: "d"}, {Listed: true},
+		{Removed: "d"}, {Listed: true},
 	} {
 		a.handle(&m)
 	}
@@ -212,9 +212,9 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 	if i := a.Runtime(); i.Connected || i.Error == "" {
 		t.Errorf("stands %+v, want it away", i.Runtime)
 	}
-	a.handle(&wire.Up{Image: &inventory.Image{ID: "i3"}})
+	a.handle(&wire.FromAgent{Image: &inventory.Image{ID: "i3"}})
 	check()
-	a.handle(&wire.Up{Listed: true})
+	a.handle(&wire.FromAgent{Listed: true})
 	if i := a.Runtime(); len(i.Images) != 1 || len(i.Sandboxes) != 0 {
 		t.Errorf("inventory %+v, want what the new agent has sent", i)
 	}

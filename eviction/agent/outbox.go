@@ -13,7 +13,7 @@ import (
 type outbox struct {
 	nodeSent, standingSent, headroomSent bool
 
-	standing *wire.Standing
+	standing *wire.NodeConditions
 	headroom *wire.Headroom
 	intents  []*report // oldest first
 	requests map[types.UID]*request
@@ -31,7 +31,7 @@ type report struct {
 // request is the request to evict a soft victim by the Eviction API. It is kept until the
 // pod has ended.
 type request struct {
-	wire.Ask
+	wire.EvictionRequest
 	sent, settled bool
 	override      string
 }
@@ -48,13 +48,13 @@ func (o *outbox) intent(id string) *report {
 // the pod, and the oldest where there are more than maxIntents.
 func (o *outbox) evict(i wire.Intent) (replaced []string) {
 	if r := o.requests[i.UID]; r != nil {
-		i.Asked, i.Override = true, r.override
-		if !i.Over.IsZero() {
+		i.Requested, i.Override = true, r.override
+		if !i.Ended.IsZero() {
 			delete(o.requests, i.UID)
 		}
 	}
 	if t := o.intent(i.ID); t != nil {
-		i.Asked = i.Asked || t.Asked
+		i.Requested = i.Requested || t.Requested
 		if i.Override == "" {
 			i.Override = t.Override
 		}
@@ -88,39 +88,39 @@ func (o *outbox) resend() {
 }
 
 // take returns what is not sent, and marks it as sent.
-func (o *outbox) take(node *wire.Node) (messages []wire.Down) {
-	add := func(m wire.Down) { messages = append(messages, m) }
+func (o *outbox) take(node *wire.Node) (messages []wire.ToAgent) {
+	add := func(m wire.ToAgent) { messages = append(messages, m) }
 	if !o.nodeSent {
-		add(wire.Down{Node: node})
+		add(wire.ToAgent{Node: node})
 	}
 	for _, t := range o.intents {
 		if !t.sent {
 			t.sent = true
 			intent := t.Intent
-			add(wire.Down{Intent: &intent})
+			add(wire.ToAgent{Intent: &intent})
 		}
 	}
 	if o.standing != nil && !o.standingSent {
-		add(wire.Down{Standing: o.standing})
+		add(wire.ToAgent{Conditions: o.standing})
 	}
 	for _, r := range o.requests {
 		if !r.sent && !r.settled {
 			r.sent = true
-			ask := r.Ask
-			add(wire.Down{Ask: &ask})
+			sent := r.EvictionRequest
+			add(wire.ToAgent{EvictionRequest: &sent})
 		}
 	}
 	if o.headroom != nil && !o.headroomSent {
-		add(wire.Down{Headroom: o.headroom})
+		add(wire.ToAgent{Headroom: o.headroom})
 	}
 	for _, e := range o.events {
-		add(wire.Down{Event: &e})
+		add(wire.ToAgent{Event: &e})
 	}
 	for _, order := range o.orders {
-		add(wire.Down{Order: &order})
+		add(wire.ToAgent{Order: &order})
 	}
 	if o.look {
-		add(wire.Down{Look: true})
+		add(wire.ToAgent{Refresh: true})
 	}
 	o.nodeSent, o.standingSent, o.headroomSent = true, true, true
 	o.events, o.orders, o.look = nil, nil, false

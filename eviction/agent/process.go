@@ -88,7 +88,7 @@ func start(cfg *Config) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
-	p.conn = wire.NewConn[wire.Down, wire.Up](line, wire.Silence)
+	p.conn = wire.NewConn[wire.ToAgent, wire.FromAgent](line, wire.AgentTimeout)
 	var theirs *os.File
 	if cfg.Runtime != nil {
 		if p.dials, theirs, err = socketPair(syscall.SOCK_SEQPACKET); err == nil {
@@ -96,7 +96,7 @@ func start(cfg *Config) (*process, error) {
 		}
 	}
 	if err == nil {
-		err = wire.Greet(line, theirs)
+		err = wire.HandOver(line, theirs)
 	}
 	if err != nil {
 		p.end()
@@ -106,7 +106,7 @@ func start(cfg *Config) (*process, error) {
 }
 
 // programFD is the program's descriptor in the agent's process.
-const programFD = wire.FD + 1
+const programFD = wire.AgentFD + 1
 
 // command runs the agent's program as the agent's user. line, its connection, may be nil.
 func (c *Config) command(line *os.File, arguments ...string) *exec.Cmd {

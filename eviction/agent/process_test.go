@@ -60,7 +60,7 @@ func TestAgentIsStartedAndRestartedThoughItsUserCannotReachItsPath(t *testing.T)
 		func() error { return os.Remove(program.Name()) },
 		func() error { return nil },
 	} {
-		a.Stand(standing("stands"))
+		a.SetConditions(standing("stands"))
 		await(t, "an agent that knows", func() bool { return a.API().Restarts == uint64(restarts) && a.API().Error == "stands" })
 		if err := meanwhile(); err != nil {
 			t.Fatal(err)

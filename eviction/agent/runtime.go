@@ -29,7 +29,7 @@ func newInventoryCache() *inventoryCache {
 }
 
 // apply applies a message, and says whether it was about the inventory.
-func (s *inventoryCache) apply(m *wire.Up) bool {
+func (s *inventoryCache) apply(m *wire.FromAgent) bool {
 	switch {
 	case m.Sandbox != nil:
 		s.sandboxes[m.Sandbox.ID] = *m.Sandbox
@@ -46,10 +46,10 @@ func (s *inventoryCache) apply(m *wire.Up) bool {
 				s.containers[container.ID] = container
 			}
 		}
-	case m.Dropped != "":
-		delete(s.sandboxes, m.Dropped)
-		delete(s.containers, m.Dropped)
-		delete(s.images, m.Dropped)
+	case m.Removed != "":
+		delete(s.sandboxes, m.Removed)
+		delete(s.containers, m.Removed)
+		delete(s.images, m.Removed)
 	default:
 		return false
 	}
@@ -78,7 +78,7 @@ func (s *inventoryCache) snapshot(runtime *inventory.Runtime) *inventory.Snapsho
 }
 
 // handleRuntime handles a message about the runtime. a.mu is held.
-func (a *Agent) handleRuntime(m *wire.Up) {
+func (a *Agent) handleRuntime(m *wire.FromAgent) {
 	switch {
 	case m.Runtime != nil:
 		a.runtime = m.Runtime

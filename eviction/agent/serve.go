@@ -78,10 +78,10 @@ func (a *Agent) receive(conn *wire.Evictd) error {
 }
 
 // handle handles one message.
-func (a *Agent) handle(m *wire.Up) {
-	if m.Answer != nil {
+func (a *Agent) handle(m *wire.FromAgent) {
+	if m.EvictionResponse != nil {
 		select {
-		case a.answers <- *m.Answer:
+		case a.answers <- *m.EvictionResponse:
 		default: // the request is sent and answered again
 		}
 		return
@@ -95,15 +95,15 @@ func (a *Agent) handle(m *wire.Up) {
 	switch {
 	case m.Pod != nil && m.Pod.UID != "":
 		a.change(func(pods map[types.UID]*v1.Pod) { pods[m.Pod.UID] = m.Pod })
-	case m.Gone != "":
-		a.change(func(pods map[types.UID]*v1.Pod) { delete(pods, m.Gone) })
+	case m.Deleted != "":
+		a.change(func(pods map[types.UID]*v1.Pod) { delete(pods, m.Deleted) })
 	case m.Synced:
 		if a.incoming != nil {
 			a.pods, a.incoming = a.keep(a.incoming), nil
 			a.change(func(map[types.UID]*v1.Pod) {})
 		}
-	case m.Told != "":
-		a.reported(m.Told)
+	case m.Reported != "":
+		a.reported(m.Reported)
 	case m.API != nil:
 		a.api = *m.API
 	case m.Runc != nil:

@@ -112,7 +112,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	c.patience = softPatience(file, d.node.mode)
 	c.agent = agent.New(cfg, d.journal, log)
 	for _, intent := range c.agent.Unreported() {
-		if intent.Over.IsZero() {
+		if intent.Ended.IsZero() {
 			c.interrupted[intent.UID] = true
 		}
 	}

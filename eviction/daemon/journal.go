@@ -40,7 +40,7 @@ func (d *Daemon) resume() *control.Keeper {
 	if d.cluster.speaksToAPI() {
 		unreported := d.cluster.agent.Unreported()
 		state.InFlight = slices.DeleteFunc(state.InFlight, func(f eviction.InFlight) bool {
-			return !slices.ContainsFunc(unreported, func(i wire.Intent) bool { return i.UID == f.UID && i.Over.IsZero() })
+			return !slices.ContainsFunc(unreported, func(i wire.Intent) bool { return i.UID == f.UID && i.Ended.IsZero() })
 		})
 	}
 	if d.cluster != nil {

@@ -35,7 +35,7 @@ func (p *Publisher) Resume(intents []wire.Intent) {
 		p.evictions = append(p.evictions, &record{
 			Eviction: nodestatus.Eviction{
 				Pod: i.Namespace + "/" + i.Name, UID: i.UID, Signal: i.Signal,
-				Crossed: nodestatus.Time{Time: i.Crossed}, Decided: nodestatus.Time{Time: i.Decided}, Gone: nodestatus.Time{Time: i.Over},
+				Crossed: nodestatus.Time{Time: i.Crossed}, Decided: nodestatus.Time{Time: i.Decided}, Gone: nodestatus.Time{Time: i.Ended},
 				Source: fromJournal, Reason: eviction.ReasonEvicted, Message: i.Message,
 			},
 			intent: i,

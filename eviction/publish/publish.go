@@ -70,7 +70,7 @@ type Recorder interface {
 
 // Cluster receives what is written to the API server. It does not block.
 type Cluster interface {
-	Stand(wire.Standing)
+	SetConditions(wire.NodeConditions)
 	Evict(wire.Intent)
 	Event(wire.Event)
 }
@@ -242,14 +242,14 @@ func (p *Publisher) killEnded(k *kill.Result) {
 	if k.Gone.IsZero() {
 		e.intent.Overdue = true
 		if errors.Is(k.Err, kill.ErrNotSignalled) { // the kill is not continued
-			e.intent.Over = time.Now()
+			e.intent.Ended = time.Now()
 		}
 		p.sendIntent(e)
 		p.log.Warn("a kill failed; the next candidate is chosen", "pod", e.Pod, "error", k.Err)
 		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "failed").Inc()
 		return
 	}
-	e.Gone, e.intent.Over = nodestatus.Time{Time: k.Gone}, k.Gone
+	e.Gone, e.intent.Ended = nodestatus.Time{Time: k.Gone}, k.Gone
 	p.sendIntent(e)
 	if p.cfg.Evicted != nil && e.signal.Condition() == eviction.DiskPressure {
 		p.cfg.Evicted(e.UID)
@@ -300,7 +300,7 @@ func (p *Publisher) updateConditions(r *control.Report) {
 		p.metrics.condition.WithLabelValues(string(c.Type)).Set(gaugeValue(raised[i]))
 	}
 	if p.cfg.Cluster != nil {
-		p.cfg.Cluster.Stand(wire.Standing{At: wire.Instant{Time: r.At}, Conditions: p.conditions, Raised: raised})
+		p.cfg.Cluster.SetConditions(wire.NodeConditions{At: wire.Instant{Time: r.At}, Conditions: p.conditions, Raised: raised})
 	}
 }
 

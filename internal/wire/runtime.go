@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// OrderKind is what an Order asks for.
+// OrderKind is the kind of an Order.
 type OrderKind string
 
 // The kinds of orders. A container that runs is not removed, and neither is the
@@ -18,29 +18,27 @@ const (
 	RemoveImage     OrderKind = "removeImage"
 )
 
-// Order is something for the runtime to do. It is given once, and answered by
-// Done with its id.
+// Order is a call of the runtime. It is sent once, and answered by Done with its id.
 type Order struct {
 	ID     uint64    `json:"id"`
 	Kind   OrderKind `json:"kind"`
 	Target string    `json:"target"` // the id of the container, sandbox or image
-	// Grace is what a container is given between its stop signal and SIGKILL;
+	// Grace is the time of a container between its stop signal and SIGKILL;
 	// the CRI counts whole seconds, and less than one is none.
 	Grace time.Duration `json:"grace,omitempty"`
 	// Deadline of the runtime's answer.
 	Deadline Instant `json:"deadline"`
 }
 
-// Done is what became of an Order.
+// Done is the result of an Order.
 type Done struct {
 	ID uint64 `json:"id"`
-	// Error says why it was not done; empty where it was. What is no longer there
-	// counts as stopped and as removed.
+	// Error is empty on success. What no longer exists counts as stopped and as removed.
 	Error string `json:"error,omitempty"`
 	// Away says that the error is ErrAway.
 	Away bool `json:"away,omitempty"`
 }
 
-// ErrAway says that the container runtime does not answer. What it was ordered to
-// do is done or not.
+// ErrAway says that the container runtime does not answer. The order may have been carried out or
+// not.
 var ErrAway = errors.New("the container runtime does not answer")

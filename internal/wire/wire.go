@@ -1,6 +1,6 @@
-// Package wire is what evictd and its agent, the process that speaks to the API
-// server and the container runtime, say to each other: JSON messages, a line each,
-// over a stream socket. It knows neither a client nor a server.
+// Package wire is the protocol between evictd and its agent, the process that connects to
+// the API server and the container runtime: JSON messages, one a line, over a stream
+// socket. It imports neither a client nor a server.
 package wire
 
 import (
@@ -19,22 +19,22 @@ import (
 	"github.com/evictd/evictd/cri/inventory"
 )
 
-// FD is the agent's end of the line, whoever has started it: the first that a
-// service manager passes has this number, too (sd_listen_fds(3)).
-const FD = 3
+// AgentFD is the descriptor of the agent's connection to evictd, also where a service manager has
+// started the agent (sd_listen_fds(3)).
+const AgentFD = 3
 
-// Down is one message to the agent: exactly one field is set. The first one is
+// ToAgent is one message to the agent: exactly one field is set. The first one is
 // Node. A later message of the same kind, and id, replaces an earlier one.
-type Down struct {
-	Node     *Node     `json:"node,omitempty"`
-	Standing *Standing `json:"standing,omitempty"`
-	Headroom *Headroom `json:"headroom,omitempty"`
-	Intent   *Intent   `json:"intent,omitempty"`
-	Ask      *Ask      `json:"ask,omitempty"`
-	Event    *Event    `json:"event,omitempty"`
-	Order    *Order    `json:"order,omitempty"`
-	// Look asks for figures of the runtime that are younger than the message.
-	Look bool `json:"look,omitempty"`
+type ToAgent struct {
+	Node            *Node            `json:"node,omitempty"`
+	Conditions      *NodeConditions  `json:"standing,omitempty"`
+	Headroom        *Headroom        `json:"headroom,omitempty"`
+	Intent          *Intent          `json:"intent,omitempty"`
+	EvictionRequest *EvictionRequest `json:"ask,omitempty"`
+	Event           *Event           `json:"event,omitempty"`
+	Order           *Order           `json:"order,omitempty"`
+	// Refresh asks for figures of the runtime that are younger than the message.
+	Refresh bool `json:"look,omitempty"`
 }
 
 // Node is what does not change while evictd runs.
@@ -43,13 +43,12 @@ type Node struct {
 	Mode string `json:"mode"` // name of a nodestatus.Mode
 	// Publish is false where the agent only reads.
 	Publish bool `json:"publish"`
-	// Register says that no kubelet speaks for the node, so that evictd does.
+	// Register has evictd register the Node: no kubelet does.
 	Register              bool            `json:"register"`
 	Capacity, Allocatable v1.ResourceList `json:",omitempty"`
-	// StatusFrequency is how often the node's status is held against what it
-	// ought to be.
+	// StatusFrequency is how often the node's status is compared with what it should be.
 	StatusFrequency time.Duration `json:"statusFrequency"`
-	// Kubeconfig and Server name the API server to an agent that was told of none.
+	// Kubeconfig and Server name the API server of an agent without flags of its own.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Server     string `json:"server,omitempty"`
 	// Runc says that containers run by runc itself are to be found, in RuncState:
@@ -58,8 +57,8 @@ type Node struct {
 	RuncState []string `json:"runcState,omitempty"`
 }
 
-// Standing is how the node stands.
-type Standing struct {
+// NodeConditions are the conditions as of a pass.
+type NodeConditions struct {
 	At         Instant            `json:"at"` // of the pass
 	Conditions []v1.NodeCondition `json:"conditions"`
 	Raised     [3]bool            `json:"raised"` // in the order of eviction.Condition
@@ -72,8 +71,8 @@ type Headroom struct {
 	Urgent bool `json:"urgent"`
 }
 
-// Intent is one eviction as far as it has come. It is kept and said again until
-// the agent has told the API server all of it.
+// Intent is the state of one eviction. It is kept and sent again until the agent has
+// reported all of it to the API server.
 type Intent struct {
 	ID               string            `json:"id"`
 	UID              types.UID         `json:"uid"`
@@ -88,20 +87,20 @@ type Intent struct {
 	Message          string            `json:"message"`
 	Annotations      map[string]string `json:"annotations,omitempty"` // of the event
 	DisruptionTarget bool              `json:"disruptionTarget"`
-	// Asked: the pod goes by the Eviction API, which writes what there is to
-	// write, unless Override is set.
-	Asked bool `json:"asked,omitempty"`
-	// Override says why the pod goes although the Eviction API did not let it.
+	// Requested: the pod is deleted by the Eviction API, and its status needs no report
+	// unless Override is set.
+	Requested bool `json:"asked,omitempty"`
+	// Override says why the pod is evicted although the Eviction API has not granted it.
 	Override string `json:"override,omitempty"`
 	// Overdue: the pod has outlived its grace period.
 	Overdue bool `json:"overdue,omitempty"`
-	// Over is when the pod was gone, or its end was given up; zero before.
-	Over time.Time `json:"over,omitzero"`
+	// Ended is when no process of the pod was left, or the kill was given up; zero before.
+	Ended time.Time `json:"over,omitzero"`
 }
 
-// Ask is a request to the Eviction API for a pod that disruption budgets may
-// protect. It is repeated until it is answered or Deadline has passed.
-type Ask struct {
+// EvictionRequest is a request to the Eviction API for a pod that disruption budgets may
+// protect. It is repeated until it is granted or Deadline has passed.
+type EvictionRequest struct {
 	UID          types.UID `json:"uid"`
 	Pod          string    `json:"pod"` // namespace/name
 	GraceSeconds int64     `json:"graceSeconds"`
@@ -125,24 +124,24 @@ type PodName struct {
 	Name      string    `json:"name"`
 }
 
-// Up is one message from the agent: exactly one field is set.
-type Up struct {
-	Pod  *v1.Pod   `json:"pod,omitempty"`  // is new or has changed
-	Gone types.UID `json:"gone,omitempty"` // this pod is no longer of the node
-	// Synced: all pods there are have been sent at least once.
-	Synced bool    `json:"synced,omitempty"`
-	Told   string  `json:"told,omitempty"` // the id of an intent that is done with
-	Answer *Answer `json:"answer,omitempty"`
-	API    *API    `json:"api,omitempty"`
+// FromAgent is one message from the agent: exactly one field is set.
+type FromAgent struct {
+	Pod     *v1.Pod   `json:"pod,omitempty"`  // is new or has changed
+	Deleted types.UID `json:"gone,omitempty"` // this pod is no longer of the node
+	// Synced: all pods of the node have been sent at least once.
+	Synced           bool              `json:"synced,omitempty"`
+	Reported         string            `json:"told,omitempty"` // the id of an intent of which everything is reported
+	EvictionResponse *EvictionResponse `json:"answer,omitempty"`
+	API              *API              `json:"api,omitempty"`
 
 	Runtime   *inventory.Runtime   `json:"runtime,omitempty"`
 	Sandbox   *inventory.Sandbox   `json:"sandbox,omitempty"`   // is new or has changed
 	Container *inventory.Container `json:"container,omitempty"` // likewise
 	Image     *inventory.Image     `json:"image,omitempty"`     // likewise
 	Layers    []inventory.Layer    `json:"layers,omitempty"`    // that have changed, of containers that were sent
-	// Dropped is the id of a sandbox, container or image that is no longer there.
-	Dropped string `json:"dropped,omitempty"`
-	// Listed: all that the runtime has has been sent at least once.
+	// Removed is the id of a sandbox, container or image that no longer exists.
+	Removed string `json:"dropped,omitempty"`
+	// Listed: everything that the runtime has was sent at least once.
 	Listed bool  `json:"listed,omitempty"`
 	Done   *Done `json:"done,omitempty"`
 
@@ -168,36 +167,36 @@ type RuncContainers struct {
 	Containers []inventory.RuncContainer `json:"containers,omitempty"`
 }
 
-// Answer is what became of an Ask.
-type Answer struct {
+// EvictionResponse is the answer to an EvictionRequest.
+type EvictionResponse struct {
 	UID types.UID `json:"uid"`
-	// Refused says why the pod may not go yet; empty where it may.
+	// Refused says why the pod may not be evicted yet; empty where it may.
 	Refused string `json:"refused,omitempty"`
 }
 
 const (
 	// maxMessage bounds a message, bytes: an API object is at most 1.5 MiB.
 	maxMessage = 4 << 20
-	// writePatience is how long the other side may take to read.
+	// writePatience is how long the other process may take to read.
 	writePatience = 10 * time.Second
-	// Silence is how long evictd believes in an agent that says nothing.
-	Silence = time.Minute
+	// AgentTimeout is how long an agent that sends nothing counts as alive.
+	AgentTimeout = time.Minute
 )
 
-// Conn is one end of the line. One goroutine may send while another receives.
+// Conn is one end of the connection. One goroutine may send while another receives.
 type Conn[Out, In any] struct {
 	conn    net.Conn
 	lines   *bufio.Scanner
 	silence time.Duration
 }
 
-// Evictd is evictd's end of the line and Agent the other one.
+// Evictd is evictd's end of the connection, and Agent the other one.
 type (
-	Evictd = Conn[Down, Up]
-	Agent  = Conn[Up, Down]
+	Evictd = Conn[ToAgent, FromAgent]
+	Agent  = Conn[FromAgent, ToAgent]
 )
 
-// NewConn speaks over a connection. Receive fails after silence without a
+// NewConn sends and receives over a socket. Receive fails after silence without a
 // message; zero waits without end.
 func NewConn[Out, In any](conn net.Conn, silence time.Duration) *Conn[Out, In] {
 	lines := bufio.NewScanner(conn)
@@ -205,7 +204,7 @@ func NewConn[Out, In any](conn net.Conn, silence time.Duration) *Conn[Out, In] {
 	return &Conn[Out, In]{conn: conn, lines: lines, silence: silence}
 }
 
-// Send writes a message, and fails where the other side does not read for 10 s.
+// Send writes a message. It fails where the other process does not read for 10 s.
 func (c *Conn[Out, In]) Send(m Out) error {
 	line, err := json.Marshal(m)
 	if err != nil {
@@ -223,8 +222,8 @@ func (c *Conn[Out, In]) Send(m Out) error {
 	return nil
 }
 
-// Receive reads the next message. It is io.EOF where the other side has closed
-// the line in order.
+// Receive reads the next message. The error is io.EOF after the other process has closed
+// the connection.
 func (c *Conn[Out, In]) Receive() (m In, err error) {
 	if c.silence > 0 {
 		if err := c.conn.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
@@ -247,5 +246,5 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 	return m, nil
 }
 
-// Close ends the line; the other side then receives io.EOF.
+// Close closes the connection; the other process then receives io.EOF.
 func (c *Conn[Out, In]) Close() error { return c.conn.Close() }

@@ -21,22 +21,22 @@ func pair(t testing.TB, silence time.Duration) (*Evictd, *Agent, net.Conn) {
 		ours.Close()
 		theirs.Close()
 	})
-	return NewConn[Down, Up](ours, silence), NewConn[Up, Down](theirs, 0), theirs
+	return NewConn[ToAgent, FromAgent](ours, silence), NewConn[FromAgent, ToAgent](theirs, 0), theirs
 }
 
 func TestMessagesArriveAsTheyWereSent(t *testing.T) {
 	evictd, agent, _ := pair(t, 0)
 	sent := make(chan error, 2)
 	go func() {
-		sent <- agent.Send(Up{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"line": "one\ntwo"}}}})
-		sent <- agent.Send(Up{Told: "x"})
+		sent <- agent.Send(FromAgent{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"line": "one\ntwo"}}}})
+		sent <- agent.Send(FromAgent{Reported: "x"})
 		agent.Close()
 	}()
 	first, err := evictd.Receive()
 	if err != nil || first.Pod == nil || first.Pod.Annotations["line"] != "one\ntwo" {
 		t.Errorf("received %+v, %v", first, err)
 	}
-	if second, err := evictd.Receive(); err != nil || second.Told != "x" {
+	if second, err := evictd.Receive(); err != nil || second.Reported != "x" {
 		t.Errorf("received %+v, %v", second, err)
 	}
 	if _, err := evictd.Receive(); !errors.Is(err, io.EOF) {
@@ -59,18 +59,18 @@ func TestLinesThatAreNoMessagesAreErrors(t *testing.T) {
 
 func TestMessageThatIsTooLongIsNotSent(t *testing.T) {
 	_, agent, _ := pair(t, 0)
-	if err := agent.Send(Up{Told: strings.Repeat("x", maxMessage)}); err == nil {
+	if err := agent.Send(FromAgent{Reported: strings.Repeat("x", maxMessage)}); err == nil {
 		t.Error("it was sent")
 	}
 }
 
 func TestOtherSideThatIsSilentOrDeafIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		evictd, agent, _ := pair(t, Silence)
+		evictd, agent, _ := pair(t, AgentTimeout)
 		if _, err := evictd.Receive(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("after silence: %v", err)
 		}
-		if err := agent.Send(Up{Synced: true}); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := agent.Send(FromAgent{Synced: true}); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("nobody reads: %v", err)
 		}
 	})

@@ -33,13 +33,13 @@ type Publisher struct {
 	node     wire.Node
 	mode     nodestatus.Mode
 	requests *Requests
-	send     func(wire.Up)
+	send     func(wire.FromAgent)
 	log      *slog.Logger
 
 	conditions, taints, lease, nodeLease, victims, evictions, events *reconciler
 
 	mu                sync.Mutex
-	state             *wire.Standing
+	state             *wire.NodeConditions
 	headroom          wire.Headroom
 	seen              *v1.Node // as last read or written; nil where the Node does not exist
 	conditionsWritten time.Time
@@ -47,15 +47,15 @@ type Publisher struct {
 	leaseWritten      time.Time // when the Lease was last written
 	taintsRetryAt     time.Time // no request for taints before
 	intents           map[string]*victim
-	evictionRequests  map[types.UID]wire.Ask
+	evictionRequests  map[types.UID]wire.EvictionRequest
 	queue             []event
 }
 
 // New makes a Publisher that reports to evictd with send, from any goroutine.
-func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requests *Requests, send func(wire.Up), log *slog.Logger) *Publisher {
+func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requests *Requests, send func(wire.FromAgent), log *slog.Logger) *Publisher {
 	p := &Publisher{
 		client: client, node: node, mode: mode, requests: requests, send: send, log: log,
-		conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.Ask{},
+		conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.EvictionRequest{},
 	}
 	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)
 	p.taints = newReconciler("taints", node.StatusFrequency, p.reportTaints)
@@ -68,14 +68,14 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 }
 
 // Handle stores a message of evictd and triggers the reconcilers. It does not block.
-func (p *Publisher) Handle(m wire.Down) {
+func (p *Publisher) Handle(m wire.ToAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case !p.node.Publish:
-	case m.Standing != nil:
-		turned := p.state == nil || p.state.Raised != m.Standing.Raised
-		p.state = m.Standing
+	case m.Conditions != nil:
+		turned := p.state == nil || p.state.Raised != m.Conditions.Raised
+		p.state = m.Conditions
 		if turned {
 			p.conditions.trigger()
 			p.taints.trigger()
@@ -88,12 +88,12 @@ func (p *Publisher) Handle(m wire.Down) {
 			p.lease.trigger()
 		}
 	case m.Intent != nil:
-		if !m.Intent.Asked || m.Intent.Override != "" {
+		if !m.Intent.Requested || m.Intent.Override != "" {
 			delete(p.evictionRequests, m.Intent.UID)
 		}
 		p.addIntent(m.Intent)
-	case m.Ask != nil:
-		p.evictionRequests[m.Ask.UID] = *m.Ask
+	case m.EvictionRequest != nil:
+		p.evictionRequests[m.EvictionRequest.UID] = *m.EvictionRequest
 		p.evictions.trigger()
 	case m.Event != nil:
 		p.enqueue(p.event(m.Event))
@@ -117,7 +117,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
 	for {
-		p.send(wire.Up{API: p.requests.api()})
+		p.send(wire.FromAgent{API: p.requests.api()})
 		select {
 		case <-ctx.Done():
 			return nil

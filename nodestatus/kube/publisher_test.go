@@ -127,11 +127,11 @@ func (w *world) Write(text []byte) (int, error) {
 	return w.log.Write(text)
 }
 
-func (w *world) hear(m wire.Up) {
+func (w *world) hear(m wire.FromAgent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if m.Told != "" {
-		w.told = append(w.told, m.Told)
+	if m.Reported != "" {
+		w.told = append(w.told, m.Reported)
 	}
 	if m.API != nil {
 		w.state = *m.API
@@ -164,7 +164,7 @@ func (w *world) stand(mode nodestatus.Mode, memory bool) {
 	raised := nodestatus.Raised{eviction.MemoryPressure: memory}
 	now := time.Now()
 	var messages [eviction.NumConditions]string
-	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: wire.Instant{Time: now}, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
+	w.publisher.Handle(wire.ToAgent{Conditions: &wire.NodeConditions{At: wire.Instant{Time: now}, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
 }
 
 func (w *world) seen() *v1.Node {
@@ -373,19 +373,19 @@ func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
 		s := w.pod(pod.Name).Status
 		return s.Phase == v1.PodFailed && s.Reason == "Evicted" && s.Message == intent.Message
 	}
-	w.publisher.Handle(wire.Down{Intent: intent})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
 	await(t, "the status", told)
 	blank := []byte(`{"status":{"reason":"","message":""}}`)
 	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	gone := *intent
-	gone.Over = time.Now()
-	w.publisher.Handle(wire.Down{Intent: &gone})
+	gone.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: &gone})
 	await(t, "the status again", told)
 	longGone := gone
-	longGone.Over = gone.Over.Add(-time.Minute)
-	w.publisher.Handle(wire.Down{Intent: &longGone})
+	longGone.Ended = gone.Ended.Add(-time.Minute)
+	w.publisher.Handle(wire.ToAgent{Intent: &longGone})
 	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
 	if !told() {
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
@@ -414,7 +414,7 @@ func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
 	pod, intent := w.evicted("-druid-0") // the answers name the pod, so that "uid" is in them
 	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusConflict, metav1.StatusReasonConflict))
 	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
-	w.publisher.Handle(wire.Down{Intent: intent})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
 	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
 }
 
@@ -423,7 +423,7 @@ func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {
 	w := newWorld(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
 	intent.UID = "11111111-2222-3333-4444-555555555555"
-	w.publisher.Handle(wire.Down{Intent: intent})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
 	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
 	if s := w.pod(pod.Name).Status; s.Phase == v1.PodFailed {
 		t.Errorf("status %+v", s)
@@ -434,13 +434,13 @@ func TestLeaseOfANodeWhoseLoopStandsStillRunsOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	old := time.Now().Add(-time.Minute)
-	w.publisher.Handle(wire.Down{Standing: &wire.Standing{At: wire.Instant{Time: old}, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
+	w.publisher.Handle(wire.ToAgent{Conditions: &wire.NodeConditions{At: wire.Instant{Time: old}, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
 	leases := w.api.CoordinationV1().Leases("evictd-system")
 	if lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{}); err == nil {
 		t.Errorf("lease %+v", lease.Spec)
 	}
-	w.publisher.Handle(wire.Down{Headroom: &wire.Headroom{Annotation: "{}"}})
+	w.publisher.Handle(wire.ToAgent{Headroom: &wire.Headroom{Annotation: "{}"}})
 	w.stand(nodestatus.Backstop, true)
 	await(t, "the lease with its headroom", func() bool {
 		lease, err := leases.Get(t.Context(), "evictd-"+w.node, metav1.GetOptions{})

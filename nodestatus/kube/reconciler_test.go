@@ -106,8 +106,8 @@ func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
 
 func TestConditionsThatANodeIsMadeWithAreOurs(t *testing.T) {
 	raised := []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue}}
-	p := New(fake.NewClientset(), wire.Node{Name: "n", Publish: true, Register: true}, nodestatus.Native, NewRequests(), func(wire.Up) {}, slog.New(slog.DiscardHandler))
-	p.Handle(wire.Down{Standing: &wire.Standing{Conditions: raised}})
+	p := New(fake.NewClientset(), wire.Node{Name: "n", Publish: true, Register: true}, nodestatus.Native, NewRequests(), func(wire.FromAgent) {}, slog.New(slog.DiscardHandler))
+	p.Handle(wire.ToAgent{Conditions: &wire.NodeConditions{Conditions: raised}})
 	if err := p.register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

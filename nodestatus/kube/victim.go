@@ -66,7 +66,7 @@ func (p *Publisher) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, v := range p.intents {
-		if !v.patched && (!v.Asked || v.Override != "") {
+		if !v.patched && (!v.Requested || v.Override != "") {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 		}
 		p.mu.Unlock()
 		if done {
-			p.send(wire.Up{Told: id})
+			p.send(wire.FromAgent{Reported: id})
 		}
 	}
 	return errors.Join(faults...)
@@ -106,8 +106,8 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 // after the end. It says whether everything is written.
 func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err error) {
 	switch {
-	case v.Asked && v.Override == "":
-		if v.Over.IsZero() {
+	case v.Requested && v.Override == "":
+		if v.Ended.IsZero() {
 			return false, nil
 		}
 		return p.deletePod(ctx, v)
@@ -115,7 +115,7 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 		gone, err := p.markFailed(ctx, v)
 		v.patched = err == nil
 		return gone, err
-	case v.Over.IsZero():
+	case v.Ended.IsZero():
 		return false, nil
 	}
 	pod, err := p.client.CoreV1().Pods(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
@@ -130,7 +130,7 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 			return gone, err
 		}
 	}
-	return time.Since(v.Over) > rewriteWindow, nil
+	return time.Since(v.Ended) > rewriteWindow, nil
 }
 
 // hasStatus says whether the pod has the status that evictd wrote.

@@ -36,7 +36,7 @@ var roots = []string{"/run/runc", "/run/containerd/runc/*", "/run/docker/runtime
 // Containers follows containers.
 type Containers struct {
 	roots []string // patterns
-	say   func(wire.Up)
+	say   func(wire.FromAgent)
 	log   *slog.Logger
 
 	known  map[string]*container // by the directory of the state
@@ -52,8 +52,8 @@ type container struct {
 }
 
 // New looks below the roots, patterns of directories; none are the usual ones. What
-// it finds it says in wire.Up.Runc, on the goroutine of Run.
-func New(given []string, say func(wire.Up), log *slog.Logger) *Containers {
+// it finds it says in wire.FromAgent.Runc, on the goroutine of Run.
+func New(given []string, say func(wire.FromAgent), log *slog.Logger) *Containers {
 	if len(given) == 0 {
 		given = roots
 	}
@@ -67,9 +67,9 @@ func (c *Containers) Run(ctx context.Context) {
 	for told := (time.Time{}); ; {
 		found := c.look()
 		// Who says nothing for long counts as stuck.
-		if time.Since(told) > wire.Silence/3 || !reflect.DeepEqual(found, c.told) {
+		if time.Since(told) > wire.AgentTimeout/3 || !reflect.DeepEqual(found, c.told) {
 			c.told, told = found, time.Now()
-			c.say(wire.Up{Runc: &wire.RuncContainers{Containers: found}})
+			c.say(wire.FromAgent{Runc: &wire.RuncContainers{Containers: found}})
 		}
 		select {
 		case <-ctx.Done():

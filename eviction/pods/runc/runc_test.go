@@ -167,12 +167,12 @@ func TestContainersThatStayTheSameAreReportedBeforeSilenceCountsAsStuck(t *testi
 		defer cancel()
 		last, longest := time.Now(), time.Duration(0)
 		said := 0
-		New([]string{t.TempDir()}, func(wire.Up) {
+		New([]string{t.TempDir()}, func(wire.FromAgent) {
 			longest, last = max(longest, time.Since(last)), time.Now()
 			said++
 		}, slog.New(slog.DiscardHandler)).Run(ctx)
-		if longest > wire.Silence/2 || said > int(time.Hour/(wire.Silence/3)) {
-			t.Errorf("%d reports in an hour, %v apart at most; silence is %v", said, longest, wire.Silence)
+		if longest > wire.AgentTimeout/2 || said > int(time.Hour/(wire.AgentTimeout/3)) {
+			t.Errorf("%d reports in an hour, %v apart at most; silence is %v", said, longest, wire.AgentTimeout)
 		}
 	})
 }

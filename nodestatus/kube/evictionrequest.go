@@ -24,17 +24,17 @@ const evictionTimeout = 3 * time.Second
 // the deadline by itself.
 func (p *Publisher) requestEvictions(ctx context.Context) error {
 	p.mu.Lock()
-	asks := slices.Collect(maps.Values(p.evictionRequests))
+	requests := slices.Collect(maps.Values(p.evictionRequests))
 	p.mu.Unlock()
-	for _, ask := range asks {
-		if !p.isRequested(ask.UID) {
+	for _, request := range requests {
+		if !p.isRequested(request.UID) {
 			continue
 		}
-		answer, final := p.request(ctx, &ask)
+		response, final := p.requestEviction(ctx, &request)
 		if final {
-			p.removeRequest(ask.UID)
+			p.removeRequest(request.UID)
 		}
-		p.send(wire.Up{Answer: &answer})
+		p.send(wire.FromAgent{EvictionResponse: &response})
 	}
 	return nil
 }
@@ -45,12 +45,12 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 func (p *Publisher) isRequested(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ask, asked := p.evictionRequests[uid]
-	if asked && !time.Now().Before(ask.Deadline.Time) {
+	request, waits := p.evictionRequests[uid]
+	if waits && !time.Now().Before(request.Deadline.Time) {
 		delete(p.evictionRequests, uid)
 		return false
 	}
-	return asked
+	return waits
 }
 
 func (p *Publisher) removeRequest(uid types.UID) {
@@ -59,31 +59,31 @@ func (p *Publisher) removeRequest(uid types.UID) {
 	delete(p.evictionRequests, uid)
 }
 
-// request calls the Eviction API once, without retries: the 429 of a disruption budget
-// is an answer. A pod that does not exist may be evicted.
-func (p *Publisher) request(ctx context.Context, ask *wire.Ask) (answer wire.Answer, final bool) {
-	namespace, name, _ := strings.Cut(ask.Pod, "/")
+// requestEviction calls the Eviction API once, without retries: the 429 of a disruption budget
+// is a response. A pod that does not exist may be evicted.
+func (p *Publisher) requestEviction(ctx context.Context, request *wire.EvictionRequest) (response wire.EvictionResponse, final bool) {
+	namespace, name, _ := strings.Cut(request.Pod, "/")
 	eviction := &policy.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		DeleteOptions: &metav1.DeleteOptions{
-			GracePeriodSeconds: &ask.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(ask.UID)),
+			GracePeriodSeconds: &request.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(request.UID)),
 		},
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(evictionTimeout, time.Until(ask.Deadline.Time)))
+	ctx, cancel := context.WithTimeout(ctx, min(evictionTimeout, time.Until(request.Deadline.Time)))
 	defer cancel()
 	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
 		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()
 	p.requests.record("pod eviction", err)
-	answer.UID = ask.UID
+	response.UID = request.UID
 	switch {
-	case err == nil, p.isGone(ctx, namespace, name, ask.UID, err):
-		return answer, true
+	case err == nil, p.isGone(ctx, namespace, name, request.UID, err):
+		return response, true
 	case apierrors.IsTooManyRequests(err):
-		answer.Refused = message(err)
+		response.Refused = message(err)
 	default:
-		answer.Refused = fmt.Sprintf("could not call the Eviction API: %v", err)
+		response.Refused = fmt.Sprintf("could not call the Eviction API: %v", err)
 	}
-	return answer, false
+	return response, false
 }
 
 // message is the message of the API server, with the causes that it names.
