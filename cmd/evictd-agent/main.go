@@ -1,7 +1,7 @@
-// Command evictd-agent speaks to the API server and the container runtime for
-// evictd, which starts it: it says which pods and containers there are, tells the
-// cluster what evictd decided, and has the runtime do what evictd orders. It holds
-// no privileges, and whatever becomes of it, the node stays protected.
+// Command evictd-agent connects to the API server and the container runtime for
+// evictd, which starts it: it lists pods and containers, reports what evictd has decided to
+// the API server, and calls the runtime for evictd. It has no privileges, and the node
+// is protected without it.
 package main
 
 import (
@@ -41,17 +41,17 @@ var version = "unknown"
 // name is the program's, also where evictd executes it through /proc/self/fd.
 const name = "evictd-agent"
 
-// lastWords is how long the agent outlives evictd, at most.
-const lastWords = 1500 * time.Millisecond
+// finishTimeout is how long the agent outlives evictd, at most.
+const finishTimeout = 1500 * time.Millisecond
 
 func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:])) }
 
 func newCommand() *cobra.Command {
-	return cli.New(name, "Speaks to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
+	return cli.New(name, "Connects to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
 }
 
 // serverFlags adds the flags that name the API server; without them evictd does. It
-// is nil where nobody names one.
+// is nil where neither does.
 func serverFlags(c *cobra.Command) func(*wire.Node) (*rest.Config, error) {
 	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig of the API server (default that of evictd's configuration)")
 	server := c.Flags().String("server", "", "URL of the API server, or unix:PATH of the embedded one (default that of evictd's configuration)")
@@ -71,7 +71,7 @@ func serverFlags(c *cobra.Command) func(*wire.Node) (*rest.Config, error) {
 }
 
 func runCommand() *cobra.Command {
-	c := &cobra.Command{Use: "run", Short: "Serve evictd over the line that it gives", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "run", Short: "Serve evictd over the connection that it passes", Args: cobra.NoArgs}
 	config := serverFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return run(c.Context(), config, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", name))
@@ -106,32 +106,32 @@ func checkSocket(server string) error {
 // have 256 MiB together where evictd starts it.
 const memoryLimit = 96 << 20
 
-// run serves evictd until the line to it closes or ctx ends.
+// run serves evictd until the connection closes or ctx ends.
 func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log *slog.Logger) error {
-	line, dialer, err := wire.Accept()
+	socket, dialer, err := wire.Accept()
 	if err != nil {
-		return fmt.Errorf("evictd starts this program; there is no line to it: %w", err)
+		return fmt.Errorf("evictd starts this program; there is no connection to it: %w", err)
 	}
 	for _, settle := range []func() error{func() error { return osprocess.SetName(name) }, func() error { return osprocess.Prioritize(0) }, osprocess.ResetOOMScore} {
 		if err := settle(); err != nil {
-			log.Warn("the agent runs on evictd's terms", "error", err)
+			log.Warn("the agent keeps a setting of evictd's process", "error", err)
 		}
 	}
 	debug.SetMemoryLimit(memoryLimit)
-	conn := wire.NewConn[wire.FromAgent, wire.ToAgent](line, 0)
+	conn := wire.NewConn[wire.FromAgent, wire.ToAgent](socket, 0)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	first, err := conn.Receive()
 	if err != nil || first.Node == nil {
-		return fmt.Errorf("evictd has not said what node this is: %w", err)
+		return fmt.Errorf("evictd has not sent the node: %w", err)
 	}
 	cfg, err := config(first.Node)
 	if err != nil {
 		return err
 	}
-	out := &mouth{conn: conn, fail: cancel}
+	out := &sender{conn: conn, fail: cancel}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -141,19 +141,19 @@ func run(ctx context.Context, config func(*wire.Node) (*rest.Config, error), log
 	}
 	runtime := serveRuntime(ctx, dialer, out, &running, log)
 	if first.Node.Runc {
-		containers := runc.New(first.Node.RuncState, out.say, log)
+		containers := runc.New(first.Node.RuncState, out.send, log)
 		running.Go(func() { containers.Run(ctx) })
 	}
-	if err := listen(conn, server, runtime); !errors.Is(err, io.EOF) {
+	if err := receive(conn, server, runtime); !errors.Is(err, io.EOF) {
 		return err
 	}
-	time.AfterFunc(2*lastWords, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
-	linger(ctx, func() bool { return (server == nil || server.Idle()) && (runtime == nil || runtime.Idle()) })
+	time.AfterFunc(2*finishTimeout, func() { os.Exit(cli.ExitFault) }) // evictd may ask for the next one by now
+	finish(ctx, func() bool { return (server == nil || server.Idle()) && (runtime == nil || runtime.Idle()) })
 	return nil
 }
 
-// listen hands over what evictd says until the line fails; io.EOF is its end.
-func listen(conn *wire.Agent, server *kube.Publisher, runtime *cri.Runtime) error {
+// receive passes evictd's messages to the clients until the connection fails; io.EOF is its end.
+func receive(conn *wire.Agent, server *kube.Publisher, runtime *cri.Runtime) error {
 	for {
 		m, err := conn.Receive()
 		if err != nil {
@@ -170,8 +170,8 @@ func listen(conn *wire.Agent, server *kube.Publisher, runtime *cri.Runtime) erro
 	}
 }
 
-// serveAPI speaks to the API server until ctx ends; it is nil without one.
-func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth, running *sync.WaitGroup, log *slog.Logger) (*kube.Publisher, error) {
+// serveAPI serves with the API server until ctx ends; it is nil without one.
+func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *sender, running *sync.WaitGroup, log *slog.Logger) (*kube.Publisher, error) {
 	if cfg == nil {
 		return nil, nil
 	}
@@ -187,7 +187,7 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth
 	if err != nil {
 		return nil, err
 	}
-	publisher := kube.New(client, *node, mode, requests, out.say, log)
+	publisher := kube.New(client, *node, mode, requests, out.send, log)
 	running.Go(func() { _ = publisher.Run(ctx) })
 	running.Go(func() {
 		podskube.Follow(ctx, client, podskube.Config{Node: node.Name, Keep: publisher.Evicting}, out, log)
@@ -199,21 +199,21 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *mouth
 // its figures every 10 s.
 const surveyPeriod = 10 * time.Second
 
-// serveRuntime speaks to the container runtime until ctx ends; it is nil without a
+// serveRuntime serves with the container runtime until ctx ends; it is nil without a
 // dialer.
-func serveRuntime(ctx context.Context, dialer *wire.Dialer, out *mouth, running *sync.WaitGroup, log *slog.Logger) *cri.Runtime {
+func serveRuntime(ctx context.Context, dialer *wire.Dialer, out *sender, running *sync.WaitGroup, log *slog.Logger) *cri.Runtime {
 	if dialer == nil {
 		return nil
 	}
-	runtime := cri.New(cri.Config{Dial: dialer.Dial, StatsInterval: surveyPeriod}, out.say, log)
+	runtime := cri.New(cri.Config{Dial: dialer.Dial, StatsInterval: surveyPeriod}, out.send, log)
 	running.Go(func() { runtime.Run(ctx) })
 	return runtime
 }
 
-// linger tells the API server what evictd said before it ended, and has the runtime
-// do it: nobody else may know of it.
-func linger(ctx context.Context, done func() bool) {
-	ctx, cancel := context.WithTimeout(ctx, lastWords)
+// finish reports to the API server, and orders from the runtime, what evictd has sent before it
+// ended: no other process may know of it.
+func finish(ctx context.Context, done func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -226,15 +226,15 @@ func linger(ctx context.Context, done func() bool) {
 	}
 }
 
-// mouth says things to evictd, one at a time. If evictd does not listen, the
+// sender sends messages to evictd, one at a time. If evictd does not read them, the
 // agent ends.
-type mouth struct {
+type sender struct {
 	mu   sync.Mutex
 	conn *wire.Agent
 	fail func()
 }
 
-func (m *mouth) say(up wire.FromAgent) {
+func (m *sender) send(up wire.FromAgent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.conn.Send(up); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -243,8 +243,8 @@ func (m *mouth) say(up wire.FromAgent) {
 }
 
 // Pod, Gone and Synced make it a sink of pods.
-func (m *mouth) Pod(pod *v1.Pod) { m.say(wire.FromAgent{Pod: pod}) }
+func (m *sender) Pod(pod *v1.Pod) { m.send(wire.FromAgent{Pod: pod}) }
 
-func (m *mouth) Gone(uid types.UID) { m.say(wire.FromAgent{Deleted: uid}) }
+func (m *sender) Gone(uid types.UID) { m.send(wire.FromAgent{Deleted: uid}) }
 
-func (m *mouth) Synced() { m.say(wire.FromAgent{Synced: true}) }
+func (m *sender) Synced() { m.send(wire.FromAgent{Synced: true}) }

@@ -107,7 +107,7 @@ func listen(address string, held serve.HeldSockets) (net.Listener, error) {
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() {
-		return nil, errors.New("the embedded API is for one host and asks nobody who they are; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT")
+		return nil, errors.New("the embedded API is for one host and does not authenticate its clients; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT")
 	}
 	return net.Listen("tcp", address)
 }

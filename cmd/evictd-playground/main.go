@@ -1,6 +1,6 @@
 // Command evictd-playground shows evictd at work: a small cluster on this host,
 // with real processes in real cgroups, in which one pod leaks memory; or, where no
-// cgroups can be made, a single virtual node. It tells what happens, checks it, and
+// cgroups can be made, a single virtual node. It shows what happens, checks it, and
 // leaves nothing behind. It is no part of an installation.
 package main
 
@@ -81,7 +81,7 @@ func exitCode(err error) int {
 
 // untilInterrupted ends when the user or the machine wants it to.
 func untilInterrupted() (context.Context, context.CancelFunc) {
-	// Who reads no further is no reason to leave cgroups behind.
+	// A reader that ends is no reason to leave cgroups behind.
 	signal.Ignore(syscall.SIGPIPE)
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
@@ -99,7 +99,7 @@ func nodeCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find own program: %w", err)
 			}
-			return demonode.Run(ctx, console.NewTeller(os.Stdout), args[0], self, "pod")
+			return demonode.Run(ctx, console.NewPrinter(os.Stdout), args[0], self, "pod")
 		},
 	}
 }
@@ -131,7 +131,7 @@ func watch(o options) error {
 			return fmt.Errorf("find the programs (make build makes them): %w", err)
 		}
 	}
-	t := console.NewTeller(os.Stdout)
+	t := console.NewPrinter(os.Stdout)
 	if !o.procfs {
 		c, err := cluster.New(t, cluster.Programs{Evictd: paths["evictd"], Scheduler: paths["evictd-scheduler"], APIServer: paths["evictd-apiserver"], Pod: self})
 		switch {
@@ -142,7 +142,7 @@ func watch(o options) error {
 		case o.storm:
 			return fmt.Errorf("make cgroups, which a storm needs: %w", err)
 		}
-		t.Tell(time.Now(), console.Yellow, "playground", "no cgroups can be made here (%v), so this is the demo of one virtual node", err)
+		t.Print(time.Now(), console.Yellow, "playground", "no cgroups can be made here (%v), so this is the demo of one virtual node", err)
 	}
 	return nocgroups.Play(ctx, t, nocgroups.Programs{Evictd: paths["evictd"], Pod: self})
 }

@@ -263,7 +263,7 @@ func TestWithoutPrivilegesASingleNodeGoesThroughProcfs(t *testing.T) {
 	s := play(t, true)
 	s.end(t, 0)
 	s.says(t, "no cgroups can be made here (not root)", "shop/crawler is first", "MemoryPressure=True", "evicted    shop/worker",
-		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  nobody else died")
+		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  no other pod ended")
 	s.leavesNothing(t)
 }
 

@@ -115,7 +115,7 @@ func limit(signal string, t *nodestatus.ThresholdStatus) string {
 	return text
 }
 
-// drawEviction tells of the last one.
+// drawEviction shows the last one.
 func (v *view) drawEviction(p *pen) {
 	all := v.status.Evictions
 	if len(all) == 0 {

@@ -55,7 +55,7 @@ func newCommand() *cobra.Command {
 // look is what one look at the daemon brought.
 type look struct {
 	status  nodestatus.Status
-	explain *nodestatus.Explanation // nil where nobody asked
+	explain *nodestatus.Explanation // nil unless asked for
 	err     error
 }
 

@@ -38,7 +38,7 @@ type finding struct {
 func doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this machine allows, and what is lost without the rest",
+		Short: "Show what this machine supports, and what is lost without the rest",
 		Args:  cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
@@ -90,7 +90,7 @@ func examine() []finding {
 	if err == nil {
 		messages.Close()
 	}
-	findings = append(findings, tried("kernel log", err, "kernel OOM kills are told by the pods' counters: without the process, up to 10 s late, and none outside pods"))
+	findings = append(findings, tried("kernel log", err, "kernel OOM kills are found by the pods' counters: without the process, up to 10 s late, and none outside pods"))
 	findings = append(findings, capabilityFindings()...)
 	findings = append(findings, tried("realtime priority", realtime(), "the sensing thread waits for its turn like others: milliseconds on a busy machine"))
 	is, pid := "none", daemon.FindKubelet()
@@ -117,7 +117,7 @@ func releaseFindings() (findings []finding) {
 	return findings
 }
 
-// stallFindings tell whether the kernel does of memory stalls, and how soon.
+// stallFindings say whether the kernel notifies of memory stalls, and how soon.
 func stallFindings() []finding {
 	_, err := os.Stat("/proc/pressure/memory")
 	shown := tried("pressure stall information", err, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
@@ -126,7 +126,7 @@ func stallFindings() []finding {
 	}
 	lost := "kernel notifications of memory stalls come up to 2 s late; polling decides"
 	if stallNotice(2*time.Second) != nil {
-		lost = "the kernel tells of no memory stalls; polling decides"
+		lost = "the kernel does not notify of memory stalls; polling decides"
 	}
 	return []finding{shown, tried("pressure triggers off the 2 s grid", stallNotice(500*time.Millisecond), lost)}
 }
@@ -177,7 +177,7 @@ func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	r := status.Runtime
 	switch {
 	case r == nil:
-		return finding{Name: name, Is: "evictd was told to use none", Lost: lost}
+		return finding{Name: name, Is: "evictd is configured to use none", Lost: lost}
 	case !r.Connected:
 		return finding{Name: name, Is: r.Error, Lost: lost}
 	}
@@ -196,7 +196,7 @@ func apiFindings(ctx context.Context, client *serve.Client) []finding {
 	status, err := standing(ctx, client)
 	switch {
 	case err != nil:
-		return []finding{{Name: name, Is: "no running evictd to ask: " + err.Error(), Lost: "whether it answers, and what it allows, cannot be told"}}
+		return []finding{{Name: name, Is: "no running evictd to ask: " + err.Error(), Lost: "whether it answers, and what it allows, is not known"}}
 	case status.API == nil:
 		return []finding{{Name: name, Is: "evictd was given none", Lost: lost}}
 	case !status.API.Connected:
@@ -207,18 +207,18 @@ func apiFindings(ctx context.Context, client *serve.Client) []finding {
 		findings = append(findings, finding{Name: "may write " + what, Is: status.API.Refused[what], Lost: cmp.Or(withoutRight[what], "it is left out")})
 	}
 	if status.API.Conflict != "" {
-		findings = append(findings, finding{Name: "no other writer of the conditions", Is: status.API.Conflict, Lost: "conditions and taints are left to the other writer until evictd starts anew"})
+		findings = append(findings, finding{Name: "no other writer of the conditions", Is: status.API.Conflict, Lost: "conditions and taints are left to the other writer until evictd is restarted"})
 	}
 	return findings
 }
 
 // withoutRight says what is lost where the API server refuses something.
 var withoutRight = map[string]string{
-	"taints":       "conditions alone are written; the taint is left to whoever turns conditions into taints, as the node lifecycle controller does with the built-in ones",
+	"taints":       "conditions alone are written; the taint is left to the controller that turns conditions into taints, as the node lifecycle controller does with the built-in ones",
 	"conditions":   "the cluster does not learn of pressure",
 	"pod status":   "evicted pods are not shown as such, and a kubelet may restart their containers",
-	"pod eviction": "disruption budgets cannot be asked for; soft victims go at their deadline",
-	"events":       "decisions are told in the log and the status document alone",
+	"pod eviction": "disruption budgets are not respected; soft victims are evicted at their deadline",
+	"events":       "decisions are in the log and the status document only",
 }
 
 func cgroupFinding() finding {
@@ -259,7 +259,7 @@ func realtime() error {
 	return <-result
 }
 
-// thresholdFinding tries to be told of memory that crosses a threshold, one that
+// thresholdFinding tries to be notified of memory that crosses a threshold, one that
 // no machine has.
 func thresholdFinding() finding {
 	const name = "memory thresholds of cgroups"
@@ -281,7 +281,7 @@ func thresholdFinding() finding {
 		return finding{name, false, availability(err), lost}
 	}
 	n.Close()
-	return finding{Name: name, OK: true, Is: "the kernel tells of a crossing"}
+	return finding{Name: name, OK: true, Is: "the kernel notifies of a crossing"}
 }
 
 // tripwireFinding looks for a group's memory.high, its own: the top has none.

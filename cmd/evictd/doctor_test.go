@@ -20,7 +20,7 @@ func TestDoctorTellsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
 		runtime *nodestatus.Runtime
 		want    string
 	}{
-		{"none", nil, "-- evictd was told to use none"},
+		{"none", nil, "-- evictd is configured to use none"},
 		{"away", &nodestatus.Runtime{Error: "no socket"}, "-- no socket"},
 		{"answers", &nodestatus.Runtime{Connected: true, Name: "containerd", Version: "v9", Endpoint: "unix:/x", Missing: []string{"A", "B"}}, "ok containerd v9 at unix:/x answers since 0001-01-01T00:00:00Z, without A, B"},
 	} {

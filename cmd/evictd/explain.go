@@ -16,11 +16,11 @@ import (
 func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [POD]",
-		Short: "Tell who would go for each signal if it acted now, and why",
-		Long: `Tell for each signal that is measured and has a threshold who would go if it
-acted now, what that frees and whether it suffices, and every comparison that put
-each pod where it is. POD is NAMESPACE/NAME, a name or a uid: then its place for
-each signal, what would make it go or stay, and the limits of its own.
+		Short: "Show which pods would be evicted for each signal if it acted now, and why",
+		Long: `Show for each signal that is measured and has a threshold which pods would be
+evicted if it acted now, what that frees and whether it suffices, and every
+comparison that put each pod in its place. POD is NAMESPACE/NAME, a name or a uid:
+then its place for each signal, what would change it, and the limits of its own.
 
 The running evictd answers, by the code that decides.`,
 		Args: cobra.MaximumNArgs(1),

@@ -25,23 +25,23 @@ import (
 func whyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why POD | --last",
-		Short: "Tell why a pod was evicted, and who would have been next",
-		Long: `Tell from the flight recorder why a pod was evicted: what was measured, how the
-pods were ranked, who would have been next, and how the kill went. POD is
+		Short: "Show why a pod was evicted, and which pod would have been next",
+		Long: `Show from the flight recorder why a pod was evicted: what was measured, how the
+pods were ranked, which pod would have been next, and how the kill ended. POD is
 NAMESPACE/NAME, a name or a uid. It asks the running evictd, and reads the state
 directory where none runs.
 
 With -o scenario it prints what was recorded around the eviction, for
   evictd simulate --config OTHER FILE
-which tells when another configuration would have acted. What was measured after
-the recorded eviction is what that left; after the first difference a replay says
-no more than which pod would have gone, and when.`,
+which shows when another configuration would have acted. What was measured after
+the recorded eviction is what that left; after the first difference a replay shows
+only which pod would have been evicted, and when.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json", "scenario")
-	last := c.Flags().Bool("last", false, "the last eviction, whose ever")
+	last := c.Flags().Bool("last", false, "the last eviction, of any pod")
 	client := clientFlags(c)
-	stateDir := c.Flags().String("state-dir", "", "read this state directory and ask nobody")
+	stateDir := c.Flags().String("state-dir", "", "read this state directory, and do not ask a running evictd")
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		if a, err := ask(c.Context(), client, *stateDir, "", false); err == nil && len(args) == 0 {
 			for i := range a.Stories {

@@ -164,8 +164,8 @@ func (t *podTracker) addRuncPods(ofRunc map[*v1.Pod]*pods.RuncPod, known []*v1.P
 	slices.SortFunc(all, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	byRuntime := layout.Told
-	layout.Told = func(pod *v1.Pod) string {
+	byRuntime := layout.RuntimeCgroup
+	layout.RuntimeCgroup = func(pod *v1.Pod) string {
 		if b := ofRunc[pod]; b != nil {
 			return t.below(b.Cgroup)
 		}
@@ -262,7 +262,7 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 		l.Named = func(id types.UID, qos v1.PodQOSClass) string {
 			return strings.TrimPrefix(t.podsGroup.get().Pod(string(id), qos), t.podsGroup.Path()+"/")
 		}
-		l.Told = func(pod *v1.Pod) string {
+		l.RuntimeCgroup = func(pod *v1.Pod) string {
 			if joined[pod] == nil {
 				return ""
 			}

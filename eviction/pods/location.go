@@ -60,7 +60,7 @@ func (r Reason) String() string { return reasons[r] }
 // Refusal is the error of a pod whose location is not believed.
 type Refusal struct {
 	Reason     Reason
-	Annotation string // the one that is refused; "" where the pod has none
+	Annotation string // that is refused; "" where the pod has none
 	Value      string // its value, or the path by the kubelet's naming
 	Other      string // namespace/name of the pod in the way, with Overlaps
 }
@@ -89,9 +89,9 @@ type Layout struct {
 	Named func(id types.UID, qos v1.PodQOSClass) string
 	// QOSClass is the pod's class by its requests and limits.
 	QOSClass func(*v1.Pod) v1.PodQOSClass
-	// Told is where the container runtime says that the pod lives, below the
+	// RuntimeCgroup is where the container runtime has the pod, below the
 	// pods' cgroup; "" where it does not. Nil: there is none to ask.
-	Told func(*v1.Pod) string
+	RuntimeCgroup func(*v1.Pod) string
 	// Trusted says whether the pod's evictd.io annotations count. Only those
 	// of a manifest directory of this host do. Nil trusts none.
 	Trusted func(*v1.Pod) bool
@@ -106,7 +106,7 @@ func (l Layout) Locate(pods []*v1.Pod) map[types.UID]Location {
 		claims[i] = l.claim(pod)
 	}
 	slices.SortFunc(claims, func(a, b claim) int {
-		return cmp.Or(cmp.Compare(a.say, b.say), compareNames(a.pod, b.pod), cmp.Compare(a.pod.UID, b.pod.UID))
+		return cmp.Or(cmp.Compare(a.trust, b.trust), compareNames(a.pod, b.pod), cmp.Compare(a.pod.UID, b.pod.UID))
 	})
 	located := make(map[types.UID]Location, len(pods))
 	taken := places{at: map[string]string{}, above: map[string]string{}, sessions: map[int]string{}}
@@ -127,18 +127,18 @@ func (l Layout) Locate(pods []*v1.Pod) map[types.UID]Location {
 // claim is what a pod asks for.
 type claim struct {
 	pod        *v1.Pod
-	say        say
+	trust      trust
 	cgroup     string // "" asks for none
 	session    string // likewise
 	annotation string // that the cgroup comes from; "" for the uid
 }
 
-// say orders claims. A uid is given by the API server, and what the runtime runs
-// was given to it by the kubelet; who writes a pod also writes its annotations.
-type say uint8
+// trust orders claims. A uid is given by the API server, and what the runtime runs
+// was given to it by the kubelet; the author of a pod also writes its annotations.
+type trust uint8
 
 const (
-	byUID say = iota // or by the runtime
+	byUID trust = iota // or by the runtime
 	byHash
 	byAnnotation
 )
@@ -148,18 +148,18 @@ func (l Layout) claim(pod *v1.Pod) claim {
 	if l.Trusted != nil && l.Trusted(pod) {
 		c.session = pod.Annotations[SessionAnnotation]
 		if cgroup, given := pod.Annotations[CgroupAnnotation]; given {
-			c.say, c.cgroup, c.annotation = byAnnotation, path.Clean(cgroup), CgroupAnnotation
+			c.trust, c.cgroup, c.annotation = byAnnotation, path.Clean(cgroup), CgroupAnnotation
 			return c
 		}
 	}
-	if l.Told != nil {
-		if c.cgroup = l.Told(pod); c.cgroup != "" {
+	if l.RuntimeCgroup != nil {
+		if c.cgroup = l.RuntimeCgroup(pod); c.cgroup != "" {
 			return c
 		}
 	}
 	id := pod.UID
 	if hash := types.UID(pod.Annotations[configHashAnnotation]); isElement(hash) {
-		c.say, c.annotation, id = byHash, configHashAnnotation, hash
+		c.trust, c.annotation, id = byHash, configHashAnnotation, hash
 	}
 	if isElement(id) { // one that stands for namespace/name is not
 		c.cgroup = l.Named(id, l.QOSClass(pod))

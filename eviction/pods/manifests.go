@@ -25,7 +25,7 @@ type Config struct {
 	// Names that start with a dot, and subdirectories, are left out.
 	Dir string
 	// RescanEvery bounds how long a change goes unnoticed that inotify does
-	// not tell: where it is not available, behind symbolic links, and after
+	// not report: where it is not available, behind symbolic links, and after
 	// the directory was replaced. Zero means 20 s (kubelet, fileCheckFrequency).
 	RescanEvery time.Duration
 }

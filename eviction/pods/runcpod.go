@@ -14,10 +14,10 @@ import (
 	"github.com/evictd/evictd/cri/inventory"
 )
 
-// RuncNamespace is that of pods made of containers that nobody but runc knows.
+// RuncNamespace is that of pods made of containers that only runc has.
 const RuncNamespace = "runc"
 
-// RuncPod is a pod made of containers that runc runs: of one that is nobody's, which
+// RuncPod is a pod made of containers that runc runs: of one without a sandbox, which
 // is a pod of its own, or of all those of a sandbox.
 type RuncPod struct {
 	*v1.Pod

@@ -17,7 +17,7 @@ import (
 	"github.com/evictd/evictd/internal/podspec"
 )
 
-// Scores by which the kubelet tells the kernel a container's class
+// Scores that the kubelet gives a container by its class
 // (pkg/kubelet/qos).
 const (
 	guaranteedScore = -997 // of node-critical pods too, whatever their class
@@ -50,7 +50,7 @@ func (r *RuntimePod) Current(name string) *inventory.Container {
 	return nil
 }
 
-// Cgroup is the pod's as the runtime was told: a path from the root of the
+// Cgroup is the pod's as the kubelet gave it to the runtime: a path from the root of the
 // hierarchy, or "".
 func (r *RuntimePod) Cgroup() string {
 	cgroup := r.Sandboxes[0].Cgroup
@@ -98,10 +98,10 @@ func group(i *inventory.Snapshot) map[types.UID]*RuntimePod {
 	return pods
 }
 
-// Estimator makes pods of what the runtime has where nobody else knows them. It
+// Estimator makes pods of what only the runtime has. It
 // keeps what it made, so that a pod that stays the same stays the same value.
 type Estimator struct {
-	// Capacity is the node's memory, bytes, of which scores tell shares.
+	// Capacity is the node's memory, bytes, which scores are shares of.
 	Capacity int64
 	// Priorities are those that the API server's pods were last known to have.
 	Priorities map[types.UID]int32
@@ -124,7 +124,7 @@ func (e *Estimator) Match(known []*v1.Pod, has *inventory.Snapshot, node string)
 			byName[s.Namespace+"/"+s.Name] = uid
 		}
 	}
-	for _, names := range []func(*v1.Pod) []types.UID{ // who writes a pod writes its annotations: they say nothing of one that is known
+	for _, names := range []func(*v1.Pod) []types.UID{ // the author of a pod writes its annotations: they prove nothing of one that is known
 		func(pod *v1.Pod) []types.UID { return []types.UID{pod.UID} },
 		func(pod *v1.Pod) []types.UID { return aliases(pod, byName, node) },
 	} {
@@ -196,7 +196,7 @@ func (e *Estimator) estimate(r *RuntimePod) *v1.Pod {
 	return pod
 }
 
-// class is the one that the pod's cgroup lies in, or else that of its scores.
+// class is that of the cgroup that the pod is in, or else of its scores.
 func class(r *RuntimePod) v1.PodQOSClass {
 	parent, name := path.Split(r.Cgroup())
 	ofKubelet := strings.Contains(strings.ReplaceAll(name, "_", "-"), "pod"+string(r.Sandboxes[0].UID))

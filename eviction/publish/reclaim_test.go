@@ -59,9 +59,9 @@ func TestACollectionIsToldByLogMetricsAndEvents(t *testing.T) {
 // told is an API server's side that keeps the events.
 type told struct{ events []wire.Event }
 
-func (*told) SetConditions(wire.NodeConditions)  {}
-func (*told) Evict(wire.Intent)    {}
-func (t *told) Event(e wire.Event) { t.events = append(t.events, e) }
+func (*told) SetConditions(wire.NodeConditions) {}
+func (*told) Evict(wire.Intent)                 {}
+func (t *told) Event(e wire.Event)              { t.events = append(t.events, e) }
 
 func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
 	s, now := newStory(), &look{}

@@ -46,13 +46,13 @@ type Programs struct {
 
 // script is one run. The goroutine of Play owns it; the others send what they saw.
 type script struct {
-	*console.Teller
+	*console.Printer
 	programs Programs
 	log      *slog.Logger
 	logFile  *os.File // of the helpers
 	cgroups  *cgroup.System
 	root     string // path of the cluster's cgroup
-	dir      string // everybody's files
+	dir      string // of all files
 	address  string // of the API on loopback; empty for none
 	page     string // of the scheduler's: its address
 	client   kubernetes.Interface
@@ -61,21 +61,21 @@ type script struct {
 
 	helpers sync.WaitGroup
 	dismiss context.CancelFunc // the helpers
-	seen    chan func()        // tells what happened, in its order
+	seen    chan func()        // shows what happened, in its order
 	broken  error              // ends the script
 
 	pods      map[types.UID]*pod
-	open      bool // the shop: from now on every pod's way is told
+	open      bool // the shop: from now on every step of a pod is shown
 	leaking   bool
 	gauge     gauge
-	replacing string              // a workload whose new pods are told of
-	pressed   *node               // the one that the leak is on
+	replacing string              // a workload whose new pods are shown
+	pressed   *node               // that the leaking pod is on
 	leaker    types.UID           // the pod that leaks
 	biggest   string              // the pod that uses most there
-	eviction  nodestatus.Eviction // as evictd tells of it
+	eviction  nodestatus.Eviction // as evictd reports it
 	placed    bool                // every pod where its workload asks for it
 	waited    bool                // the newcomer did, when the tolerant pod had been let in
-	kept      bool                // the script has been played, and the cluster goes on
+	kept      bool                // the script has been played, and the cluster continues
 
 	storms                     []*storm
 	sets                       []*appsv1.ReplicaSet // the cache of storms, and its workers
@@ -88,9 +88,9 @@ type script struct {
 type Cluster struct{ s *script }
 
 // New makes the cluster's cgroup, at the top of the hierarchy, where it is part of
-// nobody's service. The error says why there can be none; then nothing is left of
+// no service. The error says why there can be none; then nothing is left of
 // it.
-func New(t *console.Teller, programs Programs) (*Cluster, error) {
+func New(t *console.Printer, programs Programs) (*Cluster, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("not root")
 	}
@@ -99,7 +99,7 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 		return nil, err
 	}
 	s := &script{
-		Teller: t, programs: programs, cgroups: cgroups, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()),
+		Printer: t, programs: programs, cgroups: cgroups, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()),
 		seen: make(chan func(), 256), pods: map[types.UID]*pod{}, dismiss: func() {},
 	}
 	err = cgroups.Create(s.root, cgroup.Limits{Memory: stats.Known(clusterMemory), PIDs: stats.Known(3 * nodePIDs)})
@@ -107,7 +107,7 @@ func New(t *console.Teller, programs Programs) (*Cluster, error) {
 		s.dir, err = os.MkdirTemp("", "evictd-playground-")
 	}
 	if err == nil {
-		err = os.Chmod(s.dir, 0o711) // for the agents, whose user is nobody
+		err = os.Chmod(s.dir, 0o711) // for the agents, which have another user
 	}
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		if err == nil {
@@ -145,7 +145,7 @@ func (c *Cluster) Storm(ctx context.Context) error {
 
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.
 func (s *script) comeUp(ctx context.Context) error {
-	s.Tell(time.Now(), console.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), console.Size(clusterMemory), console.Size(nodeMemory))
+	s.Print(time.Now(), console.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), console.Size(clusterMemory), console.Size(nodeMemory))
 	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
 	s.dismiss = dismiss
 	var err error
@@ -182,12 +182,12 @@ func (s *script) comeUp(ctx context.Context) error {
 		}
 	}
 	allocatable := s.nodes[0].seen.Status.Allocatable.Memory()
-	s.Tell(time.Now(), console.Blue, "nodes", "an evictd on each has registered it; they are ready and offer %s to pods: their memory", console.Size(allocatable.Value()))
+	s.Print(time.Now(), console.Blue, "nodes", "an evictd on each has registered it; they are ready and offer %s to pods: their memory", console.Size(allocatable.Value()))
 	s.More("minus what must stay available, %s<%s", memoryAvailable, console.Size(threshold))
 	return s.startScheduler(ctx, helping, server)
 }
 
-// startAPI starts the embedded API and returns how evictd is told of it.
+// startAPI starts the embedded API and returns its address for evictd.
 func (s *script) startAPI(ctx, helping context.Context) (server string, err error) {
 	socket := filepath.Join(s.dir, "api.sock")
 	server = "unix:" + socket
@@ -207,7 +207,7 @@ func (s *script) startAPI(ctx, helping context.Context) (server string, err erro
 	if err == nil {
 		s.client, err = kubernetes.NewForConfig(cfg)
 	}
-	s.Tell(time.Now(), console.Blue, "api", "evictd-apiserver runs as process %d", api.PID())
+	s.Print(time.Now(), console.Blue, "api", "evictd-apiserver runs as process %d", api.PID())
 	return server, err
 }
 
@@ -225,8 +225,8 @@ func (s *script) startScheduler(ctx, helping context.Context, server string) err
 	if err := s.ready(ctx, scheduler); err != nil {
 		return err
 	}
-	s.Tell(time.Now(), console.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
-	s.Tell(time.Now(), console.Bold, "browser", "these pages show what follows, live:")
+	s.Print(time.Now(), console.Blue, "scheduler", "evictd-scheduler runs as process %d", scheduler.PID())
+	s.Print(time.Now(), console.Bold, "browser", "these pages show what follows, live:")
 	s.showPages()
 	return nil
 }
@@ -293,7 +293,7 @@ func (s *script) cleanUp() (logs string, err error) {
 	return text.String(), s.remove()
 }
 
-// stopped says whether every program ended as it should when it was told to.
+// stopped says whether every program ended as it should after SIGTERM.
 func (s *script) stopped() bool {
 	return !slices.ContainsFunc(s.services, func(service service) bool {
 		_, state := service.End()
@@ -301,7 +301,7 @@ func (s *script) stopped() bool {
 	})
 }
 
-// remove takes away what was made. No process may be left.
+// remove removes what was made. No process may be left.
 func (s *script) remove() error {
 	for _, n := range s.nodes {
 		if n != nil && n.group != nil {

@@ -96,7 +96,7 @@ func (n *node) lostAgent(ctx context.Context) string {
 	return document.API.Error
 }
 
-// forget has what the API shows told anew.
+// forget has the API's state shown again.
 func (n *node) forget() {
 	n.raised, n.tainted, n.cleared, n.untainted = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }

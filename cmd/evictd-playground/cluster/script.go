@@ -29,7 +29,7 @@ const (
 
 // act is a part of a demo script.
 type act struct {
-	what string // goes on
+	what string // happens
 	play func(context.Context) error
 }
 
@@ -44,7 +44,7 @@ func (s *script) run(ctx context.Context, keep bool, sumUp func() error, acts ..
 	}
 	s.Done()
 	if ctx.Err() != nil {
-		s.Tell(time.Now(), console.Yellow, "playground", "interrupted: cleaning up")
+		s.Print(time.Now(), console.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
 		return errors.Join(console.ErrInterrupted, cleaned)
 	}
@@ -58,7 +58,7 @@ func (s *script) run(ctx context.Context, keep bool, sumUp func() error, acts ..
 		{Text: "nothing is left behind", Held: cleaned == nil},
 	}))
 	if err != nil || held != nil {
-		s.Tell(time.Now(), console.Red, "logs", "%s", logs)
+		s.Print(time.Now(), console.Red, "logs", "%s", logs)
 	}
 	return errors.Join(err, held, cleaned)
 }
@@ -106,7 +106,7 @@ func (s *script) await(ctx context.Context, what string, holds func() bool) erro
 			return fmt.Errorf("waited %v for %s", console.Patience, what)
 		case <-bars.C:
 			if left := s.gauge.left.Load(); s.leaking && s.crossed.IsZero() {
-				s.Tell(time.Now(), console.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), console.Size(left), s.pressed.name)
+				s.Print(time.Now(), console.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), console.Size(left), s.pressed.name)
 			}
 		}
 	}
@@ -144,14 +144,14 @@ func (s *script) place(ctx context.Context) error {
 			rows = append(rows, []string{p.String(), p.Spec.NodeName, string(p.Status.QOSClass), request.String(), set.Annotations[why]})
 		}
 	}
-	s.Tell(time.Now(), console.Blue, "scheduler", "placed %d pods, and their processes run in cgroups of their own:", len(rows)-1)
+	s.Print(time.Now(), console.Blue, "scheduler", "placed %d pods, and their processes run in cgroups of their own:", len(rows)-1)
 	s.Table(rows)
 	s.open, s.placed = true, s.asAsked()
 	return nil
 }
 
-// asAsked says whether the web is on every node, and who prefers the database's
-// is there.
+// asAsked says whether the web is on every node, and the pods that prefer the database's
+// node are there.
 func (s *script) asAsked() bool {
 	on := map[string]bool{}
 	for _, p := range s.podsOf("web") {
@@ -169,7 +169,7 @@ func (s *script) one(workload string) *pod {
 	return &pod{Pod: &v1.Pod{}}
 }
 
-// leak has the worker leak, until its node is out of danger and somebody else
+// leak has the worker leak, until its node is out of danger and another pod
 // does the work.
 func (s *script) leak(ctx context.Context) error {
 	worker := s.one("worker")
@@ -192,12 +192,12 @@ func (s *script) leak(ctx context.Context) error {
 	}
 	s.leaking = true
 	args := worker.Spec.Containers[0].Args
-	s.Tell(time.Now(), console.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
+	s.Print(time.Now(), console.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
 	s.More("in a browser: http://%s", s.pressed.evictd.Page)
 	if err := s.await(ctx, "evictd to evict a pod", func() bool { return s.asked(ctx) }); err != nil {
 		return err
 	}
-	s.Tell(time.Now(), console.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
+	s.Print(time.Now(), console.Red, "evictd", "evicted %s: %s", s.eviction.Pod, strings.TrimSpace(s.eviction.Message))
 	s.More("why this one: %s", s.eviction.Because)
 	if s.crossed.IsZero() { // all was over before the playground looked again
 		s.crossed, s.back = s.eviction.Crossed.Time, s.eviction.Gone.Time
@@ -243,7 +243,7 @@ func (s *script) showRanking(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Tell(time.Now(), console.Blue, s.pressed.name, "would evict in this order, if it had to:")
+	s.Print(time.Now(), console.Blue, s.pressed.name, "would evict in this order, if it had to:")
 	rows := [][]string{{"#", "POD", "CLASS", "REQUEST", "USING"}}
 	for i, r := range order {
 		rows = append(rows, []string{fmt.Sprint(i + 1), r.Pod, string(r.QOSClass), r.Request, console.Size(amount(r.Usage))})
@@ -274,7 +274,7 @@ func (s *script) arrive(ctx context.Context, name, node string) (types.UID, erro
 	if err != nil {
 		return "", err
 	}
-	s.Tell(time.Now(), console.Bold, "arrives", "%s/%s, %s%s", created.Namespace, name, created.Status.QOSClass, map[bool]string{true: ", for " + node}[node != ""])
+	s.Print(time.Now(), console.Bold, "arrives", "%s/%s, %s%s", created.Namespace, name, created.Status.QOSClass, map[bool]string{true: ", for " + node}[node != ""])
 	return created.UID, nil
 }
 
@@ -320,7 +320,7 @@ func (s *script) heal(ctx context.Context) error {
 			return err
 		}
 	}
-	s.Tell(time.Now(), console.Bold, "playground", "conditions outlive their cause by %v from now on: every evictd reloads its configuration", transition)
+	s.Print(time.Now(), console.Bold, "playground", "conditions outlive their cause by %v from now on: every evictd reloads its configuration", transition)
 	return s.await(ctx, "the newcomer to run on the healed node", func() bool {
 		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero() && !s.pod(s.newcomer).running.IsZero()
 	})
@@ -328,7 +328,7 @@ func (s *script) heal(ctx context.Context) error {
 
 // keep leaves the cluster running, and says what may be done with it.
 func (s *script) keep(ctx context.Context) {
-	s.Tell(time.Now(), console.Bold, "keep", "the cluster goes on until ^C:")
+	s.Print(time.Now(), console.Bold, "keep", "the cluster runs until ^C:")
 	s.showPages()
 	s.More("kubectl --server http://%s get nodes,pods -A -o wide", s.address)
 	s.More("kubectl --server http://%s -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.address, namespace, image)
@@ -343,11 +343,11 @@ func (s *script) keep(ctx context.Context) {
 		case happened := <-s.seen:
 			happened()
 			if s.broken != nil {
-				s.Tell(time.Now(), console.Red, "playground", "%v", s.broken)
+				s.Print(time.Now(), console.Red, "playground", "%v", s.broken)
 				s.broken = nil
 			}
 		case <-ctx.Done():
-			s.Tell(time.Now(), console.Bold, "playground", "ends it all")
+			s.Print(time.Now(), console.Bold, "playground", "ends it all")
 			return
 		}
 	}

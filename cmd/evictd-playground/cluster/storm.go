@@ -70,7 +70,7 @@ func (s *script) settle(one *storm) func(context.Context) error {
 
 // gather has the scheduler place a cache and its workers.
 func (s *script) gather(ctx context.Context, one *storm) (*pod, error) {
-	s.Tell(time.Now(), console.Bold, "profile", "%s", one.what)
+	s.Print(time.Now(), console.Bold, "profile", "%s", one.what)
 	caches, err := s.begin(ctx, one, s.sets[0])
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *script) gather(ctx context.Context, one *storm) (*pod, error) {
 	workers, err := s.begin(ctx, one, s.sets[1])
 	one.workers = len(workers)
 	one.beside = !slices.ContainsFunc(workers, func(p *pod) bool { return p.Spec.NodeName != s.pressed.name })
-	s.Tell(time.Now(), console.Blue, "scheduler", "placed %v and %d workers, who like to be beside it, on %s", caches[0], one.workers, s.pressed.name)
+	s.Print(time.Now(), console.Blue, "scheduler", "placed %v and %d workers, which prefer to be beside it, on %s", caches[0], one.workers, s.pressed.name)
 	return caches[0], err
 }
 
@@ -102,14 +102,14 @@ func (s *script) blow(ctx context.Context, one *storm, cache *pod) error {
 	if err := s.pressed.runner.Signal(cache.UID, syscall.SIGUSR1); err != nil {
 		return fmt.Errorf("let the cache grow: %w", err)
 	}
-	s.Tell(one.began, console.Bold, "cache", "%v grows, and is not to be evicted: it is %s", cache, cache.Spec.PriorityClassName)
+	s.Print(one.began, console.Bold, "cache", "%v grows, and is not to be evicted: it is %s", cache, cache.Spec.PriorityClassName)
 	err := s.await(ctx, "the condition", func() bool { return !s.pressed.raised.IsZero() })
 	for lasted := time.Duration(0); err == nil && (lasted < stormLasts || one.returns && !one.cameBack() && lasted < console.Patience); lasted += time.Second {
 		if err = s.pass(ctx, time.Second); err != nil {
 			return err
 		}
 		one.tally = s.count(one)
-		s.Tell(time.Now(), console.Red, "workers", "%d evicted; of %d replacements %d came back to %s, %d went elsewhere", one.evicted, one.replacements, one.back, s.pressed.name, one.away)
+		s.Print(time.Now(), console.Red, "workers", "%d evicted; of %d replacements %d came back to %s, %d went elsewhere", one.evicted, one.replacements, one.back, s.pressed.name, one.away)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (s *script) count(one *storm) (t tally) {
 // calmDown takes a storm's pods away, and waits until its node has recovered.
 func (s *script) calmDown(one *storm) func(context.Context) error {
 	return func(ctx context.Context) error {
-		s.Tell(time.Now(), console.Bold, "playground", "takes the cache and the workers away, and waits until %s has recovered", s.pressed.name)
+		s.Print(time.Now(), console.Bold, "playground", "takes the cache and the workers away, and waits until %s has recovered", s.pressed.name)
 		for _, set := range s.sets {
 			patch := []byte(`{"spec":{"replicas":0}}`)
 			if _, err := s.client.AppsV1().ReplicaSets(set.Namespace).Patch(ctx, set.Name+one.suffix, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -180,7 +180,7 @@ func (s *script) calmDown(one *storm) func(context.Context) error {
 
 // sumUpStorms writes the figures of both and judges what must hold.
 func (s *script) sumUpStorms() error {
-	s.Tell(time.Now(), console.Bold, "summary", "in at least %v of shortage", stormLasts)
+	s.Print(time.Now(), console.Bold, "summary", "in at least %v of shortage", stormLasts)
 	rows := [][]string{{"PROFILE", "EVICTED", "REPLACEMENTS", "CAME BACK", "WENT ELSEWHERE"}}
 	beside := len(s.storms) > 0
 	for _, one := range s.storms {
@@ -198,7 +198,7 @@ func (s *script) sumUpStorms() error {
 		{Text: "with it each worker was evicted once, and no replacement came back", Held: on.back == 0 && on.evicted == on.workers && on.workers > 0},
 		{Text: "and all of them run on other nodes", Held: on.settled == on.workers && on.workers > 0},
 		{Text: "evictd left the cache alone", Held: s.unharmed("cache")},
-		{Text: "the kernel killed nobody for want of memory", Held: s.spared()},
+		{Text: "the kernel killed no process for lack of memory", Held: s.spared()},
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // sumUp writes the figures and judges what must hold. It is console.ErrNotHeld where
 // something did not.
 func (s *script) sumUp() error {
-	s.Tell(time.Now(), console.Bold, "summary", "")
+	s.Print(time.Now(), console.Bold, "summary", "")
 	if s.pressed != nil {
 		s.measures()
 	}
@@ -50,7 +50,7 @@ func (s *script) measures() {
 	urgent := s.pod(s.urgent)
 	lines := []line{{"nominated", urgent.nominated, watched}}
 	for _, uid := range s.victims {
-		lines = append(lines, line{"victim told to go", s.pod(uid).doomed, watched}, line{"victim gone", s.pod(uid).gone, watched})
+		lines = append(lines, line{"victim preempted", s.pod(uid).doomed, watched}, line{"victim gone", s.pod(uid).gone, watched})
 	}
 	section("AFTER THE URGENT POD CAME", urgent.created, append(lines, line{"bound", urgent.bound, watched}, line{"ready", urgent.running, watched})...)
 	newcomer := s.pod(s.newcomer)
@@ -87,15 +87,15 @@ func (s *script) claims() []console.Claim {
 	return []console.Claim{
 		{Text: "every pod was placed where its workload asks for it", Held: s.placed},
 		{Text: fmt.Sprintf("evictd evicted %s, which is not %s, the biggest", s.eviction.Pod, s.biggest), Held: s.eviction.UID != "" && s.eviction.UID == s.leaker && s.eviction.Pod != s.biggest},
-		{Text: "the API tells it as Failed/Evicted, in evictd's words", Held: leaker.Status.Phase == v1.PodFailed && leaker.Status.Reason == "Evicted" && leaker.Status.Message == s.eviction.Message},
+		{Text: "the API has it as Failed/Evicted, with evictd's message", Held: leaker.Status.Phase == v1.PodFailed && leaker.Status.Reason == "Evicted" && leaker.Status.Message == s.eviction.Message},
 		{Text: "condition and taint were in the API before the newcomer was", Held: newcomer.follows(n.raised) && newcomer.follows(n.tainted)},
-		{Text: "nobody else died, and no container was restarted", Held: s.nobodyElse()},
+		{Text: "no other pod ended, and no container was restarted", Held: s.nobodyElse()},
 		{Text: "the replacement runs on another node", Held: replacement != nil && !replacement.running.IsZero() && replacement.Spec.NodeName != n.name},
 		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.waited && strings.Contains(newcomer.refused, "untolerated taint")},
 		{Text: "the tolerant one was let in", Held: tolerant.Spec.NodeName == n.name && !tolerant.running.IsZero()},
 		{Text: "the urgent one took the room of one less important, which ended in order", Held: s.preempted(urgent)},
 		{Text: "the node healed, and the newcomer runs there", Held: !n.cleared.IsZero() && !n.untainted.IsZero() && newcomer.Spec.NodeName == n.name && !newcomer.running.IsZero()},
-		{Text: "the kernel killed nobody for want of memory", Held: s.spared()},
+		{Text: "the kernel killed no process for lack of memory", Held: s.spared()},
 	}
 }
 

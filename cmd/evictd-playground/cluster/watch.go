@@ -101,16 +101,16 @@ func (s *script) nodeTurned(at time.Time, seen *v1.Node) {
 	n.seen = seen
 	const taint = v1.TaintNodeMemoryPressure
 	if once(at, &n.raised, pressed(seen)) {
-		s.Tell(at, console.Yellow, n.name, "MemoryPressure=True in the API%s", s.afterCrossing(at))
+		s.Print(at, console.Yellow, n.name, "MemoryPressure=True in the API%s", s.afterCrossing(at))
 	}
 	if once(at, &n.tainted, tainted(seen, taint)) {
-		s.Tell(at, console.Yellow, n.name, "taint %s:NoSchedule in the API%s", taint, s.afterCrossing(at))
+		s.Print(at, console.Yellow, n.name, "taint %s:NoSchedule in the API%s", taint, s.afterCrossing(at))
 	}
 	if once(at, &n.cleared, !n.raised.IsZero() && !pressed(seen)) {
-		s.Tell(at, console.Green, n.name, "MemoryPressure=False in the API%s", after(at, s.back, "the threshold was kept again"))
+		s.Print(at, console.Green, n.name, "MemoryPressure=False in the API%s", after(at, s.back, "the threshold was kept again"))
 	}
 	if once(at, &n.untainted, !n.tainted.IsZero() && !tainted(seen, taint)) {
-		s.Tell(at, console.Green, n.name, "the taint is gone")
+		s.Print(at, console.Green, n.name, "the taint is gone")
 	}
 	if s.kept && !n.cleared.IsZero() && !n.untainted.IsZero() {
 		n.forget()
@@ -135,32 +135,32 @@ func (s *script) podTurned(at time.Time, seen *v1.Pod, gone bool) {
 	}
 	p.Pod = seen
 	if once(at, &p.created, true) && s.replacing != "" && p.owner() == s.replacing {
-		s.Tell(at, console.Blue, "workloads", "%v is created in its place", p)
+		s.Print(at, console.Blue, "workloads", "%v is created in its place", p)
 	}
 	if message := refusal(seen); message != "" && p.refused == "" {
 		p.refused = message
-		s.Tell(at, console.Yellow, "scheduler", "%v has to wait: %s", p, message)
+		s.Print(at, console.Yellow, "scheduler", "%v has to wait: %s", p, message)
 	}
 	if once(at, &p.nominated, seen.Status.NominatedNodeName != "" && seen.Spec.NodeName == "") {
-		s.Tell(at, console.Yellow, "scheduler", "%v is to have the room on %s", p, seen.Status.NominatedNodeName)
+		s.Print(at, console.Yellow, "scheduler", "%v is to have the room on %s", p, seen.Status.NominatedNodeName)
 	}
 	if once(at, &p.bound, seen.Spec.NodeName != "") && s.open {
-		s.Tell(at, console.Green, "scheduler", "%v goes to %s", p, seen.Spec.NodeName)
+		s.Print(at, console.Green, "scheduler", "%v goes to %s", p, seen.Spec.NodeName)
 	}
 	if once(at, &p.running, running(seen)) && s.open {
-		s.Tell(at, console.Green, seen.Spec.NodeName, "%v runs, %s after it was bound", p, console.Span(at.Sub(p.bound)))
+		s.Print(at, console.Green, seen.Spec.NodeName, "%v runs, %s after it was bound", p, console.Span(at.Sub(p.bound)))
 	}
 	if once(at, &p.failed, seen.Status.Phase == v1.PodFailed && seen.DeletionTimestamp == nil) && s.open {
-		s.Tell(at, console.Red, "pod", "%v is %s/%s in the API%s", p, seen.Status.Phase, seen.Status.Reason, s.afterCrossing(at))
+		s.Print(at, console.Red, "pod", "%v is %s/%s in the API%s", p, seen.Status.Phase, seen.Status.Reason, s.afterCrossing(at))
 	}
 	if once(at, &p.doomed, seen.DeletionTimestamp != nil && p.disrupted() != "") && s.open {
-		s.Tell(at, console.Red, "pod", "%v has to go (%s) and is given %ds", p, p.disrupted(), *seen.DeletionGracePeriodSeconds)
+		s.Print(at, console.Red, "pod", "%v has to go (%s) and is given %ds", p, p.disrupted(), *seen.DeletionGracePeriodSeconds)
 	}
 	if fault := s.fault(p); fault != nil && s.broken == nil {
 		s.broken = fault
 	}
 	if once(at, &p.gone, gone) && !p.doomed.IsZero() && s.open {
-		s.Tell(at, console.Red, "pod", "%v is gone after %s; it %s", p, console.Span(at.Sub(p.doomed)), ending(seen))
+		s.Print(at, console.Red, "pod", "%v is gone after %s; it %s", p, console.Span(at.Sub(p.doomed)), ending(seen))
 	}
 }
 
@@ -245,15 +245,15 @@ func (s *script) watchMemory(ctx context.Context, n *node) error {
 	}
 }
 
-// memoryTurned tells that the threshold was crossed, or is kept again.
+// memoryTurned shows that the threshold was crossed, or is kept again.
 func (s *script) memoryTurned(at time.Time, available int64) {
 	if available < threshold {
 		once(at, &s.crossed, true)
-		s.Tell(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
+		s.Print(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
 		return
 	}
 	s.back = at
-	s.Tell(at, console.Green, "memory", "%s %s left: the threshold is kept again%s", s.Bar(available, nodeMemory, threshold), console.Size(available), s.afterCrossing(at))
+	s.Print(at, console.Green, "memory", "%s %s left: the threshold is kept again%s", s.Bar(available, nodeMemory, threshold), console.Size(available), s.afterCrossing(at))
 }
 
 // podsOf are the pods of a workload that are or shall be running.

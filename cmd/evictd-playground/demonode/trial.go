@@ -1,5 +1,5 @@
 // Package demonode makes a demo node to run evictd on: a bounded cgroup with a few pods,
-// real processes, one of which leaks when it is told to. It runs no evictd.
+// real processes, one of which leaks on a signal. It runs no evictd.
 package demonode
 
 import (
@@ -45,7 +45,7 @@ var (
 
 // node is the cgroup, its pods, and the directory that describes both.
 type node struct {
-	*console.Teller
+	*console.Printer
 	dir     string // absolute
 	cgroups *cgroup.System
 	root    string   // path of the cgroup
@@ -62,11 +62,11 @@ type pod struct {
 // Run makes the node, describes it below dir as evictd reads it, and keeps it until
 // ctx ends. Then it ends the pods and removes the cgroup; dir stays. The pods run
 // program, as the command pod of evictd-playground.
-func Run(ctx context.Context, t *console.Teller, dir string, program ...string) (err error) {
+func Run(ctx context.Context, t *console.Printer, dir string, program ...string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("make a node: cgroups need root; sudo, or without cgroups: evictd-playground --procfs")
 	}
-	n := &node{Teller: t, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()), program: program, ended: make(chan *pod)}
+	n := &node{Printer: t, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()), program: program, ended: make(chan *pod)}
 	if n.dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (n *node) configure() error {
 
 // describe says what there is, and what can be done with it.
 func (n *node) describe(dir string, all []*pod) {
-	n.Tell(time.Now(), console.Blue, "node", "%s of memory: cgroup %s", console.Size(memory), n.root)
+	n.Print(time.Now(), console.Blue, "node", "%s of memory: cgroup %s", console.Size(memory), n.root)
 	rows := [][]string{{"POD", "CLASS", "REQUEST", "HOLDS"}}
 	for _, p := range all {
 		request := p.Spec.Containers[0].Resources.Requests.Memory()
@@ -165,13 +165,13 @@ func (n *node) describe(dir string, all []*pod) {
 	n.More("^C ends the pods and removes the cgroup")
 }
 
-// follow tells who has ended until ctx ends.
+// follow shows which pods have ended until ctx ends.
 func (n *node) follow(ctx context.Context) {
 	for {
 		select {
 		case p := <-n.ended:
 			at, state := p.process.End()
-			n.Tell(at, console.Red, "ended", "%s/%s: %v", p.Namespace, p.Name, state)
+			n.Print(at, console.Red, "ended", "%s/%s: %v", p.Namespace, p.Name, state)
 		case <-ctx.Done():
 			return
 		}
@@ -194,7 +194,7 @@ func Leak(dir, name string) error {
 		return fmt.Errorf("pod %s does not run", name)
 	}
 	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
-		return fmt.Errorf("tell pod %s to leak: %w", name, err)
+		return fmt.Errorf("signal pod %s to leak: %w", name, err)
 	}
 	return nil
 }

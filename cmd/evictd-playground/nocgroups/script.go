@@ -29,20 +29,20 @@ type Programs struct {
 // script is one run of the playground. The goroutine of run owns it; the others
 // send what they saw.
 type script struct {
-	*console.Teller
+	*console.Printer
 	programs Programs
 	node     *node
 	pods     []*pod
 	leaker   *pod
 	daemon   *protector
 
-	seen      chan func()  // tells what happened, in its order; nobody waits to send
+	seen      chan func()  // shows what happened, in its order; no sender waits
 	left      atomic.Int64 // bytes available now
 	least     atomic.Int64 // since the start
 	leaking   bool
 	strayed   bool                  // another pod than the leaking one has ended
 	shortened bool                  // the transition period
-	evictions []nodestatus.Eviction // as evictd tells of them
+	evictions []nodestatus.Eviction // as evictd reports them
 	broken    error                 // ends the script
 
 	// When what happened: in this order, if all goes well.
@@ -52,13 +52,13 @@ type script struct {
 // Play plays the script, removes what it made and sums up. The error is nil only
 // where everything held, console.ErrNotHeld where something did not, and
 // console.ErrInterrupted where ctx ended before the script.
-func Play(ctx context.Context, t *console.Teller, programs Programs) error {
+func Play(ctx context.Context, t *console.Printer, programs Programs) error {
 	s := newScript(t, programs)
 	return s.run(ctx)
 }
 
-func newScript(t *console.Teller, programs Programs) *script {
-	s := &script{Teller: t, programs: programs, node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
+func newScript(t *console.Printer, programs Programs) *script {
+	s := &script{Printer: t, programs: programs, node: &node{}, pods: newPods(), seen: make(chan func(), 64)}
 	s.leaker = s.pods[slices.IndexFunc(s.pods, func(p *pod) bool { return p.leaks })]
 	s.least.Store(nodeMemory)
 	return s
@@ -72,7 +72,7 @@ func (s *script) run(ctx context.Context) error {
 	}
 	s.Done()
 	if ctx.Err() != nil {
-		s.Tell(time.Now(), console.Yellow, "playground", "interrupted: cleaning up")
+		s.Print(time.Now(), console.Yellow, "playground", "interrupted: cleaning up")
 		_, cleaned := s.cleanUp()
 		return errors.Join(console.ErrInterrupted, cleaned)
 	}
@@ -91,14 +91,14 @@ func (s *script) run(ctx context.Context) error {
 		}
 	}
 	if log != "" {
-		s.Tell(time.Now(), console.Red, "evictd", "wrote:\n%s", log)
+		s.Print(time.Now(), console.Red, "evictd", "wrote:\n%s", log)
 	}
 	return errors.Join(err, cleaned)
 }
 
 // setUp makes the node, its pods and their protector.
 func (s *script) setUp(ctx context.Context) error {
-	s.Tell(time.Now(), console.Blue, "node", "virtual: %s, used by its pods alone, who are measured through procfs", console.Size(nodeMemory))
+	s.Print(time.Now(), console.Blue, "node", "virtual: %s, used by its pods alone, which are measured through procfs", console.Size(nodeMemory))
 	for _, p := range s.pods {
 		if err := s.startPod(p); err != nil {
 			return err
@@ -112,9 +112,9 @@ func (s *script) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Tell(time.Now(), console.Blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.PID(), memoryAvailable, console.Size(threshold))
+	s.Print(time.Now(), console.Blue, "evictd", "runs as process %d, evicts where %s<%s, and would do so in this order:", s.daemon.PID(), memoryAvailable, console.Size(threshold))
 	s.show(order)
-	s.Tell(time.Now(), console.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.Page)
+	s.Print(time.Now(), console.Bold, "browser", "this page shows what follows, live: http://%s", s.daemon.Page)
 	return nil
 }
 
@@ -182,7 +182,7 @@ func (s *script) claims(ctx context.Context) []console.Claim {
 	return []console.Claim{
 		{Text: "memory fell below the threshold, and is above it again", Held: !s.crossed.IsZero() && !s.back.IsZero()},
 		{Text: fmt.Sprintf("evictd evicted %v, and that was enough", s.leaker), Held: evicted && !s.died.IsZero()},
-		{Text: "nobody else died", Held: others},
+		{Text: "no other pod ended", Held: others},
 		{Text: "the Node had MemoryPressure and its taint, and lost both", Held: !s.raised.IsZero() && !s.cleared.IsZero()},
 	}
 }
@@ -190,7 +190,7 @@ func (s *script) claims(ctx context.Context) []console.Claim {
 // sumUp writes the figures and the claims. It is console.ErrNotHeld where one did
 // not hold.
 func (s *script) sumUp(claims []console.Claim) error {
-	s.Tell(time.Now(), console.Bold, "summary", "")
+	s.Print(time.Now(), console.Bold, "summary", "")
 	if len(s.evictions) > 0 && !s.died.IsZero() {
 		s.measures()
 	}

@@ -24,7 +24,7 @@ const (
 	barInterval = 500 * time.Millisecond
 )
 
-// follow starts the leak and tells what happens, until all has, what must not happen
+// follow starts the leak and shows what happens, until all has, what must not happen
 // does, or ctx ends.
 func (s *script) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, console.Patience)
@@ -52,7 +52,7 @@ func (s *script) follow(ctx context.Context) error {
 			s.leak()
 		case <-bars.C:
 			if left := s.left.Load(); s.leaking && s.crossed.IsZero() {
-				s.Tell(time.Now(), console.Bold, "memory", "%s %s left", s.Bar(left, nodeMemory, threshold), console.Size(left))
+				s.Print(time.Now(), console.Bold, "memory", "%s %s left", s.Bar(left, nodeMemory, threshold), console.Size(left))
 			}
 		}
 	}
@@ -103,17 +103,17 @@ func (s *script) watchMemory(ctx context.Context) {
 	}
 }
 
-// memoryTurned tells that the threshold was crossed, or is kept again.
+// memoryTurned shows that the threshold was crossed, or is kept again.
 func (s *script) memoryTurned(at time.Time, available int64) {
 	if available < threshold {
 		if s.crossed.IsZero() {
 			s.crossed = at
 		}
-		s.Tell(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
+		s.Print(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
 		return
 	}
 	s.back = at
-	s.Tell(at, console.Green, "memory", "%s %s left: the threshold is kept again", s.Bar(available, nodeMemory, threshold), console.Size(available))
+	s.Print(at, console.Green, "memory", "%s %s left: the threshold is kept again", s.Bar(available, nodeMemory, threshold), console.Size(available))
 }
 
 // watchNode sees changes of the file that evictd publishes the Node in.
@@ -137,7 +137,7 @@ func (s *script) watchNode(ctx context.Context) {
 	}
 }
 
-// nodeTurned tells of the condition and its taint.
+// nodeTurned shows the condition and its taint.
 func (s *script) nodeTurned(at time.Time, published *v1.Node, err error) {
 	if err != nil {
 		s.broken = fmt.Errorf("read the Node file: %w", err)
@@ -151,10 +151,10 @@ func (s *script) nodeTurned(at time.Time, published *v1.Node, err error) {
 	switch {
 	case raised && tainted && s.raised.IsZero():
 		s.raised = at
-		s.Tell(at, console.Yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
+		s.Print(at, console.Yellow, "node", "MemoryPressure=True, taint %s: nothing new comes here", taint.ToString())
 	case !raised && !tainted && !s.raised.IsZero():
 		s.cleared = at
-		s.Tell(at, console.Green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
+		s.Print(at, console.Green, "node", "MemoryPressure=False, no taint, %v after the threshold was kept again", at.Sub(s.back).Round(100*time.Millisecond))
 	}
 }
 
@@ -179,10 +179,10 @@ func (s *script) shorten() {
 		s.broken = fmt.Errorf("shorten the transition period: %w", err)
 	}
 	s.shortened = true
-	s.Tell(time.Now(), console.Bold, "playground", "the condition outlives its cause by %v from now on: evictd reloads its configuration", transition)
+	s.Print(time.Now(), console.Bold, "playground", "the condition outlives its cause by %v from now on: evictd reloads its configuration", transition)
 }
 
-// podEnded tells who died, and what evictd has to say about it.
+// podEnded shows which pod has ended, and evictd's reason.
 func (s *script) podEnded(ctx context.Context, p *pod) {
 	if ctx.Err() != nil { // of the script's end
 		return
@@ -190,7 +190,7 @@ func (s *script) podEnded(ctx context.Context, p *pod) {
 	at, state := p.End()
 	if p != s.leaker {
 		s.strayed = true
-		s.Tell(at, console.Red, "died", "%v: %v", p, state)
+		s.Print(at, console.Red, "died", "%v: %v", p, state)
 		return
 	}
 	s.died = at
@@ -198,14 +198,14 @@ func (s *script) podEnded(ctx context.Context, p *pod) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if !s.confirmed() {
-		s.Tell(at, console.Red, "died", "%v: %v, and evictd does not say that it is gone", p, state)
+		s.Print(at, console.Red, "died", "%v: %v, and evictd does not say that it is gone", p, state)
 		return
 	}
 	if s.crossed.IsZero() {
 		s.crossed, s.back = s.crossing(), at
 	}
 	e := s.evictions[0]
-	s.Tell(at, console.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, console.Span(at.Sub(s.crossing())))
+	s.Print(at, console.Red, "evicted", "%s (%v), %s from the crossing to its end", e.Pod, state, console.Span(at.Sub(s.crossing())))
 	s.More("%s", strings.TrimSpace(e.Message))
 	s.More("why this one: %s", e.Because)
 }
@@ -226,5 +226,5 @@ func (s *script) leak() {
 		return
 	}
 	s.leaking = true
-	s.Tell(time.Now(), console.Bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, console.Size(leakRate), console.Size(leakMost))
+	s.Print(time.Now(), console.Bold, "leak", "%v takes %s more a second, and would stop by itself at %s more", s.leaker, console.Size(leakRate), console.Size(leakMost))
 }

@@ -1,5 +1,5 @@
 // Package podprocess runs the process of a pod's container: the program and arguments of
-// `evictd-playground pod`, which takes memory when it is told to.
+// `evictd-playground pod`, which allocates memory on a signal or after a time.
 package podprocess
 
 import (

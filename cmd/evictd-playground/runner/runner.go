@@ -1,7 +1,7 @@
 // Package runner is the playground's kubelet, as small as it can be: it runs the
 // pods that are bound to its node, as real processes in cgroups that are laid out
 // and sized as the kubelet does. It registers no node, watches no resource and
-// evicts nobody: that is evictd's.
+// evicts no pod: evictd does.
 package runner
 
 import (

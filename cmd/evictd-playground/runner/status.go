@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// container is one container of a pod: what is told of it.
+// container is the state of one container of a pod.
 type container struct {
 	spec     *v1.Container
 	pid      int // of the process that runs; 0 for none
@@ -18,7 +18,7 @@ type container struct {
 	failed   *v1.ContainerStateWaiting // why its last start failed; nil where it did not
 	last     *v1.ContainerStateTerminated
 	restarts int32
-	kills    int64 // by the kernel for want of memory, until its last end
+	kills    int64 // by the kernel for lack of memory, until its last end
 }
 
 // ended says how a process ended (kubelet: 128 and the signal for one that was
@@ -69,8 +69,8 @@ func (c *container) status(over bool) v1.ContainerStatus {
 }
 
 // report brings a pod's status up to date. A phase that is final stays, with its
-// reason and message and every condition that is another's: who evicted the pod
-// has the last word (kubelet, status manager). gone says that no process is left
+// reason and message and every condition that is another's: the evicting program's status
+// is final (kubelet, status manager). gone says that no process is left
 // and none will come.
 func report(pod *v1.Pod, containers []*container, gone bool, now metav1.Time) {
 	s := &pod.Status

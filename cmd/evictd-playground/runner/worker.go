@@ -98,7 +98,7 @@ func (w *worker) run(ctx context.Context) {
 			}
 			w.pod = o.pod
 		case i := <-w.ended:
-			w.bury(i)
+			w.recordEnd(i)
 		case <-next.C:
 		}
 		wait, err := w.step(ctx)
@@ -125,7 +125,7 @@ func (w *worker) step(ctx context.Context) (again time.Duration, err error) {
 		return 0, err
 	}
 	if !w.told {
-		err = w.tell(ctx, false)
+		err = w.writeStatus(ctx, false)
 	}
 	return again, err
 }
@@ -202,7 +202,7 @@ func (w *worker) launch(ctx context.Context, i int) error {
 	return nil
 }
 
-// end tells the processes to end, and kills them when their grace is over.
+// end sends the processes SIGTERM, and kills them when their grace is over.
 func (w *worker) end() (again time.Duration) {
 	if w.killAt.IsZero() {
 		grace := defaultGrace
@@ -233,8 +233,8 @@ func (w *worker) signal(s syscall.Signal) error {
 	return err
 }
 
-// bury notes the end of a container's process.
-func (w *worker) bury(i int) {
+// recordEnd records the end of a container's process.
+func (w *worker) recordEnd(i int) {
 	c := w.containers[i]
 	at, state := w.processes[i].End()
 	status := state.Sys().(syscall.WaitStatus)
@@ -247,7 +247,7 @@ func (w *worker) bury(i int) {
 	w.told = false
 }
 
-// outOfMemory says whether the kernel killed the container for want of memory.
+// outOfMemory says whether the kernel killed the container for lack of memory.
 func (w *worker) outOfMemory(c *container) bool {
 	group, err := w.cfg.Cgroups.Open(path.Join(w.group(w.pod), c.spec.Name))
 	if err != nil {
@@ -260,14 +260,14 @@ func (w *worker) outOfMemory(c *container) bool {
 	return killed
 }
 
-// finish removes the groups of a pod whose processes have ended, tells so, and
-// lets the API forget it if it was deleted.
+// finish removes the groups of a pod whose processes have ended, reports that, and
+// removes it from the API if it was deleted.
 func (w *worker) finish(ctx context.Context) error {
 	if err := w.remove(); err != nil {
 		return err
 	}
 	if !w.finished {
-		if err := w.tell(ctx, true); err != nil {
+		if err := w.writeStatus(ctx, true); err != nil {
 			return err
 		}
 		w.finished = true
@@ -293,9 +293,9 @@ func (w *worker) get(ctx context.Context) (*v1.Pod, error) {
 	return pod, err
 }
 
-// tell writes the status, unless somebody else writes it at the same time; then it
+// writeStatus writes the status, unless another program writes it at the same time; then it
 // is tried again.
-func (w *worker) tell(ctx context.Context, gone bool) error {
+func (w *worker) writeStatus(ctx context.Context, gone bool) error {
 	pod, err := w.get(ctx)
 	if err == nil {
 		report(pod, w.containers, gone, metav1.Now())

@@ -142,7 +142,7 @@ func (c *Controller) keep(ctx context.Context, set *appsv1.ReplicaSet, pods []*v
 		}
 		pods = pods[surplus:]
 	}
-	return c.tell(ctx, set, pods)
+	return c.writeStatus(ctx, set, pods)
 }
 
 // replica is a new pod of a set.
@@ -154,8 +154,8 @@ func replica(set *appsv1.ReplicaSet) *v1.Pod {
 	return pod
 }
 
-// tell writes the status where it has changed.
-func (c *Controller) tell(ctx context.Context, set *appsv1.ReplicaSet, pods []*v1.Pod) error {
+// writeStatus writes the status where it has changed.
+func (c *Controller) writeStatus(ctx context.Context, set *appsv1.ReplicaSet, pods []*v1.Pod) error {
 	status := appsv1.ReplicaSetStatus{Replicas: int32(len(pods)), FullyLabeledReplicas: int32(len(pods)), ObservedGeneration: set.Generation, Conditions: set.Status.Conditions}
 	for _, pod := range pods {
 		if slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }) {

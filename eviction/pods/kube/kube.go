@@ -22,21 +22,21 @@ import (
 	"github.com/evictd/evictd/internal/podspec"
 )
 
-// Sink takes up the pods; it is called from one goroutine at a time.
+// Sink receives the pods; it is called from one goroutine at a time.
 type Sink interface {
 	// Pod is new, or has changed in what eviction goes by.
 	Pod(*v1.Pod)
 	// Gone is no longer a pod of the node that could be ended.
 	Gone(types.UID)
-	// Synced: every pod there was has been handed over.
+	// Synced: every pod that existed was sent.
 	Synced()
 }
 
 // Config of Follow.
 type Config struct {
 	Node string
-	// Keep says of a pod that has ended by its status whether it is handed over
-	// all the same.
+	// Keep says of a pod that has ended by its status whether it is sent
+	// nevertheless.
 	Keep func(types.UID) bool
 }
 
@@ -48,10 +48,10 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// Follow hands over the pods of a node until ctx ends: those there are, and then
+// Follow sends the pods of a node until ctx ends: those that exist, and then
 // what changes. Pods that have ended are left out.
 func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink Sink, log *slog.Logger) {
-	f := &follower{cfg: cfg, sink: sink, log: log, handed: map[types.UID]*v1.Pod{}}
+	f := &follower{cfg: cfg, sink: sink, log: log, sent: map[types.UID]*v1.Pod{}}
 	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
 	reflector := cache.NewReflectorWithOptions(reducing{source}, &v1.Pod{}, f, cache.ReflectorOptions{
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: lastRetry},
@@ -101,24 +101,24 @@ type follower struct {
 	sink   Sink
 	log    *slog.Logger
 	synced bool
-	handed map[types.UID]*v1.Pod
+	sent   map[types.UID]*v1.Pod
 }
 
-// Add takes up a pod.
+// Add adds a pod.
 func (f *follower) Add(obj any) error {
 	pod := obj.(*v1.Pod)
-	last := f.handed[pod.UID]
+	last := f.sent[pod.UID]
 	switch {
 	case ended(pod) && !f.cfg.Keep(pod.UID):
 		f.drop(pod.UID)
 	case last == nil || !alike(last, pod):
-		f.handed[pod.UID] = pod
+		f.sent[pod.UID] = pod
 		f.sink.Pod(pod)
 	}
 	return nil
 }
 
-// Update takes up what has become of a pod.
+// Update replaces a pod.
 func (f *follower) Update(obj any) error { return f.Add(obj) }
 
 // Delete leaves out a pod that is no more.
@@ -127,13 +127,13 @@ func (f *follower) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes up all pods that there are.
+// Replace replaces all pods.
 func (f *follower) Replace(list []any, _ string) error {
 	there := map[types.UID]bool{}
 	for _, obj := range list {
 		there[obj.(*v1.Pod).UID] = true
 	}
-	for uid := range f.handed {
+	for uid := range f.sent {
 		if !there[uid] {
 			f.drop(uid)
 		}
@@ -149,12 +149,12 @@ func (f *follower) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do.
+// Resync does nothing.
 func (f *follower) Resync() error { return nil }
 
 func (f *follower) drop(uid types.UID) {
-	if f.handed[uid] != nil {
-		delete(f.handed, uid)
+	if f.sent[uid] != nil {
+		delete(f.sent, uid)
 		f.sink.Gone(uid)
 	}
 }
@@ -170,7 +170,7 @@ func alike(a, b *v1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// ofKubelet are the annotations by which a kubelet tells static pods. It does not
+// ofKubelet are the annotations by which a kubelet marks static pods. It does not
 // go by those that a pod of the API server has.
 var ofKubelet = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash"}
 

@@ -25,7 +25,7 @@ const (
 	// period is how often the states are looked at; those that have not changed are
 	// not read again.
 	period = 5 * time.Second
-	// maxContainers are told, the first by their directories.
+	// maxContainers are sent, the first by their directories.
 	maxContainers = 2048
 )
 
@@ -40,7 +40,7 @@ type Containers struct {
 	log   *slog.Logger
 
 	known  map[string]*container // by the directory of the state
-	told   []inventory.RuncContainer
+	sent   []inventory.RuncContainer
 	faults map[string]string // that were logged, by directory
 }
 
@@ -64,11 +64,11 @@ func New(given []string, say func(wire.FromAgent), log *slog.Logger) *Containers
 func (c *Containers) Run(ctx context.Context) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	for told := (time.Time{}); ; {
+	for sent := (time.Time{}); ; {
 		found := c.look()
-		// Who says nothing for long counts as stuck.
-		if time.Since(told) > wire.AgentTimeout/3 || !reflect.DeepEqual(found, c.told) {
-			c.told, told = found, time.Now()
+		// An agent that sends nothing for long counts as stuck.
+		if time.Since(sent) > wire.AgentTimeout/3 || !reflect.DeepEqual(found, c.sent) {
+			c.sent, sent = found, time.Now()
 			c.say(wire.FromAgent{Runc: &wire.RuncContainers{Containers: found}})
 		}
 		select {
@@ -114,7 +114,7 @@ func (c *Containers) look() (running []inventory.RuncContainer) {
 	return running
 }
 
-// fault tells what is wrong with a directory, once while it stays the same.
+// fault logs what is wrong with a directory, once while it stays the same.
 func (c *Containers) fault(dir string, err error) {
 	if c.faults[dir] == err.Error() {
 		return

@@ -23,9 +23,9 @@ var (
 // MiB is 2^20 bytes.
 const MiB = 1 << 20
 
-// Teller writes a demo script: a line an event, with the seconds since the start, and on
+// Printer writes a demo script: a line an event, with the seconds since the start, and on
 // a terminal how far it has come. One goroutine at a time may use it.
-type Teller struct {
+type Printer struct {
 	progress *cli.Progress
 	began    time.Time
 	colour   bool
@@ -34,19 +34,19 @@ type Teller struct {
 // margin is what stands before the text of a line.
 const margin = "                      "
 
-// NewTeller writes in colour where out shows any.
-func NewTeller(out *os.File) *Teller {
-	return &Teller{cli.NewProgress(out, cli.Terminal(out), ""), time.Now(), cli.Colour(out)}
+// NewPrinter writes in colour where out shows any.
+func NewPrinter(out *os.File) *Printer {
+	return &Printer{cli.NewProgress(out, cli.Terminal(out), ""), time.Now(), cli.Colour(out)}
 }
 
-// Step says what is going on, after so many of all steps.
-func (t *Teller) Step(done, all int, what string) {
+// Step shows what happens now, after so many of all steps.
+func (t *Printer) Step(done, all int, what string) {
 	t.progress.What = what
 	t.progress.Set(done, all)
 }
 
 // Done says that there is no further step.
-func (t *Teller) Done() { t.progress.End() }
+func (t *Printer) Done() { t.progress.End() }
 
 // Colour is an SGR parameter (ECMA-48).
 type Colour string
@@ -61,25 +61,25 @@ const (
 	Blue   Colour = "34"
 )
 
-func (t *Teller) paint(colour Colour, text string) string {
+func (t *Printer) paint(colour Colour, text string) string {
 	if !t.colour {
 		return text
 	}
 	return "\x1b[" + string(colour) + "m" + text + "\x1b[0m"
 }
 
-// Tell writes what happened to a subject at a time.
-func (t *Teller) Tell(at time.Time, colour Colour, subject, format string, args ...any) {
+// Print writes what happened to a subject at a time.
+func (t *Printer) Print(at time.Time, colour Colour, subject, format string, args ...any) {
 	t.progress.Printf("%8.3fs  %s %s", at.Sub(t.began).Seconds(), t.paint(colour, fmt.Sprintf("%-10s", subject)), fmt.Sprintf(format, args...))
 }
 
-// More goes on below the last line.
-func (t *Teller) More(format string, args ...any) {
+// More continues below the last line.
+func (t *Printer) More(format string, args ...any) {
 	t.progress.Printf(margin+format, args...)
 }
 
-// Table goes on below the last line, the first row being the head.
-func (t *Teller) Table(rows [][]string) {
+// Table continues below the last line, the first row being the head.
+func (t *Printer) Table(rows [][]string) {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -98,7 +98,7 @@ func (t *Teller) Table(rows [][]string) {
 
 // Bar shows how much of a node is in use, and where its threshold is; all in
 // bytes.
-func (t *Teller) Bar(available, capacity, threshold int64) string {
+func (t *Printer) Bar(available, capacity, threshold int64) string {
 	const width = 48
 	at := func(bytes int64) int { return int(min(max(bytes, 0), capacity) * width / capacity) }
 	used, mark := at(capacity-available), at(capacity-threshold)
@@ -123,7 +123,7 @@ type Claim struct {
 }
 
 // Judge writes the claims. It is ErrNotHeld where one did not hold.
-func (t *Teller) Judge(claims []Claim) (err error) {
+func (t *Printer) Judge(claims []Claim) (err error) {
 	for _, c := range claims {
 		mark := t.paint(Green, "yes")
 		if !c.Held {
