@@ -453,12 +453,13 @@ func workerOf(t *testing.T, file string) int {
 func (s *started) removeCgroups(t *testing.T) {
 	t.Helper()
 	cgroups, err := cgroup.Discover("")
-	if err == nil {
-		err = cgroups.Delete("/evictd-playground-" + strconv.Itoa(s.Process.Pid))
-	}
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
+	// A process leaves its cgroup after its memory.
+	wait.Until(t, "the cgroups to be without processes", func() bool {
+		return cgroups.Delete("/evictd-playground-"+strconv.Itoa(s.Process.Pid)) == nil
+	})
 }
 
 func TestALeakEndsByItselfAtItsCap(t *testing.T) {
