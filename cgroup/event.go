@@ -193,7 +193,7 @@ func (b *Poller) Wait(d time.Duration) (fired uint64) {
 	} else {
 		b.n, b.polls = 0, 0
 		_ = b.parked.Read(b.pollReady) // fails after d
-		if b.n == 0 { // an event may have fired while the timer did, as after SIGSTOP
+		if b.n == 0 {                  // an event may have fired while the timer did, as after SIGSTOP
 			b.epollWait(0)
 		}
 		if b.polls > 1 && b.n == 0 {

@@ -76,8 +76,9 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 
 // tally counts the lines of the files it is fed. With keep it collects their numbers
 // instead; a chunk may end within a number. With keys it sums the values of these keys,
-// each file in one chunk.
+// each file in one chunk. With write it writes the files instead.
 type tally struct {
+	write string
 	lines int64
 	keys  [5]string // of flat keyed files: their values are added up; "" is none
 	sums  [5]int64
@@ -171,6 +172,9 @@ func (t *tally) children(dir int, entries []byte, nameZ string, depth int) error
 
 // read feeds one file of a directory from its beginning to its end.
 func (t *tally) read(dir int, nameZ string) error {
+	if t.write != "" {
+		return write(dir, nameZ, t.write, errors.ErrUnsupported)
+	}
 	fd, err := openat(dir, nameZ, unix.O_RDONLY)
 	if err != nil {
 		return asGone(err)

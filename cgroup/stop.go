@@ -10,11 +10,13 @@ func (g *Group) Kill() error {
 	return g.fault("kill processes", write(g.dirs[unified], "cgroup.kill\x00", "1", errors.ErrUnsupported))
 }
 
-// Thaw unfreezes the processes of the group. The error is errors.ErrUnsupported without
-// a freezer.
+// Thaw unfreezes the processes of the group. Of v1 also those of the groups below it, where
+// container runtimes freeze: such a process does not die of SIGKILL, as one of v2 does. The error
+// is errors.ErrUnsupported without a freezer.
 func (g *Group) Thaw() error {
 	if g.version == V1 && g.dirs[freezer] >= 0 {
-		return g.fault("write freezer.state", write(g.dirs[freezer], "freezer.state\x00", "THAWED", errors.ErrUnsupported))
+		t := tally{write: "THAWED"}
+		return g.fault("write freezer.state", t.walk(g.dirs[freezer], "freezer.state\x00", 0))
 	}
 	return g.fault("write cgroup.freeze", write(g.dirs[unified], "cgroup.freeze\x00", "0", errors.ErrUnsupported))
 }

@@ -92,7 +92,7 @@ type Result struct {
 
 // Config bounds a Killer.
 type Config struct {
-	Victims   int // killed at the same time; zero or less: 32
+	Victims   int // killed at the same time, but for kills that have failed; zero or less: 32
 	Releasers int // goroutines that call process_mrelease(2); zero or less: 2
 }
 
@@ -112,7 +112,7 @@ type Killer struct {
 	inFlight map[types.UID]*termination
 	ready    map[types.UID]*pidfdSet
 	limit    int
-	begun    int // terminations that have not delivered their last result
+	begun    int // terminations that have neither ended nor failed
 	stopped  bool
 }
 
@@ -196,7 +196,7 @@ func (k *Killer) Run(ctx context.Context) error {
 		case p := <-k.victims:
 			running.Go(func() {
 				p.run(ctx)
-				k.finish()
+				k.finish(p)
 			})
 		case <-ctx.Done():
 		}
@@ -225,8 +225,13 @@ func (k *Killer) removeInFlight(p *termination) {
 	delete(k.inFlight, p.UID)
 }
 
-func (k *Killer) finish() {
+// finish has a kill not count toward the bound any more: it has ended, or it has failed and continues
+// beside others.
+func (k *Killer) finish(p *termination) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.begun--
+	if !p.finished {
+		p.finished = true
+		k.begun--
+	}
 }

@@ -16,6 +16,9 @@ import (
 // ones exit.
 const maxHeld = 4096
 
+// heldFirst bounds the pidfds that are opened before cgroup.kill.
+const heldFirst = 64
+
 var errOwnProcess = errors.New("the pod contains evictd's own process")
 
 // pidfdSet is the open pidfds of a pod's processes.

@@ -39,6 +39,7 @@ type termination struct {
 	fault             error     // the last one
 	restoreCPU        func()    // undoes boost; nil before it
 	releasing         pendingReleases
+	finished          bool // does not count toward the bound; of Killer.mu
 
 	mu        sync.Mutex
 	ends      time.Time // of the grace period
@@ -95,6 +96,7 @@ func (p *termination) run(ctx context.Context) {
 		p.boost()
 		if err := p.failure(); err != nil && !reported {
 			p.endBoost()
+			p.k.finish(p)
 			p.report(ctx, Result{Err: err})
 			reported = true
 		}
@@ -199,11 +201,16 @@ func (p *termination) awaitElsewhere(ctx context.Context) {
 
 // signalRemaining signals every process that was not signalled in this stage, keeps its
 // pidfd open and returns their number. Prepared processes are first, before anything is
-// opened. For SIGKILL, cgroup.kill follows where it exists.
+// opened. For SIGKILL, cgroup.kill follows where it exists, once some pidfds are open that report
+// the end of their processes.
 func (p *termination) signalRemaining(sig unix.Signal) int {
 	n := p.signalAll(p.ready, sig)
 	clear(p.ready)
-	pinned, err := p.openMembers(maxHeld)
+	room := maxHeld
+	if sig == unix.SIGKILL {
+		room = min(maxHeld, len(p.held)+heldFirst)
+	}
+	pinned, err := p.openMembers(room)
 	p.noteFault(err)
 	if errors.Is(err, errOwnProcess) {
 		return n
@@ -212,6 +219,11 @@ func (p *termination) signalRemaining(sig unix.Signal) int {
 		p.noteSignal(sig, p.Target.Kill())
 	}
 	n += p.signalAll(pinned, sig)
+	if sig == unix.SIGKILL && len(pinned) == heldFirst {
+		more, err := p.openMembers(maxHeld)
+		p.noteFault(err)
+		n += p.signalAll(more, sig)
+	}
 	if t, ok := p.Target.(thawer); ok {
 		p.noteFault(t.Thaw())
 	}

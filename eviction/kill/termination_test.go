@@ -359,6 +359,29 @@ func TestKillRefusesMoreThanItsBoundAndTakesMoreOnceOneIsGone(t *testing.T) {
 	})
 }
 
+func TestAKillThatHasFailedMakesRoomForOthers(t *testing.T) {
+	stuck := &scripted{populated: true}
+	inBubble(t, Config{Victims: 1}, func(t *testing.T, k *Killer) {
+		start(t, k, Victim{UID: "stuck", Target: stuck})
+		if r := <-k.Results(); r.UID != "stuck" || r.Err == nil {
+			t.Errorf("result %+v, want a failure", r)
+		}
+		other := &scripted{populated: true}
+		start(t, k, Victim{UID: "other", Target: other})
+		other.empty()
+		if r := <-k.Results(); r.UID != "other" || r.Err != nil {
+			t.Errorf("result %+v, want the end of other", r)
+		}
+		stuck.empty()
+		if r := <-k.Results(); r.UID != "stuck" || r.Err != nil {
+			t.Errorf("result %+v, want the end of stuck", r)
+		}
+		synctest.Wait()
+		start(t, k, Victim{UID: "third", Target: &scripted{}})
+		<-k.Results()
+	})
+}
+
 func TestMoreProcessesThanAreHeldAtATimeAllDie(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
 		var many []*fakeProcess
