@@ -11,11 +11,16 @@ import (
 )
 
 // maxDepth bounds the depth of nested groups; the kubelet and container runtimes nest
-// them three deep.
-const maxDepth = 32
+// them three deep. maxGroups bounds the groups of a count: a container may nest as many as it
+// likes, and the loop waits for it.
+const (
+	maxDepth  = 32
+	maxGroups = 4096
+)
 
 // Processes counts the processes in the group and everything below it, as
-// entries of cgroup.procs: what the kubelet counts as a pod's pids.
+// entries of cgroup.procs: what the kubelet counts as a pod's pids. Of more than maxGroups groups the
+// count is of these.
 func (g *Group) Processes() (stats.Amount, error) {
 	return g.count("cgroup.procs\x00")
 }
@@ -67,7 +72,7 @@ func (g *Group) Populated() (bool, error) {
 }
 
 func (g *Group) count(nameZ string) (stats.Amount, error) {
-	var t tally
+	t := tally{left: maxGroups}
 	if err := t.walk(g.dirs[memory], nameZ, 0); err != nil {
 		return stats.Amount{}, g.fault("count processes", err)
 	}
@@ -78,6 +83,10 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 // instead; a chunk may end within a number. With keys it sums the values of these keys,
 // each file in one chunk. With write it writes the files instead.
 type tally struct {
+	// left is how many groups may still be visited; zero does not bound them. cut says
+	// that there were more.
+	left  int
+	cut   bool
 	write string
 	lines int64
 	keys  [5]string // of flat keyed files: their values are added up; "" is none
@@ -115,6 +124,11 @@ func (t *tally) feed(chunk []byte) {
 // walk feeds one file of the group and of each group below it. A group below it that
 // was removed is skipped.
 func (t *tally) walk(dir int, nameZ string, depth int) error {
+	if t.left == 1 {
+		t.cut = true
+		return nil
+	}
+	t.left = max(0, t.left-1)
 	if err := t.read(dir, nameZ); err != nil {
 		return err
 	}

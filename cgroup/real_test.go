@@ -234,6 +234,23 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	}
 }
 
+// rule: M.74
+func TestAWalkOfNestedGroupsIsBounded(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	for _, name := range []string{"a", "b", "c"} {
+		if err := s.Create(group+"/"+name, bounded()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := open(t, s, group)
+	for left, cut := range map[int]bool{0: false, 5: false, 4: true, 1: true} { // one counts to the end: the group itself, and three below
+		w := tally{left: left}
+		if err := w.walk(g.dirs[memory], "cgroup.procs\x00", 0); err != nil || w.cut != cut {
+			t.Errorf("left %d: cut %v, %v", left, w.cut, err)
+		}
+	}
+}
+
 // TestAKilledProcessThatIsFrozenBelowDies freezes as a container runtime does, in the container's
 // own group.
 func TestAKilledProcessThatIsFrozenBelowDies(t *testing.T) {
