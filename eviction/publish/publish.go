@@ -102,7 +102,8 @@ type Publisher struct {
 	evictions  []*record
 	// kernelKills are the last, oldest first.
 	kernelKills   []nodestatus.KernelKill
-	written       []v1.NodeCondition // those in the node manifest; nil before it was written
+	written       []v1.NodeCondition // those in the last node manifest; nil where it was not written
+	manifests     chan nodestatus.Node
 	thresholdsMet map[eviction.Signal]bool
 }
 
@@ -132,8 +133,25 @@ func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publish
 	return p
 }
 
-// Run handles reports until the channel is closed.
+// nodeFilePatience is how long the end of Run waits for the last node manifest.
+const nodeFilePatience = time.Second
+
+// Run handles reports until the channel is closed. The node manifest is written beside them: its
+// disk may hang.
 func (p *Publisher) Run(reports <-chan control.Report) {
+	written := make(chan struct{})
+	p.manifests = make(chan nodestatus.Node, 1)
+	go func() {
+		defer close(written)
+		p.writeNodes(p.manifests)
+	}()
+	defer func() {
+		close(p.manifests)
+		select {
+		case <-written:
+		case <-time.After(nodeFilePatience):
+		}
+	}()
 	for r := range reports {
 		if p.cfg.Keeper != nil {
 			p.cfg.Keeper.Record(r)
@@ -172,7 +190,7 @@ func (p *Publisher) handle(r control.Report) {
 	}
 	p.logHeldBack(&r)
 	p.updateConditions(&r)
-	p.writeNode()
+	p.updateNode()
 	p.thresholdEvents(&r)
 	select {
 	case p.passed <- struct{}{}:
@@ -327,8 +345,8 @@ func messages(cfg *eviction.Config, o *eviction.Observations) [eviction.NumCondi
 	return text
 }
 
-// writeNode replaces the node manifest if anything but a heartbeat changed.
-func (p *Publisher) writeNode() {
+// updateNode has the node manifest replaced if anything but a heartbeat changed.
+func (p *Publisher) updateNode() {
 	if p.cfg.NodeFile == "" {
 		return
 	}
@@ -344,15 +362,30 @@ func (p *Publisher) writeNode() {
 	if p.written != nil && slices.EqualFunc(p.written, node.Conditions, same) {
 		return
 	}
-	manifest, err := node.Manifest()
-	if err == nil {
-		err = replace(p.cfg.NodeFile, manifest)
-	}
-	if err != nil {
-		p.log.Error("could not write the node status file", "file", p.cfg.NodeFile, "error", err)
-		return
-	}
 	p.written = append([]v1.NodeCondition{}, node.Conditions...)
+	select {
+	case <-p.manifests: // one that was not written yet
+	default:
+	}
+	p.manifests <- node
+}
+
+// writeNodes writes manifests until the channel is closed. One that cannot be written is sent
+// again with the next pass.
+func (p *Publisher) writeNodes(nodes <-chan nodestatus.Node) {
+	for node := range nodes {
+		manifest, err := node.Manifest()
+		if err == nil {
+			err = replace(p.cfg.NodeFile, manifest)
+		}
+		if err == nil {
+			continue
+		}
+		p.log.Error("could not write the node status file", "file", p.cfg.NodeFile, "error", err)
+		p.mu.Lock()
+		p.written = nil
+		p.mu.Unlock()
+	}
 }
 
 func (p *Publisher) taints() []v1.Taint { return p.cfg.Mode.Taints(raisedIn(&p.last.State)) }
