@@ -114,9 +114,9 @@ func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
 	return a
 }
 
-// Stand sends the node's conditions.
+// SetConditions sends the conditions of the node.
 func (a *Agent) SetConditions(s wire.NodeConditions) {
-	a.update(func(o *outbox) { o.standing, o.standingSent = &s, false })
+	a.update(func(o *outbox) { o.conditions, o.conditionsSent = &s, false })
 }
 
 // SetHeadroom sends the headroom annotation.

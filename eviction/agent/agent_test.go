@@ -231,7 +231,7 @@ func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
 	await(t, "it to be on its way", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.out.standingSent
+		return a.out.conditionsSent
 	})
 	for range 100 {
 		a.SetConditions(standing(large))

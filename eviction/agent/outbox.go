@@ -11,15 +11,15 @@ import (
 // outbox holds the messages for the agent: states, of which only the newest is sent,
 // evictions until they are reported, events, and orders for the runtime.
 type outbox struct {
-	nodeSent, standingSent, headroomSent bool
+	nodeSent, conditionsSent, headroomSent bool
 
-	standing *wire.NodeConditions
-	headroom *wire.Headroom
-	intents  []*report // oldest first
-	requests map[types.UID]*request
-	events   []wire.Event
-	orders   []wire.Order
-	look     bool
+	conditions *wire.NodeConditions
+	headroom   *wire.Headroom
+	intents    []*report // oldest first
+	requests   map[types.UID]*request
+	events     []wire.Event
+	orders     []wire.Order
+	look       bool
 }
 
 // report is an eviction to be reported, and whether the agent has its newest state.
@@ -78,7 +78,7 @@ func (o *outbox) evict(i wire.Intent) (replaced []string) {
 
 // resend marks everything as not sent, for an agent that has just started.
 func (o *outbox) resend() {
-	o.nodeSent, o.standingSent, o.headroomSent = false, false, false
+	o.nodeSent, o.conditionsSent, o.headroomSent = false, false, false
 	for _, r := range o.requests {
 		r.sent = false
 	}
@@ -100,8 +100,8 @@ func (o *outbox) take(node *wire.Node) (messages []wire.ToAgent) {
 			add(wire.ToAgent{Intent: &intent})
 		}
 	}
-	if o.standing != nil && !o.standingSent {
-		add(wire.ToAgent{Conditions: o.standing})
+	if o.conditions != nil && !o.conditionsSent {
+		add(wire.ToAgent{Conditions: o.conditions})
 	}
 	for _, r := range o.requests {
 		if !r.sent && !r.settled {
@@ -122,7 +122,7 @@ func (o *outbox) take(node *wire.Node) (messages []wire.ToAgent) {
 	if o.look {
 		add(wire.ToAgent{Refresh: true})
 	}
-	o.nodeSent, o.standingSent, o.headroomSent = true, true, true
+	o.nodeSent, o.conditionsSent, o.headroomSent = true, true, true
 	o.events, o.orders, o.look = nil, nil, false
 	return messages
 }
