@@ -76,6 +76,8 @@ type figures struct {
 	usage  stats.Pod
 	growth stats.Trend // of memory
 	gone   time.Time   // when its last kill ended
+	// deleted pods are kept while they are being killed.
+	deleted bool
 }
 
 // unreaped is an ended victim of process ids, and what reads its tasks.
@@ -310,10 +312,12 @@ func (l *Loop) receive() (passed, open bool) {
 }
 
 // replacePods replaces the pods. Those that stay keep their figures, and victims stay until
-// they have ended, even if their pods were deleted.
+// they have ended, even if their pods were deleted, unless another pod has their name: a
+// recording has one pod of each name.
 func (l *Loop) replacePods(pods []Pod) {
+	listed := len(pods)
 	for i := range l.pods {
-		stays := func(p Pod) bool { return p.UID == l.pods[i].UID }
+		stays := func(p Pod) bool { return p.UID == l.pods[i].UID || p.Namespace == l.pods[i].Namespace && p.Name == l.pods[i].Name }
 		if l.ending(l.pods[i].UID) && !slices.ContainsFunc(pods, stays) {
 			pods = append(slices.Clip(pods), l.pods[i])
 		}
@@ -325,7 +329,7 @@ func (l *Loop) replacePods(pods []Pod) {
 		if before := l.indexOf(pods[i].UID); before >= 0 {
 			*f = l.figures[before]
 		}
-		f.name = pods[i].String()
+		f.name, f.deleted = pods[i].String(), i >= listed
 		containers, volumes := len(pods[i].Containers), len(pods[i].Volumes)
 		f.usage = stats.Pod{Containers: make([]stats.Container, containers), Volumes: make([]stats.Volume, volumes)}
 		l.reading.Containers = slices.Grow(l.reading.Containers[:0], containers)
@@ -334,6 +338,15 @@ func (l *Loop) replacePods(pods []Pod) {
 	l.pods, l.figures, l.candidates = pods, all, make([]eviction.Candidate, 0, len(pods))
 	l.refill()
 	l.idle = false
+}
+
+// dropDeleted drops the pods that were kept until their end.
+func (l *Loop) dropDeleted() {
+	for i := len(l.pods) - 1; i >= 0 && l.figures[i].deleted; i-- { // they are the last
+		if !l.ending(l.pods[i].UID) {
+			l.pods, l.figures = slices.Delete(l.pods, i, i+1), slices.Delete(l.figures, i, i+1)
+		}
+	}
 }
 
 // ending says whether a pod is being killed.

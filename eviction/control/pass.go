@@ -43,6 +43,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		l.log.Error("could not start to evict", "pod", r.pod.String(), "error", r.err)
 	}
 	l.refusals = l.refusals[:0]
+	l.dropDeleted()
 	l.follow(kind)
 	l.refill()
 	if l.pulse != nil {
