@@ -39,6 +39,27 @@ func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
 	}
 }
 
+// TestMachineFindsThePodsOfTheSystemdDriverThatStartLater has the installed service started
+// before there is any cgroup of pods, on a machine whose cgroups are systemd's.
+//
+// rule: M.59
+func TestMachineFindsThePodsOfTheSystemdDriverThatStartLater(t *testing.T) {
+	n := newMachine(t)
+	const slice = "/kubepods.slice"
+	t.Cleanup(func() { n.Clear(slice) })
+	n.Clear(n.Pods().Path())
+	m := n.Manifest("hog", sandbox.Spec{})
+	n.Write(m)
+	d := protect(n, machineHard)
+	d.AwaitMetric("evictd_pods_without_cgroup 1")
+	hog := n.StartIn(m, cgroup.PodsAt(slice).Pod(string(m.UID), podspec.QOSClass(m)), nil)
+	d.AwaitPods(memorySignal, hog)
+	hog.Send("leak 0 768Mi")
+	if e := d.AwaitGone(hog); e.Signal != memorySignal {
+		t.Errorf("evicted for %s", e.Signal)
+	}
+}
+
 // TestALimitOfThePodsCgroupThatIsNotOursStays has limits that a kubelet, or an operator, has
 // set.
 //
