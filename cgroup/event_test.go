@@ -33,7 +33,7 @@ func awaitRing(t *testing.T, b *Poller) uint64 {
 	return rang
 }
 
-func TestABellWakesWhoeverRingsAndOnceForEachRing(t *testing.T) {
+func TestAPollerWakesOnceForEachWake(t *testing.T) {
 	b := newBell(t)
 	b.Wake()
 	for _, c := range []struct {
@@ -69,7 +69,7 @@ func TestWaitingAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) {
+func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 	t.Parallel()
 	s, group := realGroup(t, bounded())
 	if s.Version() != V1 {
@@ -121,7 +121,7 @@ func TestTheKernelTellsOfUsageThatComesToAMarkAndOfAGroupThatGoes(t *testing.T) 
 // psi is what triggers on stalls need.
 const psi = "Linux 6.5 with pressure stall information (CONFIG_PSI=y, psi=1) and a cgroup v2 hierarchy"
 
-func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.T) {
+func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 	t.Parallel()
 	s, group := realGroup(t, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)})
 	g := open(t, s, group)
@@ -168,7 +168,7 @@ func TestTheKernelTellsOfMemoryThatComesToItsLimitAndOfWhoWaitsForIt(t *testing.
 }
 
 // rule: M.68
-func TestALimitOfAGroupBelowIsNotTold(t *testing.T) {
+func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 	t.Parallel()
 	s, group := realGroup(t, bounded())
 	sub := group + "/sub"
@@ -200,7 +200,7 @@ func TestALimitOfAGroupBelowIsNotTold(t *testing.T) {
 	}
 }
 
-func TestAStallIsToldInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
+func TestAStallIsReportedInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	g, err := s.Open(group)
 	if err != nil {

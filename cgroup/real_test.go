@@ -88,7 +88,7 @@ func (m *member) end() {
 	}
 }
 
-func TestARealGroupTellsWhatItsProcessUses(t *testing.T) {
+func TestARealGroupShowsWhatItsProcessUses(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	if err := s.Create(group+"/c1", Limits{}); err != nil {
 		t.Fatal(err)
@@ -471,7 +471,7 @@ func TestV2GetsTheWeightThatStandsForTheShares(t *testing.T) {
 }
 
 // rule: 1.24
-func TestARealGroupAtTheTopOfV2TellsWhatItsMemoryStatDoes(t *testing.T) {
+func TestARealGroupAtTheTopOfV2ShowsWhatItsMemoryStatDoes(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	if s.version != V2 {
 		t.Skip("skipped: needs cgroup v2: the top of v1 has files of its own")

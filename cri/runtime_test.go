@@ -132,7 +132,7 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 	})
 }
 
-func TestChangesThatAreToldAreListedAtOnceByWhoTellsEverySubscriber(t *testing.T) {
+func TestChangesAreListedBeforeEverySubscriberIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "containerd", version: "v2.4.2", events: make(chan struct{})}
 		_, h := start(t, f)

@@ -26,7 +26,7 @@ func TestVersionIsPrinted(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatDoesNotAnswerIsTold(t *testing.T) {
+func TestAnAPIServerThatDoesNotAnswerIsReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")

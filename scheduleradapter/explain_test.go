@@ -13,7 +13,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-func TestExplainTellsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
+func TestExplainShowsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 	c := newLiveCluster(t)
 	c.node("a")
 	c.node("b")

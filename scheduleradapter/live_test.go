@@ -173,7 +173,7 @@ func TestPodsOfOurProfilesAreBoundAndOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAPodIsToldWhyItHasNoNodeAndGetsTheOneThatComes(t *testing.T) {
+func TestAPodShowsWhyItHasNoNodeAndGetsANewNode(t *testing.T) {
 	c := newLiveCluster(t)
 	c.runs("--leader-elect=false")
 	c.node("a")
@@ -351,7 +351,7 @@ func TestASchedulerThatLostItsLeaseEnds(t *testing.T) {
 	}
 }
 
-func TestTheStatusAddressTellsWhenTheClusterIsKnown(t *testing.T) {
+func TestTheStatusAddressShowsWhenTheClusterIsKnown(t *testing.T) {
 	c := newLiveCluster(t)
 	closed := func(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, "not now", http.StatusServiceUnavailable)

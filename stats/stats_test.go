@@ -115,7 +115,7 @@ func TestMemoryModelsAreFoundByName(t *testing.T) {
 	}
 }
 
-func TestMemoryIsColdWhileNobodyReadsItBack(t *testing.T) {
+func TestMemoryIsColdWhileItIsNotReadBack(t *testing.T) {
 	const reclaimable = 1000 << 20
 	tenth := stats.Known(reclaimable / 4096 / 10)
 	stalled := func(some time.Duration) stats.Stall { return stats.Stall{Some: some, Known: true} }
@@ -149,7 +149,7 @@ func TestMemoryIsColdWhileNobodyReadsItBack(t *testing.T) {
 	}
 }
 
-func TestATrendTellsWhenAFloorIsReached(t *testing.T) {
+func TestATrendShowsWhenAFloorIsReached(t *testing.T) {
 	// follow gives a reading each second, -1 where nothing was measured.
 	follow := func(readings ...int64) stats.Trend {
 		var trend stats.Trend

@@ -118,7 +118,7 @@ func TestWhatWasAcknowledgedSurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-func TestTermEndsItInOrderAlthoughSomebodyWatches(t *testing.T) {
+func TestTermEndsItInOrderDespiteAWatch(t *testing.T) {
 	c, client := start(t, shortDir(t))
 	w, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -258,7 +258,7 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	s.leavesNothing(t)
 }
 
-func TestWithoutPrivilegesASingleNodeGoesThroughProcfs(t *testing.T) {
+func TestWithoutPrivilegesASingleNodeIsMeasuredThroughProcfs(t *testing.T) {
 	t.Parallel()
 	s := play(t, true)
 	s.end(t, 0)
@@ -385,7 +385,7 @@ func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
 	}
 }
 
-func TestANodeToTryEvictdOnLeaksWhenItIsToldTo(t *testing.T) {
+func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	needCgroups(t)
 	s := play(t, false, "node", "trial")
 	s.until(t, "^C ends the pods")

@@ -184,7 +184,7 @@ func TestVersionIsOneLine(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsWhatIsLostWhereSomethingIsMissing(t *testing.T) {
+func TestDoctorShowsWhatIsLostWhereSomethingIsMissing(t *testing.T) {
 	got := say(t, "", "doctor", "-o", "json")
 	var document struct{ Findings []finding }
 	decoder := json.NewDecoder(strings.NewReader(got.out))

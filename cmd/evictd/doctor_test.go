@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-func TestDoctorTellsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
+func TestDoctorShowsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		runtime *nodestatus.Runtime
@@ -39,7 +39,7 @@ func TestDoctorTellsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
+func TestDoctorShowsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		api  *nodestatus.API

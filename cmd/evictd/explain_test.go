@@ -40,7 +40,7 @@ func explaining(t *testing.T) (address string, about func(pod string) string) {
 	}), document
 }
 
-func TestExplainTellsEveryComparison(t *testing.T) {
+func TestExplainShowsEveryComparison(t *testing.T) {
 	address, document := explaining(t)
 	for _, pod := range []string{"", "b"} {
 		args, file := []string{"explain", "--status-address", address}, "testdata/explain.txt"

@@ -96,7 +96,7 @@ func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhatKeepsItFromAnswering(t *testing.T) {
+func TestStatusShowsWhyItCannotAnswer(t *testing.T) {
 	nobody := "unix:" + filepath.Join(t.TempDir(), "status.sock")
 	for _, c := range []struct{ name, address, err string }{
 		{"nobody listens", nobody, "no evictd answers at " + nobody + ": dial unix " + nobody[len("unix:"):] + ": connect: no such file or directory; start it (systemctl start evictd), or say where it is with --status-address"},

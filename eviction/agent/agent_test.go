@@ -127,7 +127,7 @@ func standing(message string) wire.NodeConditions {
 	return wire.NodeConditions{At: wire.Instant{Time: time.Now()}, Conditions: []v1.NodeCondition{{Message: message}}}
 }
 
-func TestAgentIsHeardAndTold(t *testing.T) {
+func TestAgentSendsAndReceives(t *testing.T) {
 	a := newAgent(t, "good", t.TempDir())
 	await(t, "the pods", func() bool { return names(a) == "a b" })
 	<-a.Changed()
@@ -168,7 +168,7 @@ func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 	l.Close()
 }
 
-func TestAgentThatEndsIsStartedAgainAndToldEverything(t *testing.T) {
+func TestAgentThatEndsIsStartedAgainAndSentEverything(t *testing.T) {
 	a := newAgent(t, "good", t.TempDir())
 	a.SetConditions(standing("stands"))
 	await(t, "the agent", func() bool { return a.API().Connected })
@@ -181,7 +181,7 @@ func TestAgentThatEndsIsStartedAgainAndToldEverything(t *testing.T) {
 	}
 }
 
-func TestAgentThatHasToldOfAllPodsIsStartedAgainAtOnceHoweverOften(t *testing.T) {
+func TestAgentThatHasSentAllPodsIsStartedAgainAtOnceHoweverOften(t *testing.T) {
 	var log strings.Builder
 	t.Run("agent", func(t *testing.T) { // which writes no more when it is over
 		a := newAgentThatLogs(t, "", t.TempDir(), &log)
@@ -238,7 +238,7 @@ func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
 	}
 }
 
-func TestEvictionsThatWereNotToldSurviveACrash(t *testing.T) {
+func TestEvictionsThatWereNotReportedSurviveACrash(t *testing.T) {
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	records, err := journal.Open(dir, log)

@@ -78,7 +78,7 @@ func TestHardVictimNeverWaits(t *testing.T) {
 	})
 }
 
-func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
+func TestSoftVictimIsEvictedWhenGrantedAndElseAtTheDeadline(t *testing.T) {
 	asked(t, func(k *APIEvictor, below *recorder) {
 		for _, uid := range []types.UID{"free", "held", "unanswered"} {
 			if err := k.Kill(soft(uid)); err != nil {
@@ -110,7 +110,7 @@ func TestSoftVictimGoesWithLeaveAndElseAtTheDeadline(t *testing.T) {
 	})
 }
 
-func TestVictimThatWaitsForLeaveGoesAtOnceWhenItIsHastened(t *testing.T) {
+func TestVictimThatWaitsForTheEvictionAPIIsKilledAtOnceWhenHastened(t *testing.T) {
 	asked(t, func(k *APIEvictor, below *recorder) {
 		below.refuse = 1
 		if err := k.Kill(soft("a")); err != nil {

@@ -317,7 +317,9 @@ func (l *Loop) receive() (passed, open bool) {
 func (l *Loop) replacePods(pods []Pod) {
 	listed := len(pods)
 	for i := range l.pods {
-		stays := func(p Pod) bool { return p.UID == l.pods[i].UID || p.Namespace == l.pods[i].Namespace && p.Name == l.pods[i].Name }
+		stays := func(p Pod) bool {
+			return p.UID == l.pods[i].UID || p.Namespace == l.pods[i].Namespace && p.Name == l.pods[i].Name
+		}
 		if l.ending(l.pods[i].UID) && !slices.ContainsFunc(pods, stays) {
 			pods = append(slices.Clip(pods), l.pods[i])
 		}

@@ -31,7 +31,7 @@ func TestTheRuntimesFirstFilesystemsAreTheNodes(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeSaysOfTheNewestContainersIsTold(t *testing.T) {
+func TestTheRuntimesNewestContainersAreReported(t *testing.T) {
 	at, bytes, inodes := time.Unix(1, 0), int64(4096), int64(3)
 	of := func(name, log string, layer inventory.Layer) *inventory.Container {
 		return &inventory.Container{Name: name, LogPath: log, Layer: layer}

@@ -20,7 +20,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.Builder.Write(p)
 }
 
-func TestALogThatTakesNothingHoldsNobodyUpAndIsToldWhatItMissed(t *testing.T) {
+func TestALogThatBlocksDelaysNothingAndGetsACountOfWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{freed: make(chan struct{})}
 		b := NewLogWriter(out)

@@ -9,7 +9,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 )
 
-func TestAReloadTellsEveryFieldThatDiffersAndWhenItTakesEffect(t *testing.T) {
+func TestAReloadShowsEveryFieldThatDiffersAndWhenItTakesEffect(t *testing.T) {
 	load := func(text string) config.EvictdConfiguration {
 		t.Helper()
 		c, err := config.Load([]byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n" + text))

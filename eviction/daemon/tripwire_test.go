@@ -69,7 +69,7 @@ func aims(pods, left int64) collect.MemoryLevels {
 	return collect.MemoryLevels{{Usage: stats.Known(pods), Threshold: stats.Known(pods + left)}, {Usage: stats.Known(pods)}}
 }
 
-func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
+func TestTheTripwireIsRemovedByItselfOrByTheNextProcess(t *testing.T) {
 	const gib = int64(1) << 30
 	wire, log := newTestTripwire(t, "max")
 	mustBe := func(want string) {
@@ -103,7 +103,7 @@ func TestTheTripwireIsTakenAwayByItselfOrByWhoeverComesNext(t *testing.T) {
 	mustBe("max")
 }
 
-func TestMemoryHighOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestMemoryHighOfAnotherProgramIsLeftAlone(t *testing.T) {
 	wire, log := newTestTripwire(t, "1073741824")
 	for range 3 {
 		wire.report(wire.follow(aims(1<<30, 1<<30), time.Now()))

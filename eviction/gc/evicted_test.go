@@ -31,7 +31,7 @@ func (w *world) state(state string) {
 }
 
 // rule: M.37
-func TestWhatIsLeftOfAPodEvictedForItsDiskGoesAtOnceWhereNobodyElseCollects(t *testing.T) {
+func TestWhatIsLeftOfAPodEvictedForItsDiskIsRemovedAtOnceWithoutAKubelet(t *testing.T) {
 	alone := gc.Config{Periodic: gc.Periodic{Containers: true}}
 	furnish := func(w *world) {
 		w.incomplete = true

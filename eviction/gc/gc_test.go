@@ -189,7 +189,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 
 // rule: 9.1
 // rule: 9.2
-func TestCollectionsComeAtSetTimesWhereNobodyElseCollects(t *testing.T) {
+func TestCollectionsComeAtSetTimesWithoutAKubelet(t *testing.T) {
 	garbageOf := func(w *world) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Hour, 0)
@@ -231,7 +231,7 @@ func TestCollectionsComeAtSetTimesWhereNobodyElseCollects(t *testing.T) {
 
 // rule: 9.18
 // rule: 9.19
-func TestFaultsAreToldByTheKubeletsReasons(t *testing.T) {
+func TestFaultsAreReportedByTheKubeletsReasons(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		regular gc.Periodic
@@ -273,7 +273,7 @@ func TestFaultsAreToldByTheKubeletsReasons(t *testing.T) {
 	}
 }
 
-func TestWhatGoesCanBeLookedAtBefore(t *testing.T) {
+func TestWhatIsRemovedCanBePreviewed(t *testing.T) {
 	within(t, setting{prepare: func(w *world) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Hour, gibi)

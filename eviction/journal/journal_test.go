@@ -183,7 +183,7 @@ func TestFullDiskTakesTheJournalAlsoAfterARestart(t *testing.T) {
 	}
 }
 
-func TestDiskThatIsReadOnlyKeepsNobodyFromStarting(t *testing.T) {
+func TestDiskThatIsReadOnlyDoesNotPreventTheStart(t *testing.T) {
 	disk := smallDisk(t)
 	remount := func(how string) {
 		t.Helper()

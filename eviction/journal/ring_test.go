@@ -88,7 +88,7 @@ func TestRingKeepsTheLastRecordsAndTheirKeys(t *testing.T) {
 	}
 }
 
-func TestRingThatIsOpenedAgainGoesOnInANewSegment(t *testing.T) {
+func TestRingThatIsOpenedAgainContinuesInANewSegment(t *testing.T) {
 	dir := t.TempDir()
 	appendTo(t, openRing(t, dir), "a")
 	appendTo(t, openRing(t, dir), "b")

@@ -267,7 +267,7 @@ func TestProcessesForkedWhileDyingDieToo(t *testing.T) {
 	mustKill(t, startKiller(t), Victim{UID: "a", Grace: 200 * time.Millisecond, Target: g})
 }
 
-func TestOrphansThatOutliveTheirEldersAreToldThemselves(t *testing.T) {
+func TestOrphansThatOutliveTheirParentsAreSignalledThemselves(t *testing.T) {
 	g := newV1Group(t)
 	// Not a shell: its child would lose a SIGTERM that comes before it has
 	// taken the shell's trap off.
@@ -275,7 +275,7 @@ func TestOrphansThatOutliveTheirEldersAreToldThemselves(t *testing.T) {
 	mustKill(t, startKiller(t), Victim{UID: "a", Grace: time.Hour, Target: g})
 }
 
-func TestAParentThatReapsNobodyHoldsNothingUp(t *testing.T) {
+func TestAParentThatDoesNotReapBlocksNothing(t *testing.T) {
 	g := newV1Group(t)
 	// The zombies' parent is this test, which waits for nobody before its end.
 	g.start(t, `for i in 1 2 3; do sleep 600 & done; echo ready; exec sleep 600`)

@@ -90,7 +90,7 @@ func fakeProc(t *testing.T, dir string, processes ...string) {
 	}
 }
 
-func TestASessionIDThatIsUsedAgainIsAStrangers(t *testing.T) {
+func TestASessionIDThatIsUsedAgainIsAnotherProcess(t *testing.T) {
 	parent := t.TempDir()
 	proc := filepath.Join(parent, "proc")
 	const boot, leader = "1 0 1 0 S", "50 1 50 500 S"

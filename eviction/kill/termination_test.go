@@ -435,7 +435,7 @@ func (r *releasing) release() error {
 	return fmt.Errorf("release: %w", r.errors[r.calls-1])
 }
 
-func TestWhoIsToldElsewhereGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds(t *testing.T) {
+func TestAPodThatTheRuntimeStopsGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails        time.Duration // when it is found that nobody else tells it; zero: never
 		endsByItself time.Duration

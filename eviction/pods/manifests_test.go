@@ -32,7 +32,7 @@ func TestADirectoryThatCannotBeReadAtStartIsATypedError(t *testing.T) {
 	}
 }
 
-func TestAPipeThatTakesTheNameOfAManifestHoldsUpNobody(t *testing.T) {
+func TestAPipeWithTheNameOfAManifestBlocksNothing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "pod.yaml", pod("a"))
 	path := filepath.Join(dir, "pod.yaml")

@@ -14,7 +14,7 @@ import (
 )
 
 // rule: 8.19
-func TestAKernelKillIsToldByLogMetricsStatusAndEvents(t *testing.T) {
+func TestAKernelKillIsReportedByLogMetricsStatusAndEvents(t *testing.T) {
 	told, now := &told{}, &look{}
 	p := newPress(t, publish.Config{Cluster: told}, now)
 	s := newStory()

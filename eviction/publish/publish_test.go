@@ -30,7 +30,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-func TestTheLogTellsTheStoryOfAnEviction(t *testing.T) {
+func TestTheLogShowsTheStoryOfAnEviction(t *testing.T) {
 	p := newPress(t, publish.Config{}, nil)
 	p.tell(newStory().told()...)
 	golden.Check(t, "testdata/eviction.log", p.log.Bytes())
@@ -306,7 +306,7 @@ func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
 	}
 }
 
-func TestAConditionThatHoldsFromTheStartIsTold(t *testing.T) {
+func TestAConditionThatHoldsFromTheStartIsReported(t *testing.T) {
 	p := newPress(t, publish.Config{}, nil)
 	p.tell(newStory().pass(0, control.Housekeeping, reading(900*mebi)))
 	if !strings.Contains(p.log.String(), "condition=MemoryPressure status=True") {

@@ -17,7 +17,7 @@ import (
 )
 
 // rule: 9.19
-func TestACollectionIsToldByLogMetricsAndEvents(t *testing.T) {
+func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	told := &told{}
 	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
 	r := gc.Report{

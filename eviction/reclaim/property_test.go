@@ -173,7 +173,7 @@ func TestDeadContainersGoAsWithTheirTwin(t *testing.T) {
 // rule: 9.3
 // rule: 9.4
 // rule: 9.8
-func TestWhatIsUsedPinnedOrYoungNeverGoes(t *testing.T) {
+func TestWhatIsUsedPinnedOrYoungIsNeverRemoved(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		for _, removal := range reclaim.Choose(inv, p, g, now).Removals {
 			for _, c := range inv.Containers {
@@ -197,7 +197,7 @@ func TestWhatIsUsedPinnedOrYoungNeverGoes(t *testing.T) {
 
 // rule: M.31
 // rule: M.32
-func TestUnderPressureNoMoreGoesThanIsNeeded(t *testing.T) {
+func TestUnderPressureNoMoreIsRemovedThanIsNeeded(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		g.Pressure, p.Everything = true, false
 		plan := reclaim.Choose(inv, p, g, now)
@@ -218,7 +218,7 @@ func TestUnderPressureNoMoreGoesThanIsNeeded(t *testing.T) {
 	})
 }
 
-func TestEverythingGoesOrStaysForOneReasonWhateverTheOrderOfTheInventory(t *testing.T) {
+func TestEverythingIsRemovedOrKeptForOneReasonWhateverTheOrderOfTheInventory(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		plan := reclaim.Choose(inv, p, g, now)
 		seen := map[string]bool{}
@@ -263,7 +263,7 @@ func TestUsedPercentAndNeedHoldForDisksOfAnySize(t *testing.T) {
 }
 
 // rule: 9.5
-func TestAnImageIsKnownFromItsFirstLookOnAndUsedWhileSomebodyUsesIt(t *testing.T) {
+func TestAnImageIsKnownFromItsFirstListingAndUsedWhileAContainerUsesIt(t *testing.T) {
 	look := func(before map[string]reclaim.Record, at time.Time, images ...reclaim.Image) map[string]reclaim.Record {
 		return reclaim.UpdateRecords(before, &reclaim.Inventory{Images: images}, at)
 	}

@@ -105,7 +105,7 @@ func TestWhatALivingProcessHasChangedIsItsOwn(t *testing.T) {
 	mustHold(t, path, "2")
 }
 
-func TestASettingThatSomebodyElseHasWrittenSinceIsLeftToThem(t *testing.T) {
+func TestASettingThatAnotherProgramHasWrittenSinceIsLeft(t *testing.T) {
 	dir, path := t.TempDir(), setting(t, "2")
 	l := openLog(t, dir)
 	c := set(t, l, path, "262144")

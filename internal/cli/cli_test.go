@@ -38,7 +38,7 @@ func run(stdin io.Reader, fails error, args ...string) (code int, out, errs stri
 	return code, stdout.String(), stderr.String()
 }
 
-func TestTheExitCodeTellsWhoseFaultItIs(t *testing.T) {
+func TestTheExitCodeDistinguishesBadInputFromFaults(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("as "), 0o644); err != nil {
 		t.Fatal(err)

@@ -298,7 +298,7 @@ func TestEventsAreTheSameInBothGroups(t *testing.T) {
 	}
 }
 
-func TestNamespaceGoesWhenTheLastOfItsPodsHasGone(t *testing.T) {
+func TestNamespaceIsDeletedWithTheLastOfItsPods(t *testing.T) {
 	client := serve(t, "").client(t)
 	must[*v1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, metav1.CreateOptions{}))
 	pods, p := client.CoreV1().Pods("team"), pod("p")

@@ -48,7 +48,7 @@ func elevated(t *testing.T, do func(*Thread)) {
 	}
 }
 
-func TestTheElevatedThreadGoesFirstAndThreadsItStartsDoNot(t *testing.T) {
+func TestTheElevatedThreadHasPriorityAndThreadsItStartsDoNot(t *testing.T) {
 	elevated(t, func(thread *Thread) {
 		if got := policy(t, thread.id); got != unix.SCHED_FIFO {
 			t.Errorf("policy %d", got)

@@ -52,7 +52,7 @@ func heard(t *testing.T, conn *net.UnixConn) string {
 	return strings.Join(all, "\n")
 }
 
-func TestTheWatchdogIsToldFourTimesWithinItsInterval(t *testing.T) {
+func TestTheWatchdogIsNotifiedFourTimesWithinItsInterval(t *testing.T) {
 	s, conn := manager(t, "10000000")
 	begin := time.Unix(1, 0)
 	for after := time.Duration(0); after < 10*time.Second; after += 100 * time.Millisecond {
@@ -63,7 +63,7 @@ func TestTheWatchdogIsToldFourTimesWithinItsInterval(t *testing.T) {
 	}
 }
 
-func TestNobodyBeatsWithoutAWatchdog(t *testing.T) {
+func TestNoHeartbeatWithoutAWatchdog(t *testing.T) {
 	s, conn := manager(t, "")
 	s.Heartbeat(time.Unix(1, 0))
 	if err := s.Notify("READY=1", "STATUS=good\nMAINPID=1\x1b"); err != nil {
@@ -74,7 +74,7 @@ func TestNobodyBeatsWithoutAWatchdog(t *testing.T) {
 	}
 }
 
-func TestAManagerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+func TestAServiceManagerThatDoesNotReadBlocksNothing(t *testing.T) {
 	s, conn := manager(t, "1000000")
 	var err error
 	for range 10_000 { // the queue of datagrams is net.unix.max_dgram_qlen long
@@ -112,7 +112,7 @@ func TestABeatAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestWithoutAServiceManagerNothingIsTold(t *testing.T) {
+func TestWithoutAServiceManagerNothingIsSent(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	s, err := NewService()
 	if err != nil {

@@ -142,7 +142,7 @@ const (
 	beat  = ":\n\n"
 )
 
-func TestPagesAreToldThePastThenHowThingsStandThenWhatChanged(t *testing.T) {
+func TestPagesReceiveThePastThenTheStateThenChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		first, leave := w.listen()
@@ -163,7 +163,7 @@ func TestPagesAreToldThePastThenHowThingsStandThenWhatChanged(t *testing.T) {
 	})
 }
 
-func TestNothingIsLookedAtWhileNobodyListens(t *testing.T) {
+func TestNothingIsMeasuredWithoutSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		time.Sleep(time.Hour)

@@ -19,7 +19,7 @@ import (
 	"github.com/evictd/evictd/internal/process"
 )
 
-func TestASocketThatNobodyListensOnIsTakenOver(t *testing.T) {
+func TestASocketWithoutAListenerIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "status.sock")
 	for range 2 {
 		s, err := Listen("status-address", "unix:"+path, nil, &TLS{})

@@ -201,7 +201,7 @@ const (
 	ownTaint  = "evictd.io/memory-pressure"
 )
 
-func TestPressureIsToldWhateverFailsFirst(t *testing.T) {
+func TestPressureIsReportedWhateverFailsFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -277,7 +277,7 @@ func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
 	}
 }
 
-func TestIdentityThatMayNotTaintStillTellsConditions(t *testing.T) {
+func TestIdentityThatMayNotTaintStillReportsConditions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
@@ -296,7 +296,7 @@ func TestIdentityThatMayNotTaintStillTellsConditions(t *testing.T) {
 	}
 }
 
-func TestRivalOfTheConditionsIsToldAndNotFought(t *testing.T) {
+func TestRivalOfTheConditionsIsReportedAndNotFought(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Native)
 	w.stand(nodestatus.Native, true)

@@ -54,7 +54,7 @@ func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
-func TestRivalIsToldOnceAfterThreeTurns(t *testing.T) {
+func TestRivalIsLoggedOnceAfterThreeTurns(t *testing.T) {
 	at := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 	of := func(status v1.ConditionStatus) []v1.NodeCondition {
 		return []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: status, Reason: "KubeletHasSufficientMemory"}}

@@ -88,7 +88,7 @@ func TestAScoreThatAProcessHasChosenStays(t *testing.T) {
 	wantScore(t, again.pid, 700)
 }
 
-func TestARefusedScoreIsToldOnceCountedAndStopsNothing(t *testing.T) {
+func TestARefusedScoreIsLoggedOnceCountedAndStopsNothing(t *testing.T) {
 	shell := startShell(t)
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", shell.pid), []byte("-999"), 0); err == nil {
 		t.Skip("skipped: needs a user without CAP_SYS_RESOURCE, to whom something is refused")

@@ -174,7 +174,7 @@ func linesOf(pid int, process, group string) string {
 }
 
 // The pipe is the kernel's log.
-func TestTheLogTellsOfEachKillThatIsTheNodes(t *testing.T) {
+func TestTheLogShowsOfEachKillThatIsTheNodes(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"b", root + "/kubepods/podb"}}
 	pipe := filepath.Join(t.TempDir(), "kmsg")

@@ -62,7 +62,7 @@ func TestAPodIsPlacedOnTheEmptiestNode(t *testing.T) {
 	}
 }
 
-func TestRejectedPodIsToldHowManyNodesHaveWhichReason(t *testing.T) {
+func TestRejectedPodIsReportedHowManyNodesHaveWhichReason(t *testing.T) {
 	c := newCluster(t)
 	for i := range 11 {
 		c.node(fmt.Sprint("tainted-", i), tainted("k", v1.TaintEffectNoSchedule))
@@ -128,7 +128,7 @@ func TestTheNominatedNodeIsEvaluatedFirst(t *testing.T) {
 }
 
 // rule: S4.5
-func TestSampleGoesOnWhereTheLastOneEnded(t *testing.T) {
+func TestSampleContinuesWhereTheLastOneEnded(t *testing.T) {
 	c := newCluster(t)
 	c.enough = func(int) int { return 2 }
 	for i := range 6 {

@@ -142,7 +142,7 @@ func TestANodeOfWhichNothingIsSaidIsFilteredOut(t *testing.T) {
 	}
 }
 
-func TestTheServiceIsToldOfThePodAndTheFeasibleNodes(t *testing.T) {
+func TestTheExtenderReceivesThePodAndTheFeasibleNodes(t *testing.T) {
 	for _, cached := range []bool{true, false} {
 		var asked wire.ExtenderArgs
 		echo := func(body []byte) string {
@@ -220,7 +220,7 @@ func TestAFaultFailsTheAttemptUnlessIgnorable(t *testing.T) {
 	}
 }
 
-func TestFaultsInARowAreToldOnce(t *testing.T) {
+func TestFaultsInARowAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	answer := "nonsense"
 	server := httptest.NewServer(service{"filter": func([]byte) string { return answer }, "prioritize": says("[]")})

@@ -215,7 +215,7 @@ func TestPreFiltersNarrowTogether(t *testing.T) {
 	}
 }
 
-func TestPodRejectedForAllNodesIsToldTheOneReason(t *testing.T) {
+func TestPodRejectedForAllNodesIsReportedTheOneReason(t *testing.T) {
 	s := newStage(t, filtering, &actor{name: "one", preFilter: Status{Code: Unschedulable, Reason: "in use"}})
 	s.filter()
 	if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: in use."; got != want {

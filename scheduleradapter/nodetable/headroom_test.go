@@ -78,9 +78,9 @@ func TestRenewalAloneIsNoChange(t *testing.T) {
 	}
 }
 
-// TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold: the initial list of
+// TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreReported: the initial list of
 // failed pods does not replace recent evictions.
-func TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreTold(t *testing.T) {
+func TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreReported(t *testing.T) {
 	table, node, now := New(), Intern("n1"), time.Unix(100_000, 0)
 	just := Eviction{Owner: "just", At: now}
 	table.AddEviction(node, just)

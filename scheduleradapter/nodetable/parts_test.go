@@ -55,7 +55,7 @@ func TestNodesAreTakenFromEachZoneInTurn(t *testing.T) {
 	}
 }
 
-func TestCounterNobodyAsksForIsDropped(t *testing.T) {
+func TestCounterThatIsNotAskedForIsDropped(t *testing.T) {
 	table := New()
 	table.SetNode(node("n", nil))
 	table.Place(labelled(t, "p", "kept"), 0)

@@ -192,7 +192,7 @@ func TestRowsThatDidNotChangeKeepTheirNodeInfo(t *testing.T) {
 	}
 }
 
-func TestCopyOfNodeInfoGoesItsOwnWay(t *testing.T) {
+func TestCopyOfNodeInfoChangesAlone(t *testing.T) {
 	c := newTown(t, 3)
 	for range 300 {
 		c.step()

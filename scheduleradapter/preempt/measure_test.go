@@ -42,11 +42,11 @@ func (c *cluster) outcome(pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod
 	return b.String() + " " + c.cycle.Message(status)
 }
 
-func TestSumsTellWhatTryingOutTells(t *testing.T) {
+func TestSumsAgreeWithTryingOut(t *testing.T) {
 	compareWithTrial(t, 400)
 }
 
-func TestCampaignSumsTellWhatTryingOutTells(t *testing.T) {
+func TestCampaignSumsAgreeWithTryingOut(t *testing.T) {
 	campaign.Only(t)
 	compareWithTrial(t, 20_000)
 }

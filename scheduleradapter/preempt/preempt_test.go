@@ -166,7 +166,7 @@ func TestSearchEndsWithEnoughCandidatesFromARandomNodeOn(t *testing.T) {
 }
 
 // rule: S2.5
-func TestSearchGoesOnUntilACandidateViolatesNoBudget(t *testing.T) {
+func TestSearchContinuesUntilACandidateViolatesNoBudget(t *testing.T) {
 	c := newCluster(t, 0, 1, at(0))
 	for i := range 5 {
 		name := fmt.Sprint("node-", i)
@@ -195,7 +195,7 @@ func TestAPodWithoutCandidatesLosesItsNomination(t *testing.T) {
 	}
 }
 
-func TestPodIsHeldBackWhileItsVictimsAreBeingTold(t *testing.T) {
+func TestPodIsHeldBackWhileItsVictimsAreBeingDeleted(t *testing.T) {
 	c := newCluster(t, 10, 100, at(0))
 	p := c.pod("p", 0, 1)
 	if s := c.plugin.PreEnqueue(p); !s.OK() {

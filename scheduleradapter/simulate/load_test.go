@@ -171,7 +171,7 @@ value: 7
 	}
 }
 
-func TestAllFaultsAreToldWithFileDocumentObjectAndField(t *testing.T) {
+func TestAllFaultsAreReportedWithFileDocumentObjectAndField(t *testing.T) {
 	dir := write(t, map[string]string{
 		"a.yaml": `
 apiVersion: v1

@@ -52,7 +52,7 @@ var awaitThat = wait.Until
 // rule: 1.17
 // rule: 1.18
 // rule: 1.52
-func TestAFilesystemIsWhatStatfsTells(t *testing.T) {
+func TestAFilesystemIsWhatStatfsShows(t *testing.T) {
 	dir := mounted(t, "size=16m,nr_inodes=100")
 	d := runDisks(t, Paths{NodeFs: "/", ImageFs: dir}, slog.DiscardHandler)
 	before, _ := d.figures(t, 1)
@@ -238,7 +238,7 @@ func hungMount(t *testing.T) (dir string, release func()) {
 	return dir, func() { server.Close() }
 }
 
-func TestAFilesystemThatHangsHoldsUpNobodyAndBlindsNothingElse(t *testing.T) {
+func TestAFilesystemThatHangsBlocksNothingAndBlindsNothingElse(t *testing.T) {
 	dir, release := hungMount(t)
 	d := NewDisks(Paths{NodeFs: t.TempDir(), ImageFs: dir}, slog.New(slog.DiscardHandler))
 	if err := d.Measure(10 * time.Millisecond); err != nil {

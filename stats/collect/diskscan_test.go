@@ -89,7 +89,7 @@ func TestWhatAPodWritesIsSurveyedWhereTheKubeletKeepsIt(t *testing.T) {
 // volumeOf is a pod with one volume.
 func volumeOf(dir string) *PodDisk { return NewPodDisk(PodFiles{Volumes: []PodPath{placed(dir)}}) }
 
-func TestALongWalkIsToldWhole(t *testing.T) {
+func TestALongWalkIsReadWhole(t *testing.T) {
 	dir := mounted(t, "size=64m,nr_inodes=0")
 	const files = walkPerStep + 500
 	for i := range files {
@@ -104,7 +104,7 @@ func TestALongWalkIsToldWhole(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatCannotBeMeasuredIsToldOnce(t *testing.T) {
+func TestADirectoryThatCannotBeMeasuredIsLoggedOnce(t *testing.T) {
 	file := t.TempDir() + "/file"
 	put(t, file, "not a directory")
 	var log bytes.Buffer
@@ -156,7 +156,7 @@ func TestADiskThatFillsUpMoreThanItsTreesIsSurveyedWhole(t *testing.T) {
 	}
 }
 
-func TestARoundThatIsCutShortTellsNothing(t *testing.T) {
+func TestARoundThatIsCutShortReportsNothing(t *testing.T) {
 	disk := volumeOf(t.TempDir())
 	s := NewDiskScanner(slog.New(slog.DiscardHandler))
 	s.SetPods([]*PodDisk{disk})
@@ -167,7 +167,7 @@ func TestARoundThatIsCutShortTellsNothing(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeTellsGoesBeforeTheSurvey(t *testing.T) {
+func TestTheRuntimesFiguresTakePrecedenceOverTheScan(t *testing.T) {
 	logs := t.TempDir()
 	put(t, logs+"/a/0.log", "line\n")
 	d := NewPodDisk(PodFiles{Logs: PodPath{"/nowhere", "p"}, Containers: []string{"a", "b"}})

@@ -274,7 +274,7 @@ func FuzzLoadavg(f *testing.F) {
 }
 
 // rule: 1.47
-func TestLoadavgTellsTheTasksOnlyWithAllItsFields(t *testing.T) {
+func TestLoadavgShowsTheTasksOnlyWithAllItsFields(t *testing.T) {
 	for text, want := range map[string]stats.Amount{
 		"0.25 0.08 0.02 4/105 5212\n": stats.Known(105), "2.0 1.0 0.5 2/3518 9": stats.Known(3518),
 		"0.25 0.08 0.02 4/105\n": {}, "0.25 0.08 0.02 4 5212\n": {}, "0.25 0.08 0.02 4/x 5212\n": {}, "": {},

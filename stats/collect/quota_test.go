@@ -27,7 +27,7 @@ var toldByExt4 = [72]byte{
 	0x3f, 0, 0, 0, // all of it is valid
 }
 
-func TestAQuotaTellsWhatItsProjectUses(t *testing.T) {
+func TestAQuotaShowsWhatItsProjectUses(t *testing.T) {
 	if size := unsafe.Sizeof(projectQuota{}); size != 72 {
 		t.Fatalf("struct if_dqblk has 72 bytes, ours %d", size)
 	}

@@ -150,7 +150,7 @@ func TestMachineReloadsWhatIsRightAndRefusesWhatIsWrong(t *testing.T) {
 	d.MustHaveEvicted(greedy)
 }
 
-func TestMachineGoesOnWithItsVictimAfterEvictdWasKilled(t *testing.T) {
+func TestMachineContinuesWithItsVictimAfterEvictdWasKilled(t *testing.T) {
 	n := newMachine(t)
 	weight := starve(n)
 	before := content(t, weight)
@@ -168,7 +168,7 @@ func TestMachineGoesOnWithItsVictimAfterEvictdWasKilled(t *testing.T) {
 	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 }
 
-func TestMachineTellsWhatTheKernelKillsAtAPodsOwnLimit(t *testing.T) {
+func TestMachineReportsWhatTheKernelKillsAtAPodsOwnLimit(t *testing.T) {
 	n := newMachine(t)
 	limited := n.Start("limited", sandbox.Spec{Request: "32Mi"})
 	group, err := n.Cgroups.Open(limited.Group)

@@ -136,7 +136,7 @@ func TestObserveWritesNothing(t *testing.T) {
 	harness.MustRun(t, pod)
 }
 
-func TestNodeIsProtectedWithoutAnAPIServerWhichIsToldLater(t *testing.T) {
+func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
@@ -178,7 +178,7 @@ func TestAPIServerThatIsAwayAtTheStartIsFoundLater(t *testing.T) {
 	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, false)
 }
 
-func TestAgentThatIsKilledIsStartedAgainAndToldEverything(t *testing.T) {
+func TestAgentThatIsKilledIsStartedAgainAndSentEverything(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
@@ -222,7 +222,7 @@ func TestAgentHasNoPrivilegesButToRead(t *testing.T) {
 	}
 }
 
-func TestDaemonThatIsKilledGoesOnWithItsVictim(t *testing.T) {
+func TestDaemonThatIsKilledContinuesWithItsVictim(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
@@ -291,7 +291,7 @@ func TestSoftVictimIsHeldBackByItsBudgetUntilTheDeadline(t *testing.T) {
 	d.MustHaveEvicted(held)
 }
 
-func TestSoftVictimWithoutABudgetGoesByTheEvictionAPI(t *testing.T) {
+func TestSoftVictimWithoutABudgetIsEvictedByTheEvictionAPI(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)

@@ -80,7 +80,7 @@ head -c 250M /dev/zero | tail | sleep 1000
 	harness.Await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, machine.JournalFile), string(created.UID)) })
 }
 
-func TestAfterCutOffTheEvictionIsToldAndThePressureHeld(t *testing.T) {
+func TestAfterCutOffTheEvictionIsReportedAndThePressureHeld(t *testing.T) {
 	n := theMachine(t)
 	a := apiOfMachine(t)
 	harness.Await(t, "evictd to be back by itself", func() bool { return machine.Show(t, "ActiveState") == "active" })

@@ -121,7 +121,7 @@ func TestPodThatHidesAFileDeeperThanAPathCanBeDiesOverItsSizeLimit(t *testing.T)
 	harness.MustRun(t, honest)
 }
 
-func TestWhatIsNoManifestHoldsUpNobody(t *testing.T) {
+func TestWhatIsNoManifestBlocksNothing(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	leaker := n.Start("leaker", sandbox.Spec{})

@@ -40,7 +40,7 @@ func weightFile(n *harness.Node, group string) string {
 	return ""
 }
 
-func TestAStarvedVictimGetsTheProcessorToDieAndNobodyKeepsIt(t *testing.T) {
+func TestAStarvedVictimGetsTheProcessorUntilItHasExited(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	weight := starve(n)

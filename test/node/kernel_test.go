@@ -13,7 +13,7 @@ import (
 )
 
 // rule: 8.21
-func TestWhatTheKernelKillsIsToldOfItsPod(t *testing.T) {
+func TestWhatTheKernelKillsIsReportedWithItsPod(t *testing.T) {
 	t.Parallel()
 	needKernelLog(t)
 	n := harness.NewNode(t, nodeMemory, nodePIDs)

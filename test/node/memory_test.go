@@ -165,7 +165,7 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	harness.MustRun(t, bystander)
 }
 
-func TestSoftThresholdThatRecoversBeforeItsGraceEvictsNobody(t *testing.T) {
+func TestSoftThresholdThatRecoversBeforeItsGraceEvictsNoPod(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	greedy := n.Start("greedy", sandbox.Spec{})
@@ -212,7 +212,7 @@ func TestHardThresholdDoesNotWaitForASoftVictim(t *testing.T) {
 }
 
 // rule: M.44
-func TestSoftVictimThatGoesOnLeakingDiesAtTheHardThresholdAndNobodyElse(t *testing.T) {
+func TestSoftVictimThatKeepsLeakingIsKilledAtTheHardThresholdInsteadOfOthers(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	leaker := n.Start("leaker", sandbox.Spec{Grace: 3600})
@@ -231,7 +231,7 @@ func TestSoftVictimThatGoesOnLeakingDiesAtTheHardThresholdAndNobodyElse(t *testi
 	harness.MustRun(t, bystander)
 }
 
-func TestDryRunTellsWhomItWouldEvictAndKillsNobody(t *testing.T) {
+func TestDryRunLogsWhichPodItWouldEvictAndKillsNone(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	greedy := n.Start("greedy", sandbox.Spec{})

@@ -15,7 +15,7 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-func TestManifestThatDoesNotParseIsToldAndTheOtherPodsStayProtected(t *testing.T) {
+func TestManifestThatDoesNotParseIsReportedAndTheOtherPodsStayProtected(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	n.WriteFile("before.yaml", "apiVersion: v1\nkind: Pod\nspec: {containers: 7}\n")

@@ -109,7 +109,7 @@ func TestContainerThatOnlyRuncKnowsIsEvictedLikeAPod(t *testing.T) {
 	}
 }
 
-func TestContainerOfRuncThatReachesItsOwnLimitIsTold(t *testing.T) {
+func TestContainerOfRuncThatReachesItsOwnLimitIsReported(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("runc"); err != nil {
 		t.Skip("skipped: no runc to run containers:", err)

@@ -40,7 +40,7 @@ func played(n *harness.Node, args ...string) []string {
 	return all
 }
 
-func TestFlightRecorderTellsWhyAPodWentAlsoAfterACrash(t *testing.T) {
+func TestFlightRecorderShowsWhyAPodWasEvictedAlsoAfterACrash(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	checkReplay(n)

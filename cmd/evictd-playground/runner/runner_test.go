@@ -315,7 +315,7 @@ func TestAnEvictedPodKeepsWhatWasSaidOfItAndIsNotStartedAgain(t *testing.T) {
 	n.await(p, "gone", gone)
 }
 
-func TestWhatThePlaygroundCannotRunIsTold(t *testing.T) {
+func TestWhatThePlaygroundCannotRunIsReported(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.mustReport(map[string]string{

@@ -197,7 +197,7 @@ func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
 	return s.pods[created.UID]
 }
 
-func TestNobodyMakesAPodStaticByItsAnnotations(t *testing.T) {
+func TestAnnotationsDoNotMakeAPodStatic(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string

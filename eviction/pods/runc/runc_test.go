@@ -141,7 +141,7 @@ func TestContainersOfRuncAreFound(t *testing.T) {
 	h.find(containers, "of-a-pod")
 }
 
-func TestAStateThatMakesNoSenseIsToldOnce(t *testing.T) {
+func TestAStateThatMakesNoSenseIsLoggedOnce(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(root+"/broken", 0o755); err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ func TestWriteThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestPathsOutsideTheTablesAreNobodys(t *testing.T) {
+func TestPathsOutsideTheTablesAreNotFound(t *testing.T) {
 	s := open(t, t.TempDir())
 	for _, path := range []string{".revision", ".tmp/x.yaml", "nodes", "nodes/a.txt", "nodes/.a.yaml.swp", "nodes/.a.yaml", "nodes/a/b/c.yaml", "leases/a.yaml", "other/a.yaml", "../x.yaml"} {
 		if table, key := s.place(filepath.Join(s.cfg.Data, path)); table != nil {

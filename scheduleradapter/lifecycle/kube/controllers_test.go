@@ -198,7 +198,7 @@ func TestAPodComesToATaintedNode(t *testing.T) {
 	}, node("n"))
 }
 
-func TestAnEvictionThatFailsIsTriedAgainAndHoldsUpNobody(t *testing.T) {
+func TestAnEvictionThatFailsIsTriedAgainAndBlocksNothing(t *testing.T) {
 	play(t, kube.Config{TaintEviction: true}, func(b *bench) {
 		failures := 3
 		b.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -61,7 +61,7 @@ const (
 	enforced = "never: node(s) didn't match scheduler-enforced node affinity"
 )
 
-func TestPodGoesOnlyWhereItsSelectorAndAffinityMatch(t *testing.T) {
+func TestPodIsPlacedOnlyWhereItsSelectorAndAffinityMatch(t *testing.T) {
 	const in, notIn, exists, absent, gt, lt = v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn, v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist, v1.NodeSelectorOpGt, v1.NodeSelectorOpLt
 	ssd := map[string]string{"disk": "ssd"}
 	for _, c := range []struct {

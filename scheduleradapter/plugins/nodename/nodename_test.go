@@ -12,7 +12,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-func TestPodGoesToTheNodeItNames(t *testing.T) {
+func TestPodIsPlacedOnTheNodeItNames(t *testing.T) {
 	cluster := plugintest.New(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 	named := cluster.Digest(&v1.Pod{Spec: v1.PodSpec{NodeName: "b"}})
 	for _, c := range []struct {

@@ -93,7 +93,7 @@ func TestEvictionsFadeByHalfInTheHalfLife(t *testing.T) {
 	plugintest.Equal(t, "another owner", evaluate(c, p, pod("", "x"), begun), map[string]int64{"n": 100, "other": 100})
 }
 
-func TestAPodThatTheAPIServerTellsWasEvictedIsRememberedWithoutAnyHeadroom(t *testing.T) {
+func TestAPodThatTheAPIServerHasAsEvictedIsRememberedWithoutAnyHeadroom(t *testing.T) {
 	evicted := pod(v1.PodQOSBurstable, "o")
 	evicted.Spec.NodeName = "n"
 	evicted.Status.Phase, evicted.Status.Reason = v1.PodFailed, "Evicted"

@@ -43,7 +43,7 @@ func TestPodWaitsForItsClaims(t *testing.T) {
 	}
 }
 
-func TestPodGoesWhereItsVolumesAreOrCanBe(t *testing.T) {
+func TestPodIsPlacedWhereItsVolumesAreOrCanBe(t *testing.T) {
 	const (
 		conflict = "never: node(s) didn't match PersistentVolume's node affinity"
 		nothing  = "never: node(s) didn't find available persistent volumes to bind"

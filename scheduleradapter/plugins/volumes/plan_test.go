@@ -64,7 +64,7 @@ func TestVolumeBeingMadeIsMadeForOneNode(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerTellsEndsAReservation(t *testing.T) {
+func TestAPodOfTheAPIServerEndsAReservation(t *testing.T) {
 	versioned := func(v *v1.PersistentVolume, version string) *v1.PersistentVolume {
 		v.ResourceVersion = version
 		return v
@@ -176,7 +176,7 @@ type seen struct {
 func (s seen) Claim(_, name string) *v1.PersistentVolumeClaim { return s.claims[name] }
 func (s seen) Volume(name string) *v1.PersistentVolume        { return s.volumes[name] }
 
-func TestClaimsAreBoundWhenTheAPIServerTellsSo(t *testing.T) {
+func TestClaimsAreBoundWhenTheAPIServerHasThemBound(t *testing.T) {
 	written := persistent("v", "local", "1Gi")
 	written.ResourceVersion = "7"
 	madeClaim := newClaim("d", "made", "1Gi")
@@ -223,7 +223,7 @@ func TestClaimsAreBoundWhenTheAPIServerTellsSo(t *testing.T) {
 	}
 }
 
-func TestOddObjectsAreToldOfAndMeetNoNode(t *testing.T) {
+func TestOddObjectsAreReportedAndMatchNoNode(t *testing.T) {
 	volume, class, capacity := persistent("v", "", "1Gi", "a"), storageClass("odd", "csi", waits, "a"), space("x", "made", "a", "1Gi")
 	volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Operator = "Near"
 	class.AllowedTopologies[0].MatchLabelExpressions[0].Values = nil

@@ -17,7 +17,7 @@ func labelled(v *v1.PersistentVolume, labels ...string) *v1.PersistentVolume {
 	return v
 }
 
-func TestPodGoesToTheZoneOfItsVolume(t *testing.T) {
+func TestPodIsPlacedInTheZoneOfItsVolume(t *testing.T) {
 	const (
 		zone, region, oldZone = v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone
 		elsewhere             = "never: node(s) had no available volume zone"

@@ -89,7 +89,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 // The kubelet's rules for a runtime that tells images and writable layers apart,
 // and what follows from them for one whose layers are not on nodefs either. Images
 // are their blobs here; containerd unpacks them to where the layers are.
-func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeTellsImagesAndLayersApart(t *testing.T) {
+func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *testing.T) {
 	for name, layout := range map[string]struct {
 		onNodeFs   bool // layers are
 		thresholds string

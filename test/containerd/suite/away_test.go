@@ -58,7 +58,7 @@ func TestRuntimeThatIsFrozenOrGoneDuringACollectionIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestRuntimeThatIsFrozenOrGoneDuringADiskEvictionSavesNobody(t *testing.T) {
+func TestRuntimeThatIsFrozenOrGoneDoesNotPreventADiskEviction(t *testing.T) {
 	underFaults(t, "soft", func(t *testing.T, r *relief, fault string) {
 		r.arguments = append(r.arguments, "--eviction-soft-grace-period=imagefs.available=100ms", "--eviction-max-pod-grace-period=4")
 		r.e = r.n.Evictd(r.arguments...)

@@ -133,7 +133,7 @@ func TestStopSignalOfAnImageIsThatOfASoftEviction(t *testing.T) {
 	})
 }
 
-func TestRuntimeThatIsFrozenOrGoneDuringAnEvictionSavesNobody(t *testing.T) {
+func TestRuntimeThatIsFrozenOrGoneDoesNotPreventAnEviction(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

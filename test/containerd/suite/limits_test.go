@@ -68,7 +68,7 @@ func TestPodsBeyondTheirStorageLimitsGoWithoutAnyPressure(t *testing.T) {
 	})
 }
 
-func TestPodWithAManifestIsKnownExactlyAndOneWithoutByWhatTheRuntimeTells(t *testing.T) {
+func TestPodWithAManifestIsKnownExactlyAndOneWithoutByTheRuntime(t *testing.T) {
 	t.Parallel()
 	n := node.Start(t, node.Built, node.Options{})
 	exact := n.Pod("exact", node.Spec{Requests: memory("48Mi"), Limits: memory("128Mi"), Priority: 7})

@@ -279,7 +279,7 @@ leaderElection: {leaderElect: true, resourceName: evictd-scheduler, leaseDuratio
 	})
 }
 
-func TestSchedulerGoesOnAfterTheAPIServerWasKilled(t *testing.T) {
+func TestSchedulerContinuesAfterTheAPIServerWasKilled(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
 		a.createNodes(node("n1"))
 		a.schedule()
