@@ -43,7 +43,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 			t.Logf("crossed after %v; memory.high %s, %d events; the pods use %s", time.Since(begun), content(t, high), eventsHigh(t, high), content(t, filepath.Join(filepath.Dir(high), "memory.current")))
 			machine.Signal(t, signal)
 			harness.Await(t, "the pods to be let go", func() bool { return content(t, high) == "max" })
-			bomb.AwaitEnd() // by an evictd that is only being started, maybe
+			bomb.AwaitEnd()                                             // by an evictd that is only being started, maybe
 			t.Logf("evicted in a pass of %q", d.AwaitGone(bomb).Source) // after the stop a poll is due, too
 			if told := machine.Journal(t, "--unit="+machine.Service); signal == "KILL" && !strings.Contains(told, "put back "+high) {
 				t.Error("the unit does not put memory.high back")
