@@ -61,6 +61,8 @@ func (r *runner) changes(before *eviction.State, in *eviction.Input, met []evict
 				phrase += fmt.Sprintf(", acts in %v", t.Grace-in.Now.Sub(is.FirstObserved))
 			} else if !acts {
 				phrase += ", waits for a new measurement"
+			} else if r.driver.State.Relief[t.Signal.Condition()].Outside {
+				phrase += ", used by others than pods that may be evicted"
 			}
 			changes = append(changes, phrase+")")
 		case !was.FirstObserved.IsZero() && measured:
