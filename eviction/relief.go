@@ -59,8 +59,8 @@ func (st *State) follows(cfg *Config, in *Input, t *Met, victim *Ranked, missing
 	rest := r.Since.Add(outsideInterval).Sub(in.Now)
 	gave, rise := r.Held-held, in.Signals[t.Signal].Available.Or(0)-r.Available
 	// What the pods hold together became less by about what the last victim held, and
-	// half of that is not available.
-	useless := rest > 0 && r.Signal == t.Signal && r.Victim > 0 && gave >= r.Victim/2 && rise < gave/2
+	// half of that is not available. An old comparison says nothing.
+	useless := rest > -outsideInterval && r.Signal == t.Signal && r.Victim > 0 && gave >= r.Victim/2 && rise < gave/2
 	within := !victim.Exceeds && victim.Signal.Requestable()
 	r.Outside = useless || missing > held || within
 	if !r.Outside || rest <= 0 {
