@@ -115,7 +115,8 @@ func TestContainerAboveItsLimitIsKilledByTheKernel(t *testing.T) {
 	node.Each(t, func(t *testing.T, v node.Version) {
 		n := node.Start(t, v, node.Options{})
 		p := n.Pod("greedy", node.Spec{Limits: memory("32Mi"), Orders: []string{fmt.Sprint("leak 0 ", 64*node.MiB)}})
-		if status := p.Containers[0].AwaitExit(); status.ExitCode != 137 || status.Reason != "OOMKilled" {
+		// containerd says OOMKilled only where it has read the kernel's event before the exit.
+		if status := p.Containers[0].AwaitExit(); status.ExitCode != 137 {
 			t.Errorf("exit code %d, reason %s", status.ExitCode, status.Reason)
 		}
 	})
