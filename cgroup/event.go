@@ -56,8 +56,8 @@ func (g *Group) NotifyUsage(mark int64) (*Event, error) {
 
 // NotifyEvents reports when memory.events.local changes (Linux 5.2): the group was
 // throttled at memory.high, reached memory.max or had a process killed by the OOM
-// killer, for its own limits. Groups below come to theirs without end, which says nothing
-// of this one. The error is errors.ErrUnsupported on v1 and for the root.
+// killer, for its own limits. A limit of a group below, which may be reached many times a
+// second, is not reported. The error is errors.ErrUnsupported on v1 and for the root.
 func (g *Group) NotifyEvents() (*Event, error) {
 	if g.version != V2 || g.top {
 		return nil, errors.ErrUnsupported

@@ -72,7 +72,7 @@ func (g *Group) Populated() (bool, error) {
 }
 
 func (g *Group) count(nameZ string) (stats.Amount, error) {
-	t := tally{left: maxGroups}
+	t := tally{most: maxGroups}
 	if err := t.walk(g.dirs[memory], nameZ, 0); err != nil {
 		return stats.Amount{}, g.fault("count processes", err)
 	}
@@ -83,17 +83,17 @@ func (g *Group) count(nameZ string) (stats.Amount, error) {
 // instead; a chunk may end within a number. With keys it sums the values of these keys,
 // each file in one chunk. With write it writes the files instead.
 type tally struct {
-	// left is how many groups may still be visited; zero does not bound them. cut says
-	// that there were more.
-	left  int
-	cut   bool
-	write string
-	lines int64
-	keys  [5]string // of flat keyed files: their values are added up; "" is none
-	sums  [5]int64
-	keep  bool
-	pids  []int
-	part  int // the digits of a number whose line has not ended
+	// most bounds the groups that are visited, unless it is zero; cut says that there are
+	// more.
+	most, visited int
+	cut           bool
+	write         string
+	lines         int64
+	keys          [5]string // of flat keyed files: their values are added up; "" is none
+	sums          [5]int64
+	keep          bool
+	pids          []int
+	part          int // the digits of a number whose line has not ended
 }
 
 func (t *tally) feed(chunk []byte) {
@@ -124,11 +124,10 @@ func (t *tally) feed(chunk []byte) {
 // walk feeds one file of the group and of each group below it. A group below it that
 // was removed is skipped.
 func (t *tally) walk(dir int, nameZ string, depth int) error {
-	if t.left == 1 {
+	if t.visited++; t.most > 0 && t.visited > t.most {
 		t.cut = true
 		return nil
 	}
-	t.left = max(0, t.left-1)
 	if err := t.read(dir, nameZ); err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (g *Group) refresh(m *stats.Memory, stat *memoryStat) error {
 func (g *Group) cache(m *stats.Memory, stat *memoryStat, stale bool) (inactive, active int64, err error) {
 	var buf [32]byte
 	kernel, err := readOnce(g.dirs[memory], "memory.kmem.usage_in_bytes\x00", buf[:])
-	t := tally{left: maxGroups, keys: [...]string{"cache", "rss", "shmem", "inactive_file", "active_file"}}
+	t := tally{most: maxGroups, keys: [...]string{"cache", "rss", "shmem", "inactive_file", "active_file"}}
 	if err == nil {
 		err = t.walk(g.dirs[memory], "memory.stat\x00", 0)
 	}

@@ -188,14 +188,11 @@ func digestContainer(c *v1.Container, limited bool) Container {
 }
 
 func digestVolume(v *v1.Volume) Volume {
-	d := Volume{Name: v.Name}
-	if e := v.EmptyDir; e != nil {
-		d.Local = e.Medium == v1.StorageMediumDefault
-		if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
-			d.SizeLimit = e.SizeLimit
-		}
+	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
+	d := Volume{Name: v.Name, Ephemeral: onDisk || v.GitRepo != nil || v.ConfigMap != nil}
+	d.Local = d.Ephemeral || v.HostPath != nil
+	if e := v.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
+		d.SizeLimit = e.SizeLimit
 	}
-	d.Local = d.Local || v.GitRepo != nil || v.ConfigMap != nil
-	d.Ephemeral, d.Local = d.Local, d.Local || v.HostPath != nil
 	return d
 }

@@ -153,7 +153,7 @@ func (r *Ranked) Passing(other *Ranked) []Change {
 	levers := []*lever{&priorityLever}
 	if r.Measured && other.Measured {
 		levers = []*lever{&usageLever, &priorityLever}
-		if signal := r.Signal.Resource(); signal != ResourceInodes && signal != ResourcePIDs {
+		if r.Signal.Requestable() {
 			levers = []*lever{&usageLever, &requestLever, &priorityLever}
 		}
 	}

@@ -164,7 +164,7 @@ func (l *Loop) report(r Report) {
 	}
 }
 
-// Run runs passes  ctx ends or the killer does. It always returns nil: no fault
+// Run runs passes until ctx ends or the killer does. It always returns nil: no fault
 // of a port ends the protection of the node.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.reports)

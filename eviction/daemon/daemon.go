@@ -165,10 +165,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.journal, err = openJournal(file, log); err != nil {
 		return nil, err
 	}
-	d.priorities = newPriorities(nil, log)
-	if d.journal != nil {
-		d.priorities = newPriorities(d.journal, log)
-	}
+	d.priorities = newPriorities(d.journal, log)
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 		return nil, err
 	}

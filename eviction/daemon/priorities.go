@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/journal"
 )
 
 // priorityKind is the journal's kind of the pods' priorities, which are one entry.
@@ -18,17 +18,17 @@ const priorityKind = "priorities"
 // as long as the API server does not answer, only the container runtime has these pods, and no
 // priority of them.
 type priorities struct {
-	journal control.Journal // nil without one
+	journal *journal.Journal // nil without one
 	log     *slog.Logger
 	kept    map[types.UID]int32 // without those of 0
 }
 
-func newPriorities(journal control.Journal, log *slog.Logger) *priorities {
-	p := &priorities{journal: journal, log: log}
-	if journal == nil {
+func newPriorities(from *journal.Journal, log *slog.Logger) *priorities {
+	p := &priorities{journal: from, log: log}
+	if from == nil {
 		return p
 	}
-	for _, e := range journal.Entries(priorityKind) {
+	for _, e := range from.Entries(priorityKind) {
 		if err := json.Unmarshal(e.Data, &p.kept); err != nil {
 			log.Warn("the priorities from before the start cannot be read", "error", err)
 		}

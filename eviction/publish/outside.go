@@ -34,7 +34,7 @@ func (p *Publisher) updateOutside(r *control.Report) {
 			*o = outside{}
 			continue
 		}
-		if was && r.At.Sub(o.measured) < outsideInterval {
+		if was && (!r.Sampled || r.At.Sub(o.measured) < outsideInterval) {
 			continue
 		}
 		users := exempt(r, eviction.Condition(c))

@@ -225,7 +225,7 @@ func quantity(a stats.Amount) *resource.Quantity {
 // redacted is the part of a pod's manifest that matters for a decision.
 func redacted(pod *v1.Pod) v1.Pod {
 	p := podspec.Reduce(pod)
-	p.TypeMeta, p.ResourceVersion, p.DeletionTimestamp, p.Spec.NodeName, p.Status.QOSClass = metav1.TypeMeta{}, "", nil, "", ""
+	p.ResourceVersion, p.Spec.NodeName, p.Status.QOSClass = "", "", ""
 	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
 			containers[i].Image = ""

@@ -9,10 +9,10 @@ import (
 
 // Bounds of a reduced pod. An object of the API may have 1.5 MiB, and a node 110 pods and more.
 const (
-	// MaxContainers bounds the init containers, the containers and the ephemeral containers,
-	// each, and MaxVolumes the volumes.
-	MaxContainers = 200
-	MaxVolumes    = 500
+	// maxContainers bounds the init containers, the containers and the ephemeral containers,
+	// each, and maxVolumes the volumes.
+	maxContainers = 200
+	maxVolumes    = 500
 	// maxText bounds the annotations and the names of images, bytes; longer ones are left out.
 	maxText = 1024
 )
@@ -21,14 +21,12 @@ const (
 const ownAnnotations = "evictd.io/"
 
 // Reduce copies what evictd needs to know of a pod, in bounded memory: neither environment nor
-// arguments. Beyond MaxContainers the requests and limits of containers are added to those
+// arguments. Beyond maxContainers the requests and limits of containers are added to those
 // of the last one that is kept; other containers and volumes are left out beyond their bounds.
 func Reduce(pod *v1.Pod) *v1.Pod {
 	p := &v1.Pod{
-		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Generation: pod.Generation,
-			DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec: v1.PodSpec{
 			NodeName: pod.Spec.NodeName, Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName,
@@ -59,13 +57,13 @@ func Reduce(pod *v1.Pod) *v1.Pod {
 		}
 		p.Annotations[name] = value
 	}
-	for i := range min(len(pod.Spec.EphemeralContainers), MaxContainers) {
+	for i := range min(len(pod.Spec.EphemeralContainers), maxContainers) {
 		c := &pod.Spec.EphemeralContainers[i]
 		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{
 			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: c.Name, Image: shortText(c.Image)},
 		})
 	}
-	for i := range min(len(pod.Spec.Volumes), MaxVolumes) {
+	for i := range min(len(pod.Spec.Volumes), maxVolumes) {
 		p.Spec.Volumes = append(p.Spec.Volumes, reduceVolume(&pod.Spec.Volumes[i]))
 	}
 	return p
@@ -75,11 +73,11 @@ func reduceContainers(containers []v1.Container) (all []v1.Container) {
 	for i := range containers {
 		c := &containers[i]
 		resources := reduceResources(&c.Resources)
-		if len(all) < MaxContainers {
+		if len(all) < maxContainers {
 			all = append(all, v1.Container{Name: c.Name, Image: shortText(c.Image), Resources: resources, RestartPolicy: c.RestartPolicy})
 			continue
 		}
-		last := &all[MaxContainers-1].Resources
+		last := &all[maxContainers-1].Resources
 		last.Requests, last.Limits = addLists(last.Requests, resources.Requests), addLists(last.Limits, resources.Limits)
 	}
 	return all

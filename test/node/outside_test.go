@@ -13,7 +13,7 @@ import (
 )
 
 // TestANodeIsNotEmptiedForUsageThatIsNotItsPods has small pods on a node whose memory is used
-// by a service of the host, by a pod that may not be evicted, and by nobody who goes on using more.
+// by a service of the host, by a pod that may not be evicted, and neither uses more and more.
 //
 // rule: M.63
 func TestANodeIsNotEmptiedForUsageThatIsNotItsPods(t *testing.T) {
