@@ -16,10 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/cluster"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
-	"github.com/evictd/evictd/cmd/evictd-playground/demonode"
-	"github.com/evictd/evictd/cmd/evictd-playground/nocgroups"
+	"github.com/evictd/evictd/cmd/evictd-playground/demo"
 )
 
 // Exit codes beside 0; that of an interruption is the shell's for SIGINT.
@@ -99,7 +97,7 @@ func nodeCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find own program: %w", err)
 			}
-			return demonode.Run(ctx, console.NewPrinter(os.Stdout), args[0], self, "pod")
+			return demo.Node(ctx, console.NewPrinter(os.Stdout), args[0], self)
 		},
 	}
 }
@@ -109,7 +107,7 @@ func leakCommand() *cobra.Command {
 		Use:   "leak DIR POD",
 		Short: "Have a pod of the node in DIR take more and more memory",
 		Args:  cobra.ExactArgs(2),
-		RunE:  func(_ *cobra.Command, args []string) error { return demonode.Leak(args[0], args[1]) },
+		RunE:  func(_ *cobra.Command, args []string) error { return demo.Leak(args[0], args[1]) },
 	}
 }
 
@@ -124,16 +122,16 @@ func watch(o options) error {
 	if o.programs == "" {
 		o.programs = filepath.Dir(self)
 	}
-	paths := map[string]string{}
-	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"} {
-		paths[name] = filepath.Join(o.programs, name)
-		if _, err := os.Stat(paths[name]); err != nil {
+	in := func(name string) string { return filepath.Join(o.programs, name) }
+	programs := demo.Programs{Evictd: in("evictd"), Scheduler: in("evictd-scheduler"), APIServer: in("evictd-apiserver"), Pod: self}
+	for _, path := range []string{programs.Evictd, in("evictd-agent"), programs.APIServer, programs.Scheduler} {
+		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("find the programs (make build makes them): %w", err)
 		}
 	}
 	t := console.NewPrinter(os.Stdout)
 	if !o.procfs {
-		c, err := cluster.New(t, cluster.Programs{Evictd: paths["evictd"], Scheduler: paths["evictd-scheduler"], APIServer: paths["evictd-apiserver"], Pod: self})
+		c, err := demo.New(t, programs)
 		switch {
 		case err == nil && o.storm:
 			return c.Storm(ctx)
@@ -144,5 +142,5 @@ func watch(o options) error {
 		}
 		t.Print(time.Now(), console.Yellow, "playground", "no cgroups can be made here (%v), so this is the demo of one virtual node", err)
 	}
-	return nocgroups.Play(ctx, t, nocgroups.Programs{Evictd: paths["evictd"], Pod: self})
+	return demo.PlayVirtual(ctx, t, programs)
 }

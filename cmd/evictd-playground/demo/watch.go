@@ -1,8 +1,9 @@
-package cluster
+package demo
 
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,16 +15,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/cmd/evictd-playground/podprocess"
 )
 
-// pod is what the API showed of a pod, and when it first did.
+// pod is what the API showed of a pod, and when it first did; or a pod that a node
+// started itself.
 type pod struct {
 	*v1.Pod
 	created, bound, nominated, running, failed, doomed, gone time.Time
 	refused                                                  string // why the scheduler placed it nowhere, as it said first
+
+	process *podprocess.Process // nil unless the node started it itself
+	statm   *os.File            // of process; nil where the node is a cgroup
 }
 
 func (p *pod) String() string { return p.Namespace + "/" + p.Name }
+
+// ended says whether the pod has failed or is gone.
+func (p *pod) ended() bool { return !p.failed.IsZero() || !p.gone.IsZero() }
 
 // follows says whether something happened before the pod was created.
 func (p *pod) follows(at time.Time) bool { return !at.IsZero() && p.created.After(at) }
@@ -101,18 +110,18 @@ func (s *script) nodeTurned(at time.Time, seen *v1.Node) {
 	n.seen = seen
 	const taint = v1.TaintNodeMemoryPressure
 	if once(at, &n.raised, pressed(seen)) {
-		s.Print(at, console.Yellow, n.name, "MemoryPressure=True in the API%s", s.afterCrossing(at))
+		s.Print(at, console.Yellow, n.name, "MemoryPressure=True in %s%s", s.published, s.afterCrossing(at))
 	}
 	if once(at, &n.tainted, tainted(seen, taint)) {
-		s.Print(at, console.Yellow, n.name, "taint %s:NoSchedule in the API%s", taint, s.afterCrossing(at))
+		s.Print(at, console.Yellow, n.name, "taint %s:NoSchedule in %s%s", taint, s.published, s.afterCrossing(at))
 	}
 	if once(at, &n.cleared, !n.raised.IsZero() && !pressed(seen)) {
-		s.Print(at, console.Green, n.name, "MemoryPressure=False in the API%s", after(at, s.back, "the threshold was kept again"))
+		s.Print(at, console.Green, n.name, "MemoryPressure=False in %s%s", s.published, after(at, s.back, "the threshold was kept again"))
 	}
 	if once(at, &n.untainted, !n.tainted.IsZero() && !tainted(seen, taint)) {
 		s.Print(at, console.Green, n.name, "the taint is gone")
 	}
-	if s.kept && !n.cleared.IsZero() && !n.untainted.IsZero() {
+	if s.kept && n.recovered() {
 		n.forget()
 	}
 }
@@ -224,7 +233,7 @@ type gauge struct {
 func (s *script) watchMemory(ctx context.Context, n *node) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	s.gauge.least.Store(nodeMemory)
+	s.gauge.least.Store(n.memory)
 	for below := false; ; {
 		available, err := n.available()
 		at := time.Now()
@@ -233,7 +242,7 @@ func (s *script) watchMemory(ctx context.Context, n *node) error {
 		}
 		s.gauge.left.Store(available)
 		s.gauge.least.Store(min(available, s.gauge.least.Load()))
-		if below != (available < threshold) {
+		if below != (available < n.threshold) {
 			below = !below
 			s.send(ctx, func() { s.memoryTurned(at, available) })
 		}
@@ -247,13 +256,18 @@ func (s *script) watchMemory(ctx context.Context, n *node) error {
 
 // memoryTurned shows that the threshold was crossed, or is kept again.
 func (s *script) memoryTurned(at time.Time, available int64) {
-	if available < threshold {
+	if available < s.pressed.threshold {
 		once(at, &s.crossed, true)
-		s.Print(at, console.Red, "memory", "%s %s left: below the threshold", s.Bar(available, nodeMemory, threshold), console.Size(available))
+		s.Print(at, console.Red, "memory", "%s: below the threshold", s.left(available))
 		return
 	}
 	s.back = at
-	s.Print(at, console.Green, "memory", "%s %s left: the threshold is kept again%s", s.Bar(available, nodeMemory, threshold), console.Size(available), s.afterCrossing(at))
+	s.Print(at, console.Green, "memory", "%s: the threshold is kept again%s", s.left(available), s.afterCrossing(at))
+}
+
+// left shows the available memory of the node under pressure, bytes.
+func (s *script) left(available int64) string {
+	return s.Bar(available, s.pressed.memory, s.pressed.threshold) + " " + console.Size(available) + " left"
 }
 
 // podsOf are the pods of a workload that are or shall be running.

@@ -1,8 +1,9 @@
-// Package cluster plays demo scripts of a whole small cluster on this host: an
-// embedded API, a scheduler, and three nodes that are bounded cgroups, an evictd
-// and a runner each. A leak puts a node under pressure, and everything follows; or
-// a node stays under pressure, and evicted pods come back to it or not.
-package cluster
+// Package demo makes small nodes on this host and plays demo scripts on them. In a whole
+// small cluster, which has an embedded API, a scheduler and three nodes that are bounded
+// cgroups with an evictd and a runner each, a leak puts a node under pressure, and
+// everything follows; or a node stays under pressure, and evicted pods come back to it or
+// not. On a single node without cgroups a leak does. Or it makes a node without an evictd.
+package demo
 
 import (
 	"context"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/cmd/evictd-playground/runner"
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/process"
@@ -35,6 +38,12 @@ import (
 
 // clusterMemory bounds everything that any pod takes, whatever else fails; bytes.
 const clusterMemory = 512 * console.MiB
+
+// A node of the cluster: what it has, and below which available memory a pod is evicted.
+const (
+	nodeMemory = 256 * console.MiB
+	threshold  = 40 * console.MiB
+)
 
 // Programs are paths.
 type Programs struct {
@@ -47,22 +56,24 @@ type Programs struct {
 // script is one run. The goroutine of Play owns it; the others send what they saw.
 type script struct {
 	*console.Printer
-	programs Programs
-	log      *slog.Logger
-	logFile  *os.File // of the helpers
-	cgroups  *cgroup.System
-	root     string // path of the cluster's cgroup
-	dir      string // of all files
-	address  string // of the API on loopback; empty for none
-	page     string // of the scheduler's: its address
-	client   kubernetes.Interface
-	services []service // in the order of their start
-	nodes    []*node
+	programs  Programs
+	log       *slog.Logger
+	logFile   *os.File       // of the helpers
+	cgroups   *cgroup.System // nil without any
+	root      string         // path of the cluster's cgroup
+	dir       string         // of all files
+	published string         // where the state of nodes and pods is
+	address   string         // of the API on loopback; empty for none
+	page      string         // of the scheduler's: its address
+	client    kubernetes.Interface
+	services  []service // in the order of their start
+	nodes     []*node
 
 	helpers sync.WaitGroup
-	dismiss context.CancelFunc // the helpers
-	seen    chan func()        // shows what happened, in its order
-	broken  error              // ends the script
+	helping context.Context // of the helpers, until dismiss
+	dismiss context.CancelFunc
+	seen    chan func() // shows what happened, in its order
+	broken  error       // ends the script
 
 	pods      map[types.UID]*pod
 	open      bool // the shop: from now on every step of a pod is shown
@@ -72,7 +83,8 @@ type script struct {
 	pressed   *node               // that the leaking pod is on
 	leaker    types.UID           // the pod that leaks
 	biggest   string              // the pod that uses most there
-	eviction  nodestatus.Eviction // as evictd reports it
+	eviction  nodestatus.Eviction // as evictd reports it, the last
+	evictions int                 // that evictd reports
 	placed    bool                // every pod where its workload asks for it
 	waited    bool                // the newcomer did, when the tolerant pod had been let in
 	kept      bool                // the script has been played, and the cluster continues
@@ -98,21 +110,15 @@ func New(t *console.Printer, programs Programs) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &script{
-		Printer: t, programs: programs, cgroups: cgroups, root: "/evictd-playground-" + strconv.Itoa(os.Getpid()),
-		seen: make(chan func(), 256), pods: map[types.UID]*pod{}, dismiss: func() {},
-	}
-	err = cgroups.Create(s.root, cgroup.Limits{Memory: stats.Known(clusterMemory), PIDs: stats.Known(3 * nodePIDs)})
+	s, err := newScript(t, programs, "the API")
+	s.cgroups, s.root = cgroups, ownCgroup()
 	if err == nil {
-		s.dir, err = os.MkdirTemp("", "evictd-playground-")
-	}
-	if err == nil {
-		err = os.Chmod(s.dir, 0o711) // for the agents, which have another user
+		err = cgroups.Create(s.root, cgroup.Limits{Memory: stats.Known(clusterMemory), PIDs: stats.Known(3 * nodePIDs)})
 	}
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		if err == nil {
 			var n *node
-			n, err = newNode(cgroups, s.root, s.dir, name)
+			n, err = newNode(cgroups, shape{name, nodeMemory, threshold, path.Join(s.root, name)}, filepath.Join(s.dir, name))
 			s.nodes = append(s.nodes, n)
 		}
 	}
@@ -121,6 +127,21 @@ func New(t *console.Printer, programs Programs) (*Cluster, error) {
 	}
 	return &Cluster{s}, nil
 }
+
+// newScript makes the directory of a script, also where that is an error.
+func newScript(t *console.Printer, programs Programs, published string) (s *script, err error) {
+	s = &script{
+		Printer: t, programs: programs, published: published,
+		seen: make(chan func(), 256), pods: map[types.UID]*pod{}, dismiss: func() {},
+	}
+	if s.dir, err = os.MkdirTemp("", "evictd-playground-"); err == nil {
+		err = os.Chmod(s.dir, 0o711) // for the agents, which have another user
+	}
+	return s, err
+}
+
+// ownCgroup is the path of the cgroup that this process makes.
+func ownCgroup() string { return "/evictd-playground-" + strconv.Itoa(os.Getpid()) }
 
 // Play plays the script, sums up and removes what was made. With keep it leaves the
 // cluster running until ctx ends. The error is nil only where everything held,
@@ -146,27 +167,26 @@ func (c *Cluster) Storm(ctx context.Context) error {
 // comeUp starts everything. What it starts outlives ctx, until cleanUp.
 func (s *script) comeUp(ctx context.Context) error {
 	s.Print(time.Now(), console.Blue, "cluster", "cgroup %s (%v): %s in all, three nodes of %s below it", s.root, s.cgroups.Version(), console.Size(clusterMemory), console.Size(nodeMemory))
-	helping, dismiss := context.WithCancel(context.WithoutCancel(ctx))
-	s.dismiss = dismiss
+	s.beginHelping(ctx)
 	var err error
 	if s.logFile, err = os.Create(filepath.Join(s.dir, "helpers.log")); err != nil {
 		return err
 	}
 	s.log = slog.New(slog.NewTextHandler(s.logFile, nil))
 	klog.SetSlogLogger(s.log) // what client-go has to say
-	server, err := s.startAPI(ctx, helping)
+	server, err := s.startAPI(ctx)
 	if err != nil {
 		return err
 	}
-	s.help(helping, s.watch)
-	s.help(helping, workloads.New(s.client, s.log).Run)
+	s.help(s.helping, s.watch)
+	s.help(s.helping, workloads.New(s.client, s.log).Run)
 	for _, n := range s.nodes {
-		if err := n.start(s.programs.Evictd, server); err != nil {
+		if err := n.start(s.programs.Evictd, "--server", server); err != nil {
 			return err
 		}
-		s.serve(helping, "evictd of "+n.name, n.evictd.Service)
-		n.run(s.cgroups, s.client, s)
-		s.help(helping, n.runner.Run)
+		s.serve("evictd of "+n.name, n.evictd)
+		n.runner = runner.New(runner.Config{Node: n.name, Cgroups: s.cgroups, Pods: n.pods(), Image: image, Program: []string{s.programs.Pod, "pod"}}, s.client, s.log)
+		s.help(s.helping, n.runner.Run)
 	}
 	for _, n := range s.nodes {
 		lost := ""
@@ -183,12 +203,17 @@ func (s *script) comeUp(ctx context.Context) error {
 	}
 	allocatable := s.nodes[0].seen.Status.Allocatable.Memory()
 	s.Print(time.Now(), console.Blue, "nodes", "an evictd on each has registered it; they are ready and offer %s to pods: their memory", console.Size(allocatable.Value()))
-	s.More("minus what must stay available, %s<%s", memoryAvailable, console.Size(threshold))
-	return s.startScheduler(ctx, helping, server)
+	s.More("minus what must stay available, %s", s.nodes[0].hard())
+	return s.startScheduler(ctx, server)
+}
+
+// beginHelping lets helpers run, which outlive ctx until cleanUp.
+func (s *script) beginHelping(ctx context.Context) {
+	s.helping, s.dismiss = context.WithCancel(context.WithoutCancel(ctx))
 }
 
 // startAPI starts the embedded API and returns its address for evictd.
-func (s *script) startAPI(ctx, helping context.Context) (server string, err error) {
+func (s *script) startAPI(ctx context.Context) (server string, err error) {
 	socket := filepath.Join(s.dir, "api.sock")
 	server = "unix:" + socket
 	args := []string{"--data", filepath.Join(s.dir, "api"), "--listen", server}
@@ -199,7 +224,7 @@ func (s *script) startAPI(ctx, helping context.Context) (server string, err erro
 	if err != nil {
 		return "", err
 	}
-	s.serve(helping, api.Name(), api)
+	s.serve(api.Name(), api)
 	if err := s.ready(ctx, api); err != nil {
 		return "", err
 	}
@@ -211,7 +236,7 @@ func (s *script) startAPI(ctx, helping context.Context) (server string, err erro
 	return server, err
 }
 
-func (s *script) startScheduler(ctx, helping context.Context, server string) error {
+func (s *script) startScheduler(ctx context.Context, server string) error {
 	socket, config := filepath.Join(s.dir, "scheduler.sock"), filepath.Join(s.dir, "scheduler.yaml")
 	if err := os.WriteFile(config, schedulerConfig, 0o644); err != nil {
 		return err
@@ -221,7 +246,7 @@ func (s *script) startScheduler(ctx, helping context.Context, server string) err
 	if err != nil {
 		return err
 	}
-	s.serve(helping, scheduler.Name(), scheduler)
+	s.serve(scheduler.Name(), scheduler)
 	if err := s.ready(ctx, scheduler); err != nil {
 		return err
 	}
@@ -245,9 +270,9 @@ func (s *script) ready(ctx context.Context, service *process.Service) error {
 }
 
 // serve has the script end with the service.
-func (s *script) serve(ctx context.Context, name string, started *process.Service) {
+func (s *script) serve(name string, started *process.Service) {
 	s.services = append(s.services, service{started, name})
-	s.help(ctx, func(ctx context.Context) error {
+	s.help(s.helping, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -273,7 +298,7 @@ func (s *script) cleanUp() (logs string, err error) {
 	stopping, cancel := context.WithTimeout(context.Background(), console.Patience)
 	defer cancel()
 	for i, service := range slices.Backward(s.services) {
-		if i == 0 { // the API, which the helpers watch
+		if i == 0 { // the API, or the one evictd, which the helpers watch
 			s.dismiss()
 			s.helpers.Wait()
 		}
@@ -303,10 +328,12 @@ func (s *script) stopped() bool {
 
 // remove removes what was made. No process may be left.
 func (s *script) remove() error {
+	var faults []error
 	for _, n := range s.nodes {
-		if n != nil && n.group != nil {
-			n.group.Close()
-		}
+		faults = append(faults, n.remove())
 	}
-	return errors.Join(s.cgroups.Delete(s.root), os.RemoveAll(s.dir))
+	if s.root != "" {
+		faults = append(faults, s.cgroups.Delete(s.root))
+	}
+	return errors.Join(append(faults, os.RemoveAll(s.dir))...)
 }

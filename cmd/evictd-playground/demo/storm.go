@@ -1,4 +1,4 @@
-package cluster
+package demo
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func (s *script) begin(ctx context.Context, one *storm, set *appsv1.ReplicaSet) 
 // blow lets the cache grow, and counts.
 func (s *script) blow(ctx context.Context, one *storm, cache *pod) error {
 	one.began = time.Now()
-	if err := s.pressed.runner.Signal(cache.UID, syscall.SIGUSR1); err != nil {
+	if err := s.pressed.signal(cache, syscall.SIGUSR1); err != nil {
 		return fmt.Errorf("let the cache grow: %w", err)
 	}
 	s.Print(one.began, console.Bold, "cache", "%v grows, and is not to be evicted: it is %s", cache, cache.Spec.PriorityClassName)
@@ -164,7 +164,7 @@ func (s *script) calmDown(one *storm) func(context.Context) error {
 				return err
 			}
 		}
-		if err := s.pressed.evictd.EndConditions(transition); err != nil {
+		if err := s.pressed.endConditions(transition); err != nil {
 			return err
 		}
 		return s.await(ctx, s.pressed.name+" to recover", func() bool {
@@ -173,7 +173,7 @@ func (s *script) calmDown(one *storm) func(context.Context) error {
 					return false
 				}
 			}
-			return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero()
+			return s.pressed.recovered()
 		})
 	}
 }

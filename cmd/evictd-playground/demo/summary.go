@@ -1,8 +1,9 @@
-package cluster
+package demo
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,14 +28,15 @@ func (s *script) sumUp() error {
 func (s *script) measures() {
 	rows := [][]string{}
 	section := func(head string, from time.Time, lines ...line) {
-		rows = append(rows, []string{head, "", "SEEN BY"})
+		lines = slices.DeleteFunc(lines, func(l line) bool { return from.IsZero() || l.at.IsZero() })
+		if len(lines) > 0 {
+			rows = append(rows, []string{head, "", "SEEN BY"})
+		}
 		for _, l := range lines {
-			if !from.IsZero() && !l.at.IsZero() {
-				rows = append(rows, []string{"  " + l.what, console.Span(l.at.Sub(from)), l.by})
-			}
+			rows = append(rows, []string{"  " + l.what, console.Span(l.at.Sub(from)), l.by})
 		}
 	}
-	const watched = "a watch of the API"
+	watched := "a watch of " + s.published
 	e, leaker := s.eviction, s.pod(s.leaker)
 	replacement := s.replacement()
 	if replacement == nil {
@@ -43,7 +45,7 @@ func (s *script) measures() {
 	section("AFTER THE CROSSING", s.crossing(),
 		line{"evictd saw it", e.Crossed.Time, "evictd"}, line{"evictd decided", e.Decided.Time, "evictd"},
 		line{"first signal", e.Signalled.Time, "evictd"}, line{"no process left", e.Gone.Time, "evictd"},
-		line{"the threshold was kept again", s.back, "the playground"},
+		line{"its end was seen", leaker.gone, "the playground"}, line{"the threshold was kept again", s.back, "the playground"},
 		line{"condition", s.pressed.raised, watched}, line{"taint", s.pressed.tainted, watched},
 		line{"pod Failed/Evicted", leaker.failed, watched}, line{"replacement created", replacement.created, watched},
 		line{"replacement bound", replacement.bound, watched}, line{"replacement ready", replacement.running, watched})
@@ -58,7 +60,7 @@ func (s *script) measures() {
 		line{"condition False", s.pressed.cleared, watched}, line{"taint gone", s.pressed.untainted, watched},
 		line{"newcomer bound", newcomer.bound, watched}, line{"newcomer ready", newcomer.running, watched})
 	s.Table(rows)
-	s.More("at the worst %dKi below the threshold; freed %s", max(0, threshold-s.gauge.least.Load())/1024, cmp.Or(render.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
+	s.More("at the worst %dKi below the threshold; freed %s", max(0, s.pressed.threshold-s.gauge.least.Load())/1024, cmp.Or(render.Short(memoryAvailable, e.Freed), "an amount that was not measured"))
 }
 
 // line is one figure.
@@ -107,7 +109,7 @@ func (s *script) nobodyElse() bool {
 				return false
 			}
 		}
-		if uid != s.leaker && p.disrupted() == "" && (!p.failed.IsZero() || !p.gone.IsZero()) {
+		if uid != s.leaker && p.disrupted() == "" && p.ended() {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package demo
 
 import (
 	"cmp"
@@ -25,6 +25,9 @@ const (
 	calm = time.Second
 	// beat is between two lines that show how memory falls.
 	beat = 500 * time.Millisecond
+	// transition is how long a condition outlives its cause once the script needs it no
+	// longer.
+	transition = 8 * time.Second
 )
 
 // act is a part of a demo script.
@@ -68,7 +71,7 @@ func (s *script) run(ctx context.Context, keep bool, sumUp func() error, acts ..
 func (s *script) findAddresses(keep bool) error {
 	wanted := []*string{&s.page}
 	for _, n := range s.nodes {
-		wanted = append(wanted, &n.evictd.Page)
+		wanted = append(wanted, &n.page)
 	}
 	if keep {
 		wanted = append(wanted, &s.address)
@@ -83,7 +86,7 @@ func (s *script) findAddresses(keep bool) error {
 // showPages says where a browser sees the cluster.
 func (s *script) showPages() {
 	for _, n := range s.nodes {
-		s.More("http://%s  %s", n.evictd.Page, n.name)
+		s.More("http://%s  %s", n.page, n.name)
 	}
 	s.More("http://%s  the scheduler", s.page)
 }
@@ -106,7 +109,7 @@ func (s *script) await(ctx context.Context, what string, holds func() bool) erro
 			return fmt.Errorf("waited %v for %s", console.Patience, what)
 		case <-bars.C:
 			if left := s.gauge.left.Load(); s.leaking && s.crossed.IsZero() {
-				s.Print(time.Now(), console.Bold, "memory", "%s %s left on %s", s.Bar(left, nodeMemory, threshold), console.Size(left), s.pressed.name)
+				s.Print(time.Now(), console.Bold, "memory", "%s on %s", s.left(left), s.pressed.name)
 			}
 		}
 	}
@@ -177,23 +180,42 @@ func (s *script) leak(ctx context.Context) error {
 	if i < 0 {
 		return errors.New("the worker is gone before it could leak")
 	}
-	s.leaker, s.replacing, s.pressed = worker.UID, "worker", s.nodes[i]
+	s.replacing, s.pressed = "worker", s.nodes[i]
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	err := s.beginLeak(ctx, watching, worker)
+	if err == nil {
+		err = s.relieve(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, "the replacement to run", func() bool { return s.replacement() != nil && !s.replacement().running.IsZero() })
+}
+
+// beginLeak has a pod of the node under pressure leak, and watches the node's memory
+// until watching ends.
+func (s *script) beginLeak(ctx, watching context.Context, worker *pod) error {
+	s.leaker = worker.UID
 	if err := s.showRanking(ctx); err != nil {
 		return err
 	}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
 	s.help(watching, func(ctx context.Context) error { return s.watchMemory(ctx, s.pressed) })
 	if err := s.pass(ctx, calm); err != nil {
 		return err
 	}
-	if err := s.pressed.runner.Signal(s.leaker, syscall.SIGUSR1); err != nil {
+	if err := s.pressed.signal(worker, syscall.SIGUSR1); err != nil {
 		return fmt.Errorf("start the leak: %w", err)
 	}
 	s.leaking = true
 	args := worker.Spec.Containers[0].Args
 	s.Print(time.Now(), console.Bold, "leak", "%v takes more and more memory of %s: %s a second", worker, s.pressed.name, args[slices.Index(args, "--leak")+1])
-	s.More("in a browser: http://%s", s.pressed.evictd.Page)
+	s.More("in a browser: http://%s", s.pressed.page)
+	return nil
+}
+
+// relieve waits until evictd has evicted the pod and the node is out of danger.
+func (s *script) relieve(ctx context.Context) error {
 	if err := s.await(ctx, "evictd to evict a pod", func() bool { return s.asked(ctx) }); err != nil {
 		return err
 	}
@@ -202,22 +224,18 @@ func (s *script) leak(ctx context.Context) error {
 	if s.crossed.IsZero() { // all was over before the playground looked again
 		s.crossed, s.back = s.eviction.Crossed.Time, s.eviction.Gone.Time
 	}
-	err := s.await(ctx, "memory, the condition, the taint and the pod's end in the API", func() bool {
-		return !s.back.IsZero() && !s.pressed.raised.IsZero() && !s.pressed.tainted.IsZero() && !s.pod(s.leaker).failed.IsZero()
+	return s.await(ctx, "memory, the condition, the taint and the pod's end in "+s.published, func() bool {
+		return !s.back.IsZero() && !s.pressed.raised.IsZero() && !s.pressed.tainted.IsZero() && s.pod(s.leaker).ended()
 	})
-	if err != nil {
-		return err
-	}
-	return s.await(ctx, "the replacement to run", func() bool { return s.replacement() != nil && !s.replacement().running.IsZero() })
 }
 
 // asked asks the node's evictd for the eviction, and says whether it is complete.
 func (s *script) asked(ctx context.Context) bool {
-	document, err := s.pressed.evictd.Status(ctx)
+	document, err := s.pressed.status(ctx)
 	if err != nil || len(document.Evictions) == 0 {
 		return false
 	}
-	s.eviction = document.Evictions[0]
+	s.eviction, s.evictions = document.Evictions[0], len(document.Evictions)
 	return !s.eviction.Gone.IsZero()
 }
 
@@ -234,7 +252,7 @@ func (s *script) replacement() *pod {
 func (s *script) showRanking(ctx context.Context) error {
 	var order []nodestatus.Ranked
 	err := s.await(ctx, s.pressed.name+" to rank its pods", func() bool {
-		document, err := s.pressed.evictd.Status(ctx)
+		document, err := s.pressed.status(ctx)
 		if err == nil {
 			order = document.Ranking[memoryAvailable]
 		}
@@ -315,15 +333,22 @@ func (s *script) preempt(ctx context.Context) (err error) {
 
 // heal waits until the node takes pods again.
 func (s *script) heal(ctx context.Context) error {
+	if err := s.endConditions(); err != nil {
+		return err
+	}
+	return s.await(ctx, "the newcomer to run on the healed node", func() bool {
+		return s.pressed.recovered() && !s.pod(s.newcomer).running.IsZero()
+	})
+}
+
+func (s *script) endConditions() error {
 	for _, n := range s.nodes {
-		if err := n.evictd.EndConditions(transition); err != nil {
+		if err := n.endConditions(transition); err != nil {
 			return err
 		}
 	}
 	s.Print(time.Now(), console.Bold, "playground", "conditions outlive their cause by %v from now on: every evictd reloads its configuration", transition)
-	return s.await(ctx, "the newcomer to run on the healed node", func() bool {
-		return !s.pressed.cleared.IsZero() && !s.pressed.untainted.IsZero() && !s.pod(s.newcomer).running.IsZero()
-	})
+	return nil
 }
 
 // keep leaves the cluster running, and says what may be done with it.
@@ -333,7 +358,7 @@ func (s *script) keep(ctx context.Context) {
 	s.More("kubectl --server http://%s get nodes,pods -A -o wide", s.address)
 	s.More("kubectl --server http://%s -n %s run more --image=%s -- --hold 20Mi --leak 20Mi --cap 200Mi", s.address, namespace, image)
 	s.More("a pod's containerID names its process: kill -USR1 PID starts its leak")
-	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.evictd.Socket())
+	s.More("%s status --status-address unix:%s", s.programs.Evictd, s.pressed.socket())
 	s.kept, s.crossed, s.back = true, time.Time{}, time.Time{}
 	for _, n := range s.nodes {
 		n.forget()
