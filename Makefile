@@ -5,7 +5,7 @@
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
-#   BENCHFLAGS  further flags of go test in bench; -count 5 shows the fastest of five
+#   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
@@ -104,7 +104,7 @@ fuzz: ## run every fuzz target for FUZZTIME, a line each
 	exit $$failed
 
 .PHONY: bench
-bench: ## run the benchmarks; the machine first
+bench: ## run the benchmarks: the machine, the results as they come, then tables of benchstat
 	@printf 'cpu:    %s\n' "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 	printf 'cores:  %s\n' "$$(nproc)"
 	printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
@@ -112,7 +112,8 @@ bench: ## run the benchmarks; the machine first
 	printf 'go:     %s\n' "$$(go version)"
 	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} | go run ./internal/benchtable
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} |
+		tee /dev/stderr | go tool -modfile=internal/tools/go.mod benchstat -
 
 .PHONY: bench-reaction
 bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back

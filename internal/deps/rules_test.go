@@ -67,7 +67,6 @@ var arrows = []arrow{
 	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver"}, "the bench drives the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
-	{"internal/benchtable", nil, "a build tool imports nothing of the programs"},
 
 	{"eviction", []string{"internal/podspec", "stats"}, "the core decides over values only"},
 	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
