@@ -101,7 +101,7 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.see("its end in the list", `document.querySelector("#evictions").textContent.includes("freed")`)
 	p.shoot("light")
 	p.click("#chart .mark")
-	p.see("its story", `/Why this pod.*The order as it was.*leaker/.test(document.querySelector("dialog")?.textContent)`)
+	p.see("its story", `/Why this pod.*Ranking at the decision.*leaker/.test(document.querySelector("dialog")?.textContent)`)
 	p.shoot("story")
 	p.click("dialog .icon")
 	p.see("the dialog gone", `!document.querySelector("dialog")`)

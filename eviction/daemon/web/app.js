@@ -1,4 +1,4 @@
-import { $, Chart, amount, ask, choice, clock, el, facts, keyed, later, listen, open, rates, remember, short, shown, span, table, told, windows } from "./page.js";
+import { $, Chart, amount, ask, choice, clock, el, facts, keyed, later, listen, open, rates, remember, short, shown, span, table, windows, written } from "./page.js";
 
 const samples = []; // {at, available: {signal: bytes}, stalled: {resource: seconds}}, oldest first
 const resources = ["memory", "io", "cpu"];
@@ -16,8 +16,8 @@ listen({
     })));
     draw();
   },
-  status(told) {
-    now = told;
+  status(latest) {
+    now = latest;
     const s = now.status;
     later(samples, [{
       at: Date.parse(s.time),
@@ -31,7 +31,7 @@ listen({
 $("find").addEventListener("input", draw);
 $("more").addEventListener("click", () => { all = true; draw(); });
 
-/** outlook of a threshold that is so many seconds away: news within an hour, a warning within two minutes. */
+/** outlook is the class of a threshold that will be crossed in so many seconds: dim within an hour, bad within two minutes. */
 const outlook = (seconds) => (seconds === undefined || seconds > 3600 ? "" : seconds > 120 ? "dim" : "bad");
 
 const met = (signal) => (signal.thresholds.some((t) => t.met && t.kind === "hard") ? "hard" : signal.thresholds.some((t) => t.met) ? "soft" : "");
@@ -39,10 +39,10 @@ const met = (signal) => (signal.thresholds.some((t) => t.met && t.kind === "hard
 function draw() {
   if (!now) return;
   drawHead();
-  const guarded = now.status.signals.filter((s) => s.thresholds.length > 0 || s.name === chosen || all);
-  keyed($("signals"), guarded.map((s) => ({ ...s, age: 0, source: "", pressed: s.name === chosen })), (s) => s.name, tile);
-  $("more").hidden = guarded.length === now.status.signals.length;
-  $("more").textContent = `Show ${now.status.signals.length - guarded.length} more, without a threshold`;
+  const visible = now.status.signals.filter((s) => s.thresholds.length > 0 || s.name === chosen || all);
+  keyed($("signals"), visible.map((s) => ({ ...s, age: 0, source: "", pressed: s.name === chosen })), (s) => s.name, tile);
+  $("more").hidden = visible.length === now.status.signals.length;
+  $("more").textContent = `Show ${now.status.signals.length - visible.length} more, without a threshold`;
   drawChart();
   drawStalls();
   drawEvictions();
@@ -63,7 +63,7 @@ function drawHead() {
   const parts = [`evictd ${now.version}`];
   if (s.api) parts.push(s.api.connected ? "the API server answers" : "the API server does not answer");
   if (s.runtime) parts.push(s.runtime.connected ? "the container runtime answers" : "the container runtime does not answer");
-  if (s.growing) parts.push(`${s.growing.pod} grows fastest: ${told("memory", s.growing.perSecond)} a second`);
+  if (s.growing) parts.push(`${s.growing.pod} grows fastest: ${written("memory", s.growing.perSecond)} a second`);
   $("foot").replaceChildren(...parts.map((p) => el("span", {}, p)));
 }
 
@@ -76,7 +76,7 @@ function tile(s) {
     gauge.children[0].style.width = share(available);
     s.thresholds.forEach((t, i) => { gauge.children[i + 1].style.left = share(amount(t.quantity)); });
   }
-  const limits = s.thresholds.map((t) => el("span", {}, `${t.kind} ${told(s.name, t.quantity)}${t.met ? " met" : ""}`));
+  const limits = s.thresholds.map((t) => el("span", {}, `${t.kind} ${written(s.name, t.quantity)}${t.met ? " met" : ""}`));
   const urgency = outlook(s.secondsToThreshold);
   return el("button", { class: `tile ${met(s)}`, type: "button", "aria-pressed": s.pressed, onclick: () => { chosen = remember("signal", s.name); draw(); } },
     el("span", { class: "name" }, s.name),
@@ -85,7 +85,7 @@ function tile(s) {
     el("span", { class: "note" }, limits.length ? limits : "no threshold"), urgency ? el("b", { class: `note ${urgency}` }, `${span(s.secondsToThreshold)} left`) : "");
 }
 
-/** happened are the evictions, those of a dry run too, newest first. */
+/** happened lists the evictions, those of a dry run too, newest first. */
 const happened = () => [...now.status.evictions, ...(now.spared ?? []).map((e) => ({ ...e, dry: true }))].sort((a, b) => Date.parse(b.decided) - Date.parse(a.decided));
 const keyOf = (e) => e.uid + e.decided;
 
@@ -93,7 +93,7 @@ function drawChart() {
   const s = now.status.signals.find((x) => x.name === chosen);
   if (!s) return;
   const [from, newest] = shown(samples, minutes()), width = newest - from, urgency = outlook(s.secondsToThreshold), ahead = urgency ? s.secondsToThreshold : undefined;
-  const limits = s.thresholds.map((t) => ({ value: amount(t.quantity), text: `${t.kind} ${told(s.name, t.quantity)}`, ink: t.kind === "hard" ? "bad" : "warn" })).filter((l) => Number.isFinite(l.value));
+  const limits = s.thresholds.map((t) => ({ value: amount(t.quantity), text: `${t.kind} ${written(s.name, t.quantity)}`, ink: t.kind === "hard" ? "bad" : "warn" })).filter((l) => Number.isFinite(l.value));
   const next = limits.filter((l) => l.value < amount(s.available)).sort((a, b) => b.value - a.value)[0];
   $("chart-title").textContent = `${s.name} over time`;
   $("outlook").textContent = ahead === undefined || !next ? "" : `at the present rate ${next.text} is reached in ${span(ahead)}`;
@@ -110,9 +110,9 @@ function drawChart() {
 }
 
 function drawStalls() {
-  const told = resources.filter((name) => samples.some((s) => s.stalled[name] != null));
-  $("stalls").hidden = !(($("no-stalls").hidden = told.length > 0));
-  if (told.length === 0) return;
+  const measured = resources.some((name) => samples.some((s) => s.stalled[name] != null));
+  $("stalls").hidden = !(($("no-stalls").hidden = measured));
+  if (!measured) return;
   const [from, to] = shown(samples, minutes());
   stallChart.draw({
     from, to, least: 5, format: (v) => `${v < 9.95 ? +v.toFixed(1) : Math.round(v)} %`,
@@ -126,7 +126,7 @@ function drawEvictions() {
   keyed($("evictions"), all, keyOf, (e) => el("li", {}, el("button", { type: "button", onclick: () => openStory(e) },
     el("span", { class: "mono dim" }, clock(Date.parse(e.decided))),
     el("span", { class: "what" }, e.pod),
-    el("span", { class: e.dry || e.gone ? "dim" : "bad" }, e.dry ? "dry run" : e.gone ? e.freed ? `freed ${told("memory", e.freed)}` : "gone" : "being ended"),
+    el("span", { class: e.dry || e.gone ? "dim" : "bad" }, e.dry ? "dry run" : e.gone ? e.freed ? `freed ${written("memory", e.freed)}` : "gone" : "being ended"),
     el("span", { class: "why" }, `${e.signal}: ${e.because || e.message}`))));
 }
 
@@ -143,25 +143,25 @@ function drawPods() {
 function podRow(p) {
   const usage = amount(p.usage), use = el("span", { class: `use ${p.exceeds ? "over" : ""}`, "aria-hidden": "true" }, el("i"));
   use.firstChild.style.width = `${(100 * (usage ?? 0)) / p.most}%`;
-  const approx = p.estimated ? "~" : "", why = p.protected ? `never: ${p.protected}` : p.because ?? "";
+  const approx = p.estimated ? "~" : "", why = p.protected ? `never evicted: ${p.protected}` : p.because ?? "";
   return el("tr", { class: p.protected ? "off" : "" },
     el("td", { class: "n dim" }, p.place),
     el("td", {}, el("button", { class: "link", type: "button", onclick: () => openPod(p) }, p.pod), el("div", { class: "why narrow" }, why)),
     el("td", { class: "wide" }, approx + p.qosClass),
     el("td", { class: "n wide" }, p.priority),
     el("td", { class: "n" }, el("span", { class: p.exceeds ? "warn" : "" }, short(chosen, usage)), use),
-    el("td", { class: "n" }, approx + told(chosen, p.request)),
-    el("td", { class: "n wide" }, told(chosen, p.wouldFree)),
+    el("td", { class: "n" }, approx + written(chosen, p.request)),
+    el("td", { class: "n wide" }, written(chosen, p.wouldFree)),
     el("td", { class: "why wide" }, why));
 }
 
 function drawReclaimable() {
-  const s = now.status, going = s.reclaimable ?? [], staying = s.unreclaimable ?? [];
-  $("reclaim").hidden = going.length + staying.length === 0;
-  const sum = going.reduce((n, r) => n + (amount(r.wouldFree) ?? 0), 0);
-  $("reclaim-sum").textContent = `${going.length} would go and free ${short("nodefs", sum)}; ${staying.length} stay`;
-  keyed($("reclaimable"), [...going, ...staying.map((r) => ({ ...r, stays: true }))], (r) => r.kind + r.id, (r) => el("tr", { class: r.stays ? "off" : "" },
-    el("td", {}, r.kind), el("td", { class: "why" }, r.name || r.id), el("td", { class: "n" }, r.stays ? "stays" : told("nodefs", r.wouldFree)), el("td", { class: "why wide" }, r.why)));
+  const s = now.status, removed = s.reclaimable ?? [], kept = s.unreclaimable ?? [];
+  $("reclaim").hidden = removed.length + kept.length === 0;
+  const sum = removed.reduce((n, r) => n + (amount(r.wouldFree) ?? 0), 0);
+  $("reclaim-sum").textContent = `removing ${removed.length} would free ${short("nodefs", sum)}; ${kept.length} are kept`;
+  keyed($("reclaimable"), [...removed, ...kept.map((r) => ({ ...r, kept: true }))], (r) => r.kind + r.id, (r) => el("tr", { class: r.kept ? "off" : "" },
+    el("td", {}, r.kind), el("td", { class: "why" }, r.name || r.id), el("td", { class: "n" }, r.kept ? "kept" : written("nodefs", r.wouldFree)), el("td", { class: "why wide" }, r.why)));
 }
 
 // ---- stories
@@ -170,20 +170,20 @@ function openStory(e) {
   open(`${e.pod} ${e.dry ? "would have been evicted" : "was evicted"}`, ask("v1/why", { pod: e.uid }).then((found) => {
     const when = Date.parse(e.decided);
     return story((found.stories ?? []).find((s) => Math.abs(Date.parse(s.decided) - when) < 2) ?? e, e.dry);
-  }, () => story(e, e.dry))); // the flight recorder has nothing to say
+  }, () => story(e, e.dry))); // the recorder does not have it
 }
 
 function story(s, dry) {
   const times = [["crossed", s.crossed], ["decided", s.decided], ["first signal", s.signalled], ["SIGKILL", s.killed], ["gone", s.gone]].filter(([, t]) => t).map(([name, t]) => [name, micros(t)]);
   const ranking = s.ranking ?? [];
   return [
-    el("p", {}, s.required ? `${s.signal} was ${told(s.signal, s.available)} where ${told(s.signal, s.required)} is the ${s.kind} threshold.` : s.message),
-    times.length > 1 && el("div", {}, el("h3", {}, "How it went"), el("ol", { class: "steps" }, times.map(([name, t], i) =>
+    el("p", {}, s.required ? `${s.signal} was ${written(s.signal, s.available)} where ${written(s.signal, s.required)} is the ${s.kind} threshold.` : s.message),
+    times.length > 1 && el("div", {}, el("h3", {}, "Timeline"), el("ol", { class: "steps" }, times.map(([name, t], i) =>
       el("li", {}, el("b", {}, i ? `+${span(Math.max(0, t - times[i - 1][1]) / 1e6)}` : clock(t / 1000)), el("span", { class: "dim" }, name))))),
-    facts([["Why this pod", s.because], ["Next would have been", s.next || (ranking.length ? "no pod" : "")], ["Freed", dry || !s.gone ? "" : s.freed ? told("memory", s.freed) : "an unknown amount"],
-      ["Seen by", s.source], ["Grace", s.grace], ["Went wrong", s.error], ["Message", s.message]]),
-    ranking.length > 0 && el("div", {}, el("h3", {}, "The order as it was"), table(["##", "Pod", "#Usage", "#Request", ".Why here"],
-      ranking.map((r, i) => [i + 1, el("span", { class: r.uid === s.uid ? "bad" : "" }, r.pod), told(s.signal, r.usage), told(s.signal, r.request), el("span", { class: "why" }, r.protected ? `never: ${r.protected}` : r.because ?? "")]))),
+    facts([["Why this pod", s.because], ["Next would have been", s.next || (ranking.length ? "no pod" : "")], ["Freed", dry || !s.gone ? "" : s.freed ? written("memory", s.freed) : "an unknown amount"],
+      ["Measured by", s.source], ["Grace", s.grace], ["Error", s.error], ["Message", s.message]]),
+    ranking.length > 0 && el("div", {}, el("h3", {}, "Ranking at the decision"), table(["##", "Pod", "#Usage", "#Request", ".Why here"],
+      ranking.map((r, i) => [i + 1, el("span", { class: r.uid === s.uid ? "bad" : "" }, r.pod), written(s.signal, r.usage), written(s.signal, r.request), el("span", { class: "why" }, r.protected ? `never evicted: ${r.protected}` : r.because ?? "")]))),
   ];
 }
 
@@ -193,15 +193,15 @@ const micros = (t) => Date.parse(`${t.slice(0, 19)}Z`) * 1000 + Number((/\.(\d{6
 function openPod(p) {
   open(p.pod, ask("v1/explain", { pod: p.uid }).then((e) => [
     ...e.signals.sort((a, b) => (b.signal === chosen) - (a.signal === chosen)).flatMap((s) => s.order.map((o) => place(s, o))),
-    e.limits.length > 0 && el("div", {}, el("h3", {}, "Limits of its own, for which it goes whatever the node has left"),
-      table(["Limit", "#Holds", "#Of"], e.limits.map((l) => [`${l.signal} ${l.of ?? ""}`, told(l.signal, l.held), el("span", { class: l.over ? "bad" : "" }, told(l.signal, l.limit))]))),
+    e.limits.length > 0 && el("div", {}, el("h3", {}, "Its own limits, above which it is evicted whatever the node has left"),
+      table(["Limit", "#Holds", "#Of"], e.limits.map((l) => [`${l.signal} ${l.of ?? ""}`, written(l.signal, l.held), el("span", { class: l.over ? "bad" : "" }, written(l.signal, l.limit))]))),
   ]));
 }
 
 function place(s, p) {
-  const verdict = p.protected ? `It never goes: ${p.protected}.` : p.goes ? `It would go${s.assumed ? " if the threshold were met" : ""}.` : `It would stay; ${s.victims.length ? s.victims.join(", then ") : "nobody"} would go.`;
-  const figure = (of, value) => (of === "priority" ? value : told(s.signal, value));
-  return el("section", {}, el("h3", {}, `${s.signal}, ${s.kind} threshold ${told(s.signal, s.required)}: place ${p.place}`), el("p", { class: p.goes ? "bad" : "" }, verdict),
+  const result = p.protected ? `It is never evicted: ${p.protected}.` : p.goes ? `It would be evicted${s.assumed ? " if the threshold were met" : ""}.` : `It would not be evicted; ${s.victims.length ? s.victims.join(", then ") : "no pod"} would be.`;
+  const figure = (of, value) => (of === "priority" ? value : written(s.signal, value));
+  return el("section", {}, el("h3", {}, `${s.signal}, ${s.kind} threshold ${written(s.signal, s.required)}: place ${p.place}`), el("p", { class: p.goes ? "bad" : "" }, result),
     p.comparisons?.length > 0 && table([`Compared with ${p.against}`, "#This", "#Other", ""], p.comparisons.map((c) => [c.key, c.this, c.other, c.decides ? el("b", {}, "decides") : ""])),
-    p.changes?.length > 0 && el("p", { class: "dim" }, `To ${p.goes ? "stay it would have to come after" : "go it would have to come before"} ${p.rival}: ${p.changes.map((c) => `${c.of} ${figure(c.of, c.to)} instead of ${figure(c.of, c.from)}`).join(", or ")}.`) || "");
+    p.changes?.length > 0 && el("p", { class: "dim" }, `To ${p.goes ? "not be evicted it would have to rank after" : "be evicted it would have to rank before"} ${p.rival}: ${p.changes.map((c) => `${c.of} ${figure(c.of, c.to)} instead of ${figure(c.of, c.from)}`).join(", or ")}.`) || "");
 }

@@ -1,4 +1,4 @@
-// What the pages of both programs share. Whatever a program tells is put in as text.
+// What the pages of both programs share. All values of a program are inserted as text, never as HTML.
 
 /** el makes an element; properties that begin with "on" are listeners. */
 export function el(tag, properties = {}, ...children) {
@@ -20,15 +20,15 @@ function fill(node, properties, children) {
 
 export const $ = (id) => document.getElementById(id);
 
-/** keyed shows items as children of a node, and keeps those that were there: what has the focus keeps it. */
+/** keyed shows items as children of a node. The children of items that did not change stay, and the focus stays where it is. */
 export function keyed(parent, items, key, make) {
   const before = new Map([...parent.children].map((node) => [node.dataset.key, node]));
   const after = items.map((item, i) => {
     const was = before.get(key(item)), text = JSON.stringify(item) + i;
-    if (was && was.told === text) return was;
+    if (was && was.shown === text) return was;
     const node = make(item, i);
     node.dataset.key = key(item);
-    node.told = text;
+    node.shown = text;
     if (was && was.contains(document.activeElement)) {
       requestAnimationFrame(() => (node.matches("button") ? node : node.querySelector("button"))?.focus({ preventScroll: true }));
     }
@@ -41,7 +41,7 @@ export function keyed(parent, items, key, make) {
 
 const powers = { Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60, n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
 
-/** amount of a Kubernetes quantity; null for none. */
+/** amount is the number that a Kubernetes quantity stands for; null where the text is no quantity. */
 export function amount(quantity) {
   const parts = /^([+-]?[\d.]+(?:e[+-]?\d+)?)([a-zA-Z]*)$/.exec(quantity ?? "");
   return parts ? Number(parts[1]) * (parts[2] ? powers[parts[2]] ?? NaN : 1) : null;
@@ -49,7 +49,7 @@ export function amount(quantity) {
 
 const inBytes = (signal) => !/inodesFree$|^pid\./.test(signal);
 
-/** short writes an amount of a signal for people. */
+/** short is an amount of a signal for people. */
 export function short(signal, n) {
   if (n === null || n === undefined || Number.isNaN(n)) return "–";
   const base = inBytes(signal) ? 1024 : 1000;
@@ -59,11 +59,11 @@ export function short(signal, n) {
   return `${i && Math.abs(n) < 100 ? n.toFixed(1).replace(/\.0$/, "") : Math.round(n)} ${units[i]}`.trim();
 }
 
-/** told writes a quantity of a signal; what is none stays as it is: 5%. */
-export const told = (signal, quantity) => (quantity && amount(quantity) === null ? quantity : short(signal, amount(quantity)));
+/** written is a quantity of a signal for people; a text that is no quantity, such as 5%, stays as it is. */
+export const written = (signal, quantity) => (quantity && amount(quantity) === null ? quantity : short(signal, amount(quantity)));
 export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
-/** span writes seconds for people. */
+/** span is a time in seconds for people. */
 export function span(s) {
   if (s < 0.001) return `${Math.round(s * 1e6)} µs`;
   if (s < 1) return `${Math.round(s * 1e3)} ms`;
@@ -75,7 +75,7 @@ export function span(s) {
 
 // ---- charts
 
-/** windows that a chart can show, in minutes. */
+/** windows are the spans of time that a chart can show, minutes. */
 export const windows = [2, 5, 15];
 
 function ticks(most, binary) {
@@ -85,7 +85,7 @@ function ticks(most, binary) {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** Chart draws curves over the last minutes, with limits, and marks that can be opened. */
+/** Chart draws curves over the last minutes, their limits, and marks that open a dialog. */
 export class Chart {
   constructor(host, { height = 150, label }) {
     Object.assign(this, { host, height, at: null });
@@ -170,7 +170,7 @@ export class Chart {
     this.point(this.at);
   }
 
-  /** runs are the points as places, cut where nothing was told for long. */
+  /** runs are the points in pixels, cut where no sample came for 45 s. */
   runs(points) {
     const all = [];
     let last = -Infinity;
@@ -194,7 +194,7 @@ export class Chart {
     return svg("path", { class: `ahead ink-${d.urgency === "bad" ? "bad" : "off"}`, d: path([[this.x(t), this.y(v)], [this.x(u), this.y(w)]]) });
   }
 
-  /** point shows the values at a time; null for none. */
+  /** point shows the values at a time; null shows none. */
   point(t) {
     this.at = t;
     const d = this.data;
@@ -211,10 +211,10 @@ export class Chart {
   }
 }
 
-/** path of a run; what stands alone is a dash. */
+/** path of a run; a single point is a dash. */
 const path = (run) => run.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("") + (run.length === 1 ? "h2h-4" : "");
 
-/** rates turns totals into what came a second, by their first values' names. */
+/** rates turns samples of a total into its increase per second: [ms, value]; null where it fell. */
 export function rates(samples, total) {
   return samples.slice(1).map((s, i) => {
     const was = total(samples[i]), is = total(s), seconds = (s.at - samples[i].at) / 1000;
@@ -222,14 +222,14 @@ export function rates(samples, total) {
   });
 }
 
-/** later appends what is newer than the last sample, and forgets what no window shows. */
+/** later appends the samples that are newer than the last one, and removes those that no window shows. */
 export function later(samples, news) {
   samples.push(...(news ?? []).filter((s) => s.at > (samples.at(-1)?.at ?? 0)));
   const kept = samples.findIndex((s) => s.at > Date.now() - (windows.at(-1) + 1) * 60000);
   samples.splice(0, Math.max(0, kept));
 }
 
-/** shown is the time that a chart shows, from and to: a window, or all there is while that is less, but no less than two minutes. */
+/** shown is the first and the last instant of a chart, ms: a window, or the time of all samples where that is less, but at least two minutes. */
 export function shown(samples, minutes) {
   const newest = samples.at(-1).at;
   return [newest - Math.min(minutes * 60000, Math.max(newest - samples[0].at, 120000)), newest];
@@ -237,7 +237,7 @@ export function shown(samples, minutes) {
 
 // ---- the page
 
-/** remember keeps a choice for the next visit, where the browser lets it. */
+/** remember stores a choice for the next visit, or returns it; without storage it does neither. */
 export function remember(name, value) {
   try {
     if (value === undefined) return localStorage.getItem(`evictd-${name}`);
@@ -267,7 +267,7 @@ function theme() {
   draw();
 }
 
-/** open shows a dialog; what fills it may come later. */
+/** open shows a dialog. Its content may be a promise. */
 export function open(title, content) {
   const body = el("div", { class: "body" }, el("p", { class: "dim" }, "…"));
   const box = el("dialog", { "aria-labelledby": "dialog-title", onclose: () => box.remove(), onclick: (e) => e.target === box && box.close() },
@@ -280,17 +280,17 @@ export function open(title, content) {
   Promise.resolve(content).then((parts) => body.replaceChildren(...parts.flat().filter(Boolean)), (err) => body.replaceChildren(el("p", { class: "bad" }, err.message)));
 }
 
-/** ask gets a document of the same address. */
+/** ask gets a JSON document of the same address. */
 export async function ask(path, query) {
   const answer = await fetch(`${path}?${new URLSearchParams(query)}`);
   if (!answer.ok) throw new Error((await answer.text()).trim() || answer.statusText);
   return answer.json();
 }
 
-/** facts lists names with what they are; those that are nothing are left out. */
+/** facts lists names with their values; empty values are left out. */
 export const facts = (pairs) => el("dl", { class: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== "" && v !== null).map(([k, v]) => [el("dt", {}, k), el("dd", {}, v)]));
 
-/** table makes one of rows of cells; a heading "#x" is a number's, ".x" is left out where there is no room. */
+/** table has a row of headings: "#x" is of a column of numbers, ".x" of one that a narrow window does not show. */
 export function table(headings, rows) {
   const kind = headings.map((h) => (h[0] === "#" ? "n" : h[0] === "." ? "wide" : ""));
   return el("div", { class: "scroll" }, el("table", {},
@@ -298,18 +298,18 @@ export function table(headings, rows) {
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: kind[i] }, cell)))))));
 }
 
-/** listen has handlers called with what the program tells, for as long as somebody looks. */
+/** listen calls handlers with the events of the program. It stops a minute after the page is hidden. */
 export function listen(handlers) {
-  let source, heard = 0, pause = 500, timer;
+  let source, received = 0, pause = 500, timer;
   const state = (text, kind) => { $("live").textContent = text; $("live").className = `chip ${kind}`; };
   const stop = () => { clearTimeout(timer); source?.close(); source = null; };
   const start = () => {
     stop();
-    heard = Date.now();
+    received = Date.now();
     source = new EventSource("v1/events");
     for (const [name, handle] of Object.entries({ ...handlers, fault })) {
       source.addEventListener(name, (e) => {
-        heard = Date.now();
+        received = Date.now();
         pause = 500;
         state("live", "good live");
         if (name !== "fault") $("fault").hidden = true;
@@ -318,7 +318,7 @@ export function listen(handlers) {
     }
     source.addEventListener("error", () => {
       state("reconnecting", "warn");
-      if (source?.readyState !== EventSource.CLOSED) return; // it tries again itself
+      if (source?.readyState !== EventSource.CLOSED) return; // the browser connects again
       timer = setTimeout(start, pause);
       pause = Math.min(2 * pause, 15000);
     });
@@ -333,6 +333,6 @@ export function listen(handlers) {
     if (!document.hidden && !source) start();
     if (document.hidden) timer = setTimeout(stop, 60000);
   });
-  setInterval(() => { if (source && Date.now() - heard > 12000) { state("reconnecting", "warn"); start(); } }, 4000);
+  setInterval(() => { if (source && Date.now() - received > 12000) { state("reconnecting", "warn"); start(); } }, 4000);
   start();
 }

@@ -4,7 +4,7 @@ const samples = []; // figures, oldest first
 const seen = { pending: [], nodes: [] };
 const charts = Object.fromEntries(["depth", "attempts", "latency"].map((id) => [id, new Chart($(id), { height: 170, label: `${id} over time; arrow keys read values` })]));
 const minutes = choice($("window"), "window", windows, (m) => `${m} min`, draw);
-const keep = (name) => (told) => { seen[name] = told; draw(); };
+const keep = (name) => (latest) => { seen[name] = latest; draw(); };
 
 listen({ figures: (news) => { later(samples, news); draw(); }, overview: keep("overview"), pending: keep("pending"), nodes: keep("nodes") });
 $("find").addEventListener("input", draw);
