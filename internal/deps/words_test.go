@@ -1,19 +1,22 @@
 package deps
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// word is an expression that comments and strings do not use, and what to write instead.
+// word is an expression that comments, strings and documentation do not use, and what to write instead.
 type word struct{ banned, instead string }
 
 // words are matched as whole words, without regard to case. A banned expression is a regular expression.
@@ -47,14 +50,21 @@ func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		read := bannedWords
+		switch {
+		case strings.HasSuffix(name, "_test.go"), name == "behaviour.md": // made of rules.txt and comments of tests
+			return nil
+		case strings.HasSuffix(name, ".go"):
+		case slices.Contains(prose, filepath.Ext(name)), name == "Makefile":
+			read = bannedInText
+		default:
 			return nil
 		}
 		below, err := filepath.Rel(root, file)
 		if err != nil {
 			return err
 		}
-		found, err := bannedWords(file)
+		found, err := read(file)
 		if err != nil {
 			return err
 		}
@@ -66,6 +76,37 @@ func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// rules are in testdata, which the walk leaves out.
+func TestRulesUseTheWordsOfTheField(t *testing.T) {
+	for _, file := range []string{"eviction/simulate/testdata/rules.txt", "scheduleradapter/simulate/testdata/rules.txt"} {
+		found, err := bannedInText(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			t.Errorf("%s:%s", file, f)
+		}
+	}
+}
+
+// prose are the endings of files that are read whole: documentation, pages, units,
+// scripts and examples.
+var prose = []string{".md", ".txt", ".js", ".css", ".html", ".sh", ".yaml", ".conf", ".service", ".socket", ".5"}
+
+// bannedInText lists the banned words in a file, each with its line.
+func bannedInText(file string) (found []string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for i, pattern := range patterns() {
+		for _, at := range pattern.FindAllIndex(text, -1) {
+			found = append(found, fmt.Sprintf("%d: %q: %s", 1+bytes.Count(text[:at[0]], []byte("\n")), text[at[0]:at[1]], words[i].instead))
+		}
+	}
+	return found, nil
 }
 
 // bannedWords lists the banned words in the comments and string literals of a file, each

@@ -7,7 +7,7 @@ set -eu
 dir=$1 deb=$2 group=$3
 
 if [ "${4:-}" != inside ]; then
-	# A new group of cpuset has no processors; nobody needs it here.
+	# A new group of cpuset has no processors; no test needs it.
 	awk '$3 ~ /^cgroup2?$/ && $4 !~ /cpuset/ {print $2}' /proc/self/mounts | while read -r hierarchy; do
 		if ! [ -w "$hierarchy/$group/cgroup.procs" ]; then continue; fi
 		echo $$ >"$hierarchy/$group/cgroup.procs"
@@ -65,7 +65,7 @@ cat >"$root/etc/systemd/system/evictd-test.target" <<-TARGET
 	AllowIsolate=yes
 TARGET
 : >"$root/etc/machine-id"
-# Not chroot: in one nobody may make user namespaces.
+# Not chroot: a process in one may not make user namespaces.
 cd "$root"
 mkdir -p mnt
 pivot_root . mnt
