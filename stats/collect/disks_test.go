@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -292,4 +293,29 @@ func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
 	}
 	release()
 	d.filesystems[0].busy.Lock()
+}
+
+// TestSubvolumesOfOneBtrfsAreOneDisk: each subvolume has a device number and an f_fsid of its own.
+//
+// rule: M.80
+func TestSubvolumesOfOneBtrfsAreOneDisk(t *testing.T) {
+	mkfs := []string{"mkfs.btrfs", "-q"}
+	disk, other := loopMount(t, "btrfs-progs", 128, "rw", mkfs...), loopMount(t, "btrfs-progs", 128, "rw", mkfs...)
+	images := disk + "/images"
+	if out, err := exec.Command("btrfs", "subvolume", "create", images).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var top, below unix.Statx_t
+	if statAt(unix.AT_FDCWD, nameZ(disk), 0, &top) != 0 || statAt(unix.AT_FDCWD, nameZ(images), 0, &below) != 0 || device(&top) == device(&below) {
+		t.Fatal("the subvolume has the device number of its parent")
+	}
+	for path, want := range map[string]Layout{images: SharedFs, other: ImageFs} {
+		d := NewDisks(Paths{NodeFs: disk, ImageFs: path}, slog.New(slog.DiscardHandler))
+		if err := d.Measure(wait.Limit); err != nil || d.Layout() != want {
+			t.Errorf("%s: the layout is %v, %v; want %v", path, d.Layout(), err, want)
+		}
+		if one := d.oneDisk(0, 1); one != (want == SharedFs) {
+			t.Errorf("%s: one disk: %v", path, one)
+		}
+	}
 }

@@ -33,7 +33,7 @@ type filesystem struct {
 	mu     sync.Mutex
 	figure stats.Filesystem // the last one; unknown before the first and where errno is set
 	errno  unix.Errno
-	device uint64    // the last one found; 0 before the first
+	device uint64    // the last one found, of btrfs its id; 0 before the first
 	since  time.Time // when the pending request was made; zero without one
 }
 
@@ -83,7 +83,7 @@ func (f *filesystem) measure() (moved bool) {
 
 // statfs fills in bytes available to ordinary users, and inodes. They are unknown for a
 // filesystem without a fixed number of inodes (btrfs).
-func (f *filesystem) statfs(s *stats.Filesystem) (device uint64, errno unix.Errno) {
+func (f *filesystem) statfs(s *stats.Filesystem) (id uint64, errno unix.Errno) {
 	var stx unix.Statx_t
 	here := unix.AT_FDCWD
 	if _, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(here), uintptr(unsafe.Pointer(unsafe.SliceData(f.pathZ))), 0, 0, uintptr(unsafe.Pointer(&stx)), 0); errno != 0 {
@@ -102,7 +102,34 @@ func (f *filesystem) statfs(s *stats.Filesystem) (device uint64, errno unix.Errn
 	if st.Files > 0 {
 		s.Inodes, s.InodesFree = stats.Known(int64(st.Files)), stats.Known(int64(st.Ffree))
 	}
-	return unix.Mkdev(stx.Dev_major, stx.Dev_minor), 0
+	if st.Type == unix.BTRFS_SUPER_MAGIC {
+		return f.btrfs(&stx), 0
+	}
+	return device(&stx), 0
+}
+
+// btrfsInfo is struct btrfs_ioctl_fs_info_args.
+type btrfsInfo struct {
+	maxID, devices uint64
+	id             [2]uint64
+	_              [124]uint64
+}
+
+const getBtrfsInfo = 0x8400941f // BTRFS_IOC_FS_INFO
+
+// btrfs identifies the btrfs filesystem of the path, of which each subvolume has a device number of
+// its own. The device number stands in for the id where the ioctl fails.
+func (f *filesystem) btrfs(stx *unix.Statx_t) uint64 {
+	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return device(stx)
+	}
+	defer unix.Close(fd)
+	var info btrfsInfo
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getBtrfsInfo, uintptr(unsafe.Pointer(&info))); errno != 0 {
+		return device(stx)
+	}
+	return info.id[0] ^ info.id[1]
 }
 
 // lastDevice is the device of the path at the last measurement; 0 before.

@@ -54,7 +54,7 @@ func TestADirectoryWithoutAProjectIsCountedByNoQuota(t *testing.T) {
 }
 
 func TestAProjectsQuotaCountsInPlaceOfAWalk(t *testing.T) {
-	disk := loopMount(t, "prjquota", "mke2fs", "-q", "-t", "ext4", "-m", "0", "-O", "quota,project", "-E", "quotatype=prjquota")
+	disk := loopMount(t, "e2fsprogs", 64, "prjquota", "mke2fs", "-q", "-t", "ext4", "-m", "0", "-O", "quota,project", "-E", "quotatype=prjquota")
 	const project = 1048577
 	volume := disk + "/volume"
 	if err := os.Mkdir(volume, 0o755); err != nil {
@@ -84,21 +84,25 @@ func TestAProjectsQuotaCountsInPlaceOfAWalk(t *testing.T) {
 	}
 }
 
-// loopMount makes a filesystem of 64 MiB in a file and mounts it.
-func loopMount(t *testing.T, options string, make ...string) (dir string) {
+// loopMount makes a filesystem in a file of some MiB, by a program of a Debian package, and mounts it.
+func loopMount(t *testing.T, debian string, mib int64, options string, make ...string) (dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root, to mount a disk of its own")
 	}
 	if _, err := exec.LookPath(make[0]); err != nil {
-		t.Skip("skipped: needs Debian's package e2fsprogs:", err)
+		t.Skipf("skipped: needs Debian's package %s: %v", debian, err)
 	}
 	image, dir := t.TempDir()+"/image", t.TempDir()
-	if out, err := exec.Command(make[0], append(make[1:], image, "64M")...).CombinedOutput(); err != nil {
-		t.Skipf("skipped: needs a %s that makes project quotas: %v: %s", make[0], err, bytes.TrimSpace(out))
+	put(t, image, "")
+	if err := os.Truncate(image, mib<<20); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(make[0], append(make[1:], image)...).CombinedOutput(); err != nil {
+		t.Skipf("skipped: needs a %s that knows %q: %v: %s", make[0], make[1:], err, bytes.TrimSpace(out))
 	}
 	if out, err := exec.Command("mount", "-o", "loop,"+options, image, dir).CombinedOutput(); err != nil {
-		t.Skipf("skipped: needs loop devices and a kernel whose ext4 has %s (CONFIG_QFMT_V2): %v: %s", options, err, bytes.TrimSpace(out))
+		t.Skipf("skipped: needs loop devices and a kernel that mounts what %s makes with %s: %v: %s", make[0], options, err, bytes.TrimSpace(out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {

@@ -34,6 +34,7 @@ var (
 var parts = []part{
 	{
 		name: small, tests: "the programs and their packages, real cgroups and processes",
+		needs: []need{{"mkfs.btrfs", "btrfs-progs"}},
 	},
 	{
 		name: "playground", tests: "make run and its variants, black-box",
