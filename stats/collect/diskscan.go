@@ -40,9 +40,11 @@ type DiskScanner struct {
 	unscanned chan struct{}
 	done      chan struct{}
 
+	patience time.Duration
+
 	// Owned by Run.
-	failed    map[PodPath]bool     // whose fault was logged
-	fullUsage map[uint64]diskUsage // of the last whole round, by device
+	blocked   map[*PodDisk]*podScan // scans that the kernel has not returned from
+	fullUsage map[uint64]diskUsage  // of the last whole round, by device
 }
 
 // diskUsage is the usage of a disk, and of the trees on it.
@@ -56,7 +58,7 @@ type diskUsage struct {
 func NewDiskScanner(log *slog.Logger) *DiskScanner {
 	s := &DiskScanner{
 		log: log, requests: make(chan struct{}, 1), unscanned: make(chan struct{}, 1), done: make(chan struct{}, 1),
-		failed: map[PodPath]bool{},
+		patience: answerTimeout, blocked: map[*PodDisk]*podScan{},
 	}
 	s.pods.Store(new([]*PodDisk))
 	s.since.Store(new(time.Time))
@@ -114,15 +116,17 @@ type diskScan struct {
 	overlays map[uint64]PodPath
 }
 
-// scan scans the chosen pods.
+// scan scans the chosen pods. A pod that cannot be scanned is unknown, and does not make the scan
+// incomplete.
 func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration, chosen func(*PodDisk) bool) {
 	begun := time.Now()
 	r := &diskScan{scanner: s, ctx: ctx, full: whole, pause: pause, room: maxRemembered}
 	if whole {
 		r.overlays = s.overlays()
 	}
+	s.dropReturned()
 	pods, complete := *s.pods.Load(), true
-	for _, pod := range pods {
+	for _, pod := range s.answering(pods) {
 		for t := range pod.trees {
 			r.room -= t.remembered
 		}
@@ -132,12 +136,12 @@ func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration,
 			complete = false
 			continue
 		}
-		if !pod.scan(r) {
+		if !s.scanPod(r, pod) {
 			return
 		}
 	}
 	if whole && complete {
-		s.fullUsage = usageOf(pods)
+		s.fullUsage = usageOf(s.answering(pods))
 		s.since.Store(&begun)
 	}
 	notify(s.done)
@@ -178,10 +182,12 @@ func (r *diskScan) wait() bool {
 }
 
 // measure measures one tree. A tree without a path, or that does not exist, is unknown.
-func (r *diskScan) measure(t *tree) stats.Volume {
+func (r *podScan) measure(t *tree) stats.Volume {
 	if t.place == (PodPath{}) {
 		return stats.Volume{}
 	}
+	r.at(t.place)
+	t.steps = &r.steps
 	room := r.room
 	entries, err := t.measure(time.Now(), r.full, &r.room, r.wait)
 	t.remembered += room - r.room
@@ -189,14 +195,10 @@ func (r *diskScan) measure(t *tree) stats.Volume {
 		r.entries = 0
 		r.wait()
 	}
-	failed := r.scanner.failed
-	switch {
-	case err != nil && !failed[t.place]:
+	if err != nil && !t.failed {
 		r.scanner.log.Warn("cannot measure a directory of a pod", "path", t.place.String(), "error", err)
-		failed[t.place] = true
-	case err == nil:
-		delete(failed, t.place)
 	}
+	t.failed = err != nil
 	return t.volume()
 }
 
@@ -248,7 +250,7 @@ func usageOf(pods []*PodDisk) map[uint64]diskUsage {
 // unexplained says whether a disk has grown since the last full scan by more than
 // incremental scans have found.
 func (s *DiskScanner) unexplained() bool {
-	for device, now := range usageOf(*s.pods.Load()) {
+	for device, now := range usageOf(s.answering(*s.pods.Load())) {
 		then, known := s.fullUsage[device]
 		bytes := now.bytes - then.bytes - (now.treesBytes - then.treesBytes)
 		inodes := now.inodes - then.inodes - (now.treesInodes - then.treesInodes)

@@ -148,7 +148,7 @@ func (d *PodDisk) logDir(i int) PodPath {
 func (d *PodDisk) unscanned() bool { return d.found.Load() == nil || d.pathsChanged.Load() }
 
 // scan measures the pod, and says whether it was completed.
-func (d *PodDisk) scan(r *diskScan) bool {
+func (d *PodDisk) scan(r *podScan) bool {
 	d.pathsChanged.Store(false)
 	found := &podUsage{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
 	var projects []uint32
@@ -156,6 +156,7 @@ func (d *PodDisk) scan(r *diskScan) bool {
 		if d.volumes[i].place == (PodPath{}) {
 			continue
 		}
+		r.at(d.volumes[i].place)
 		project, used := quotaOf(d.volumes[i].place, projects)
 		if project != 0 {
 			projects, found.volumes[i] = append(projects, project), used
@@ -178,9 +179,10 @@ func (d *PodDisk) scan(r *diskScan) bool {
 	}
 	found.open = slices.Clone(d.open)
 	found.unlinked = d.unlinked
-	if d.files.Logs != (PodPath{}) {
+	if r.at(d.files.Logs); d.files.Logs != (PodPath{}) {
 		found.files = direct(d.files.Logs)
 	}
+	r.at(d.files.EtcHosts)
 	if size, is := d.files.EtcHosts.fileSize(); is {
 		found.files = found.files.Plus(stats.Volume{Used: stats.Known(size), Inodes: stats.Known(1)})
 	}
@@ -195,7 +197,7 @@ func (d *PodDisk) scan(r *diskScan) bool {
 // scanProcesses finds the writable layer that is the root of each container's
 // processes, and the deleted files that they have open. A project quota already counts
 // the deleted files of its volume.
-func (d *PodDisk) scanProcesses(r *diskScan, quota bool) {
+func (d *PodDisk) scanProcesses(r *podScan, quota bool) {
 	ask := d.processes.Load()
 	if ask == nil {
 		return
@@ -206,6 +208,7 @@ func (d *PodDisk) scanProcesses(r *diskScan, quota bool) {
 		return // it has ended
 	}
 	now := time.Now()
+	r.at(PodPath{Root: "/proc"})
 	files := openFiles{layers: r.overlays, volumes: d.files.Volumes, left: maxDescriptors}
 	open := files.unlinked(pids)
 	var st unix.Statx_t

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -84,7 +85,9 @@ type tree struct {
 	lastFull      time.Time // when the last full measurement began
 	entries       int       // of the last full measurement
 	root          *directory
-	remembered    int // directories and files
+	remembered    int           // directories and files
+	failed        bool          // the fault of the last measurement was logged
+	steps         *atomic.Int64 // entries measured so far, for others to see; may be nil
 }
 
 // moveTo sets the path of the tree; a new path discards its results.
@@ -121,6 +124,7 @@ type walk struct {
 	buffers           [][]byte
 	entries           int
 	bytes, inodes     int64
+	remote            bool // the filesystem has a server, which knows better than the kernel
 	ended, incomplete bool
 }
 
@@ -131,13 +135,13 @@ func (t *tree) measure(now time.Time, whole bool, room *int, pace func() bool) (
 	fd, err := t.place.open(unix.O_RDONLY | unix.O_DIRECTORY)
 	if err != nil {
 		t.root.releaseRoomBelow(room)
-		*t = tree{place: t.place, remembered: t.remembered}
+		*t = tree{place: t.place, remembered: t.remembered, failed: t.failed}
 		if errors.Is(err, unix.ENOENT) {
 			return 1, nil
 		}
 		return 1, fmt.Errorf("measure %s: %w", t.place, err)
 	}
-	w := &walk{tree: t, now: now, pace: pace, room: room, linked: map[uint64]struct{}{}}
+	w := &walk{tree: t, now: now, pace: pace, room: room, linked: map[uint64]struct{}{}, remote: isRemote(fd)}
 	var st unix.Statx_t
 	if errno := statAt(fd, &[]byte{0}[0], unix.AT_EMPTY_PATH, &st); errno != 0 {
 		unix.Close(fd)
@@ -157,7 +161,7 @@ func (t *tree) measure(now time.Time, whole bool, room *int, pace func() bool) (
 		t.lastFull, t.entries = now, w.entries
 	}
 	t.bytes, t.inodes, t.root = w.bytes, w.inodes, root
-	if t.entries < smallTree {
+	if t.entries < smallTree || w.remote {
 		t.root.releaseRoomBelow(room)
 		t.root = nil
 	}
@@ -247,6 +251,9 @@ func (w *walk) read(fd int, buf []byte, each func(nameZ []byte)) (complete bool)
 func (w *walk) entry(fd int, nameZ []byte, d *directory, known map[string]*directory, depth int) {
 	var st unix.Statx_t
 	if errno := statAt(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW, &st); errno != 0 || device(&st) != w.tree.device {
+		return
+	}
+	if w.remote && statx(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, &st) != 0 {
 		return
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -343,16 +350,39 @@ func (w *walk) step() bool {
 		return false
 	}
 	w.entries++
+	if w.tree != nil && w.tree.steps != nil {
+		w.tree.steps.Add(1)
+	}
 	if w.entries%walkPerStep == 0 && !w.pace() {
 		w.ended = true
 	}
 	return !w.ended
 }
 
-// statAt is statx of a name with its NUL, without a copy of it.
+// statAt is statx of a name with its NUL, with what the kernel knows: it asks no server of a
+// network or FUSE filesystem that is mounted there, and mounts nothing.
 func statAt(dir int, nameZ *byte, flags int, st *unix.Statx_t) unix.Errno {
+	return statx(dir, nameZ, flags|unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, st)
+}
+
+// statx is statx of a name with its NUL, without a copy of it.
+func statx(dir int, nameZ *byte, flags int, st *unix.Statx_t) unix.Errno {
 	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(nameZ)), uintptr(flags), unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(st)), 0)
 	return errno
+}
+
+// isRemote says whether an open directory is on a network or FUSE filesystem.
+func isRemote(fd int) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case unix.FUSE_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC,
+		unix.CEPH_SUPER_MAGIC, unix.V9FS_MAGIC, unix.AFS_SUPER_MAGIC:
+		return true
+	}
+	return false
 }
 
 func nameZ(name string) *byte { return &append([]byte(name), 0)[0] }
