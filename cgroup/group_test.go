@@ -230,18 +230,29 @@ func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
 	}
 }
 
-func TestAGroupAtFullSpeedIsWeightedWithThoseAboveItAndHasNoQuota(t *testing.T) {
+// rule: M.82
+func TestAGroupAtFullSpeedLeavesHalfToTheGroupsFurtherUp(t *testing.T) {
 	for _, c := range []struct {
 		fixture, group, top string
+		weights             map[string]string // of groups
 		want                []Setting
 	}{
-		{"v1", v1Pod, "/kubepods", []Setting{
+		{"v1", v1Pod, "/kubepods", map[string]string{"/kubepods/besteffort": "2", "/kubepods/burstable": "600", "/kubepods/podguaranteed": "1024"}, []Setting{
 			{"/cpu" + v1Pod + "/cpu.cfs_quota_us", "-1"},
 			{"/cpu" + v1Pod + "/cpu.shares", "262144"},
-			{"/cpu/kubepods/besteffort/cpu.shares", "262144"},
+			{"/cpu/kubepods/besteffort/cpu.shares", "1624"},
 			{"/cpu" + v1Pod + "/c1/cpu.cfs_quota_us", "-1"},
 		}},
-		{"v2", v2Pod, "/kubepods.slice", []Setting{
+		{"v1", v1Pod, "/kubepods", map[string]string{"/kubepods/besteffort": "700", "/kubepods/burstable": "600"}, []Setting{
+			{"/cpu" + v1Pod + "/cpu.cfs_quota_us", "-1"},
+			{"/cpu" + v1Pod + "/cpu.shares", "262144"},
+			{"/cpu/kubepods/besteffort/cpu.shares", "700"},
+			{"/cpu" + v1Pod + "/c1/cpu.cfs_quota_us", "-1"},
+		}},
+		{"v2", v2Pod, "/kubepods.slice", map[string]string{
+			"/kubepods.slice/kubepods-burstable.slice": "40", "/kubepods.slice/kubepods-besteffort.slice": "1",
+			"/kubepods.slice/kubepods-pod99998888_7777_4666_8555_444433332222.slice": "10000",
+		}, []Setting{
 			{v2Pod + "/cpu.max", "max"},
 			{v2Pod + "/cpu.weight", "10000"},
 			{"/kubepods.slice/kubepods-burstable.slice/cpu.weight", "10000"},
@@ -250,6 +261,17 @@ func TestAGroupAtFullSpeedIsWeightedWithThoseAboveItAndHasNoQuota(t *testing.T) 
 		}},
 	} {
 		s, host := fixture(t, c.fixture)
+		for group, weight := range c.weights {
+			if err := os.MkdirAll(s.dir(memory, group), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(s.dir(cpu, group), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(s.weightFile(group), []byte(weight+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		got, err := s.CPUBoost(c.group, c.top)
 		if err != nil {
 			t.Error(err)

@@ -1,20 +1,26 @@
 package cgroup
 
-import "path"
+import (
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
 
 // Setting is a value for a kernel file.
 type Setting struct{ File, Value string }
 
-// The highest weight (MAX_SHARES; CGROUP_WEIGHT_MAX) and no quota of the cpu controller,
-// by version.
+// The file of a group's weight and the highest weight (MAX_SHARES; CGROUP_WEIGHT_MAX), and no quota
+// of the cpu controller, by version.
 var (
 	fullWeight = [...]Setting{V1: {"cpu.shares", "262144"}, V2: {"cpu.weight", "10000"}}
 	noQuota    = [...]Setting{V1: {"cpu.cfs_quota_us", "-1"}, V2: {"cpu.max", "max"}}
 )
 
-// CPUBoost lists the settings that give the processes of a group the most CPU time: the
-// highest weight for the group and all groups up to top, excluding it; no quota for the
-// group and those directly below it. It is empty where no cpu controller is mounted.
+// CPUBoost lists the settings that give the processes of a group CPU time before its siblings, and
+// leave half of it to the groups further up: the highest weight for the group; for the groups
+// between it and top, the weight of all their siblings together, unless theirs is higher; no quota
+// for the group and those directly below it. It is empty where no cpu controller is mounted.
 func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	if s.of[cpu] == nil {
 		return nil, nil
@@ -22,15 +28,40 @@ func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	set := func(group string, what Setting) Setting {
 		return Setting{path.Join(s.dir(cpu, group), what.File), what.Value}
 	}
-	all := []Setting{set(group, noQuota[s.version])}
-	for at := group; at != top && at != "/" && at != "."; at = path.Dir(at) {
-		all = append(all, set(at, fullWeight[s.version]))
+	all := []Setting{set(group, noQuota[s.version]), set(group, fullWeight[s.version])}
+	for at := path.Dir(group); len(at) > len(top) && at != "/" && at != "."; at = path.Dir(at) {
+		all = append(all, Setting{s.weightFile(at), strconv.FormatInt(s.weightOfHalf(at), 10)})
 	}
 	children, err := s.Children(group)
 	for _, child := range children {
 		all = append(all, set(path.Join(group, child), noQuota[s.version]))
 	}
 	return all, err
+}
+
+// weightOfHalf is the weight with which a group gets half of the CPU time of its parent, or its
+// own where that is higher.
+func (s *System) weightOfHalf(group string) (weight int64) {
+	parent := path.Dir(group)
+	siblings, _ := s.Children(parent) // those that cannot be listed do not count
+	for _, sibling := range siblings {
+		if at := path.Join(parent, sibling); at != group {
+			weight += s.weight(at)
+		}
+	}
+	full, _ := strconv.ParseInt(fullWeight[s.version].Value, 10, 64)
+	return min(max(weight, s.weight(group)), full)
+}
+
+func (s *System) weightFile(group string) string {
+	return path.Join(s.dir(cpu, group), fullWeight[s.version].File)
+}
+
+// weight is the weight of a group; 0 for one without the cpu controller.
+func (s *System) weight(group string) int64 {
+	text, _ := os.ReadFile(s.weightFile(group))
+	weight, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return weight
 }
 
 // FreezeSetting is the setting that freezes the processes of a group. Under the v1

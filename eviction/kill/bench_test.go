@@ -64,18 +64,21 @@ func releases(b *testing.B) bool {
 func BenchmarkStarvedVictimGivesMemoryBack(b *testing.B) {
 	for _, mib := range []int{512, 2048} {
 		for _, how := range []struct {
-			name           string
-			hurry, release bool
-		}{{"nothing", false, false}, {"boost", true, false}, {"mrelease", false, true}, {"boost+mrelease", true, true}} {
-			b.Run(fmt.Sprintf("%dMiB/%s", mib, how.name), func(b *testing.B) { benchmarkStarved(b, mib, how.hurry, how.release) })
+			name, parent string // shares of the parent while it dies; "" for those that it has
+			release      bool
+		}{{"nothing", "", false}, {"half", hogShares, false}, {"all", "262144", false}, {"mrelease", "", true}, {"half+mrelease", hogShares, true}} {
+			b.Run(fmt.Sprintf("%dMiB/%s", mib, how.name), func(b *testing.B) { benchmarkStarved(b, mib, how.parent, how.release) })
 		}
 	}
 }
 
+// hogShares are those of the processes beside the victim: a parent of as many gets half of the processor.
+const hogShares = "1024"
+
 // starvedPatience bounds the wait for memory that may not come for very long.
 const starvedPatience = 20 * time.Second
 
-func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
+func benchmarkStarved(b *testing.B, mib int, parent string, release bool) {
 	if available := memAvailable(b); available < int64(4*mib)<<20 {
 		b.Skipf("skipped: needs four times %[2]d MiB of available memory, not %[1]d MiB", available>>20, mib)
 	}
@@ -99,8 +102,8 @@ func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 		write(b, pod.cpu+"/cpu.shares", "2")
 		full, _ := g.usage().Get()
 		v := Victim{UID: "a", Target: g}
-		if hurry {
-			v.Target = &boosted{g, []string{pod.cpu, class.cpu}}
+		if parent != "" {
+			v.Target = &boosted{g, map[string]string{pod.cpu: "262144", class.cpu: parent}}
 		}
 		k.Prepare([]Victim{v})
 		began := time.Now()
@@ -129,20 +132,21 @@ func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// boosted raises the weight of groups while the pod dies.
+// boosted raises the weights of groups while the pod dies.
 type boosted struct {
 	*v1Group
-	groups []string
+	shares map[string]string // by group
 }
 
 func (p *boosted) BoostCPU() (undo func(), err error) {
-	set := func(shares string) (faults error) {
-		for _, dir := range p.groups {
-			faults = errors.Join(faults, os.WriteFile(dir+"/cpu.shares", []byte(shares), 0))
-		}
-		return faults
+	for dir, shares := range p.shares {
+		err = errors.Join(err, os.WriteFile(dir+"/cpu.shares", []byte(shares), 0))
 	}
-	return func() { _ = set("2") }, set("262144")
+	return func() {
+		for dir := range p.shares {
+			_ = os.WriteFile(dir+"/cpu.shares", []byte("2"), 0)
+		}
+	}, err
 }
 
 // newCPUGroup makes a group of a weight below another, or at the top.

@@ -9,8 +9,9 @@
 // up to a millisecond late. SIGKILL uses cgroup.kill where the kernel has it.
 //
 // A dying process needs processor time, which a throttled pod or a pod with a low weight
-// does not get. With SIGKILL the weights of the pod's cgroup and of those between it and
-// the pods' cgroup are raised and its quota is removed. A pod of cgroup v1 that forks faster
+// does not get. With SIGKILL the weight of the pod's cgroup is raised, those of the cgroups between
+// it and the pods' cgroup to half of the processor at most, and its quota is removed, until the pod is
+// gone or overdue. A pod of cgroup v1 that forks faster
 // than it is listed is frozen for one round. The Target records each such write before
 // it is made (eviction/undo) and undoes it after the kill.
 //
