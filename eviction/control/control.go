@@ -29,17 +29,19 @@ type Loop struct {
 	pulse     Pulse
 	log       *slog.Logger
 
-	incoming chan []Pod
+	incoming chan podSet
 	configs  chan Config
 	reports  chan Report
-	queries  chan query
 	ended    chan kill.Result // from the killer, which closes it
 	scanned  chan struct{}    // a scan of the pods' disks is complete
 	reclaims chan eviction.Signal
 	lost     atomic.Uint64
 
+	snapshots snapshots
+
 	driver            eviction.Driver
 	pods              []Pod
+	received          uint64    // the last set of pods, see podSet
 	figures           []figures // beside pods
 	buffers           eviction.Buffers
 	decisions         []eviction.Decision // buffer for those of a pass
@@ -56,9 +58,10 @@ type Loop struct {
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 	regular           time.Time                        // when the next housekeeping pass is due
 	sampled           time.Time                        // when the pods were last measured
-	sampledForReaders time.Time
-	detail            int       // the pod whose containers were last read
-	refusals          []refusal // of the running pass
+	sampledForReaders time.Time                        // when that was begun for readers
+	measuredUpTo      int                              // while pods are being measured for readers, the next of them
+	detail            int                              // the pod whose containers were last read
+	refusals          []refusal                        // of the running pass
 	reported          standing
 	started           *eviction.State // not reported yet
 	idle              bool            // thresholds act and no pod can be evicted for them
@@ -68,6 +71,12 @@ type Loop struct {
 	outcomes  []eviction.Outcome
 	unreaped  []unreaped
 	reclaimed []eviction.ReclaimOutcome
+}
+
+// podSet is the pods of one SetPods, of which it is the number.
+type podSet struct {
+	pods   []Pod
+	number uint64
 }
 
 // figures are what was measured of a pod.
@@ -110,10 +119,9 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l := &Loop{
 		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, scanner: ports.DiskScanner,
 		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, log: log,
-		incoming: make(chan []Pod, 1),
+		incoming: make(chan podSet, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
-		queries:  make(chan query, 8),
 		ended:    make(chan kill.Result, endedQueue),
 		scanned:  make(chan struct{}, 1),
 		reclaims: make(chan eviction.Signal, endedQueue),
@@ -129,7 +137,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 // SetPods replaces the pods of the node. It never blocks; a set that the loop has
 // not received yet is dropped. Only one goroutine may call it.
 func (l *Loop) SetPods(pods []Pod) {
-	replace(l.incoming, pods)
+	replace(l.incoming, podSet{pods, l.snapshots.sets.Add(1)})
 	l.waiter.Wake()
 }
 
@@ -179,6 +187,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	poll := l.nextPoll()
 	var notified time.Time // when a notification last caused a pass
 	for {
+		l.snapshots.nearing.Store(l.nearing)
 		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
 		if ctx.Err() != nil {
 			return nil
@@ -272,16 +281,17 @@ func (l *Loop) forward(ctx context.Context) {
 	}
 }
 
-// receive handles everything that waits for the loop, but no more than one query. It says
-// whether that caused a pass, and false where the killer has ended.
+// receive handles everything that waits for the loop, and then the readers. It says whether that
+// caused a pass, and false where the killer has ended.
 func (l *Loop) receive() (passed, open bool) {
 	for {
 		select {
 		case cfg := <-l.configs:
 			l.configure(cfg)
 			l.pass(eviction.Housekeeping, Reconfigured)
-		case pods := <-l.incoming:
-			l.replacePods(pods)
+		case set := <-l.incoming:
+			l.received = set.number
+			l.replacePods(set.pods)
 			l.pass(eviction.Event, PodsChanged)
 		case <-l.scanned:
 			if !l.awaitsScan {
@@ -297,14 +307,7 @@ func (l *Loop) receive() (passed, open bool) {
 			}
 			l.killEnded(result)
 		default:
-			select {
-			case q := <-l.queries: // last: the answer includes all of the above
-				q.answer <- q.look()
-				if len(l.queries) > 0 { // after what is due: readers never delay a pass
-					l.waiter.Wake()
-				}
-			default:
-			}
+			l.answer() // last: the answer includes all of the above
 			return passed, true
 		}
 		passed = true

@@ -34,7 +34,9 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
 	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims) > 0 {
-		l.report(l.reportOf(source, &before, &in))
+		r := l.reportOf(source, &before, &in)
+		l.report(r)
+		l.publishReport(&r)
 	}
 	if len(d.Decisions) > 0 {
 		l.decisions = nil // they belong to the report

@@ -3,14 +3,15 @@ package control
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/stats"
 )
 
-// Snapshot is the state of the node, measured for the caller or shortly before. It is a
-// copy: the caller may keep it.
+// Snapshot is the state of the node at one time. All readers share what it refers to: they may
+// keep it, and change nothing of it.
 type Snapshot struct {
 	At           time.Time
 	Node         stats.Node
@@ -19,76 +20,163 @@ type Snapshot struct {
 	State      eviction.State
 	Candidates []eviction.Candidate
 	Eviction   *eviction.Config
+
+	pods     uint64    // the set of pods that the loop had received, see Loop.SetPods
+	listed   time.Time // when Candidates were listed
+	measured time.Time // when they were last measured for readers, as far as there was time
 }
 
-// query asks for a snapshot.
-type query struct {
-	look   func() Snapshot // the loop's
-	answer chan<- Snapshot
+// snapshots is what readers and the loop share. Neither waits for the other's processor time: the
+// loop publishes a snapshot for all readers that wait, however many they are.
+type snapshots struct {
+	last  atomic.Pointer[Snapshot] // nil before the first pass
+	asked atomic.Pointer[request]  // nil while no reader waits
+	// nearing: a memory threshold is about to be crossed, and readers get the snapshot of the
+	// last report.
+	nearing atomic.Bool
+	sets    atomic.Uint64 // of pods, as SetPods counts them
 }
 
-// Snapshot asks the loop for the node and all its pods, see readInterval and
-// sampleInterval. It fails where ctx ends first, as it does when the loop has ended.
-func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.snapshot) }
-
-// Glance is a Snapshot without Candidates: the pods are not looked at.
-func (l *Loop) Glance(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.glance) }
-
-// Recent is a Snapshot of the last pass, with the pods as housekeeping passes have
-// measured them: it costs next to nothing.
-func (l *Loop) Recent(ctx context.Context) (Snapshot, error) { return l.ask(ctx, l.recent) }
-
-func (l *Loop) ask(ctx context.Context, look func() Snapshot) (Snapshot, error) {
-	answer := make(chan Snapshot, 1) // the loop never waits for its reader
-	select {
-	case l.queries <- query{look, answer}:
-		l.waiter.Wake()
-	case <-ctx.Done():
-		return Snapshot{}, ctx.Err()
-	}
-	select {
-	case s := <-answer:
-		return s, nil
-	case <-ctx.Done():
-		return Snapshot{}, ctx.Err()
-	}
+// request is what readers wait for together.
+type request struct {
+	list, measure atomic.Bool
+	answered      chan struct{}
 }
 
-// Bounds of what readers cost the loop: the node is read for them once per readInterval, the
-// pods once per sampleInterval and not while a threshold is near or a victim ends. In
-// between they see the figures of the last passes.
+// Bounds of what readers cost the loop. A snapshot younger than snapshotInterval is every reader's.
+// The pods are measured for readers once per sampleInterval, sampledAtOnce of them between two
+// looks at what is due, and not while a threshold is near or a victim ends.
 const (
-	readInterval   = 10 * time.Millisecond
-	sampleInterval = time.Second
+	snapshotInterval = 100 * time.Millisecond
+	readInterval     = 10 * time.Millisecond
+	sampleInterval   = time.Second
+	sampledAtOnce    = 16
 )
 
-func (l *Loop) snapshot() Snapshot {
-	s := l.glance()
-	if !l.busy() && s.At.Sub(l.sampledForReaders) >= sampleInterval {
-		l.sampledForReaders = s.At
-		s.Candidates = kept(l.sample(true))
-		return s
-	}
-	s.Candidates = kept(l.measuredOnce())
-	return s
+// Snapshot returns the node and all its pods, see the bounds above. It fails where ctx ends first,
+// as it does when the loop has ended.
+func (l *Loop) Snapshot(ctx context.Context) (Snapshot, error) {
+	since := time.Now().Add(-snapshotInterval)
+	return l.await(ctx, func(r *request) { r.measure.Store(true) }, func(s *Snapshot) bool { return s.measured.After(since) })
 }
 
-func (l *Loop) glance() Snapshot {
-	if time.Since(l.node.Time) >= readInterval {
-		l.sense(true)
+// Glance is a Snapshot whose Candidates are those of an earlier one, and its node no older than
+// readInterval.
+func (l *Loop) Glance(ctx context.Context) (Snapshot, error) {
+	since := time.Now().Add(-readInterval)
+	return l.await(ctx, func(*request) {}, func(s *Snapshot) bool { return s.At.After(since) })
+}
+
+// Recent is a Snapshot with the pods of the last SetPods, as housekeeping passes have measured them.
+func (l *Loop) Recent(ctx context.Context) (Snapshot, error) {
+	since := time.Now().Add(-snapshotInterval)
+	return l.await(ctx, func(r *request) { r.list.Store(true) }, func(s *Snapshot) bool { return s.listed.After(since) && l.HasReceived(s) })
+}
+
+// HasReceived says whether the loop had received the pods of the last SetPods. The goroutine that
+// calls SetPods may ask.
+func (l *Loop) HasReceived(s *Snapshot) bool { return s.pods == l.snapshots.sets.Load() }
+
+// await returns the last snapshot if it is recent enough, or while a threshold nears, and otherwise
+// waits for the next.
+func (l *Loop) await(ctx context.Context, need func(*request), recent func(*Snapshot) bool) (Snapshot, error) {
+	for {
+		if s := l.snapshots.last.Load(); s != nil && (l.snapshots.nearing.Load() || recent(s)) {
+			return *s, nil
+		}
+		select {
+		case <-l.request(need).answered:
+		case <-ctx.Done():
+			return Snapshot{}, ctx.Err()
+		}
 	}
-	return l.snapshotNow()
+}
+
+// request joins the readers that wait; the first of them wakes the loop.
+func (l *Loop) request(need func(*request)) *request {
+	for {
+		if r := l.snapshots.asked.Load(); r != nil {
+			need(r)
+			return r
+		}
+		r := &request{answered: make(chan struct{})}
+		need(r)
+		if l.snapshots.asked.CompareAndSwap(nil, r) {
+			l.waiter.Wake()
+			return r
+		}
+	}
+}
+
+// answer publishes what readers wait for. While a memory threshold nears, it publishes nothing: the
+// readers get the snapshot of the last report.
+func (l *Loop) answer() {
+	r := l.snapshots.asked.Load()
+	if r == nil {
+		return
+	}
+	measure := r.measure.Load()
+	if measure && !l.measureForReaders() {
+		l.waiter.Wake() // what is due meanwhile comes first
+		return
+	}
+	if !l.nearing {
+		if time.Since(l.node.Time) >= readInterval {
+			l.sense(true)
+		}
+		s := l.snapshotNow()
+		if measure || r.list.Load() {
+			s.Candidates, s.listed = kept(l.measuredOnce()), s.At
+		}
+		if measure {
+			s.measured = s.At
+		}
+		l.snapshots.last.Store(s)
+	}
+	l.snapshots.asked.Store(nil) // a reader that has joined since the snapshot was made may ask again
+	close(r.answered)
+}
+
+// measureForReaders measures the next pods. It says whether that is all for now.
+func (l *Loop) measureForReaders() (done bool) {
+	if l.measuredUpTo == 0 {
+		if time.Since(l.sampledForReaders) < sampleInterval || l.busy() {
+			return true
+		}
+		l.sampledForReaders = time.Now()
+	}
+	for n := 0; l.measuredUpTo < len(l.pods) && !l.busy(); n++ {
+		if n == sampledAtOnce {
+			return false
+		}
+		l.measure(l.measuredUpTo, Meter.Read)
+		l.measuredUpTo++
+	}
+	l.measuredUpTo = 0
+	return true
+}
+
+// publishReport makes the snapshot of a pass that is reported.
+func (l *Loop) publishReport(r *Report) {
+	s := l.snapshotNow()
+	if r.Sampled {
+		s.Candidates, s.listed = r.Candidates, s.At
+	}
+	l.snapshots.last.Store(s)
+}
+
+// snapshotNow is the state after the last pass, with the pods of the last snapshot.
+func (l *Loop) snapshotNow() *Snapshot {
+	s := &Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.driver.State, Eviction: &l.cfg.Eviction, pods: l.received}
+	if before := l.snapshots.last.Load(); before != nil {
+		s.Candidates, s.listed, s.measured = before.Candidates, before.listed, before.measured
+	}
+	return s
 }
 
 // busy says whether the loop's time belongs to the evictions.
 func (l *Loop) busy() bool {
 	return l.nearing || l.diskNear || len(l.driver.State.InFlight) > 0
-}
-
-func (l *Loop) recent() Snapshot {
-	s := l.snapshotNow()
-	s.Candidates = kept(l.measuredOnce())
-	return s
 }
 
 // measuredOnce are the pods with their last figures. Those that were set after the last
@@ -102,19 +190,32 @@ func (l *Loop) measuredOnce() []eviction.Candidate {
 	return l.listCandidates()
 }
 
-func (l *Loop) snapshotNow() Snapshot {
-	return Snapshot{At: time.Now(), Node: l.node, Observations: l.observed, Forecast: l.forecast(), State: l.driver.State, Eviction: &l.cfg.Eviction}
-}
-
 // kept copies candidates with their usage: the loop measures again into its own.
 func kept(candidates []eviction.Candidate) []eviction.Candidate {
-	candidates = slices.Clone(candidates)
+	var pods, containers, volumes int
 	for i := range candidates {
-		if c := &candidates[i]; c.Usage != nil {
-			usage := *c.Usage
-			usage.Containers, usage.Volumes = slices.Clone(usage.Containers), slices.Clone(usage.Volumes)
-			c.Usage = &usage
+		if u := candidates[i].Usage; u != nil {
+			pods, containers, volumes = pods+1, containers+len(u.Containers), volumes+len(u.Volumes)
 		}
 	}
+	candidates = slices.Clone(candidates)
+	usages, ofContainers, ofVolumes := make([]stats.Pod, 0, pods), make([]stats.Container, 0, containers), make([]stats.Volume, 0, volumes)
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Usage == nil {
+			continue
+		}
+		usages = append(usages, *c.Usage)
+		usage := &usages[len(usages)-1]
+		usage.Containers, ofContainers = appended(ofContainers, c.Usage.Containers)
+		usage.Volumes, ofVolumes = appended(ofVolumes, c.Usage.Volumes)
+		c.Usage = usage
+	}
 	return candidates
+}
+
+// appended appends values to all, and returns them there.
+func appended[T any](all, values []T) (there, longer []T) {
+	all = append(all, values...)
+	return all[len(all)-len(values) : len(all) : len(all)], all
 }

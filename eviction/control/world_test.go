@@ -234,6 +234,7 @@ type waiter struct {
 	mu    sync.Mutex
 	aims  collect.MemoryLevels
 	armed bool
+	wakes int // calls of Wake
 }
 
 func (b *waiter) Wait(d time.Duration) string {
@@ -246,6 +247,9 @@ func (b *waiter) Wait(d time.Duration) string {
 }
 
 func (b *waiter) Wake() {
+	b.mu.Lock()
+	b.wakes++
+	b.mu.Unlock()
 	select {
 	case b.notified <- "":
 	default: // it wakes anyway
@@ -266,6 +270,12 @@ func (b *waiter) SetLevels(a collect.MemoryLevels) bool {
 	defer b.mu.Unlock()
 	b.aims = a
 	return b.armed
+}
+
+func (b *waiter) woken() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.wakes
 }
 
 func (b *waiter) aimed() collect.MemoryLevels {

@@ -101,15 +101,18 @@ func (d *Daemon) updatePods() (changed bool) {
 	return changed
 }
 
-// recent returns the pods as the loop measured them last, none if the loop has ended. The
-// answer shows that the loop has adopted the last pods, so what is open for others is
-// closed, except for pods that are being killed.
+// recent returns the pods as the loop measured them last, none if the loop has ended. Once
+// the loop has received the last pods, what is open for others is closed, except for pods that are
+// being killed.
 func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
 	last, err := d.loop.Recent(ctx)
 	if err != nil {
 		return nil
+	}
+	if !d.loop.HasReceived(&last) {
+		return last.Candidates
 	}
 	d.tracker.closeRemoved(func(uid types.UID) bool {
 		return d.killer.Kills(uid) || slices.ContainsFunc(last.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
@@ -162,7 +165,7 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 			by[p.UID] = p
 		}
 	}
-	candidates := slices.DeleteFunc(measured, func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
+	candidates := slices.DeleteFunc(slices.Clone(measured), func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
 	var next []kill.Victim
 	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
 		p := by[r.Pod.UID]

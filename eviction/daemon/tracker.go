@@ -119,7 +119,7 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 }
 
 // closeRemoved closes what is open for the pods that have left, except for those in use.
-// The caller makes sure that the loop has adopted the pods of the last update.
+// The caller makes sure that the loop has received the pods of the last update.
 func (t *podTracker) closeRemoved(inUse func(types.UID) bool) {
 	t.removed = slices.DeleteFunc(t.removed, func(p *trackedPod) bool {
 		if inUse(p.UID) {
