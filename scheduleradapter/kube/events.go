@@ -33,7 +33,10 @@ const (
 	noteLength  = 1024 // bytes; source: validation of events.k8s.io
 )
 
-// events writes the events of pods, with a lower priority than bindings.
+// events writes the events of pods, with a lower priority than bindings. The broadcaster of
+// client-go starts a goroutine for each event, which repeats a failed write for two
+// minutes: while the API server is away nothing bounds them, and no write waits for a
+// binding.
 type events struct {
 	client   clients.EventsGetter
 	binding  *traffic // events wait for these requests
