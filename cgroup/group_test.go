@@ -231,7 +231,7 @@ func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
 }
 
 // rule: M.82
-func TestAGroupAtFullSpeedLeavesHalfToTheGroupsFurtherUp(t *testing.T) {
+func TestAGroupAtFullSpeedLeavesAFifthToTheGroupsFurtherUp(t *testing.T) {
 	for _, c := range []struct {
 		fixture, group, top string
 		weights             map[string]string // of groups
@@ -240,13 +240,13 @@ func TestAGroupAtFullSpeedLeavesHalfToTheGroupsFurtherUp(t *testing.T) {
 		{"v1", v1Pod, "/kubepods", map[string]string{"/kubepods/besteffort": "2", "/kubepods/burstable": "600", "/kubepods/podguaranteed": "1024"}, []Setting{
 			{"/cpu" + v1Pod + "/cpu.cfs_quota_us", "-1"},
 			{"/cpu" + v1Pod + "/cpu.shares", "262144"},
-			{"/cpu/kubepods/besteffort/cpu.shares", "1624"},
+			{"/cpu/kubepods/besteffort/cpu.shares", "6496"},
 			{"/cpu" + v1Pod + "/c1/cpu.cfs_quota_us", "-1"},
 		}},
-		{"v1", v1Pod, "/kubepods", map[string]string{"/kubepods/besteffort": "700", "/kubepods/burstable": "600"}, []Setting{
+		{"v1", v1Pod, "/kubepods", map[string]string{"/kubepods/besteffort": "3000", "/kubepods/burstable": "600"}, []Setting{
 			{"/cpu" + v1Pod + "/cpu.cfs_quota_us", "-1"},
 			{"/cpu" + v1Pod + "/cpu.shares", "262144"},
-			{"/cpu/kubepods/besteffort/cpu.shares", "700"},
+			{"/cpu/kubepods/besteffort/cpu.shares", "3000"},
 			{"/cpu" + v1Pod + "/c1/cpu.cfs_quota_us", "-1"},
 		}},
 		{"v2", v2Pod, "/kubepods.slice", map[string]string{

@@ -17,10 +17,14 @@ var (
 	noQuota    = [...]Setting{V1: {"cpu.cfs_quota_us", "-1"}, V2: {"cpu.max", "max"}}
 )
 
+// parentShare is the CPU time of a group between a boosted one and top, in multiples of what all its
+// siblings have together: these keep a fifth.
+const parentShare = 4
+
 // CPUBoost lists the settings that give the processes of a group CPU time before its siblings, and
-// leave half of it to the groups further up: the highest weight for the group; for the groups
-// between it and top, the weight of all their siblings together, unless theirs is higher; no quota
-// for the group and those directly below it. It is empty where no cpu controller is mounted.
+// leave a part of it to the groups further up: the highest weight for the group; for the groups
+// between it and top, parentShare times the weight of all their siblings, unless theirs is higher;
+// no quota for the group and those directly below it. It is empty where no cpu controller is mounted.
 func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	if s.of[cpu] == nil {
 		return nil, nil
@@ -30,7 +34,7 @@ func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	}
 	all := []Setting{set(group, noQuota[s.version]), set(group, fullWeight[s.version])}
 	for at := path.Dir(group); len(at) > len(top) && at != "/" && at != "."; at = path.Dir(at) {
-		all = append(all, Setting{s.weightFile(at), strconv.FormatInt(s.weightOfHalf(at), 10)})
+		all = append(all, Setting{s.weightFile(at), strconv.FormatInt(s.weightOfMost(at), 10)})
 	}
 	children, err := s.Children(group)
 	for _, child := range children {
@@ -39,9 +43,9 @@ func (s *System) CPUBoost(group, top string) ([]Setting, error) {
 	return all, err
 }
 
-// weightOfHalf is the weight with which a group gets half of the CPU time of its parent, or its
-// own where that is higher.
-func (s *System) weightOfHalf(group string) (weight int64) {
+// weightOfMost is the weight with which a group gets parentShare times the CPU time of its siblings,
+// or its own where that is higher.
+func (s *System) weightOfMost(group string) (weight int64) {
 	parent := path.Dir(group)
 	siblings, _ := s.Children(parent) // those that cannot be listed do not count
 	for _, sibling := range siblings {
@@ -50,7 +54,7 @@ func (s *System) weightOfHalf(group string) (weight int64) {
 		}
 	}
 	full, _ := strconv.ParseInt(fullWeight[s.version].Value, 10, 64)
-	return min(max(weight, s.weight(group)), full)
+	return min(max(parentShare*weight, s.weight(group)), full)
 }
 
 func (s *System) weightFile(group string) string {

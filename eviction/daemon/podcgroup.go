@@ -145,7 +145,7 @@ func (g *podCgroup) Thaw() error {
 }
 
 // BoostCPU gives the group the highest cpu.weight and no cpu.max, and the groups between it and
-// the pods' group at most half of the processor, so that killed processes exit soon: the kubelet
+// the pods' group at most four fifths of the processor, so that killed processes exit soon: the kubelet
 // gives all BestEffort pods together cpu.weight 1.
 func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 	var changed []*undo.Change

@@ -10,7 +10,7 @@
 //
 // A dying process needs processor time, which a throttled pod or a pod with a low weight
 // does not get. With SIGKILL the weight of the pod's cgroup is raised, those of the cgroups between
-// it and the pods' cgroup to half of the processor at most, and its quota is removed, until the pod is
+// it and the pods' cgroup to four fifths of the processor at most, and its quota is removed, until the pod is
 // gone or overdue. A pod of cgroup v1 that forks faster
 // than it is listed is frozen for one round. The Target records each such write before
 // it is made (eviction/undo) and undoes it after the kill.
