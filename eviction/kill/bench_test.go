@@ -5,31 +5,35 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/stats"
 )
 
-// From Kill to the pod being confirmed empty, by pidfds, in cgroup v1.
+// From Kill to the pod being confirmed empty, by pidfds.
 func BenchmarkKillToEmpty(b *testing.B) {
 	for _, processes := range []int{1, 10, 100} {
 		script := fmt.Sprintf("i=1; while [ $i -lt %d ]; do sleep 600 & i=$((i+1)); done; echo ready; exec sleep 600", processes)
 		b.Run(fmt.Sprintf("processes=%d", processes), func(b *testing.B) {
-			benchmarkKill(b, true, func(g *v1Group) { g.start(b, script) })
+			benchmarkKill(b, true, func(p *pod) { p.start(b, script) })
 		})
 	}
 	for _, release := range []bool{false, true} {
 		b.Run(fmt.Sprintf("rss=200MiB/mrelease=%v", release), func(b *testing.B) {
-			benchmarkKill(b, release, func(g *v1Group) { g.startRole(b, "hold=200") })
+			benchmarkKill(b, release, func(p *pod) { p.startRole(b, "hold=200") })
 		})
 	}
 }
 
-func benchmarkKill(b *testing.B, release bool, populate func(*v1Group)) {
+func benchmarkKill(b *testing.B, release bool, populate func(*pod)) {
 	if release && !releases(b) {
 		b.Skip("skipped: needs process_mrelease(2), which Linux 5.15 has")
 	}
@@ -38,11 +42,12 @@ func benchmarkKill(b *testing.B, release bool, populate func(*v1Group)) {
 	var took time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		g := newV1Group(b) // the zombies of the last one may still fill theirs
-		populate(g)
+		p := newPod(b) // the zombies of the last one may still fill theirs
+		p.pidfdsOnly = true
+		populate(p)
 		b.StartTimer()
 		began := time.Now()
-		took += mustKill(b, k, Victim{UID: "a", Target: g}).Gone.Sub(began)
+		took += mustKill(b, k, Victim{UID: "a", Target: p}).Gone.Sub(began)
 	}
 	b.ReportMetric(float64(took.Microseconds())/float64(b.N), "µs-to-empty")
 }
@@ -64,46 +69,47 @@ func releases(b *testing.B) bool {
 func BenchmarkStarvedVictimGivesMemoryBack(b *testing.B) {
 	for _, mib := range []int{512, 2048} {
 		for _, how := range []struct {
-			name, parent string // shares of the parent while it dies; "" for those that it has
-			release      bool
-		}{{"nothing", "", false}, {"most", mostShares, false}, {"all", "262144", false}, {"mrelease", "", true}, {"most+mrelease", mostShares, true}} {
-			b.Run(fmt.Sprintf("%dMiB/%s", mib, how.name), func(b *testing.B) { benchmarkStarved(b, mib, how.parent, how.release) })
+			name           string
+			hurry, release bool
+		}{{"nothing", false, false}, {"boost", true, false}, {"mrelease", false, true}, {"boost+mrelease", true, true}} {
+			b.Run(fmt.Sprintf("%dMiB/%s", mib, how.name), func(b *testing.B) { benchmarkStarved(b, mib, how.hurry, how.release) })
 		}
 	}
 }
 
-// mostShares are four times those of the processes beside the victim, as a boost sets them.
-const mostShares = "4096"
-
 // starvedPatience bounds the wait for memory that may not come for very long.
 const starvedPatience = 20 * time.Second
 
-func benchmarkStarved(b *testing.B, mib int, parent string, release bool) {
+func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 	if available := memAvailable(b); available < int64(4*mib)<<20 {
 		b.Skipf("skipped: needs four times %[2]d MiB of available memory, not %[1]d MiB", available>>20, mib)
 	}
 	k := startKiller(b)
 	k.cannotRelease.Store(!release)
-	hogs := newCPUGroup(b, "", 1024)
+	s, top := cgrouptest.New(b, cgroup.Limits{})
+	hogs := newShares(b, s, top+"/hogs", 1024)
 	for range 4 {
 		hogs.start(b, "echo ready; while :; do :; done")
 	}
-	class := newCPUGroup(b, "", 2)
+	class := newShares(b, s, top+"/class", leastShares)
 	var took []float64
-	for b.Loop() {
-		g := newV1GroupOf(b, fmt.Sprintf("%dM", mib+64))
-		pod := newCPUGroup(b, class.cpu, 2)
-		g.dirs["cpu"] = pod.cpu
+	for i := 0; b.Loop(); i++ {
+		p := &boosted{pod: newShares(b, s, fmt.Sprintf("%s/%d", class.Path(), i), leastShares), top: top}
+		if err := s.Create(p.Path(), cgroup.Limits{Memory: stats.Known(int64(mib+64) << 20)}); err != nil {
+			b.Fatal(err)
+		}
+		p.pidfdsOnly = true
 		// It fills its memory before it is starved.
-		write(b, class.cpu+"/cpu.shares", "262144")
-		write(b, pod.cpu+"/cpu.shares", "262144")
-		g.startRole(b, fmt.Sprintf("hold=%d", mib))
-		write(b, class.cpu+"/cpu.shares", "2")
-		write(b, pod.cpu+"/cpu.shares", "2")
-		full, _ := g.usage().Get()
-		v := Victim{UID: "a", Target: g}
-		if parent != "" {
-			v.Target = &boosted{g, map[string]string{pod.cpu: "262144", class.cpu: parent}}
+		starve, err := p.BoostCPU()
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.startRole(b, fmt.Sprintf("hold=%d", mib))
+		starve()
+		full, _ := p.usage().Get()
+		v := Victim{UID: "a", Target: p.pod}
+		if hurry {
+			v.Target = p
 		}
 		k.Prepare([]Victim{v})
 		began := time.Now()
@@ -111,14 +117,13 @@ func benchmarkStarved(b *testing.B, mib int, parent string, release bool) {
 			b.Fatal(err)
 		}
 		for time.Since(began) < starvedPatience {
-			if left, known := g.usage().Get(); known && left <= full/10 {
+			if left, known := p.usage().Get(); known && left <= full/10 {
 				break
 			}
 			time.Sleep(500 * time.Microsecond)
 		}
 		took = append(took, time.Since(began).Seconds()*1000)
-		write(b, class.cpu+"/cpu.shares", "262144") // let it die at last
-		write(b, pod.cpu+"/cpu.shares", "262144")
+		starve, _ = p.BoostCPU() // let it die at last
 		if r := <-k.Results(); r.Err != nil {
 			if r = <-k.Results(); r.Gone.IsZero() {
 				b.Fatal(r)
@@ -132,44 +137,37 @@ func benchmarkStarved(b *testing.B, mib int, parent string, release bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// boosted raises the weights of groups while the pod dies.
+// leastShares is the lowest weight of the cpu controller, that of BestEffort pods.
+const leastShares = 2
+
+// boosted is a pod whose weight, and that of the groups up to top, is raised while it dies.
 type boosted struct {
-	*v1Group
-	shares map[string]string // by group
+	*pod
+	top string
 }
 
-func (p *boosted) BoostCPU() (undo func(), err error) {
-	for dir, shares := range p.shares {
-		err = errors.Join(err, os.WriteFile(dir+"/cpu.shares", []byte(shares), 0))
+func (p *boosted) BoostCPU() (undo func(), faults error) {
+	settings, faults := p.cgroups.CPUBoost(p.Path(), p.top)
+	for _, s := range settings {
+		faults = errors.Join(faults, os.WriteFile(s.File, []byte(s.Value), 0))
 	}
 	return func() {
-		for dir := range p.shares {
-			_ = os.WriteFile(dir+"/cpu.shares", []byte("2"), 0)
+		for at := p.Path(); at != p.top; at = path.Dir(at) {
+			_ = p.cgroups.Create(at, cgroup.Limits{CPUShares: stats.Known(leastShares)})
 		}
-	}, err
+	}, faults
 }
 
-// newCPUGroup makes a group of a weight below another, or at the top.
-func newCPUGroup(b *testing.B, parent string, shares int) *v1Group {
+// newShares makes a group with a weight among its siblings.
+func newShares(b *testing.B, s *cgroup.System, group string, shares int64) *pod {
 	b.Helper()
-	if parent == "" {
-		parent = filepath.Join(cgroups, "cpu")
+	if s.Mount("cpu") == "" {
+		b.Skip("skipped: needs the cpu controller")
 	}
-	dir, err := os.MkdirTemp(parent, "evictd-kill-bench-")
-	if err != nil {
-		b.Skipf("skipped: needs cgroup v1 with its cpu controller: %v", err)
-	}
-	g := &v1Group{dirs: map[string]string{"memory": dir, "cpu": dir}, cpu: dir} // its processes are listed in the cpu hierarchy
-	b.Cleanup(func() { g.remove(b, dir) })
-	write(b, dir+"/cpu.shares", fmt.Sprint(shares))
-	return g
-}
-
-func write(b *testing.B, file, value string) {
-	b.Helper()
-	if err := os.WriteFile(file, []byte(value), 0); err != nil {
+	if err := s.Create(group, cgroup.Limits{CPUShares: stats.Known(shares)}); err != nil {
 		b.Fatal(err)
 	}
+	return &pod{Group: cgrouptest.Open(b, s, group), cgroups: s}
 }
 
 func memAvailable(b *testing.B) (bytes int64) {
@@ -201,9 +199,9 @@ func BenchmarkDeadline(b *testing.B) {
 			const grace = 50500 * time.Microsecond // not in whole milliseconds
 			var late []float64
 			for b.Loop() {
-				g := newV1Group(b)
-				g.start(b, "trap '' TERM; echo ready; while :; do sleep 1; done")
-				v := Victim{UID: "a", Target: g, Grace: grace}
+				p := newPod(b)
+				p.start(b, "trap '' TERM; echo ready; while :; do sleep 1; done")
+				v := Victim{UID: "a", Target: p, Grace: grace}
 				k.Prepare([]Victim{v})
 				began := time.Now()
 				r := mustKill(b, k, v)

@@ -2,7 +2,6 @@ package kill
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/evictd/evictd/internal/wait"
-	"github.com/evictd/evictd/stats"
 )
 
 // The test binary plays the processes of a pod, too: what it is told in its
@@ -56,121 +50,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// v1Group is a bounded pod of the test's own in cgroup v1: memory, pids and
-// freezer.
-type v1Group struct {
-	dirs map[string]string
-	cpu  string // the directory of one that has a weight
-}
-
-const cgroups = "/sys/fs/cgroup"
-
-func newV1Group(t testing.TB) *v1Group {
-	t.Helper()
-	return newV1GroupOf(t, "512M")
-}
-
-func newV1GroupOf(t testing.TB, memory string) *v1Group {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: needs root, to create cgroups")
-	}
-	g := &v1Group{dirs: map[string]string{}}
-	for controller, bound := range map[string][2]string{
-		"memory":  {"memory.limit_in_bytes", memory},
-		"pids":    {"pids.max", "200"},
-		"freezer": {},
-	} {
-		dir, err := os.MkdirTemp(filepath.Join(cgroups, controller), "evictd-kill-test-")
-		if err != nil {
-			t.Skipf("skipped: needs cgroup v1 with its %s controller: %v", controller, err)
-		}
-		t.Cleanup(func() { g.remove(t, dir) })
-		g.dirs[controller] = dir
-		if bound[0] == "" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dir, bound[0]), []byte(bound[1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return g
-}
-
-// remove kills what a failed test left; rmdir is EBUSY for a moment after that.
-func (g *v1Group) remove(t testing.TB, dir string) {
-	g.Thaw()
-	wait.Until(t, "cgroup "+dir+" to be removed", func() bool {
-		pids, _ := g.AppendProcesses(nil)
-		for _, pid := range pids {
-			unix.Kill(pid, unix.SIGKILL)
-		}
-		return os.Remove(dir) == nil
-	})
-}
-
-func (g *v1Group) AppendProcesses(pids []int) ([]int, error) {
-	text, err := os.ReadFile(filepath.Join(g.dirs["memory"], "cgroup.procs"))
-	for field := range bytes.FieldsSeq(text) {
-		if pid, err := strconv.Atoi(string(field)); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, err
-}
-
-func (g *v1Group) Kill() error { return fmt.Errorf("cgroup v1: %w", syscall.ENOTSUP) }
-
-func (g *v1Group) Populated() (bool, error) {
-	pids, err := g.AppendProcesses(nil)
-	return len(pids) > 0, err
-}
-
-func (g *v1Group) Thaw() error { return g.freezer("THAWED") }
-
-func (g *v1Group) freezer(state string) error {
-	if g.dirs["freezer"] == "" {
-		return errors.ErrUnsupported
-	}
-	return os.WriteFile(filepath.Join(g.dirs["freezer"], "freezer.state"), []byte(state), 0o644)
-}
-
-func (g *v1Group) usage() stats.Amount {
-	text, err := os.ReadFile(filepath.Join(g.dirs["memory"], "memory.usage_in_bytes"))
-	if err != nil {
-		return stats.Amount{}
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return stats.Amount{}
-	}
-	return stats.Known(n)
-}
-
-// start runs a shell script inside the group and waits for its first line, which
-// it must write when it is ready.
-func (g *v1Group) start(t testing.TB, script string) int {
-	t.Helper()
-	var join strings.Builder
-	for _, dir := range g.dirs {
-		fmt.Fprintf(&join, "echo $$ > %s/cgroup.procs; ", dir)
-	}
-	return startReady(t, exec.Command("/bin/sh", "-c", join.String()+script)).Process.Pid
-}
-
-// startRole runs the test binary in a role inside the group.
-func (g *v1Group) startRole(t testing.TB, role string) {
-	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.start(t, fmt.Sprintf("export %s=%s; exec %q", roleVariable, role, program))
-}
-
 // startReady starts a command and waits for its first line. When the test ends
 // it is killed, and reaped in any case.
 func startReady(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	awaitReady(t, startCommand(t, cmd))
+	return cmd
+}
+
+// startCommand starts a command, whose standard output it returns.
+func startCommand(t testing.TB, cmd *exec.Cmd) io.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -183,10 +72,14 @@ func startReady(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
+	return out
+}
+
+func awaitReady(t testing.TB, out io.Reader) {
+	t.Helper()
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil && err != io.EOF || line != "ready\n" {
 		t.Fatalf("process said %q, want ready: %v", line, err)
 	}
-	return cmd
 }
 
 // startKiller runs a Killer for the test, and checks that no goroutine of it is
@@ -239,9 +132,9 @@ func mustKill(t testing.TB, k *Killer, v Victim) Result {
 }
 
 func TestAPodThatHeedsSIGTERMIsGoneBeforeItsGraceEnds(t *testing.T) {
-	g := newV1Group(t)
-	g.start(t, `trap 'exit 0' TERM; (echo ready; exec sleep 600) & wait`)
-	r := mustKill(t, startKiller(t), Victim{UID: "a", Grace: time.Hour, Target: g})
+	p := newPod(t)
+	p.start(t, `trap 'exit 0' TERM; (echo ready; exec sleep 600) & wait`)
+	r := mustKill(t, startKiller(t), Victim{UID: "a", Grace: time.Hour, Target: p})
 	if r.Signalled.IsZero() || r.Gone.Before(r.Signalled) {
 		t.Errorf("signalled %v, gone %v", r.Signalled, r.Gone)
 	}
@@ -249,89 +142,93 @@ func TestAPodThatHeedsSIGTERMIsGoneBeforeItsGraceEnds(t *testing.T) {
 
 // rule: 5.24
 func TestAPodThatIgnoresSIGTERMIsKilledWhenItsGraceEnds(t *testing.T) {
-	g := newV1Group(t)
-	g.start(t, `trap '' TERM; sleep 600 & echo ready; wait`)
-	const grace = 300 * time.Millisecond
-	began := time.Now()
-	r := mustKill(t, startKiller(t), Victim{UID: "a", Grace: grace, Target: g})
-	if took := r.Gone.Sub(began); took < grace {
-		t.Errorf("gone after %v, before its grace of %v ended", took, grace)
-	}
+	eachWay(t, func(t *testing.T, p *pod) {
+		p.start(t, `trap '' TERM; sleep 600 & echo ready; wait`)
+		const grace = 300 * time.Millisecond
+		began := time.Now()
+		r := mustKill(t, startKiller(t), Victim{UID: "a", Grace: grace, Target: p})
+		if took := r.Gone.Sub(began); took < grace {
+			t.Errorf("gone after %v, before its grace of %v ended", took, grace)
+		}
+	})
 }
 
 func TestProcessesForkedWhileDyingDieToo(t *testing.T) {
-	g := newV1Group(t)
-	// Every process forks another and ignores SIGTERM, up to the limit of the
-	// group; forks that fail are tried again.
-	g.start(t, `trap '' TERM; storm() { while :; do (storm) 2>/dev/null & sleep 0.01; done; }; storm 2>/dev/null & echo ready; storm 2>/dev/null`)
-	mustKill(t, startKiller(t), Victim{UID: "a", Grace: 200 * time.Millisecond, Target: g})
+	eachWay(t, func(t *testing.T, p *pod) {
+		// Every process forks another and ignores SIGTERM, up to the limit of the
+		// group; forks that fail are tried again.
+		p.start(t, `trap '' TERM; storm() { while :; do (storm) 2>/dev/null & sleep 0.01; done; }; storm 2>/dev/null & echo ready; storm 2>/dev/null`)
+		mustKill(t, startKiller(t), Victim{UID: "a", Grace: 200 * time.Millisecond, Target: p})
+	})
 }
 
 func TestOrphansThatOutliveTheirParentsAreSignalledThemselves(t *testing.T) {
-	g := newV1Group(t)
+	p := newPod(t)
 	// Not a shell: its child would lose a SIGTERM that comes before it has
 	// taken the shell's trap off.
-	g.startRole(t, "leave-orphan")
-	mustKill(t, startKiller(t), Victim{UID: "a", Grace: time.Hour, Target: g})
+	p.startRole(t, "leave-orphan")
+	mustKill(t, startKiller(t), Victim{UID: "a", Grace: time.Hour, Target: p})
 }
 
 func TestAParentThatDoesNotReapBlocksNothing(t *testing.T) {
-	g := newV1Group(t)
-	// The zombies' parent is this test, which waits for nobody before its end.
-	g.start(t, `for i in 1 2 3; do sleep 600 & done; echo ready; exec sleep 600`)
-	r := mustKill(t, startKiller(t), Victim{UID: "a", Target: g})
-	if r.Signalled.IsZero() {
-		t.Error("nothing was signalled")
-	}
+	eachWay(t, func(t *testing.T, p *pod) {
+		// The zombies' parent is this test, which waits for nobody before its end.
+		p.start(t, `for i in 1 2 3; do sleep 600 & done; echo ready; exec sleep 600`)
+		r := mustKill(t, startKiller(t), Victim{UID: "a", Target: p})
+		if r.Signalled.IsZero() {
+			t.Error("nothing was signalled")
+		}
+	})
 }
 
 func TestAFrozenPodIsThawedToDie(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"by SIGKILL": 0, "by SIGTERM": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			g := newV1Group(t)
-			g.start(t, `echo ready; exec sleep 600`)
-			if err := g.freezer("FROZEN"); err != nil {
-				t.Fatal(err)
-			}
-			mustKill(t, startKiller(t), Victim{UID: "a", Grace: grace, Target: g})
+			eachWay(t, func(t *testing.T, p *pod) {
+				p.start(t, `echo ready; exec sleep 600`)
+				p.freeze(t)
+				mustKill(t, startKiller(t), Victim{UID: "a", Grace: grace, Target: p})
+			})
 		})
 	}
 }
 
 func TestAnEmptyOrRemovedPodIsGoneUnsignalled(t *testing.T) {
 	k := startKiller(t)
-	removed := &v1Group{dirs: map[string]string{"memory": filepath.Join(t.TempDir(), "removed")}}
-	for name, target := range map[string]Target{"empty": newV1Group(t), "removed": withoutThaw{removed}} {
+	removed := newPod(t)
+	if err := removed.cgroups.Delete(removed.Path()); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]Target{"empty": newPod(t), "removed": removed} {
 		if r := mustKill(t, k, Victim{UID: "a", Grace: time.Hour, Target: target}); !r.Signalled.IsZero() {
 			t.Errorf("%s pod was signalled at %v", name, r.Signalled)
 		}
 	}
 }
 
-type withoutThaw struct{ Target }
-
 func TestTheMemoryFreedIsReported(t *testing.T) {
-	g := newV1Group(t)
-	g.startRole(t, "hold=100")
-	r := mustKill(t, startKiller(t), Victim{UID: "a", Target: g, Usage: g.usage})
-	if freed, known := r.Freed.Get(); !known || freed < 95<<20 {
-		t.Errorf("freed %v bytes (known: %v) of 100 MiB", freed, known)
-	}
+	eachWay(t, func(t *testing.T, p *pod) {
+		p.startRole(t, "hold=100")
+		r := mustKill(t, startKiller(t), Victim{UID: "a", Target: p, Usage: p.usage})
+		if freed, known := r.Freed.Get(); !known || freed < 95<<20 {
+			t.Errorf("freed %v bytes (known: %v) of 100 MiB", freed, known)
+		}
+	})
 }
 
 func TestASecondKillBringsSIGKILLForward(t *testing.T) {
-	g := newV1Group(t)
-	g.start(t, `trap '' TERM; echo ready; while :; do sleep 1; done`)
+	p := newPod(t)
+	p.start(t, `trap '' TERM; echo ready; while :; do sleep 1; done`)
 	k := startKiller(t)
-	if err := k.Kill(Victim{UID: "a", Grace: time.Hour, Target: g}); err != nil {
+	if err := k.Kill(Victim{UID: "a", Grace: time.Hour, Target: p}); err != nil {
 		t.Fatal(err)
 	}
-	mustKill(t, k, Victim{UID: "a", Target: g})
+	mustKill(t, k, Victim{UID: "a", Target: p})
 }
 
 func TestAProcessThatIsNotOurs(t *testing.T) {
-	g := newV1Group(t)
-	pid := g.start(t, `echo ready; exec sleep 600`)
+	p := newPod(t)
+	pid := p.start(t, `echo ready; exec sleep 600`)
 	k := startKiller(t)
 	// It is listed once, then has left: its id belongs to somebody else now.
 	left := &scripted{lists: [][]int{{pid}, {}}, populated: true}
@@ -349,7 +246,7 @@ func TestAProcessThatIsNotOurs(t *testing.T) {
 	if err := unix.Kill(pid, 0); err != nil || own.killed() > 0 {
 		t.Errorf("process that is not the pod's: %v; killed at once: %d times", err, own.killed())
 	}
-	if pids, _ := g.AppendProcesses(nil); len(pids) != 1 {
+	if pids, _ := p.AppendProcesses(nil); len(pids) != 1 {
 		t.Errorf("processes %v, want the one that is not the pod's", pids)
 	}
 }

@@ -15,20 +15,18 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 )
 
-// PodsGroup is the cgroup of the pods below a node's.
-const PodsGroup = "kubepods"
-
 // Node is a bounded cgroup that stands for a node, and a directory of files.
 type Node struct {
 	Cgroups *cgroup.System
+	Driver  Driver
 	Group   string // path of the cgroup
 	Dir     string // of the files of evictd and others; its path is short enough for sockets
 }
 
 // NewNode makes a node's cgroup, with that of the pods below it, and the directory of
 // manifests in a directory that is there. What was made before an error is removed.
-func NewNode(cgroups *cgroup.System, group, dir string, limits cgroup.Limits) (*Node, error) {
-	n := &Node{Cgroups: cgroups, Group: group, Dir: dir}
+func NewNode(cgroups *cgroup.System, driver Driver, group, dir string, limits cgroup.Limits) (*Node, error) {
+	n := &Node{Cgroups: cgroups, Driver: driver, Group: group, Dir: dir}
 	err := errors.Join(cgroups.Create(group, limits), os.MkdirAll(n.Manifests(), 0o755))
 	if err == nil {
 		// The controllers are enabled down to the pods, which the kernel can refuse.
@@ -49,7 +47,7 @@ func (n *Node) RuntimeDir() string { return filepath.Join(n.Dir, "run") }
 func (n *Node) Socket() string     { return Socket(n.Dir) }
 
 // Pods is where the kubelet places pods below the node's cgroup.
-func (n *Node) Pods() cgroup.Pods { return cgroup.PodsAt(filepath.Join(n.Group, PodsGroup)) }
+func (n *Node) Pods() cgroup.Pods { return cgroup.PodsAt(filepath.Join(n.Group, n.PodsGroup())) }
 
 // PodGroup is the cgroup that the kubelet gives a pod.
 func (n *Node) PodGroup(m *v1.Pod) string { return n.Pods().Pod(string(m.UID), podspec.QOSClass(m)) }
@@ -97,7 +95,7 @@ func (n *Node) Clear(ctx context.Context, group string) error {
 		for _, pid := range n.Processes(group) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
-		fault = n.Cgroups.Delete(group)
+		fault = n.Delete(group)
 		return fault == nil
 	}); err != nil {
 		return errors.Join(err, fault)

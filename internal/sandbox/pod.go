@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 
 	v1 "k8s.io/api/core/v1"
@@ -62,20 +61,21 @@ func (s Spec) Manifest(name string, uid types.UID) *v1.Pod {
 // workload, which ends with this process.
 type Pod struct {
 	*process.Process
-	Group string // cgroup of the pod; that of the container is c below it
+	Group string // cgroup of the pod
 
 	orders, answers *os.File
 	lines           *bufio.Scanner // of answers
 	unanswered      int
 }
 
-// Start runs a program as the workload of a pod, in container c of the pod's cgroup.
-// It is in the cgroup before it carries out any order. Nil credentials are those of
-// this process.
+// Start runs a program as the workload of a pod, in the cgroup of its container. It is in
+// the cgroup before it carries out any order. Nil credentials are those of this process.
 func (n *Node) Start(group string, as *syscall.Credential, program string, args ...string) (*Pod, error) {
 	p := &Pod{Group: group}
-	container := filepath.Join(group, "c")
-	if err := n.Cgroups.Create(container, cgroup.Limits{}); err != nil {
+	container, cmd := n.Container(group), exec.Command(program, args...)
+	if n.hasUnits() {
+		cmd = inScope(container, program, args)
+	} else if err := n.Cgroups.Create(container, cgroup.Limits{}); err != nil {
 		return nil, err
 	}
 	stdin, orders, err1 := os.Pipe()
@@ -85,7 +85,6 @@ func (n *Node) Start(group string, as *syscall.Credential, program string, args 
 	}
 	defer stdin.Close()
 	defer stdout.Close()
-	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), workload.Variable+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
@@ -94,6 +93,9 @@ func (n *Node) Start(group string, as *syscall.Credential, program string, args 
 		return nil, errors.Join(err, orders.Close(), answers.Close())
 	}
 	p.orders, p.answers, p.lines = orders, answers, bufio.NewScanner(answers)
+	if n.hasUnits() {
+		return p, nil
+	}
 	if err := n.Cgroups.Add(container, p.PID()); err != nil {
 		p.Close()
 		return nil, err

@@ -16,26 +16,15 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cgroup/cgrouptest"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
 
-// realGroup creates a bounded group of this host and takes it away again.
+// realGroup makes a bounded group of this host.
 func realGroup(t *testing.T) (*cgroup.System, string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: needs root, to create cgroups")
-	}
-	s, err := cgroup.Discover("")
-	if err != nil {
-		t.Skip("skipped: needs a mounted cgroup hierarchy:", err)
-	}
-	root := fmt.Sprintf("/evictd-oom-%d-%s", os.Getpid(), strings.ToLower(t.Name()))
-	if err := s.Create(root, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)}); err != nil {
-		t.Skip("skipped: needs a cgroup hierarchy that may be written to:", errors.Join(err, s.Delete(root)))
-	}
-	deleteLater(t, s, root)
-	return s, root
+	return cgrouptest.New(t, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)})
 }
 
 // deleteLater removes a group at the end of the test.

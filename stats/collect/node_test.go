@@ -2,7 +2,6 @@ package collect
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cgroup/cgrouptest"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -196,24 +196,10 @@ func inMemory(t *testing.T) string {
 	return dir
 }
 
-// realGroup creates a bounded group of this host and takes it away again.
+// realGroup makes a bounded group of this host.
 func realGroup(t testing.TB) (*cgroup.System, string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: needs root, to create cgroups")
-	}
-	s, err := cgroup.Discover("")
-	if err != nil {
-		t.Skip("skipped: needs a mounted cgroup hierarchy:", err)
-	}
-	group := fmt.Sprintf("/evictd-collect-%d-%s", os.Getpid(), strings.ToLower(t.Name()))
-	if err := s.Create(group, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)}); err != nil {
-		t.Skip("skipped: needs a cgroup hierarchy that may be written to:", err)
-	}
-	t.Cleanup(func() { // processes that were killed may live for a moment yet
-		awaitThat(t, "the group to be removed", func() bool { return s.Delete(group) == nil })
-	})
-	return s, group
+	return cgrouptest.New(t, cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)})
 }
 
 func create(t testing.TB, s *cgroup.System, group string) {

@@ -29,7 +29,7 @@ func (d *daemon) name() string {
 }
 
 func (d *daemon) start(n *node) (err error) {
-	cmd := exec.Command(d.path, n.Evictd(sandbox.CgroupRoot(n.Group), sandbox.PodsCgroup(sandbox.PodsGroup), sandbox.NodeStatusFile(""),
+	cmd := exec.Command(d.path, n.Evictd(sandbox.CgroupRoot(n.Group), sandbox.PodsCgroup(n.PodsGroup()), sandbox.NodeStatusFile(""),
 		sandbox.Housekeeping("10s"), sandbox.Transition("5m"), sandbox.EvictionHard(fmt.Sprintf("memory.available<%d", threshold)), sandbox.HardGrace("0s"))...)
 	if d.gogc > 0 {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("GOGC=%d", d.gogc))

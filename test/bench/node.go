@@ -47,7 +47,7 @@ func newNode() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := sandbox.NewNode(cgroups, fmt.Sprintf("/evictd-bench-%d", os.Getpid()), dir, cgroup.Limits{Memory: stats.Known(nodeMemory), PIDs: stats.Known(200)})
+	made, err := sandbox.NewNode(cgroups, sandbox.Cgroupfs, fmt.Sprintf("/evictd-bench-%d", os.Getpid()), dir, cgroup.Limits{Memory: stats.Known(nodeMemory), PIDs: stats.Known(200)})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -98,7 +98,7 @@ func (n *node) newPod(wrap func(stamps string) *exec.Cmd) (*pod, error) {
 	}}
 	p.group = n.PodGroup(&p.Pod)
 	stamps := filepath.Join(n.Dir, p.Name)
-	err := errors.Join(n.Cgroups.Create(p.group+"/c", cgroup.Limits{}), os.WriteFile(stamps, make([]byte, stampsSize), 0o644), n.WriteManifest(&p.Pod))
+	err := errors.Join(n.Cgroups.Create(n.Container(p.group), cgroup.Limits{}), os.WriteFile(stamps, make([]byte, stampsSize), 0o644), n.WriteManifest(&p.Pod))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (n *node) newPod(wrap func(stamps string) *exec.Cmd) (*pod, error) {
 	if err := p.process.Start(); err != nil {
 		return nil, err
 	}
-	return p, n.Cgroups.Add(p.group+"/c", p.process.Process.Pid)
+	return p, n.Cgroups.Add(n.Container(p.group), p.process.Process.Pid)
 }
 
 func mapFile(name string) ([]byte, error) {
@@ -212,7 +212,7 @@ func (n *node) fill(ctx context.Context, p program, rate float64) (r result, err
 		crossed = last
 	}
 	r = result{stopped: last - crossed, overshoot: held - crossing}
-	group, err := n.Cgroups.Open(filler.group + "/c")
+	group, err := n.Cgroups.Open(n.Container(filler.group))
 	if err != nil {
 		return r, err
 	}

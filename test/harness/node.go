@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cgroup/cgrouptest"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 )
@@ -26,34 +27,24 @@ type Node struct {
 // uids counts the pods of all tests, so that no test's are taken for another's.
 var uids atomic.Int32
 
+// Driver is the kubelet's cgroup driver that the nodes of tests have.
+var Driver = sandbox.Driver(os.Getenv(sandbox.DriverVariable))
+
 // NewNode makes a node of so much memory, bytes, and so many process ids. It skips the
 // test where that cannot be.
 func NewNode(t testing.TB, memory, pids int64) *Node {
 	t.Helper()
 	n := &Node{T: t}
-	dir, cgroups := Dir(t), Cgroups(t)
+	dir, cgroups := Dir(t), cgrouptest.System(t)
 	if err := os.Chmod(dir, 0o777); err != nil { // an evictd of another user writes there
 		t.Fatal(err)
 	}
 	var err error
-	n.Node, err = sandbox.NewNode(cgroups, CgroupOf(dir), dir, cgroup.Limits{Memory: stats.Known(memory), PIDs: stats.Known(pids)})
+	n.Node, err = sandbox.NewNode(cgroups, Driver, CgroupOf(dir), dir, cgroup.Limits{Memory: stats.Known(memory), PIDs: stats.Known(pids)})
 	if err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
 	return n
-}
-
-// Cgroups are those of this host. It skips the test where it cannot make any.
-func Cgroups(t testing.TB) *cgroup.System {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: making cgroups needs root")
-	}
-	cgroups, err := cgroup.Discover("")
-	if err != nil {
-		t.Skip("skipped: no cgroups to use:", err)
-	}
-	return cgroups
 }
 
 // Clear kills the processes in a cgroup of the node and removes it.
@@ -69,9 +60,15 @@ func (n *Node) Clear(group string) {
 // Make makes a cgroup, or sets the limits of one.
 func (n *Node) Make(group string, limits cgroup.Limits) {
 	n.T.Helper()
-	if err := n.Cgroups.Create(group, limits); err != nil {
+	if err := n.Node.Make(group, limits); err != nil {
 		n.T.Fatal(err)
 	}
+}
+
+// Delete removes a cgroup of the node, once it has no process.
+func (n *Node) Delete(group string) {
+	n.T.Helper()
+	Await(n.T, "cgroup "+group+" to be removed", func() bool { return n.Node.Delete(group) == nil })
 }
 
 // Open opens a cgroup, which is closed at the end of the test.
@@ -196,6 +193,9 @@ func (p *Pod) Do(order string, args ...any) {
 		p.Node.T.Fatalf("pod %s, %s: %v", p.Name, order, err)
 	}
 }
+
+// Container is the cgroup of the pod's container.
+func (p *Pod) Container() string { return p.Node.Container(p.Group) }
 
 // PID is the id of the pod's first process.
 func (p *Pod) PID() int { return p.workload.PID() }

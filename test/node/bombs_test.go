@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -171,14 +172,7 @@ func TestMachineContinuesWithItsVictimAfterEvictdWasKilled(t *testing.T) {
 func TestMachineReportsWhatTheKernelKillsAtAPodsOwnLimit(t *testing.T) {
 	n := newMachine(t)
 	limited := n.Start("limited", sandbox.Spec{Request: "32Mi"})
-	group, err := n.Cgroups.Open(limited.Group)
-	if err == nil {
-		err = group.SetMemoryLimit(stats.Known(48 * harness.MiB))
-		group.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	n.Make(limited.Group, cgroup.Limits{Memory: stats.Known(48 * harness.MiB)})
 	d := restart(n, machineHard)
 	d.AwaitPods(memorySignal, limited)
 	// Again and again, for what was killed before the first look is not news.

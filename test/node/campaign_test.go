@@ -100,7 +100,7 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 		n.T.Fatal(err)
 	}
 	b.overshoot = (len(touched)-1)*workload.StampEvery - crossing
-	if n.OOMKills(p.Group+"/c") > 0 {
+	if n.OOMKills(p.Container()) > 0 {
 		b.byKernel = true
 	} else {
 		e := d.AwaitEviction(p, harness.Gone)
@@ -113,9 +113,7 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 	if err := os.Remove(filepath.Join(n.Manifests(), p.Name+".json")); err != nil {
 		n.T.Fatal(err)
 	}
-	if err := n.Cgroups.Delete(p.Group); err != nil {
-		n.T.Fatal(err)
-	}
+	n.Delete(p.Group)
 	return b
 }
 

@@ -152,7 +152,7 @@ func failAround(t *testing.T, memory int64, hard string, grow func(hog *harness.
 				d.AwaitPods(memorySignal, hog)
 				grow(hog)
 				hog.AwaitEnd()
-				if n.OOMKills(hog.Group+"/c") > 0 {
+				if n.OOMKills(hog.Container()) > 0 {
 					t.Errorf("the kernel ended hog %d", i)
 				}
 				hogs = append(hogs, hog)

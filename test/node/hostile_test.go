@@ -48,9 +48,7 @@ func TestWhatTheKernelRepeatsOfAPodReachesNoTerminal(t *testing.T) {
 	needKernelLog(t)
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	p := n.Start("hostile", sandbox.Spec{})
-	if err := n.Cgroups.Create(p.Group+"/c", cgroup.Limits{Memory: stats.Known(32 * harness.MiB)}); err != nil {
-		t.Fatal(err)
-	}
+	n.Make(p.Container(), cgroup.Limits{Memory: stats.Known(32 * harness.MiB)})
 	p.Do(`rename "%s"`, hostileNames[2])
 	d := n.Evictd(sandbox.EvictionHard("memory.available<16Mi"))
 	d.AwaitPods(memorySignal, p)

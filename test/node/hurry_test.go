@@ -17,10 +17,8 @@ import (
 // starve gives the class of besteffort pods the weight that the kubelet gives it.
 func starve(n *harness.Node) string {
 	n.T.Helper()
-	class := filepath.Join(n.Group, sandbox.PodsGroup, "besteffort")
-	if err := n.Cgroups.Create(class, cgroup.Limits{CPUShares: stats.Known(2)}); err != nil {
-		n.T.Fatal(err)
-	}
+	class := filepath.Dir(n.Pods().Pod("any", v1.PodQOSBestEffort))
+	n.Make(class, cgroup.Limits{CPUShares: stats.Known(2)})
 	return weightFile(n, class)
 }
 

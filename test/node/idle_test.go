@@ -60,7 +60,7 @@ type sleeper struct {
 func sleepAs(n *harness.Node, m *v1.Pod) *sleeper {
 	n.T.Helper()
 	s := &sleeper{name: m.Name, group: n.PodGroup(m)}
-	container := filepath.Join(s.group, "c")
+	container := n.Container(s.group)
 	var err error
 	if s.process, err = process.Start(exec.Command("sleep", "infinity")); err != nil {
 		n.T.Fatal(err)

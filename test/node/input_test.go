@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -18,9 +17,6 @@ import (
 func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
-	if err := n.Cgroups.Create(n.Group+"/"+sandbox.PodsGroup, cgroup.Limits{}); err != nil {
-		t.Fatal(err)
-	}
 	file := func(name, text string) string {
 		path := filepath.Join(n.Dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

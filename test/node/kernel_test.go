@@ -18,9 +18,7 @@ func TestWhatTheKernelKillsIsReportedWithItsPod(t *testing.T) {
 	needKernelLog(t)
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	bursting, bystander := n.Start("bursting", sandbox.Spec{}), n.Start("bystander", sandbox.Spec{})
-	if err := n.Cgroups.Create(bursting.Group, cgroup.Limits{Memory: stats.Known(32 * harness.MiB)}); err != nil {
-		t.Fatal(err)
-	}
+	n.Make(bursting.Group, cgroup.Limits{Memory: stats.Known(32 * harness.MiB)})
 	d := n.Evictd(sandbox.EvictionHard("memory.available<16Mi"))
 	d.AwaitPods(memorySignal, bursting, bystander)
 	bursting.Send("leak 0 100Mi")

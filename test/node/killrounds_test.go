@@ -17,10 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/campaign"
-	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -285,7 +283,7 @@ func (c *crowd) leak(m *member, uid types.UID) {
 
 // start runs a pod where it was bound; every other leaker ignores SIGTERM.
 func (c *crowd) start(m *member, object *v1.Pod) *harness.Pod {
-	p := m.StartIn(object, cgroup.PodsAt(filepath.Join(m.Group, sandbox.PodsGroup)).Pod(string(object.UID), podspec.QOSClass(object)), nil)
+	p := m.StartIn(object, m.PodGroup(object), nil)
 	if object.Labels[kindOfCrowd] == steady {
 		p.Do("hold 2Mi")
 		return p
@@ -312,7 +310,5 @@ func (c *crowd) leave(name string) {
 	p := c.running[l.UID]
 	delete(c.running, l.UID)
 	p.End()
-	if err := p.Node.Cgroups.Delete(p.Group); err != nil {
-		c.t.Fatal(err)
-	}
+	p.Node.Delete(p.Group)
 }

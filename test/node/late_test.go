@@ -3,12 +3,9 @@ package node_test
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -20,16 +17,17 @@ import (
 //
 // rule: M.59
 func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
-	for driver, name := range map[string]string{"cgroupfs": "kubepods", "systemd": "kubepods.slice"} {
-		t.Run(driver, func(t *testing.T) {
+	for _, driver := range []sandbox.Driver{sandbox.Cgroupfs, sandbox.Systemd} {
+		t.Run(string(driver), func(t *testing.T) {
 			n := harness.NewNode(t, nodeMemory, nodePIDs)
 			n.Clear(n.Pods().Path())
+			n.Driver = driver
 			m := n.Manifest("hog", sandbox.Spec{})
 			n.Write(m)
 			d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), longTransition)
 			d.AwaitLog("the cgroup of the pods does not exist")
 			d.AwaitMetric("evictd_pods_without_cgroup 1")
-			hog := n.StartIn(m, cgroup.PodsAt(filepath.Join(n.Group, name)).Pod(string(m.UID), podspec.QOSClass(m)), nil)
+			hog := n.StartIn(m, n.PodGroup(m), nil)
 			d.AwaitPods(memorySignal, hog)
 			d.AwaitMetric("evictd_pods_without_cgroup 0")
 			hog.Send("hold 220Mi")
@@ -39,20 +37,18 @@ func TestPodsCgroupThatAppearsAfterTheStartIsFound(t *testing.T) {
 	}
 }
 
-// TestMachineFindsThePodsOfTheSystemdDriverThatStartLater has the installed service started
-// before there is any cgroup of pods, on a machine whose cgroups are systemd's.
+// TestMachineFindsPodsThatStartLater has the installed service started before there is any
+// cgroup of pods.
 //
 // rule: M.59
-func TestMachineFindsThePodsOfTheSystemdDriverThatStartLater(t *testing.T) {
+func TestMachineFindsPodsThatStartLater(t *testing.T) {
 	n := newMachine(t)
-	const slice = "/kubepods.slice"
-	t.Cleanup(func() { n.Clear(slice) })
 	n.Clear(n.Pods().Path())
 	m := n.Manifest("hog", sandbox.Spec{})
 	n.Write(m)
 	d := protect(n, machineHard)
 	d.AwaitMetric("evictd_pods_without_cgroup 1")
-	hog := n.StartIn(m, cgroup.PodsAt(slice).Pod(string(m.UID), podspec.QOSClass(m)), nil)
+	hog := n.StartIn(m, n.PodGroup(m), nil)
 	d.AwaitPods(memorySignal, hog)
 	hog.Send("leak 0 768Mi")
 	if e := d.AwaitGone(hog); e.Signal != memorySignal {
@@ -80,7 +76,7 @@ func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := n.Start("pod", sandbox.Spec{})
-			d := n.Evictd(sandbox.Mode(c.mode), sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=56Mi"), sandbox.PodsCgroup(sandbox.PodsGroup))
+			d := n.Evictd(sandbox.Mode(c.mode), sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=56Mi"), sandbox.PodsCgroup(n.PodsGroup()))
 			d.AwaitPods(memorySignal, p)
 			d.AwaitLog(c.log)
 			if got := podsLimit(n); got != stats.Known(c.want*harness.MiB) {

@@ -24,7 +24,7 @@ func theMachine(t *testing.T) *harness.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &harness.Node{Node: &sandbox.Node{Cgroups: cgroups, Group: "/"}, T: t}
+	return &harness.Node{Node: &sandbox.Node{Cgroups: cgroups, Driver: harness.Driver, Group: "/"}, T: t}
 }
 
 // newMachine is theMachine with files and pods that go with the test.

@@ -235,7 +235,7 @@ func TestDryRunLogsWhichPodItWouldEvictAndKillsNone(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	greedy := n.Start("greedy", sandbox.Spec{})
-	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), sandbox.DryRun, sandbox.SystemReserved("memory=1Mi"), sandbox.PodsCgroup(sandbox.PodsGroup))
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), sandbox.DryRun, sandbox.SystemReserved("memory=1Mi"), sandbox.PodsCgroup(n.PodsGroup()))
 	d.AwaitPods(memorySignal, greedy)
 	greedy.Do("hold 200Mi")
 	d.AwaitLog(`msg="would evict" pod=default/greedy signal=memory.available hard=true`)
@@ -279,7 +279,7 @@ func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	p := n.Start("one", sandbox.Spec{})
-	d := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=40Mi"), sandbox.KubeReserved("memory=16Mi"), sandbox.PodsCgroup(sandbox.PodsGroup))
+	d := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=40Mi"), sandbox.KubeReserved("memory=16Mi"), sandbox.PodsCgroup(n.PodsGroup()))
 	d.AwaitPods(memorySignal, p)
 	harness.Await(t, "the limit of the pods' cgroup", func() bool { return podsLimit(n) == stats.Known(200*harness.MiB) })
 	p.Send("hold 180Mi") // the pods come near their limit before the node comes near its own
@@ -292,7 +292,7 @@ func TestPodsCgroupIsHeldToWhatIsAllocatable(t *testing.T) {
 // podsLimit is the memory limit of the pods' cgroup.
 func podsLimit(n *harness.Node) stats.Amount {
 	n.T.Helper()
-	return n.Memory(n.Group + "/" + sandbox.PodsGroup).Limit
+	return n.Memory(n.Pods().Path()).Limit
 }
 
 func TestConfigurationIsLoadedAnewOnSIGHUP(t *testing.T) {

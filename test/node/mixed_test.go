@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -56,22 +57,22 @@ func TestCampaignMixedRuns(t *testing.T) {
 // mixtures are the kinds of runs. Their nodes have 512 MiB.
 func mixtures(t *testing.T) []mixture {
 	memory := []string{hardMemoryBomb, sandbox.Housekeeping("10s")}
-	large := largeFile(t)
+	large := sync.OnceValue(func() string { return largeFile(t) })
 	grow := func(_ *harness.Node, p *harness.Pod) { p.Send("leak 400Mi 768Mi") }
 	return []mixture{
 		{
 			name: "a file larger than the node is read twice", args: append(memory, sandbox.Config(configFile(t, "memoryModel: reclaimAware"))),
 			bystanders: few,
 			act: func(_ *harness.Node, p *harness.Pod) {
-				uncache(t, large)
-				p.Do("read %s 2", large)
+				uncache(t, large())
+				p.Do("read %s 2", large())
 			},
 		},
 		{
 			name: "a large file is read just before the ramp", args: memory, signal: memorySignal, bystanders: few,
 			act: func(n *harness.Node, p *harness.Pod) {
-				uncache(t, large)
-				p.Do("read %s", large)
+				uncache(t, large())
+				p.Do("read %s", large())
 				grow(n, p)
 			},
 		},
@@ -134,9 +135,7 @@ func twenty(n *harness.Node) (pods []*harness.Pod) {
 // throttle leaves a pod's container a twentieth of a processor.
 func throttle(n *harness.Node, p *harness.Pod) {
 	n.T.Helper()
-	if err := n.Cgroups.Create(p.Group+"/c", cgroup.Limits{CPUQuota: stats.Known(5000)}); err != nil {
-		n.T.Fatal(err)
-	}
+	n.Make(p.Container(), cgroup.Limits{CPUQuota: stats.Known(5000)})
 }
 
 // play runs it so many times and counts those that went wrong.
@@ -160,7 +159,7 @@ func (m *mixture) play(t *testing.T, runs int) (wrong int) {
 		if m.signal != "" {
 			p.AwaitEnd()
 		}
-		ok := n.OOMKills(p.Group+"/c") == 0
+		ok := n.OOMKills(p.Container()) == 0
 		if m.signal != "" && ok {
 			e := d.AwaitEviction(p, harness.Gone)
 			ok = e.Signal == m.signal
@@ -208,7 +207,7 @@ func discard(n *harness.Node, p *harness.Pod) {
 	if err := os.Remove(filepath.Join(n.Manifests(), p.Name+".json")); err != nil {
 		n.T.Fatal(err)
 	}
-	harness.Await(n.T, "the cgroup of pod "+p.Name+" to be removed", func() bool { return n.Cgroups.Delete(p.Group) == nil })
+	n.Delete(p.Group)
 }
 
 // largeFile is half as large again as the node.

@@ -41,9 +41,7 @@ func TestPodWhoseCgroupVanishesIsNoError(t *testing.T) {
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
 	d.AwaitPods(memorySignal, vanishing, leaker)
 	vanishing.End()
-	if err := n.Cgroups.Delete(vanishing.Group); err != nil {
-		t.Fatal(err)
-	}
+	n.Delete(vanishing.Group)
 	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
@@ -63,17 +61,15 @@ func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testi
 		return n.StartIn(m, n.Group+"/"+at, nil)
 	}
 	escaping := annotated("escaping", "../outside", "outside")
-	whole := annotated("whole", ".", sandbox.PodsGroup+"/elsewhere")
-	holdsDaemon := annotated("holds-daemon", "system", sandbox.PodsGroup+"/system/beside")
-	placed := annotated("placed", "custom/place", sandbox.PodsGroup+"/custom/place")
+	whole := annotated("whole", ".", n.PodsGroup()+"/elsewhere")
+	holdsDaemon := annotated("holds-daemon", "system", n.PodsGroup()+"/system/beside")
+	placed := annotated("placed", "custom/place", n.PodsGroup()+"/custom/place")
 	for _, p := range []*harness.Pod{escaping, whole, holdsDaemon} {
 		p.Do("hold 20Mi")
 	}
 	// The daemon starts in a cgroup of its own below the pods'.
-	own := n.Group + "/" + sandbox.PodsGroup + "/system/daemon"
-	if err := n.Cgroups.Create(own, cgroup.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	own := n.Group + "/" + n.PodsGroup() + "/system/daemon"
+	n.Make(own, cgroup.Limits{})
 	inside := []string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(n.Cgroups.Mount("memory"), own, "cgroup.procs")}
 	evictd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.EvictionHard("memory.available<64Mi"))
 	d := n.Protect(exec.Command("sh", append(inside, evictd.Args...)...), nil)

@@ -35,7 +35,7 @@ func runc(n *harness.Node, id string, limit, hold int) (begin func()) {
 		"ociVersion": "1.0.2", "root": map[string]any{"path": "rootfs"}, "mounts": mounts,
 		"process": map[string]any{"args": []string{"/bin/sh", "-c", script}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}, "env": []string{"PATH=/bin:/usr/bin"}},
 		"linux": map[string]any{
-			"cgroupsPath": filepath.Join(n.Group, sandbox.PodsGroup, id),
+			"cgroupsPath": filepath.Join(n.Pods().Path(), id),
 			"namespaces":  []map[string]any{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}},
 			"resources":   map[string]any{"memory": map[string]any{"limit": limit * harness.MiB, "reservation": 16 * harness.MiB}},
 		},

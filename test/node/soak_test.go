@@ -140,7 +140,7 @@ func drop(n *harness.Node, a *kube.API, name, group string) {
 	if err := a.CoreV1().Pods(a.Namespace).Delete(n.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		n.T.Fatal(err)
 	}
-	harness.Await(n.T, "the cgroup of pod "+name+" to be removed", func() bool { return n.Cgroups.Delete(group) == nil })
+	n.Delete(group)
 }
 
 func anonymous(pid int) (kib int, err error) {

@@ -20,7 +20,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 	for _, signal := range []string{"CONT", "KILL"} {
 		t.Run(signal, func(t *testing.T) {
 			n := newMachine(t)
-			high, ok := n.Cgroups.MemoryHighFile("/" + sandbox.PodsGroup)
+			high, ok := n.Cgroups.MemoryHighFile(n.Pods().Path())
 			if !ok {
 				t.Skip("skipped: only cgroup v2 has memory.high")
 			}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cgroup/cgrouptest"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -71,7 +72,7 @@ func boot(t *testing.T) *machine {
 		harness.Need(t, of[0], of[1])
 	}
 	deb := packageFile(t)
-	cgroups := harness.Cgroups(t)
+	cgroups := cgrouptest.System(t)
 	dir := harness.Dir(t)
 	group := strings.TrimPrefix(harness.CgroupOf(dir), "/")
 	if err := cgroups.Create("/"+group, cgroup.Limits{Memory: stats.Known(maxMemory), PIDs: stats.Known(2000)}); err != nil {

@@ -6,6 +6,7 @@ package vm_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ import (
 type suite struct {
 	pkg string // below the module
 	run string // -test.run
+	env string // variables, NAME=VALUE with blanks between
 }
 
 // boot is one life of a machine.
@@ -33,22 +36,54 @@ type boot struct {
 	name   string
 	kernel string // arguments
 	kept   bool   // it goes on with the disk of the boot before
+	memory int    // MiB; 0 is 1024
+	limit  time.Duration
 	suites []suite
 }
 
-// limit of one boot; the emulation takes a minute for what takes a second.
+// limit of one boot, where it has none of its own; the emulation takes a minute for what
+// takes a second.
 const limit = 20 * time.Minute
+
+// The tests of test/node that run in a machine, beside those that take the whole of it.
+const (
+	// nodes are tests of nodes in bounded cgroups: memory, process ids, disk, graces of soft
+	// thresholds, restarts.
+	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|WhatEvictdRemembers)"
+	// faults are tests of nodes where something else fails, or is hostile.
+	faults = "^Test(WithEverything|AGraceDoesNot|Pods?Whose|WhatTheKernel|PodThatHides|WhatIsNo)"
+	// campaigns are tests that take long or kill much.
+	campaigns = "^TestCampaign(MemoryBombs|MixedRuns|Kill|PageCache|WithEverything)"
+)
+
+// Variables of suites. systemd is the layout of the pods' cgroups below kubepods.slice; rounds
+// are a few of each campaign.
+const (
+	systemd = "EVICTD_CGROUP_DRIVER=systemd"
+	rounds  = "EVICTD_CAMPAIGN=1 EVICTD_BOMBS=4 EVICTD_RUNS=6 EVICTD_ROUNDS=2"
+)
 
 var boots = []boot{
 	{name: "v2", suites: []suite{
-		{"cgroup", "Real|Group|Notice|Bell"},
-		{"stats/collect", "Pod|Group|Watch|Layer|Node|Quota"},
-		{"eviction/kill", "."},
-		{"test/node", "^TestMachine"},
-		{"test/node", "^TestCutOff"},
+		{pkg: "cgroup", run: "Real|Group|Notice|Bell"},
+		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
+		{pkg: "eviction/kill", run: "."},
+		{pkg: "test/node", run: nodes},
+		{pkg: "test/node", run: nodes, env: systemd},
+		{pkg: "test/node", run: faults},
+		{pkg: "test/node", run: "^TestCampaign(MemoryBombs|KillsOf)", env: rounds},
+		{pkg: "test/node", run: "^TestMachine", env: systemd},
+		{pkg: "test/node", run: "^TestMachine"},
+		{pkg: "test/node", run: "^TestCutOff"},
 	}},
-	{name: "v2 again", kept: true, suites: []suite{{"test/node", "^TestAfterCutOff"}}},
-	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []suite{{"test/node", "^TestMachine"}}},
+	{name: "v2 again", kept: true, suites: []suite{{pkg: "test/node", run: "^TestAfterCutOff"}}},
+	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []suite{{pkg: "test/node", run: "^TestMachine"}}},
+}
+
+// campaign are the boots of TestCampaignVirtualMachine.
+var campaign = []boot{
+	{name: "v2, cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"}}},
+	{name: "v2, systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd}}},
 }
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
@@ -60,10 +95,19 @@ func TestVirtualMachine(t *testing.T) {
 	}
 }
 
+// TestCampaignVirtualMachine runs campaigns of test/node on cgroup v2, with the pods' cgroups
+// of either driver. EVICTD_BOMBS, EVICTD_RUNS and EVICTD_ROUNDS say how much.
+func TestCampaignVirtualMachine(t *testing.T) {
+	m := newMachine(t, "make vm-campaign")
+	for _, b := range campaign {
+		t.Run(b.name, func(t *testing.T) { m.boot(t, b) })
+	}
+}
+
 // TestComparison judges nothing: each line that begins with | is one run of a memory
 // bomb beside one of those who guard machines.
 func TestComparison(t *testing.T) {
-	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []suite{{"test/node", "^TestBesidePeers"}}})
+	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestBesidePeers"}}})
 }
 
 func newMachine(t *testing.T, target string) *machine {
@@ -121,10 +165,10 @@ func (m *machine) boot(t *testing.T, b boot) {
 	if !b.kept {
 		run(t, "cp", "--sparse=always", filepath.Join(m.image, "disk"), disk)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(b.limit, limit))
 	defer cancel()
 	c := exec.CommandContext(ctx, "nice", "-n", "5", "qemu-system-x86_64",
-		"-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-m", "1024", "-smp", "2",
+		"-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-m", strconv.Itoa(cmp.Or(b.memory, 1024)), "-smp", "2",
 		"-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none",
 		"-kernel", filepath.Join(m.image, "kernel"),
 		"-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 psi=1 mitigations=off nokaslr systemd.show_status=0 "+b.kernel,
@@ -159,7 +203,10 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	}
 	run(t, "cp", m.deb, filepath.Join(dir, "evictd.deb"))
 	var script strings.Builder
-	script.WriteString("export EVICTD_MACHINE=1 EVICTD_PROGRAMS=/usr/bin HOME=/root EVICTD_ROUNDS=" + os.Getenv("EVICTD_ROUNDS") + "\n")
+	script.WriteString("export EVICTD_MACHINE=1 EVICTD_PROGRAMS=/usr/bin HOME=/root\n")
+	for _, name := range []string{"EVICTD_BOMBS", "EVICTD_ROUNDS", "EVICTD_RUNS"} {
+		fmt.Fprintf(&script, "export %s=%s\n", name, os.Getenv(name))
+	}
 	if !b.kept {
 		script.WriteString("dpkg --install --force-unsafe-io /payload/evictd.deb >/run/install 2>&1 || cat /run/install\n")
 	}
@@ -167,7 +214,8 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 		if at := filepath.Join(dir, s.pkg); !isDir(at) {
 			build(t, s.pkg, at)
 		}
-		fmt.Fprintf(&script, "cd /payload/%[1]s && ./test -test.v -test.parallel=1 -test.timeout=18m -test.run='%[2]s'; echo \"=== ENDED %[1]s $?\"\n", s.pkg, s.run)
+		fmt.Fprintf(&script, "cd /payload/%[1]s && env %[3]s ./test -test.v -test.parallel=1 -test.timeout=%[4]v -test.run='%[2]s'; echo \"=== ENDED %[1]s $?\"\n",
+			s.pkg, s.run, s.env, cmp.Or(b.limit, limit)-2*time.Minute)
 	}
 	script.WriteString("sleep 1; echo b >/proc/sysrq-trigger\n") // as if somebody had cut the power
 	disk = dir + ".disk"
@@ -237,7 +285,11 @@ func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last st
 			}
 			continue
 		}
-		t.Run(v[2], func(t *testing.T) {
+		name := v[2]
+		if len(left) > 0 && left[0].env != "" {
+			name += " " + left[0].env
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Logf("%s in the machine\n%s", v[3], told.String())
 			switch v[1] {
 			case "FAIL":

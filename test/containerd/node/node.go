@@ -30,6 +30,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/cgroup/cgrouptest"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -89,7 +90,7 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if err != nil {
 		t.Skip("skipped:", err)
 	}
-	cgroups := harness.Cgroups(t)
+	cgroups := cgrouptest.System(t)
 	inDir := func(path *string, name string) {
 		if *path == "" {
 			*path = filepath.Join(dir, name)
