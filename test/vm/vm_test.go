@@ -56,12 +56,8 @@ const (
 	campaigns = "^TestCampaign(MemoryBombs|MixedRuns|Kill|PageCache|WithEverything)"
 )
 
-// Variables of suites. systemd is the layout of the pods' cgroups below kubepods.slice; rounds
-// are a few of each campaign.
-const (
-	systemd = "EVICTD_CGROUP_DRIVER=systemd"
-	rounds  = "EVICTD_CAMPAIGN=1 EVICTD_BOMBS=4 EVICTD_RUNS=6 EVICTD_ROUNDS=2"
-)
+// Variables of suites: the layout of the pods' cgroups below kubepods.slice.
+const systemd = "EVICTD_CGROUP_DRIVER=systemd"
 
 var boots = []boot{
 	{name: "v2", suites: []suite{
@@ -69,10 +65,6 @@ var boots = []boot{
 		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
 		{pkg: "eviction/kill", run: "."},
 		{pkg: "test/node", run: nodes},
-		{pkg: "test/node", run: nodes, env: systemd},
-		{pkg: "test/node", run: faults},
-		{pkg: "test/node", run: "^TestCampaign(MemoryBombs|KillsOf)", env: rounds},
-		{pkg: "test/node", run: "^TestMachine", env: systemd},
 		{pkg: "test/node", run: "^TestMachine"},
 		{pkg: "test/node", run: "^TestCutOff"},
 	}},
@@ -82,8 +74,15 @@ var boots = []boot{
 
 // campaign are the boots of TestCampaignVirtualMachine.
 var campaign = []boot{
-	{name: "v2, cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"}}},
-	{name: "v2, systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd}}},
+	{name: "v2, cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{
+		{pkg: "test/node", run: faults},
+		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"},
+	}},
+	{name: "v2, systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{
+		{pkg: "test/node", run: nodes, env: systemd},
+		{pkg: "test/node", run: "^TestMachine", env: systemd},
+		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd},
+	}},
 }
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
