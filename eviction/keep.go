@@ -42,13 +42,17 @@ func (k *KeptThreshold) is(t *Threshold) bool {
 
 // KeptVictim is a victim that was being ended.
 type KeptVictim struct {
-	UID    types.UID     `json:"uid"`
-	Signal string        `json:"signal"`
-	Hard   bool          `json:"hard,omitempty"`
-	Since  time.Duration `json:"since"`
-	Grace  time.Duration `json:"grace"`
+	UID types.UID `json:"uid"`
+	// Decided is zero in what earlier versions wrote.
+	Decided time.Time     `json:"decided,omitzero"`
+	Signal  string        `json:"signal"`
+	Hard    bool          `json:"hard,omitempty"`
+	Since   time.Duration `json:"since"`
+	Grace   time.Duration `json:"grace"`
 	// Patience is nil in what earlier versions wrote: Grace holds both then.
 	Patience *time.Duration `json:"patience,omitempty"`
+	// Reported is as in InFlight.
+	Reported bool `json:"reported,omitempty"`
 }
 
 // KeptRelief is a Relief.
@@ -88,7 +92,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 		k.Relief[Condition(c).String()] = KeptRelief{r.Signal.String(), now.Sub(r.Since), r.Available, r.Held, r.Victim, r.Outside}
 	}
 	for _, f := range st.InFlight {
-		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience})
+		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Decided, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience, f.Reported})
 	}
 	for d := range st.Reclaims {
 		k.Rests[d] = max(0, st.Reclaims[d].Rest.Sub(now))
@@ -99,7 +103,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 // SameKept says whether the same is kept of two states, but for when their last
 // housekeeping pass was.
 func (st *State) SameKept(other *State) bool {
-	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, func(a, b InFlight) bool { return a.kept() == b.kept() })
+	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept)
 	for c := range st.Pressure {
 		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
 	}
@@ -112,16 +116,15 @@ func (st *State) SameKept(other *State) bool {
 	return same
 }
 
-// kept is the part of a victim that is kept.
-func (f *InFlight) kept() InFlight {
-	return InFlight{UID: f.UID, Signal: f.Signal, Hard: f.Hard, Since: f.Since, Grace: f.Grace, Patience: f.Patience}
+// SameKept says whether the same is kept of two victims, but for Decided and Reported,
+// which follow from the uid and the start.
+func (f InFlight) SameKept(other InFlight) bool {
+	return f.UID == other.UID && f.Signal == other.Signal && f.Hard == other.Hard && f.Since == other.Since && f.Grace == other.Grace && f.Patience == other.Patience
 }
 
 // Restore is the state that was kept so long ago, as far as the configuration
 // still has its thresholds: a condition needs any threshold that it was raised
-// under, a victim one of its signal and kind, or the limits. Victims that are
-// overdue by now are left out, and the others are unattended. What a victim held and
-// whether it had ended is not kept.
+// under. Victims are restored as KeptVictim.Restore says.
 func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 	before := func(since time.Duration) time.Time { return now.Add(-ago - max(0, since)) }
 	st := State{Looked: before(k.Looked)}
@@ -146,20 +149,9 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 			st.Relief[c] = Relief{signal, before(r.Since), r.Available, r.Held, r.Victim, r.Outside}
 		}
 	}
-	for _, v := range k.InFlight {
-		f := InFlight{UID: v.UID, Hard: v.Hard, Since: before(v.Since), Grace: v.Grace, Unattended: true}
-		switch {
-		case v.Patience != nil:
-			f.Patience = *v.Patience
-		case !f.Hard:
-			f.Patience = min(cfg.SoftPatience, f.Grace)
-			f.Grace -= f.Patience
-		}
-		for s := range signals {
-			f.Signal = Signal(s)
-			if f.Signal.String() == v.Signal && cfg.evictsFor(&f) && !f.Overdue(now) {
-				st.InFlight = append(st.InFlight, f)
-			}
+	for i := range k.InFlight {
+		if f, is := k.InFlight[i].Restore(cfg, now, ago); is {
+			st.InFlight = append(st.InFlight, f)
 		}
 	}
 	for d, rest := range k.Rests {
@@ -168,6 +160,29 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		}
 	}
 	return st
+}
+
+// Restore is the victim that was kept so long ago, unattended. It is none where it is
+// overdue by now, or where the configuration evicts for no threshold of its signal and
+// kind, unless it is reported. What it held and whether it had ended is not kept.
+func (v *KeptVictim) Restore(cfg *Config, now time.Time, ago time.Duration) (f InFlight, is bool) {
+	f = InFlight{UID: v.UID, Decided: v.Decided, Hard: v.Hard, Since: now.Add(-ago - max(0, v.Since)), Grace: v.Grace, Unattended: true, Reported: v.Reported}
+	if f.Decided.IsZero() {
+		f.Decided = f.Since
+	}
+	switch {
+	case v.Patience != nil:
+		f.Patience = *v.Patience
+	case !f.Hard:
+		f.Patience = min(cfg.SoftPatience, f.Grace)
+		f.Grace -= f.Patience
+	}
+	for s := range signals {
+		if f.Signal = Signal(s); f.Signal.String() == v.Signal {
+			return f, f.Reported || cfg.evictsFor(&f) && !f.Overdue(now)
+		}
+	}
+	return f, false
 }
 
 func (c *Config) has(s Signal) bool {

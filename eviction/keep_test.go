@@ -61,8 +61,8 @@ func TestAnEntryOfTheVersionBeforeIsRestored(t *testing.T) {
 	cfg.SoftPatience = 7 * time.Second
 	got := kept.Restore(&cfg, noon, time.Second)
 	want := eviction.State{Looked: noon.Add(-3 * time.Second), InFlight: []eviction.InFlight{
-		{UID: "hard", Signal: eviction.MemoryAvailable, Hard: true, Since: noon.Add(-4 * time.Second), Grace: time.Second, Unattended: true},
-		{UID: "soft", Signal: eviction.MemoryAvailable, Since: noon.Add(-5 * time.Second), Grace: time.Minute, Patience: 7 * time.Second, Unattended: true},
+		{UID: "hard", Decided: noon.Add(-4 * time.Second), Signal: eviction.MemoryAvailable, Hard: true, Since: noon.Add(-4 * time.Second), Grace: time.Second, Unattended: true},
+		{UID: "soft", Decided: noon.Add(-5 * time.Second), Signal: eviction.MemoryAvailable, Since: noon.Add(-5 * time.Second), Grace: time.Minute, Patience: 7 * time.Second, Unattended: true},
 	}}
 	want.Thresholds[0] = eviction.Standing{FirstObserved: noon.Add(-6 * time.Second), Acting: true}
 	want.Thresholds[1] = eviction.Standing{FirstObserved: noon.Add(-32 * time.Second), Acting: true}
@@ -127,5 +127,24 @@ func TestTimeWithoutPassesCountsTowardNoGrace(t *testing.T) {
 				t.Errorf("does not act after %v", c.acts)
 			}
 		})
+	}
+}
+
+// rule: M.75
+func TestAReportedVictimIsEndedHoweverLateItsPodIsKnown(t *testing.T) {
+	for _, reported := range []bool{true, false} {
+		cfg, late := newSmallNode().cfg, noon.Add(time.Hour)
+		pod := &eviction.Pod{UID: "hog", Terminal: true}
+		st := eviction.State{InFlight: []eviction.InFlight{
+			{UID: "hog", Signal: eviction.MemoryAvailable, Hard: true, Since: noon, Grace: time.Second, Unattended: true, Reported: reported},
+		}}
+		st, _ = eviction.Decide(&cfg, st, eviction.Input{Now: late})
+		if waits := st.Victim("hog") != nil; waits != reported {
+			t.Errorf("reported %t: in flight %t", reported, waits)
+		}
+		st, d := eviction.Decide(&cfg, st, eviction.Input{Now: late.Add(time.Hour), Candidates: []eviction.Candidate{{Pod: pod}}})
+		if resumed := len(d.Resumed) == 1 && d.Resumed[0].Pod == pod && d.Resumed[0].Left == 0 && !st.Victim("hog").Unattended; resumed != reported {
+			t.Errorf("reported %t: resumed %+v", reported, d.Resumed)
+		}
 	}
 }

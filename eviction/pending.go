@@ -106,7 +106,7 @@ func (st *State) release(cfg *Config, in *Input) {
 	st.Unreaped = without(st.Unreaped, func(u Unreaped) bool { return !in.Now.Before(u.Until) })
 	st.InFlight = without(st.InFlight, func(f InFlight) bool {
 		if f.Unattended {
-			return !in.Now.Before(f.Since.Add(f.Grace + f.Patience + killAllowance))
+			return !f.Reported && !in.Now.Before(f.Since.Add(f.Grace+f.Patience+killAllowance))
 		}
 		return !f.Ended.IsZero() && f.released(cfg, in)
 	})
@@ -199,7 +199,7 @@ func (st *State) resume(cfg *Config, in *Input, d *Decision) {
 // start puts a victim in flight. A dry run kills nothing: its victim leaves flight
 // when it would be overdue.
 func (st *State) start(cfg *Config, in *Input, e *Eviction) {
-	f := InFlight{UID: e.Pod.UID, Signal: e.Signal, Hard: e.Hard, Since: in.Now, Unattended: cfg.DryRun}
+	f := InFlight{UID: e.Pod.UID, Decided: in.Now, Signal: e.Signal, Hard: e.Hard, Since: in.Now, Unattended: cfg.DryRun}
 	f.Grace = time.Duration(e.GracePeriodSeconds) * time.Second
 	if e.Hard {
 		f.Grace = cfg.hardGrace(&in.Signals, e.Signal)

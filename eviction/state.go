@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -56,12 +57,17 @@ type Pressure struct {
 	Reported bool
 }
 
-// InFlight is a victim whose resources are not free yet.
+// InFlight is a victim whose resources are not free yet. It is the record of an
+// eviction: journal, reports and status documents have copies of what they need.
 type InFlight struct {
-	UID    types.UID
-	Signal Signal
-	Hard   bool
-	Since  time.Time
+	UID types.UID
+	// Decided is when the victim was chosen, also in a later process. With UID it
+	// identifies the eviction.
+	Decided time.Time
+	Signal  Signal
+	Hard    bool
+	// Since is when Grace began: Decided, or when a hard threshold shortened it.
+	Since time.Time
 	// Grace is the time from Since to SIGKILL.
 	Grace time.Duration
 	// Patience is how much later than Grace allows the victim is overdue: a soft
@@ -70,6 +76,9 @@ type InFlight struct {
 	// Unattended victims have no kill under way: those of a dry run, and those of
 	// before the start until they are resumed. They leave flight when overdue.
 	Unattended bool
+	// Reported victims of before the start have a report to the API server, which is sent
+	// or will be: their kill is begun again however late their pod is known.
+	Reported bool
 	// Held is what the victim of a disk held there, in the signal's unit; zero
 	// where that is not known.
 	Held int64
@@ -86,6 +95,9 @@ type InFlight struct {
 	Killed       time.Time
 	Stuck        bool
 }
+
+// ID is the name of an eviction, in journals and reports.
+func (f *InFlight) ID() string { return fmt.Sprintf("%s@%d", f.UID, f.Decided.UnixNano()) }
 
 // Unreaped is a pod of exited processes.
 type Unreaped struct {
@@ -135,6 +147,14 @@ func without[T any](s []T, drop func(T) bool) []T {
 		return s
 	}
 	return slices.DeleteFunc(slices.Clone(s), drop)
+}
+
+// Victim is the victim in flight with a uid; nil where the pod is none.
+func (st *State) Victim(uid types.UID) *InFlight {
+	if at := st.indexInFlight(uid); at >= 0 {
+		return &st.InFlight[at]
+	}
+	return nil
 }
 
 // indexInFlight is the place of a victim in flight; negative where the pod is none.

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"slices"
@@ -14,16 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cri/inventory"
-	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
 
 const (
-	// intentKind is the journal's kind of evictions that are not reported.
-	intentKind = "intent"
-	// maxIntents bounds the evictions that are not reported.
-	maxIntents = 512
 	// maxEvents bounds the events that are not sent.
 	maxEvents = 256
 	// An agent that ended is started again after firstRestart, and then each time after
@@ -52,17 +47,20 @@ type Config struct {
 	// open, and returns its endpoint. Nil: no runtime is used.
 	Runtime func() (conn *os.File, endpoint string, err error)
 	Node    wire.Node
+	// Gone is called for an eviction whose pod the API server does not have any more, before
+	// the pod has ended. It must not block.
+	Gone func(wire.Intent)
 }
 
 // Agent is evictd's side of the agent. All methods but Run may be called from any goroutine,
 // and return at once.
 type Agent struct {
-	cfg     Config
-	journal *journal.Journal
-	log     *slog.Logger
-	changed chan struct{}
-	wake    chan struct{}
-	answers chan wire.EvictionResponse
+	cfg       Config
+	evictions *keep.Keeper
+	log       *slog.Logger
+	changed   chan struct{}
+	wake      chan struct{}
+	answers   chan wire.EvictionResponse
 
 	mu       sync.Mutex
 	out      outbox
@@ -82,35 +80,16 @@ type Agent struct {
 	lastOrder uint64
 }
 
-// New reads from the journal the evictions that are not reported. Without an API server
-// (Node.Publish is false) the journal may be nil.
-func New(cfg Config, journal *journal.Journal, log *slog.Logger) *Agent {
+// New makes an Agent that reports the evictions of a Keeper, which may be nil without an API
+// server (Node.Publish is false).
+func New(cfg Config, evictions *keep.Keeper, log *slog.Logger) *Agent {
 	a := &Agent{
-		cfg: cfg, journal: journal, log: log,
+		cfg: cfg, evictions: evictions, log: log,
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.EvictionResponse, 64),
 		api:   wire.API{Error: "the agent has not started yet"},
 		cache: newInventoryCache(), arriving: newInventoryCache(), orders: map[uint64]func(error){},
 	}
 	a.out.requests, a.incoming = map[types.UID]*request{}, map[types.UID]*v1.Pod{}
-	if journal == nil {
-		return a
-	}
-	for _, e := range journal.Entries(intentKind) {
-		var intent wire.Intent
-		if err := json.Unmarshal(e.Data, &intent); err != nil || intent.ID == "" {
-			log.Warn("an entry of the journal cannot be read and is dropped", "id", e.ID, "error", err)
-			journal.Drop(intentKind, e.ID)
-			continue
-		}
-		if intent.Requested && intent.Override == "" && intent.Ended.IsZero() {
-			journal.Drop(intentKind, e.ID) // the API has not granted it: the pod is ranked again
-			continue
-		}
-		a.out.intents = append(a.out.intents, &report{Intent: intent})
-	}
-	if n := len(a.out.intents); n > 0 {
-		log.Info("evictions from before the start are not reported yet", "evictions", n)
-	}
 	return a
 }
 
@@ -133,38 +112,6 @@ func (a *Agent) Event(e wire.Event) {
 		o.events = append(o.events, e)
 		o.events = o.events[max(0, len(o.events)-maxEvents):]
 	})
-}
-
-// Evict reports the state of an eviction, until the API server has recorded it.
-func (a *Agent) Evict(i wire.Intent) {
-	if !a.cfg.Node.Publish {
-		return
-	}
-	a.update(func(o *outbox) {
-		for _, id := range o.evict(i) {
-			a.journal.Drop(intentKind, id)
-		}
-		a.persist(o.intent(i.ID))
-	})
-}
-
-// persist writes an eviction to the journal. a.mu is held.
-func (a *Agent) persist(i *report) {
-	if err := a.journal.Put(intentKind, i.ID, i.Intent); err != nil {
-		a.log.Error("an eviction would not survive a crash", "error", err)
-	}
-}
-
-// Unreported are the evictions that the API server has not recorded, or whose end it has
-// not, oldest first.
-func (a *Agent) Unreported() []wire.Intent {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var intents []wire.Intent
-	for _, i := range a.out.intents {
-		intents = append(intents, i.Intent)
-	}
-	return intents
 }
 
 // update changes the outbox and wakes the sender.
@@ -219,11 +166,12 @@ func (a *Agent) signal() {
 
 // API is the state of the agent's connection to the API server.
 func (a *Agent) API() nodestatus.API {
+	untold := a.evictions.Unreported()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return nodestatus.API{
 		Connected: a.api.Connected, Since: nodestatus.Time{Time: a.api.Since}, Error: a.api.Error, Refused: a.api.Refused,
-		Conflict: a.api.Conflict, Requests: a.api.Requests, Restarts: a.restarts, Untold: len(a.out.intents),
+		Conflict: a.api.Conflict, Requests: a.api.Requests, Restarts: a.restarts, Untold: untold,
 	}
 }
 

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,7 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/keep"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -92,11 +95,32 @@ func newAgent(t *testing.T, kind, dir string) *Agent {
 func newAgentThatLogs(t *testing.T, kind, dir string, to io.Writer) *Agent {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(to, nil))
-	records, err := journal.Open(dir, log)
+	return run(t, New(Config{Program: open(t, "/proc/self/exe"), Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, newKeeper(t, dir), log))
+}
+
+func newKeeper(t *testing.T, dir string) *keep.Keeper {
+	t.Helper()
+	records, err := journal.Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, New(Config{Program: open(t, "/proc/self/exe"), Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, records, log))
+	return keep.New(records, osprocess.Now, true, slog.New(slog.DiscardHandler))
+}
+
+// loop reports evictions to a Keeper; soft ones are requested from the Eviction API.
+type loop struct {
+	*keep.Keeper
+	cfg   eviction.Config
+	state eviction.State
+}
+
+func (l *loop) evict(uid types.UID, hard bool, message string) {
+	l.cfg.SoftPatience = 30 * time.Second
+	now := time.Now()
+	l.state.InFlight = append(slices.Clip(l.state.InFlight), eviction.InFlight{UID: uid, Decided: now, Since: now, Hard: hard})
+	l.Record(control.Report{At: now, Eviction: &l.cfg, State: l.state, Decisions: []eviction.Decision{{
+		Evictions: []eviction.Eviction{{Pod: &eviction.Pod{UID: uid}, Hard: hard, Message: message}},
+	}}})
 }
 
 // run runs an Agent until the test ends.
@@ -108,9 +132,6 @@ func run(t *testing.T, a *Agent) *Agent {
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		if err := a.journal.Run(ctx); err != nil {
-			t.Error(err)
-		}
 	})
 	return a
 }
@@ -134,19 +155,21 @@ func TestAgentSendsAndReceives(t *testing.T) {
 	a.SetConditions(standing("first"))
 	a.SetConditions(standing("second"))
 	await(t, "the newest standing to be told", func() bool { return a.API().Error == "second" })
-	a.Evict(wire.Intent{ID: "1", UID: "a", Message: "done"})
-	a.Evict(wire.Intent{ID: "2", UID: "b"})
-	await(t, "one eviction to be done with", func() bool { return len(a.Unreported()) == 1 && a.Unreported()[0].ID == "2" && a.API().Untold == 1 })
+	gone := make(chan types.UID, 1)
+	a.cfg.Gone = func(i wire.Intent) { gone <- i.UID }
+	l := loop{Keeper: a.evictions}
+	l.evict("a", true, "done")
+	l.evict("b", true, "")
+	await(t, "one eviction to be done with", func() bool { return a.API().Untold == 1 })
+	if left, uid := a.evictions.Evictions(), <-gone; len(left) != 2 || uid != "a" { // both are in flight
+		t.Errorf("kept %+v, gone %v", left, uid)
+	}
 }
 
 func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	records, err := journal.Open(t.TempDir(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "agent.sock")
-	a := run(t, New(Config{Address: path, Node: wire.Node{Name: "n", Publish: true}}, records, log))
+	a := run(t, New(Config{Address: path, Node: wire.Node{Name: "n", Publish: true}}, newKeeper(t, t.TempDir()), log))
 	a.SetConditions(standing("stands"))
 	await(t, "the lack of an agent to be known", func() bool { return strings.Contains(a.API().Error, "start the agent") })
 	l, err := net.Listen("unix", path)
@@ -198,28 +221,19 @@ func TestAgentThatHasSentAllPodsIsStartedAgainAtOnceHoweverOften(t *testing.T) {
 }
 
 func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
-	log := slog.New(slog.DiscardHandler)
-	records, err := journal.Open(t.TempDir(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := New(Config{Program: open(t, t.TempDir()), Node: wire.Node{Publish: true}}, records, log)
+	a := New(Config{Program: open(t, t.TempDir()), Node: wire.Node{Publish: true}}, newKeeper(t, t.TempDir()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = a.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	for i := range 2 * maxIntents {
+	for range 2 * maxEvents {
 		a.SetConditions(standing("x"))
 		a.Event(wire.Event{})
-		a.Evict(wire.Intent{ID: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
 	}
 	await(t, "the fault to be told", func() bool { return strings.Contains(a.API().Error, "permission denied") })
-	if n := len(a.Unreported()); n != maxIntents || len(a.out.events) > maxEvents {
-		t.Errorf("%d intents and %d events are kept", n, len(a.out.events))
-	}
-	if entries := records.Entries(intentKind); len(entries) != maxIntents {
-		t.Errorf("%d entries in the journal", len(entries))
+	if len(a.out.events) > maxEvents {
+		t.Errorf("%d events are kept", len(a.out.events))
 	}
 }
 
@@ -235,47 +249,5 @@ func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
 	})
 	for range 100 {
 		a.SetConditions(standing(large))
-	}
-}
-
-func TestEvictionsThatWereNotReportedSurviveACrash(t *testing.T) {
-	dir := t.TempDir()
-	log := slog.New(slog.DiscardHandler)
-	records, err := journal.Open(dir, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := New(Config{Node: wire.Node{Publish: true}}, records, log)
-	a.Evict(wire.Intent{ID: "gone", UID: "a", Message: "done", Ended: time.Now()})
-	a.requestEviction(wire.EvictionRequest{UID: "b"})
-	a.Evict(wire.Intent{ID: "waits for leave", UID: "b"})
-	a.requestEviction(wire.EvictionRequest{UID: "c"})
-	a.Evict(wire.Intent{ID: "without leave", UID: "c"})
-	a.settle("c", "its deadline has passed")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := records.Run(ended); err != nil {
-		t.Fatal(err)
-	}
-	if records, err = journal.Open(dir, log); err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	for _, i := range New(Config{}, records, log).Unreported() {
-		ids = append(ids, i.ID)
-	}
-	if !slices.Equal(ids, []string{"gone", "without leave"}) {
-		t.Errorf("after the crash: %v", ids)
-	}
-}
-
-func TestNewEvictionOfAPodTakesThePlaceOfItsLast(t *testing.T) {
-	o := outbox{requests: map[types.UID]*request{}}
-	o.evict(wire.Intent{ID: "1", UID: "a", Override: "why"})
-	if replaced := o.evict(wire.Intent{ID: "1", UID: "a", Overdue: true}); replaced != nil || o.intents[0].Override != "why" {
-		t.Errorf("replaced %v, kept %+v", replaced, o.intents[0])
-	}
-	if replaced := o.evict(wire.Intent{ID: "2", UID: "a"}); !slices.Equal(replaced, []string{"1"}) || len(o.intents) != 1 {
-		t.Errorf("replaced %v, %d are kept", replaced, len(o.intents))
 	}
 }

@@ -54,11 +54,15 @@ func NewAPIEvictor(killer Killer, agent *Agent, patience time.Duration, log *slo
 func (k *APIEvictor) Kill(v kill.Victim) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	waits := k.waiting[v.UID] != nil
 	if !v.Soft {
-		delete(k.waiting, v.UID)
+		if waits {
+			delete(k.waiting, v.UID)
+			k.agent.withdraw(v.UID)
+		}
 		return k.Killer.Kill(v)
 	}
-	if k.waiting[v.UID] != nil {
+	if waits {
 		return nil
 	}
 	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
@@ -94,7 +98,8 @@ func (k *APIEvictor) kill(w *waiting) {
 // override has a victim killed although the API has not granted the eviction.
 func (k *APIEvictor) override(w *waiting, why string) {
 	w.granted = true
-	k.agent.settle(w.UID, why+": "+w.refused+" ")
+	k.agent.withdraw(w.UID)
+	k.agent.evictions.Override(w.UID, why+": "+w.refused+" ")
 	k.log.Warn("a soft victim is killed without the Eviction API", "pod", w.Name, "because", why, "refused", w.refused)
 }
 
@@ -122,7 +127,7 @@ func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 	case w == nil || w.granted:
 	case answer.Refused == "":
 		w.granted = true
-		k.agent.settle(w.UID, "")
+		k.agent.withdraw(w.UID)
 		k.log.Info("the Eviction API has granted the eviction", "pod", w.Name)
 	default:
 		w.refused = answer.Refused
@@ -143,25 +148,12 @@ func (k *APIEvictor) release(now time.Time) {
 	}
 }
 
-// requestEviction requests the eviction of a pod until settle.
+// requestEviction requests the eviction of a pod until withdraw.
 func (a *Agent) requestEviction(ask wire.EvictionRequest) {
 	a.update(func(o *outbox) { o.requests[ask.UID] = &request{EvictionRequest: ask} })
 }
 
-// settle ends the requests for a pod; override says why it is killed without a grant, ""
-// if the API has granted the eviction.
-func (a *Agent) settle(uid types.UID, override string) {
-	a.update(func(o *outbox) {
-		r := o.requests[uid]
-		if r == nil {
-			return
-		}
-		r.settled, r.override = true, override
-		for _, t := range o.intents {
-			if t.UID == uid && override != "" {
-				t.Override, t.sent = override, false
-				a.persist(t)
-			}
-		}
-	})
+// withdraw ends the requests for a pod.
+func (a *Agent) withdraw(uid types.UID) {
+	a.update(func(o *outbox) { delete(o.requests, uid) })
 }

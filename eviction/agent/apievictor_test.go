@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -48,14 +47,10 @@ func (r *recorder) at(uid types.UID) (time.Duration, bool) {
 
 // asked runs an APIEvictor with a patience of 30 s in a bubble.
 func asked(t *testing.T, do func(*APIEvictor, *recorder)) {
-	log := slog.New(slog.DiscardHandler)
-	records, err := journal.Open(t.TempDir(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log, evictions := slog.New(slog.DiscardHandler), newKeeper(t, t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		below := &recorder{start: time.Now(), killed: map[types.UID]time.Duration{}}
-		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, records, log), 30*time.Second, log)
+		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, evictions, log), 30*time.Second, log)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = k.Run(ctx) })
@@ -80,11 +75,12 @@ func TestHardVictimNeverWaits(t *testing.T) {
 
 func TestSoftVictimIsEvictedWhenGrantedAndElseAtTheDeadline(t *testing.T) {
 	asked(t, func(k *APIEvictor, below *recorder) {
+		l := loop{Keeper: k.agent.evictions}
 		for _, uid := range []types.UID{"free", "held", "unanswered"} {
 			if err := k.Kill(soft(uid)); err != nil {
 				t.Error(err)
 			}
-			k.agent.Evict(wire.Intent{ID: string(uid), UID: uid})
+			l.evict(uid, false, "")
 		}
 		time.Sleep(time.Second)
 		k.agent.answers <- wire.EvictionResponse{UID: "held", Refused: "a budget"}
@@ -102,7 +98,7 @@ func TestSoftVictimIsEvictedWhenGrantedAndElseAtTheDeadline(t *testing.T) {
 				t.Errorf("%s: killed %t after %v", uid, killed, at)
 			}
 		}
-		for _, i := range k.agent.Unreported() {
+		for _, i := range k.agent.evictions.Evictions() {
 			if !i.Requested || (i.Override == "") != (i.UID == "free") {
 				t.Errorf("intent %+v", i)
 			}
@@ -116,14 +112,14 @@ func TestVictimThatWaitsForTheEvictionAPIIsKilledAtOnceWhenHastened(t *testing.T
 		if err := k.Kill(soft("a")); err != nil {
 			t.Error(err)
 		}
-		k.agent.Evict(wire.Intent{ID: "a", UID: "a"})
-		for range 2 {
-			k.Hasten("a", time.Second)
-		}
+		k.Hasten("a", time.Second) // before the decision is kept
+		l := loop{Keeper: k.agent.evictions}
+		l.evict("a", false, "")
+		k.Hasten("a", time.Second)
 		if at, killed := below.at("a"); !killed || at != 0 || len(k.waiting) > 0 {
 			t.Errorf("killed %t after %v, %d wait", killed, at, len(k.waiting))
 		}
-		if told := k.agent.Unreported(); len(told) != 1 || !told[0].Requested || !strings.Contains(told[0].Override, "hard threshold") {
+		if told := k.agent.evictions.Evictions(); len(told) != 1 || !told[0].Requested || !strings.Contains(told[0].Override, "hard threshold") {
 			t.Errorf("intents %+v", told)
 		}
 	})

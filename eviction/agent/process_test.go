@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -45,12 +44,7 @@ func unreachable(t *testing.T, mode os.FileMode) (program *os.File, user *User) 
 
 func TestAgentIsStartedAndRestartedThoughItsUserCannotReachItsPath(t *testing.T) {
 	program, user := unreachable(t, 0o755)
-	log := slog.New(slog.DiscardHandler)
-	records, err := journal.Open(t.TempDir(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := run(t, New(Config{Program: program, Arguments: []string{"good"}, User: user, Node: wire.Node{Name: "n", Publish: true}}, records, log))
+	a := run(t, New(Config{Program: program, Arguments: []string{"good"}, User: user, Node: wire.Node{Name: "n", Publish: true}}, newKeeper(t, t.TempDir()), slog.New(slog.DiscardHandler)))
 	for restarts, meanwhile := range []func() error{
 		func() error { return nil },
 		func() error { // an upgrade: another file at the path

@@ -47,14 +47,23 @@ func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
 	a.out.resend()
 	a.notify()
 	a.mu.Unlock()
-	for {
+	var changed <-chan struct{}
+	if a.cfg.Node.Publish {
+		changed = a.evictions.Changed()
+	}
+	for all := true; ; all = false {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.wake:
+		case <-changed:
+		}
+		var intents []wire.Intent
+		if a.cfg.Node.Publish {
+			intents = a.evictions.Unsent(all)
 		}
 		a.mu.Lock()
-		messages := a.out.take(&a.cfg.Node)
+		messages := a.out.take(&a.cfg.Node, intents)
 		a.mu.Unlock()
 		for _, m := range messages {
 			if err := conn.Send(m); err != nil {
@@ -90,6 +99,10 @@ func (a *Agent) handle(m *wire.FromAgent) {
 		a.finishOrder(m.Done)
 		return
 	}
+	if m.Reported != "" {
+		a.reported(m.Reported)
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -102,8 +115,6 @@ func (a *Agent) handle(m *wire.FromAgent) {
 			a.pods, a.incoming = a.keep(a.incoming), nil
 			a.change(func(map[types.UID]*v1.Pod) {})
 		}
-	case m.Reported != "":
-		a.reported(m.Reported)
 	case m.API != nil:
 		a.api = *m.API
 	case m.Runc != nil:
@@ -135,15 +146,18 @@ func (a *Agent) change(pods func(map[types.UID]*v1.Pod)) {
 	a.signal()
 }
 
-// reported forgets an eviction that the API server has recorded, and its pod if the status
-// of that is terminal.
+// reported handles an eviction of which nothing is to be sent any more, and forgets its pod if
+// the status of that is terminal.
 func (a *Agent) reported(id string) {
-	t := a.out.intent(id)
-	if t == nil {
+	t, ok := a.evictions.Reported(id)
+	if !ok {
 		return
 	}
-	a.out.forget(id)
-	a.journal.Drop(intentKind, id)
+	if t.Ended.IsZero() && a.cfg.Gone != nil {
+		a.cfg.Gone(t)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.change(func(pods map[types.UID]*v1.Pod) {
 		maps.DeleteFunc(pods, func(uid types.UID, pod *v1.Pod) bool {
 			return uid == t.UID && (pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded)

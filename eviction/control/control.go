@@ -356,9 +356,8 @@ func (l *Loop) dropDeleted() {
 
 // ending says whether a pod is being killed.
 func (l *Loop) ending(uid types.UID) bool {
-	return slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool {
-		return f.UID == uid && !f.Unattended && f.Ended.IsZero()
-	})
+	f := l.driver.State.Victim(uid)
+	return f != nil && !f.Unattended && f.Ended.IsZero()
 }
 
 // indexOf is the place of a pod; negative without one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,15 +15,16 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// paper is a journal in memory, and the clocks of a machine. Of its entry it
-// counts how often it was written.
+// paper is a journal in memory, and the clocks of a machine. It counts how often the state
+// was written.
 type paper struct {
-	data   json.RawMessage
+	data   map[string]journal.Entry // by id
 	writes atomic.Int32
 	turns  []string // of the condition of memory
 	log    strings.Builder
@@ -34,25 +36,35 @@ type paper struct {
 	fault  error         // of the clocks
 }
 
-func (p *paper) Entries(string) []journal.Entry {
-	if p.data == nil {
-		return nil
+func (p *paper) Entries(kind string) (entries []journal.Entry) {
+	for _, id := range slices.Sorted(maps.Keys(p.data)) {
+		if p.data[id].Kind == kind {
+			entries = append(entries, p.data[id])
+		}
 	}
-	return []journal.Entry{{Kind: "state", ID: "loop", Data: p.data}}
+	return entries
 }
 
-func (p *paper) Put(_, _ string, value any) (err error) {
-	p.writes.Add(1)
-	p.data, err = json.Marshal(value)
+func (p *paper) Put(kind, id string, value any) error {
+	if kind == "state" {
+		p.writes.Add(1)
+	}
+	data, err := json.Marshal(value)
+	if p.data == nil {
+		p.data = map[string]journal.Entry{}
+	}
+	p.data[id] = journal.Entry{Kind: kind, ID: id, Data: data}
 	return err
 }
+
+func (p *paper) Drop(_, id string) { delete(p.data, id) }
 
 func (p *paper) clock() (osprocess.Instant, error) {
 	return osprocess.Instant{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
 }
 
-func (p *paper) keeper() *control.Keeper {
-	return control.NewKeeper(p, p.clock, slog.New(slog.NewTextHandler(&p.log, nil)))
+func (p *paper) keeper() *keep.Keeper {
+	return keep.New(p, p.clock, false, slog.New(slog.NewTextHandler(&p.log, nil)))
 }
 
 // keeping makes a setting whose loop continues with what the paper has, and keeps what
@@ -188,10 +200,13 @@ func TestAVictimOfBeforeTheStartIsDroppedWhereItIsOverdueBeforeItsPodIsKnown(t *
 
 func TestWhatCannotBeReadOrDatedIsNotRestoredAndLoggedOnce(t *testing.T) {
 	cfg := (&setting{thresholds: memoryHard}).config().Eviction
+	with := func(text string) map[string]journal.Entry {
+		return map[string]journal.Entry{"loop": {Kind: "state", ID: "loop", Data: json.RawMessage(text)}}
+	}
 	for name, p := range map[string]*paper{
-		"foreign":  {data: json.RawMessage(`["hello"]`)},
-		"no clock": {data: json.RawMessage(`{}`), fault: errors.New("no such file")},
-		"no time":  {data: json.RawMessage(`{"at":{"boot":"b","wall":"2126-01-02T12:00:00Z"},"pressure":{"MemoryPressure":1}}`), boot: "a", booted: time.Now()},
+		"foreign":  {data: with(`["hello"]`)},
+		"no clock": {data: with(`{}`), fault: errors.New("no such file")},
+		"no time":  {data: with(`{"at":{"boot":"b","wall":"2126-01-02T12:00:00Z"},"pressure":{"MemoryPressure":1}}`), boot: "a", booted: time.Now()},
 	} {
 		if st := p.keeper().Resume(&cfg); !st.SameKept(&eviction.State{}) || strings.Count(p.log.String(), "is not restored") != 1 {
 			t.Errorf("%s: %+v, log %q", name, st, &p.log)

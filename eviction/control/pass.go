@@ -219,8 +219,7 @@ func (l *Loop) listCandidates() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
 		f := &l.figures[i]
-		inFlight := func(v eviction.InFlight) bool { return v.UID == l.pods[i].UID }
-		if l.pods[i].Target == nil || f.ended() && !slices.ContainsFunc(l.driver.State.InFlight, inFlight) {
+		if l.pods[i].Target == nil || f.ended() && l.driver.State.Victim(l.pods[i].UID) == nil {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: f.growth.PerSecond()}
@@ -235,9 +234,8 @@ func (l *Loop) listCandidates() []eviction.Candidate {
 // tasksLeft reads what the kernel still counts of ended victims in flight.
 func (l *Loop) tasksLeft() (all []eviction.TasksLeft) {
 	l.unreaped = slices.DeleteFunc(l.unreaped, func(u unreaped) bool {
-		return !slices.ContainsFunc(l.driver.State.InFlight, func(f eviction.InFlight) bool {
-			return f.UID == u.uid && f.Signal.Condition() == eviction.PIDPressure
-		})
+		f := l.driver.State.Victim(u.uid)
+		return f == nil || f.Signal.Condition() != eviction.PIDPressure
 	})
 	for _, u := range l.unreaped {
 		var left stats.Pod

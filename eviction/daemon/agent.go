@@ -51,9 +51,6 @@ type cluster struct {
 	// patience is how long a soft victim may wait for the Eviction API; zero requests
 	// nothing.
 	patience time.Duration
-	// interrupted are victims of before the start that have not ended, and are not killed
-	// again yet.
-	interrupted map[types.UID]bool
 }
 
 // newCluster checks that the agent's program exists and accepts its flags. It is nil without
@@ -93,6 +90,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 			Runc: d.node.cgroups != nil && file.RuncState != noRuntime, RuncState: runc,
 		},
 	}
+	cfg.Gone = d.confirmGone
 	if runtime != noRuntime {
 		cfg.Runtime = runtime.Connect
 	}
@@ -104,18 +102,11 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 			return nil, err
 		}
 	}
-	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log, interrupted: map[types.UID]bool{}}
-	if !api {
-		c.agent = agent.New(cfg, nil, log)
-		return c, nil
+	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log}
+	if api {
+		c.patience = softPatience(file, d.node.mode)
 	}
-	c.patience = softPatience(file, d.node.mode)
-	c.agent = agent.New(cfg, d.journal, log)
-	for _, intent := range c.agent.Unreported() {
-		if intent.Ended.IsZero() {
-			c.interrupted[intent.UID] = true
-		}
-	}
+	c.agent = agent.New(cfg, d.keeper, log)
 	return c, nil
 }
 
@@ -195,20 +186,21 @@ func (c *cluster) run(ctx context.Context) {
 	c.program.Close() // nil if the service manager starts the agent
 }
 
-// killInterrupted kills the pods whose eviction an earlier evictd has reported and not
-// finished: their status is terminal, so that neither kubelet nor loop would end them.
-func (c *cluster) killInterrupted(tracked []*trackedPod, killer *kill.Killer) {
-	for _, p := range tracked {
-		if !c.interrupted[p.UID] || !p.Terminal || p.Target == nil {
-			continue
-		}
-		delete(c.interrupted, p.UID)
-		victim := kill.Victim{UID: p.UID, Name: p.String(), Grace: LongestHardGrace, Target: p.Target, Usage: p.Usage}
-		if err := killer.Kill(victim); err != nil {
-			c.log.Error("an interrupted eviction could not be continued", "pod", p.String(), "error", err)
-		}
+// confirmGone has the loop forget a victim of before the start whose pod the API server does
+// not have any more: no source of pods may ever know it. A victim that is being killed ends
+// by itself.
+func (d *Daemon) confirmGone(i wire.Intent) {
+	if !d.killer.Kills(i.UID) {
+		_ = d.killer.Kill(kill.Victim{UID: i.UID, Name: i.Namespace + "/" + i.Name, Target: new(noProcess)}) // fails at the end of evictd
 	}
 }
+
+// noProcess is the kill.Target of a pod that does not exist.
+type noProcess struct{}
+
+func (*noProcess) AppendProcesses(pids []int) ([]int, error) { return pids, nil }
+func (*noProcess) Kill() error                               { return nil }
+func (*noProcess) Populated() (bool, error)                  { return false, nil }
 
 // publishHeadroom sends the headroom annotation when a level has changed, and every
 // headroomRenewal.

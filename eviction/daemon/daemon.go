@@ -17,6 +17,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
@@ -95,6 +96,7 @@ type Daemon struct {
 	publisher  *publish.Publisher
 	scores     *apply.Applier   // nil where none are set
 	journal    *journal.Journal // nil if it cannot be opened and no API server needs it
+	keeper     *keep.Keeper     // nil without a journal
 	priorities *priorities      // owned by syncPods
 	cluster    *cluster         // nil without API server and container runtime
 	collector  *gc.Collector    // nil without container runtime
@@ -165,6 +167,9 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.journal, err = openJournal(file, log); err != nil {
 		return nil, err
 	}
+	if d.journal != nil {
+		d.keeper = keep.New(d.journal, osprocess.Now, hasAPI(&file.Run), log)
+	}
 	d.priorities = newPriorities(d.journal, log)
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 		return nil, err
@@ -231,10 +236,14 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	}, d.loop, d.log)
 	past := newHistory(d.recorder)
 	cfg.Recorder, cfg.Counters.RecordsLost = past, d.recorder.Lost
-	if d.journal != nil {
-		cfg.Keeper = d.resume()
+	if d.keeper != nil {
+		cfg.Keeper = d.keeper
+		d.loop.Resume(d.keeper.Resume(&d.cfg.Eviction))
 	}
 	d.publisher = publish.New(cfg, d.loop, metrics, d.log)
+	if d.keeper != nil {
+		d.publisher.Resume(d.keeper.Evictions())
+	}
 	d.page = d.newPage(past)
 	d.server.Handler = d.handler(metrics)
 }
@@ -298,7 +307,6 @@ func (d *Daemon) Run(ctx context.Context) error {
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
 	last.Go(func() { d.recorder.Run(reporting) })
 	if d.cluster != nil {
-		d.publisher.Resume(d.cluster.agent.Unreported())
 		last.Go(func() { d.cluster.run(reporting) })
 	}
 	defer d.notifier.Close()

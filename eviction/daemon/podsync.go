@@ -95,9 +95,6 @@ func (d *Daemon) updatePods() (changed bool) {
 	if changed {
 		d.loop.SetPods(pods)
 	}
-	if d.cluster != nil && !d.dryRun {
-		d.cluster.killInterrupted(d.tracker.pods(), d.killer)
-	}
 	return changed
 }
 
@@ -115,7 +112,7 @@ func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
 		return last.Candidates
 	}
 	d.tracker.closeRemoved(func(uid types.UID) bool {
-		return d.killer.Kills(uid) || slices.ContainsFunc(last.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
+		return d.killer.Kills(uid) || last.State.Victim(uid) != nil
 	})
 	return last.Candidates
 }

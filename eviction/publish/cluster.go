@@ -12,20 +12,6 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// intentOf is what is written to the API server for a decision.
-func intentOf(e *eviction.Eviction, at time.Time) wire.Intent {
-	return wire.Intent{
-		ID: fmt.Sprintf("%s@%d", e.Pod.UID, at.UnixNano()), UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name,
-		Generation: e.Pod.Generation, Owner: e.Pod.Owner, Signal: e.Signal.String(), Hard: e.Hard, Crossed: e.Since, Decided: at, Message: e.Message, Annotations: e.Annotations, DisruptionTarget: e.DisruptionTarget,
-	}
-}
-
-func (p *Publisher) sendIntent(e *record) {
-	if p.cfg.Cluster != nil {
-		p.cfg.Cluster.Evict(e.intent)
-	}
-}
-
 // Resume adds evictions that a previous process decided, so that their ends are
 // reported.
 func (p *Publisher) Resume(intents []wire.Intent) {
@@ -38,7 +24,7 @@ func (p *Publisher) Resume(intents []wire.Intent) {
 				Crossed: nodestatus.Time{Time: i.Crossed}, Decided: nodestatus.Time{Time: i.Decided}, Gone: nodestatus.Time{Time: i.Ended},
 				Source: fromJournal, Reason: eviction.ReasonEvicted, Message: i.Message,
 			},
-			intent: i,
+			pod: wire.PodName{UID: i.UID, Namespace: i.Namespace, Name: i.Name}, owner: i.Owner, hard: i.Hard,
 		})
 	}
 }
@@ -102,7 +88,7 @@ func (p *Publisher) Headroom(s *control.Snapshot) nodestatus.Headroom {
 	defer p.mu.Unlock()
 	var evicted []nodestatus.Evicted
 	for _, e := range p.evictions {
-		evicted = append(evicted, nodestatus.Evicted{Owner: string(e.intent.Owner), Signal: e.Signal, At: e.Decided.Time})
+		evicted = append(evicted, nodestatus.Evicted{Owner: string(e.owner), Signal: e.Signal, At: e.Decided.Time})
 	}
 	return nodestatus.NewHeadroom(signals, evicted, s.At)
 }

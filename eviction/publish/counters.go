@@ -50,7 +50,7 @@ func (p *Publisher) addVictims(set *metric.Set) {
 		defer p.mu.Unlock()
 		last := map[[4]string]float64{} // a pod of one name may be evicted twice
 		for _, e := range p.evictions[max(0, len(p.evictions)-shownVictims):] {
-			last[[4]string{e.intent.Namespace, e.intent.Name, e.Signal, kind(e.intent.Hard)}] = float64(e.Decided.UnixMilli()) / 1e3
+			last[[4]string{e.pod.Namespace, e.pod.Name, e.Signal, kind(e.hard)}] = float64(e.Decided.UnixMilli()) / 1e3
 		}
 		for labels, at := range last {
 			into <- decided.Is(at, labels[:]...)

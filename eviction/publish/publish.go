@@ -5,7 +5,6 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -71,7 +70,6 @@ type Recorder interface {
 // Cluster receives what is written to the API server. It does not block.
 type Cluster interface {
 	SetConditions(wire.NodeConditions)
-	Evict(wire.Intent)
 	Event(wire.Event)
 }
 
@@ -107,10 +105,12 @@ type Publisher struct {
 	thresholdsMet map[eviction.Signal]bool
 }
 
-// record is one eviction and its state.
+// record is one eviction as the status document has it.
 type record struct {
 	nodestatus.Eviction
-	intent wire.Intent
+	pod    wire.PodName
+	owner  types.UID
+	hard   bool
 	signal eviction.Signal // zero for an eviction of a previous process
 }
 
@@ -222,27 +222,18 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
 			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
 		},
-		intent: intentOf(e, r.At), signal: e.Signal,
+		pod: wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, hard: e.Hard, signal: e.Signal,
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
-	p.sendIntent(p.evictions[len(p.evictions)-1]) // before the log: a crash must not lose it
 	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.Round(time.Millisecond).String(), "because", e.Because, "message", e.Message, "source", r.Source)
 }
 
-// resumed records a victim of a previous process whose intent is not in the journal.
+// resumed completes the record of a victim of a previous process.
 func (p *Publisher) resumed(v *eviction.Resumed) {
 	p.log.Info("continuing an eviction of the previous process", "pod", v.Pod.String(), "signal", v.Signal.String(), "hard", v.Hard)
-	if p.record(v.Pod.UID) != nil {
-		return
+	if e := p.record(v.Pod.UID); e != nil {
+		e.Pod, e.Grace, e.Estimated = v.Pod.String(), v.Grace.Round(time.Millisecond).String(), v.Pod.Estimated
 	}
-	since := nodestatus.Time{Time: v.Since}
-	p.evictions = append(p.evictions, &record{
-		Eviction: nodestatus.Eviction{
-			Pod: v.Pod.String(), UID: v.Pod.UID, Signal: v.Signal.String(), Crossed: since, Decided: since, Grace: v.Grace.Round(time.Millisecond).String(),
-			Source: fromJournal, Reason: eviction.ReasonEvicted, Estimated: v.Pod.Estimated,
-		},
-		intent: wire.Intent{UID: v.Pod.UID, Hard: v.Hard},
-	})
 }
 
 // killEnded records the result of a kill.
@@ -258,17 +249,11 @@ func (p *Publisher) killEnded(k *kill.Result) {
 		e.Killed = nodestatus.Time{Time: k.Killed}
 	}
 	if k.Gone.IsZero() {
-		e.intent.Overdue = true
-		if errors.Is(k.Err, kill.ErrNotSignalled) { // the kill is not continued
-			e.intent.Ended = time.Now()
-		}
-		p.sendIntent(e)
 		p.log.Warn("a kill failed; the next candidate is chosen", "pod", e.Pod, "error", k.Err)
-		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "failed").Inc()
+		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "failed").Inc()
 		return
 	}
-	e.Gone, e.intent.Ended = nodestatus.Time{Time: k.Gone}, k.Gone
-	p.sendIntent(e)
+	e.Gone = nodestatus.Time{Time: k.Gone}
 	if p.cfg.Evicted != nil && e.signal.Condition() == eviction.DiskPressure {
 		p.cfg.Evicted(e.UID)
 	}
@@ -276,7 +261,7 @@ func (p *Publisher) killEnded(k *kill.Result) {
 		e.Freed = eviction.MemoryAvailable.Quantity(freed)
 		p.metrics.freed.Add(float64(freed))
 	}
-	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.intent.Hard), "gone").Inc()
+	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "gone").Inc()
 	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
 	p.metrics.relief.WithLabelValues(e.Signal).Observe(k.Gone.Sub(e.Crossed.Time).Seconds())
 	took := []any{"crossingToGone", k.Gone.Sub(e.Crossed.Time).String()} // of a pod without processes

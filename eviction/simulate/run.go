@@ -122,7 +122,7 @@ func (r *runner) play(s *step) Step {
 	r.driver.Decisions = nil
 	r.driver.Run(in)
 	maps.DeleteFunc(r.gone, func(uid types.UID, end time.Duration) bool {
-		return end == atEnd && !slices.ContainsFunc(r.driver.State.InFlight, func(f eviction.InFlight) bool { return f.UID == uid })
+		return end == atEnd && r.driver.State.Victim(uid) == nil
 	})
 	var met []eviction.Met
 	for i := range r.driver.Decisions {
@@ -142,9 +142,8 @@ func (r *runner) play(s *step) Step {
 // candidates are the pods that are there, with their usage where asked for.
 func (r *runner) candidates(measured bool) (all []eviction.Candidate) {
 	for _, pod := range r.alive {
-		inFlight := func(f eviction.InFlight) bool { return f.UID == pod.UID }
 		name := pod.String()
-		if slices.Contains(r.step.absent, name) || measured && slices.Contains(r.step.exited, name) || r.ended[pod.UID] && !slices.ContainsFunc(r.driver.State.InFlight, inFlight) {
+		if slices.Contains(r.step.absent, name) || measured && slices.Contains(r.step.exited, name) || r.ended[pod.UID] && r.driver.State.Victim(pod.UID) == nil {
 			continue
 		}
 		c := eviction.Candidate{Pod: pod}

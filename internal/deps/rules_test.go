@@ -82,9 +82,10 @@ var arrows = []arrow{
 	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/gc", []string{"cri/inventory", "eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
 		"removing is ordered and told; what goes is chosen in reclaim"},
+	{"eviction/keep", []string{"eviction", "eviction/control", "eviction/journal", "eviction/kill", "internal/osprocess", "internal/wire"}, "what the next process continues with is written beside the loop"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
-	{"eviction/agent", []string{"cri/inventory", "eviction/journal", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
-	{"eviction/control", []string{"eviction", "eviction/config", "eviction/journal", "eviction/kill", "eviction/pods", "eviction/reclaim", "internal/osprocess", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
+	{"eviction/agent", []string{"cri/inventory", "eviction/keep", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
+	{"eviction/control", []string{"eviction", "eviction/config", "eviction/kill", "eviction/pods", "eviction/reclaim", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
 	{"eviction/daemon", []string{"cgroup", "cri/inventory", "eviction/...", "internal/...", "nodestatus", "oom/...", "stats/..."}, "evictd run assembles everything below it"},
