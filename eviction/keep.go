@@ -164,7 +164,8 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 
 // Restore is the victim that was kept so long ago, unattended. It is none where it is
 // overdue by now, or where the configuration evicts for no threshold of its signal and
-// kind, unless it is reported. What it held and whether it had ended is not kept.
+// kind, unless it is reported: then it has at most the grace of a hard victim left. What it
+// held and whether it had ended is not kept.
 func (v *KeptVictim) Restore(cfg *Config, now time.Time, ago time.Duration) (f InFlight, is bool) {
 	f = InFlight{UID: v.UID, Decided: v.Decided, Hard: v.Hard, Since: now.Add(-ago - max(0, v.Since)), Grace: v.Grace, Unattended: true, Reported: v.Reported}
 	if f.Decided.IsZero() {
@@ -178,9 +179,12 @@ func (v *KeptVictim) Restore(cfg *Config, now time.Time, ago time.Duration) (f I
 		f.Grace -= f.Patience
 	}
 	for s := range signals {
-		if f.Signal = Signal(s); f.Signal.String() == v.Signal {
-			return f, f.Reported || cfg.evictsFor(&f) && !f.Overdue(now)
+		if f.Signal = Signal(s); f.Signal.String() != v.Signal {
+			continue
 		}
+		configured := cfg.evictsFor(&f)
+		f.Hard = f.Hard || !configured
+		return f, f.Reported || configured && !f.Overdue(now)
 	}
 	return f, false
 }
