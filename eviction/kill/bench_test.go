@@ -123,7 +123,7 @@ func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 			time.Sleep(500 * time.Microsecond)
 		}
 		took = append(took, time.Since(began).Seconds()*1000)
-		starve, _ = p.BoostCPU() // let it die at last
+		_, _ = p.BoostCPU() // so that it ends
 		if r := <-k.Results(); r.Err != nil {
 			if r = <-k.Results(); r.Gone.IsZero() {
 				b.Fatal(r)
