@@ -43,7 +43,7 @@ type boot struct {
 
 // limit of one boot, where it has none of its own; the emulation takes a minute for what
 // takes a second.
-const limit = 20 * time.Minute
+const limit = 30 * time.Minute
 
 // The tests of test/node that run in a machine, beside those that take the whole of it.
 const (
