@@ -64,7 +64,6 @@ var boots = []boot{
 		{pkg: "cgroup", run: "Real|Group|Notice|Bell"},
 		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
 		{pkg: "eviction/kill", run: "."},
-		{pkg: "test/node", run: nodes},
 		{pkg: "test/node", run: "^TestMachine"},
 		{pkg: "test/node", run: "^TestCutOff"},
 	}},
@@ -75,6 +74,7 @@ var boots = []boot{
 // campaign are the boots of TestCampaignVirtualMachine.
 var campaign = []boot{
 	{name: "v2, cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{
+		{pkg: "test/node", run: nodes},
 		{pkg: "test/node", run: faults},
 		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"},
 	}},
