@@ -118,10 +118,11 @@ func trigger(fd int, stall, window time.Duration) (*Event, error) {
 	return &Event{fd: fd, events: unix.EPOLLPRI, consumed: true}, nil
 }
 
-// Poller wakes one goroutine by events of the kernel and by Wake. A wait below 200 ms
-// blocks its thread in epoll_wait(2), so that a thread of high priority depends on no
-// other thread. A longer wait parks the goroutine: a thread blocked in the kernel keeps
-// Go's monitor thread running, which is most of what an idle program costs.
+// Poller wakes one goroutine by events of the kernel and by Wake. Block blocks the
+// goroutine's thread in epoll_wait(2): the kernel wakes that thread, and no other thread,
+// which may wait for a processor, is between it and an event. Wait parks the goroutine where
+// it waits for long, so that a thread of Go's runtime is woken first: a thread blocked in the
+// kernel keeps Go's monitor thread running, which is most of what an idle program costs.
 type Poller struct {
 	epoll, wakeFD int
 	file          *os.File // of epoll, watched by Go's poller
@@ -185,21 +186,31 @@ func (b *Poller) Wake() {
 }
 
 // Wait sleeps until an event or Wake, or for d, rounded up to milliseconds. It returns
-// the set of events that fired, by id. It allocates nothing; one goroutine at a time
-// may call it.
+// the set of events that fired, by id. It blocks for less than 200 ms. It allocates
+// nothing; one goroutine at a time may call Wait or Block.
 func (b *Poller) Wait(d time.Duration) (fired uint64) {
 	if d < longWait || b.file.SetReadDeadline(time.Now().Add(d)) != nil {
-		b.epollWait(d)
-	} else {
-		b.n, b.polls = 0, 0
-		_ = b.parked.Read(b.pollReady) // fails after d
-		if b.n == 0 {                  // an event may have fired while the timer did, as after SIGSTOP
-			b.epollWait(0)
-		}
-		if b.polls > 1 && b.n == 0 {
-			fired = b.consumed.Load()
-		}
+		return b.Block(d)
 	}
+	b.n, b.polls = 0, 0
+	_ = b.parked.Read(b.pollReady) // fails after d
+	if b.n == 0 {                  // an event may have fired while the timer did, as after SIGSTOP
+		b.epollWait(0)
+	}
+	if b.polls > 1 && b.n == 0 {
+		return b.consumed.Load()
+	}
+	return b.fired()
+}
+
+// Block is Wait, and blocks the calling thread however long it waits.
+func (b *Poller) Block(d time.Duration) (fired uint64) {
+	b.epollWait(d)
+	return b.fired()
+}
+
+// fired is the set of the events that are ready.
+func (b *Poller) fired() (fired uint64) {
 	for i := range b.n {
 		if id := b.ready[i].Fd; id >= 0 {
 			fired |= 1 << id

@@ -35,6 +35,12 @@ func awaitRing(t *testing.T, b *Poller) uint64 {
 
 func TestAPollerWakesOnceForEachWake(t *testing.T) {
 	b := newBell(t)
+	for _, wait := range []func(time.Duration) uint64{b.Wait, b.Block} {
+		testWakes(t, b, wait)
+	}
+}
+
+func testWakes(t *testing.T, b *Poller, wait func(time.Duration) uint64) {
 	b.Wake()
 	for _, c := range []struct {
 		name     string
@@ -46,7 +52,7 @@ func TestAPollerWakesOnceForEachWake(t *testing.T) {
 		{"no ring, and no time to wait", -time.Second, 0},
 	} {
 		began := time.Now()
-		if rang := b.Wait(c.d); rang != 0 {
+		if rang := wait(c.d); rang != 0 {
 			t.Errorf("%s: notices %b", c.name, rang)
 		}
 		if waited := time.Since(began); waited < c.least {
@@ -54,7 +60,7 @@ func TestAPollerWakesOnceForEachWake(t *testing.T) {
 		}
 	}
 	go b.Wake()
-	if rang := b.Wait(time.Hour); rang != 0 {
+	if rang := wait(time.Hour); rang != 0 {
 		t.Errorf("a ring from another goroutine: notices %b", rang)
 	}
 }
@@ -64,7 +70,7 @@ func TestWaitingAllocatesNothing(t *testing.T) {
 		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	b := newBell(t)
-	if n := testing.AllocsPerRun(100, func() { b.Wake(); b.Wait(time.Second) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { b.Wake(); b.Wait(time.Second); b.Wake(); b.Block(time.Second) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
