@@ -367,6 +367,10 @@ const (
 	starting = 20 * time.Second
 	// relock is the interval at which unused memory is given back.
 	relock = 10 * time.Minute
+	// processors is the least GOMAXPROCS. The thread of the loop needs a free P of Go's scheduler
+	// when it returns from the kernel, and a thread of normal priority keeps its P while it waits
+	// for the processor behind others: with as many as there are processors, none may be free.
+	processors = 8
 )
 
 // urgent are the packages that run between the crossing of a threshold and the end of a
@@ -379,6 +383,7 @@ var urgent = []string{
 // prioritize locks the memory of this process and gives the calling thread, which runs the
 // loop, a realtime priority. What the host refuses is logged.
 func (d *Daemon) prioritize(ctx context.Context, around *sync.WaitGroup) {
+	runtime.GOMAXPROCS(max(processors, runtime.GOMAXPROCS(0)))
 	if err := osprocess.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
