@@ -23,9 +23,9 @@ type daemon struct {
 
 func (d *daemon) name() string {
 	if d.gogc > 0 {
-		return fmt.Sprintf("evictd, GOGC=%d", d.gogc)
+		return fmt.Sprintf("%s, GOGC=%d", d.path, d.gogc)
 	}
-	return "evictd"
+	return d.path
 }
 
 func (d *daemon) start(n *node) (err error) {

@@ -27,26 +27,27 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	evictd := flag.String("evictd", "bin/evictd", "the program to measure")
+	evictd := flag.String("evictd", "bin/evictd", "the program to measure; several, separated by commas, take turns")
 	runs := flag.Int("runs", 200, "of each kind")
+	turns := flag.Int("turns", 1, "in how many parts the runs of a program are divided, between which the others have theirs")
 	rates := flag.String("rates", "0.1,1,0", "GiB/s at which memory is filled; 0 is as fast as it goes")
-	hogs := flag.String("hogs", "0,4", "processes that take the processors meanwhile")
+	load := flag.String("load", "0,4", "processes that take the processors meanwhile; they end with the measurement")
 	gogc := flag.Int("gogc", 0, "measure evictd also with this GOGC: with 1 its collector always runs; 0 leaves that out")
 	others := flag.Int("others", 10, "runs of each other program; 0 leaves them out")
 	flag.Parse()
 	fmt.Println(machine())
 	table := newTable()
-	for busy := range strings.SplitSeq(*hogs, ",") {
+	for busy := range strings.SplitSeq(*load, ",") {
 		n, err := strconv.Atoi(busy)
 		if err != nil || n < 0 {
-			return fmt.Errorf("-hogs %q: expected numbers of processes, separated by commas", *hogs)
+			return fmt.Errorf("-load %q: expected numbers of processes, separated by commas", *load)
 		}
 		for rate := range strings.SplitSeq(*rates, ",") {
 			fill, err := strconv.ParseFloat(rate, 64)
 			if err != nil || fill < 0 {
 				return fmt.Errorf("-rates %q: expected GiB/s, separated by commas", *rates)
 			}
-			if err := measure(ctx, table, programs(*evictd, *gogc, *runs, *others), fill, n); err != nil {
+			if err := measure(ctx, table, programs(*evictd, *gogc, *runs, *others), max(1, *turns), fill, n); err != nil {
 				return err
 			}
 		}
@@ -60,10 +61,12 @@ type contestant struct {
 	runs int
 }
 
-func programs(evictd string, gogc, runs, others int) []contestant {
-	all := []contestant{{&daemon{path: evictd}, runs}}
-	if gogc > 0 {
-		all = append(all, contestant{&daemon{path: evictd, gogc: gogc}, runs})
+func programs(evictd string, gogc, runs, others int) (all []contestant) {
+	for path := range strings.SplitSeq(evictd, ",") {
+		all = append(all, contestant{&daemon{path: path}, runs})
+		if gogc > 0 {
+			all = append(all, contestant{&daemon{path: path, gogc: gogc}, runs})
+		}
 	}
 	if others > 0 {
 		all = append(all, contestant{&earlyoom{}, others}, contestant{&poller{}, others})
@@ -71,23 +74,31 @@ func programs(evictd string, gogc, runs, others int) []contestant {
 	return all
 }
 
-// measure runs all programs in one situation, in turn, and prints their rows.
-func measure(ctx context.Context, table *table, programs []contestant, rate float64, hogs int) error {
-	stop, err := startHogs(hogs)
+// measure runs all programs in one situation, in turns, and prints their rows.
+func measure(ctx context.Context, table *table, programs []contestant, turns int, rate float64, load int) error {
+	stop, err := startHogs(load)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	for _, p := range programs {
-		results, err := series(ctx, p, p.runs, rate)
-		if why, is := errors.AsType[unavailable](err); is {
-			fmt.Printf("%s left out: %v\n", p.name(), why)
-			continue
+	results := make([][]result, len(programs))
+	for turn := range turns {
+		for i, p := range programs {
+			some, err := series(ctx, p, (turn+1)*p.runs/turns-turn*p.runs/turns, rate)
+			if why, is := errors.AsType[unavailable](err); is {
+				fmt.Printf("%s left out: %v\n", p.name(), why)
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name(), err)
+			}
+			results[i] = append(results[i], some...)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name(), err)
+	}
+	for i, p := range programs {
+		if len(results[i]) > 0 {
+			table.row(p.name(), rate, load, results[i])
 		}
-		table.row(p.name(), rate, hogs, results)
 	}
 	return nil
 }

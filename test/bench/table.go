@@ -11,17 +11,19 @@ import (
 
 // machine says where the figures come from.
 func machine() string {
-	line := func(file, key string) string {
-		text, _ := os.ReadFile(file)
-		for l := range strings.Lines(string(text)) {
-			if value, ok := strings.CutPrefix(l, key); ok {
-				return strings.Trim(value, " \t:\n")
-			}
+	return fmt.Sprintf("%d cores of %s, %s of memory, Linux %s, %s", runtime.NumCPU(), field("/proc/cpuinfo", "model name"),
+		field("/proc/meminfo", "MemTotal"), field("/proc/sys/kernel/osrelease", ""), runtime.Version())
+}
+
+// field is the rest of the first line of a file that begins with a key.
+func field(file, key string) string {
+	text, _ := os.ReadFile(file)
+	for l := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(l, key); ok {
+			return strings.Trim(value, " \t:\n")
 		}
-		return "unknown"
 	}
-	return fmt.Sprintf("%d cores of %s, %s of memory, Linux %s, %s, load %s", runtime.NumCPU(), line("/proc/cpuinfo", "model name"),
-		line("/proc/meminfo", "MemTotal"), line("/proc/sys/kernel/osrelease", ""), runtime.Version(), line("/proc/loadavg", ""))
+	return "unknown"
 }
 
 // table prints rows as they come.
@@ -29,12 +31,12 @@ type table struct{ w *tabwriter.Writer }
 
 func newTable() *table {
 	t := &table{tabwriter.NewWriter(os.Stdout, 14, 0, 2, ' ', tabwriter.AlignRight)}
-	fmt.Fprintln(t.w, "program\tGiB/s\thogs\tn\tby kernel\tto signal, ms: p50\tp99\tmax\tto stop, ms: p50\tp99\tmax\tovershoot, MiB: p50\tp99\tmax\t")
+	fmt.Fprintln(t.w, "program\tGiB/s\tload\tof the machine\tn\tby kernel\tto signal, ms: p50\tp99\tmax\tto stop, ms: p50\tp99\tmax\tovershoot, MiB: p50\tp99\tmax\t")
 	t.w.Flush()
 	return t
 }
 
-func (t *table) row(program string, rate float64, hogs int, results []result) {
+func (t *table) row(program string, rate float64, load int, results []result) {
 	var signalled, stopped, overshoot []float64
 	kernel := 0
 	for _, r := range results {
@@ -52,7 +54,8 @@ func (t *table) row(program string, rate float64, hogs int, results []result) {
 	if rate > 0 {
 		fill = fmt.Sprint(rate)
 	}
-	fmt.Fprintf(t.w, "%s\t%s\t%d\t%d\t%d\t%s%s%s\n", program, fill, hogs, len(results), kernel, quantiles(signalled), quantiles(stopped), quantiles(overshoot))
+	average, _, _ := strings.Cut(field("/proc/loadavg", ""), " ")
+	fmt.Fprintf(t.w, "%s\t%s\t%d\t%s\t%d\t%d\t%s%s%s\n", program, fill, load, average, len(results), kernel, quantiles(signalled), quantiles(stopped), quantiles(overshoot))
 	t.w.Flush()
 }
 
