@@ -111,6 +111,7 @@ type Killer struct {
 	mu       sync.Mutex
 	inFlight map[types.UID]*termination
 	ready    map[types.UID]*pidfdSet
+	next     *termination // without a victim, so that Kill makes none; nil until the last one runs
 	limit    int
 	begun    int // terminations that have neither ended nor failed
 	stopped  bool
@@ -124,7 +125,7 @@ func New(cfg Config, log *slog.Logger) *Killer {
 	if cfg.Releasers <= 0 {
 		cfg.Releasers = 2
 	}
-	return &Killer{
+	k := &Killer{
 		victims:  make(chan *termination, cfg.Victims),
 		results:  make(chan Result, cfg.Victims),
 		releases: make(chan release, 128),
@@ -136,6 +137,8 @@ func New(cfg Config, log *slog.Logger) *Killer {
 		ready:    map[types.UID]*pidfdSet{},
 		limit:    cfg.Victims,
 	}
+	k.next = newTermination(k)
+	return k
 }
 
 // Results delivers the result of each kill; Run closes it. Results that are not read
@@ -143,7 +146,8 @@ func New(cfg Config, log *slog.Logger) *Killer {
 func (k *Killer) Results() <-chan Result { return k.results }
 
 // Kill starts the kill of a pod and returns at once. It signals the prepared processes
-// on the caller's thread. The grace period counts from now. For a pod that is being
+// on the caller's thread, and allocates nothing before: while Go's collector runs, a goroutine
+// that allocates may be parked until the collector has done its part. The grace period counts from now. For a pod that is being
 // killed it can only shorten the grace period; the other fields of v are ignored. The
 // error is ErrFull or ErrStopped.
 func (k *Killer) Kill(v Victim) error {
@@ -159,12 +163,25 @@ func (k *Killer) Kill(v Victim) error {
 	case k.begun == k.limit:
 		return fmt.Errorf("kill pod %s: %w", v.Name, ErrFull)
 	}
-	p := newTermination(k, v, ends)
+	p := k.next
+	if k.next = nil; p == nil {
+		p = newTermination(k)
+	}
+	p.Victim, p.ends, p.pidfdSet = v, ends, k.takeReadyLocked(v.UID, v.Target)
+	p.signalReady()
 	k.inFlight[v.UID] = p
 	k.begun++
-	p.signalReady()
 	k.victims <- p
 	return nil
+}
+
+// makeNext makes what the next Kill uses.
+func (k *Killer) makeNext() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.next == nil {
+		k.next = newTermination(k)
+	}
 }
 
 // Hasten shortens the grace period of a pod that is being killed: it ends after grace
@@ -194,6 +211,7 @@ func (k *Killer) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case p := <-k.victims:
+			k.makeNext()
 			running.Go(func() {
 				p.run(ctx)
 				k.finish(p)

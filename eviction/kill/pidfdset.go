@@ -126,13 +126,12 @@ func (g *pidfdSet) signalAgain() {
 	clear(g.held)
 }
 
-// signal sends a signal to processes, moves them to held, and calls note with each
-// result.
+// signal sends a signal to processes, calls note with each result, and moves them to held.
 func (g *pidfdSet) signal(processes map[int]process, sig unix.Signal, note func(error)) {
-	for pid, process := range processes {
-		g.held[pid] = process
+	for _, process := range processes {
 		note(process.signal(sig))
 	}
+	maps.Copy(g.held, processes)
 }
 
 func (g *pidfdSet) closeAll() {

@@ -11,7 +11,7 @@ import (
 
 // process refers to one process, whatever process gets its id later.
 type process interface {
-	signal(unix.Signal) error // os.ErrProcessDone once it has ended
+	signal(unix.Signal) error // os.ErrProcessDone once it has ended; one goroutine at a time
 	release() error           // see pidfd.release
 	exited() bool
 	gone() <-chan struct{} // closed when it has exited or the pidfd is closed
@@ -25,6 +25,10 @@ type pidfd struct {
 	conn  syscall.RawConn
 	ended func() <-chan struct{}
 	watch sync.WaitGroup
+	// send sends sig and sets sent. It is made once: a signal allocates nothing.
+	send func(fd uintptr)
+	sig  unix.Signal
+	sent error
 }
 
 func openPidfd(pid int) (process, error) {
@@ -42,6 +46,7 @@ func openPidfd(pid int) (process, error) {
 		p.file.Close()
 		return nil, err
 	}
+	p.send = func(fd uintptr) { p.sent = unix.PidfdSendSignal(int(fd), p.sig, nil, 0) }
 	p.ended = sync.OnceValue(func() <-chan struct{} {
 		ended := make(chan struct{})
 		p.watch.Go(func() {
@@ -61,9 +66,11 @@ func readable(fd uintptr) bool {
 }
 
 func (p *pidfd) signal(sig unix.Signal) error {
-	return p.control("pidfd_send_signal", func(fd uintptr) error {
-		return unix.PidfdSendSignal(int(fd), sig, nil, 0)
-	})
+	p.sig = sig
+	if err := p.conn.Control(p.send); err != nil {
+		return err
+	}
+	return os.NewSyscallError("pidfd_send_signal", doneOr(p.sent))
 }
 
 // release reclaims the memory of a dying process on the caller's thread and priority,

@@ -29,14 +29,22 @@ func (k *Killer) Prepare(pods []Victim) {
 		}
 		k.storeReady(v.UID, g)
 	}
+	for _, g := range k.takeOthers(pods) {
+		g.closeAll()
+	}
+}
+
+// takeOthers removes and returns the prepared pidfds of all other pods.
+func (k *Killer) takeOthers(pods []Victim) (others []*pidfdSet) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for uid, g := range k.ready {
 		if !slices.ContainsFunc(pods, func(v Victim) bool { return v.UID == uid }) {
-			g.closeAll()
+			others = append(others, g)
 			delete(k.ready, uid)
 		}
 	}
+	return others
 }
 
 // takeReady removes and returns the prepared pidfds of a pod. They are empty where the

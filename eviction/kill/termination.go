@@ -46,8 +46,8 @@ type termination struct {
 	shortened chan struct{}
 }
 
-func newTermination(k *Killer, v Victim, ends time.Time) *termination {
-	return &termination{Victim: v, pidfdSet: k.takeReadyLocked(v.UID, v.Target), k: k, ends: ends, shortened: make(chan struct{}, 1), releasing: pendingReleases{none: make(chan struct{}, 1)}}
+func newTermination(k *Killer) *termination {
+	return &termination{k: k, shortened: make(chan struct{}, 1), releasing: pendingReleases{none: make(chan struct{}, 1)}}
 }
 
 // shorten sets an earlier end of the grace period; a later one is ignored.
@@ -131,7 +131,7 @@ func (p *termination) awaitReleases(ctx context.Context) {
 }
 
 // signalReady sends the first signal to the prepared processes, unless the container
-// runtime stops them. It opens nothing.
+// runtime stops them. It opens nothing, and allocates nothing before the signals.
 func (p *termination) signalReady() {
 	if p.Elsewhere != nil {
 		return
