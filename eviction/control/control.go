@@ -54,6 +54,7 @@ type Loop struct {
 	trends            [eviction.NumSignals]stats.Trend // of seconds
 	rates             [eviction.NumSignals]stats.Trend // of milliseconds
 	armed             bool                             // the kernel notifies when memory reaches its mark
+	marked            time.Time                        // when the kernel last notified of a usage threshold
 	nearing           bool                             // a memory threshold is about to be crossed
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 	regular           time.Time                        // when the next housekeeping pass is due
@@ -199,6 +200,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
 		case source != "" && now.Sub(notified) >= gapOf(source):
 			notified = now
+			if source == collect.MemcgThreshold {
+				l.marked = now
+			}
 			l.pass(eviction.Event, Source(source))
 		case source != "": // too many notifications are polled
 			poll = earlier(poll, notified.Add(gapOf(source)))

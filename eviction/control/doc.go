@@ -14,9 +14,9 @@
 // highest plausible rate (6 GiB/s for memory), or at a sixteenth of that rate where the
 // kernel notifies of the crossing, and no longer than a quarter of the time that is left
 // at the present rate. The bounds are 5 ms near a threshold, 1 ms when it is about to be
-// crossed, 1 s far from all thresholds, and 5 s where the kernel notifies halfway and
-// less than the other half is page cache. A threshold that acts without an eligible pod
-// does not shorten the sleep.
+// crossed and for 20 ms after a usage notification, 1 s far from all thresholds, and 5 s
+// where the kernel notifies halfway and less than the other half is page cache. A threshold
+// that acts without an eligible pod does not shorten the sleep.
 //
 // A pass reads node-level figures only. Pods are measured when Decide asks for their
 // usage, every 50 ms while a memory threshold is less than a second away, and in turn

@@ -26,6 +26,9 @@ const (
 	armedTrust = 16
 	// rateSpan is how far back the present rate looks: a few polls.
 	rateSpan = 20 * time.Millisecond
+	// markSpan is how long after a usage threshold was reached the floor is pollFloorFalling: the
+	// kernel notifies up to 128 pages before the crossing and not again, and no rate is known yet.
+	markSpan = rateSpan
 )
 
 // fillRates are the fastest plausible ways to use up a signal, units a second:
@@ -49,6 +52,10 @@ var fillRates = [eviction.NumSignals]int64{
 // while no pod can be evicted need no fast poll.
 func (l *Loop) pollInterval() time.Duration {
 	interval, floor := restCeiling, pollFloor
+	marked := time.Since(l.marked) < markSpan
+	if marked {
+		floor = pollFloorFalling
+	}
 	rests := false // the kernel notifies before memory is short
 	l.nearing, l.diskNear = false, false
 	for i := range l.cfg.Eviction.Thresholds {
@@ -70,7 +77,7 @@ func (l *Loop) pollInterval() time.Duration {
 		}
 		left, ceiling := available-required, pollCeiling
 		headroom := time.Duration(float64(left) / float64(fillRates[t.Signal]) * float64(time.Second))
-		if inUse, known := l.inUse(t.Signal, available); known && l.armed && inUse <= max(required, left/2) {
+		if inUse, known := l.inUse(t.Signal, available); known && l.armed && !marked && inUse <= max(required, left/2) {
 			headroom *= armedTrust
 			if inUse <= left/2 { // the kernel notifies of the other half
 				ceiling, rests = restCeiling, true

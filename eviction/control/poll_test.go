@@ -112,6 +112,19 @@ func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
 	})
 }
 
+func TestANoticeJustBeforeTheCrossingIsFollowedEveryMillisecondForAWhile(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: armed}, func(w *world) {
+		w.at(time.Second + 100*time.Microsecond)
+		w.waiter.notify("memcg-threshold")
+		for _, c := range []struct{ after, want time.Duration }{{10 * time.Millisecond, time.Millisecond}, {50 * time.Millisecond, 5 * time.Millisecond}} {
+			w.at(time.Second + c.after)
+			if gap := w.sensor.gap(); gap != c.want {
+				t.Errorf("looked every %v %v after the notice, want %v", gap, c.after, c.want)
+			}
+		}
+	})
+}
+
 func TestFastFallIsFollowedEveryMillisecondBeforeTheCrossing(t *testing.T) {
 	within(t, setting{thresholds: memoryHard, node: memory(gibi + 600*mebi)}, func(w *world) {
 		w.at(time.Second)
