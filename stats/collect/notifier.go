@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -75,6 +76,7 @@ type MemoryNotifier struct {
 	subscriptions [numSubscriptions]subscription
 	levels        chan MemoryLevels // nil: usage thresholds are not used
 	nearby        bool              // a threshold is less than nearby away
+	changes       chan bool         // of nearby
 	fired         chan struct{}
 }
 
@@ -121,7 +123,7 @@ const (
 // leaves out the usage thresholds of cgroup v1, as without the kubelet's
 // kernelMemcgNotification.
 func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*MemoryNotifier, error) {
-	w := &MemoryNotifier{log: log, fired: make(chan struct{}, 1)}
+	w := &MemoryNotifier{log: log, fired: make(chan struct{}, 1), changes: make(chan bool, 1)}
 	if thresholds && cfg.Cgroups != nil && cfg.Cgroups.Version() == cgroup.V1 {
 		w.levels = make(chan MemoryLevels, 1)
 	}
@@ -195,7 +197,7 @@ func (w *MemoryNotifier) Wake() { w.poller.Wake() }
 // SetLevels sets usage and thresholds, and returns whether the kernel already notifies
 // at the threshold or at half of the distance. It never blocks.
 func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
-	w.nearby = min(a[0].Left().Or(nearby), a[1].Left().Or(nearby)) < nearby
+	w.setNearby(min(a[0].Left().Or(math.MaxInt64), a[1].Left().Or(math.MaxInt64)))
 	if w.levels == nil {
 		return false
 	}
@@ -217,6 +219,23 @@ func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
 	}
 	return thresholds > 0 && near == thresholds
 }
+
+// setNearby sets nearby for the bytes that are left. It ends at a larger distance than it begins.
+func (w *MemoryNotifier) setNearby(left int64) {
+	now := left < nearby || w.nearby && left < nearby+halfway
+	if now == w.nearby {
+		return
+	}
+	w.nearby = now
+	select {
+	case <-w.changes:
+	default:
+	}
+	w.changes <- now
+}
+
+// Nearby receives whether a threshold is less than 256 MiB away, after that has changed.
+func (w *MemoryNotifier) Nearby() <-chan bool { return w.changes }
 
 // Run opens the events once their groups exist, and moves usage thresholds, until ctx
 // ends. It returns nil.
