@@ -32,6 +32,8 @@ func play(role string) {
 	case "spin":
 		for os.Getppid() != 1 { // as long as the bench runs
 		}
+	case "churn":
+		churn()
 	case "inside":
 		inside(strings.Fields(rest))
 	}
@@ -101,7 +103,30 @@ func self(role string) *exec.Cmd {
 	return c
 }
 
-// startHogs takes the processors until it is stopped.
+// churn keeps the kernel busy as builds do, as long as the bench runs: it takes memory and
+// gives it back, fills a file and truncates it, and starts a process, which ends at once.
+func churn() {
+	file, err := os.CreateTemp("", "evictd-bench-")
+	must(err)
+	must(os.Remove(file.Name()))
+	block := make([]byte, mib)
+	for os.Getppid() != 1 {
+		memory, err := unix.Mmap(-1, 0, 32*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		must(err)
+		for at := 0; at < len(memory); at += os.Getpagesize() {
+			memory[at] = 1
+		}
+		must(unix.Munmap(memory))
+		for at := range int64(8) {
+			_, err := file.WriteAt(block, at*mib)
+			must(err)
+		}
+		must(file.Truncate(0))
+		_ = self("none").Run() // its status says nothing
+	}
+}
+
+// startHogs takes the processors until it is stopped. Every other process churns.
 func startHogs(n int) (stop func(), err error) {
 	var hogs []*exec.Cmd
 	stop = func() {
@@ -110,8 +135,8 @@ func startHogs(n int) (stop func(), err error) {
 			_ = h.Wait() // which says that it was killed
 		}
 	}
-	for range n {
-		h := self("spin")
+	for i := range n {
+		h := self([2]string{"spin", "churn"}[i%2])
 		h.Env = append(h.Env, "GOMAXPROCS=1")
 		if err := h.Start(); err != nil {
 			stop()
