@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 	runs := flag.Int("runs", 200, "of each kind")
 	turns := flag.Int("turns", 1, "in how many parts the runs of a program are divided, between which the others have theirs")
 	rates := flag.String("rates", "0.1,1,0", "GiB/s at which memory is filled; 0 is as fast as it goes")
-	load := flag.String("load", "0,4", "processes that take the processors meanwhile; they end with the measurement")
+	load := flag.String("load", "0,20", "processes that take the processors meanwhile, every other of them in the kernel; they end with the measurement")
 	gogc := flag.Int("gogc", 0, "measure evictd also with this GOGC: with 1 its collector always runs; 0 leaves that out")
 	others := flag.Int("others", 10, "runs of each other program; 0 leaves them out")
 	flag.Parse()
