@@ -37,12 +37,15 @@ const (
 	emptyDirMessage       = "Usage of EmptyDir volume %q exceeds the limit %q. "
 )
 
+// NodeLowMessage is the begin of the message of a victim of node pressure.
+func NodeLowMessage(s Signal) string { return fmt.Sprintf(nodeLowMessage, s.Resource()) }
+
 // message writes the message and the event's annotations of a victim of node
 // pressure. Without statistics there are no annotations.
 func message(c Candidate, met Met) (string, map[string]string) {
 	starved := met.Signal.Resource()
 	var b strings.Builder
-	fmt.Fprintf(&b, nodeLowMessage, starved)
+	b.WriteString(NodeLowMessage(met.Signal))
 	fmt.Fprintf(&b, thresholdMetMessage, met.Signal.Quantity(met.Required), met.Signal.Quantity(met.Available))
 	annotations := map[string]string{}
 	if c.Usage == nil {

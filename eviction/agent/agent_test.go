@@ -104,7 +104,7 @@ func newKeeper(t *testing.T, dir string) *keep.Keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return keep.New(records, osprocess.Now, true, slog.New(slog.DiscardHandler))
+	return keep.New(records, nil, osprocess.Now, true, slog.New(slog.DiscardHandler))
 }
 
 // loop reports evictions to a Keeper; soft ones are requested from the Eviction API.

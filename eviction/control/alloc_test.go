@@ -1,9 +1,11 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +23,8 @@ type crowd struct {
 	left    int64
 	mallocs uint64 // when the killer was last called
 	kills   int
+	refuses int      // so many kills do not begin
+	calls   []string // where it has capacity
 }
 
 func (c *crowd) Read(n *stats.Node, _ collect.Ask) {
@@ -30,13 +34,26 @@ func (c *crowd) Wait(time.Duration) string           { return "" }
 func (c *crowd) Wake()                               {}
 func (c *crowd) SetLevels(collect.MemoryLevels) bool { return true }
 
-func (c *crowd) Kill(kill.Victim) error {
+func (c *crowd) called(what string, uid types.UID) {
+	if len(c.calls) < cap(c.calls) {
+		c.calls = append(c.calls, what+" "+string(uid))
+	}
+}
+
+func (c *crowd) Kill(v kill.Victim) error {
 	c.kills++
 	c.mallocs = mallocs()
+	c.called("kill", v.UID)
+	if c.refuses > 0 {
+		c.refuses--
+		return errors.New("refused")
+	}
 	return nil
 }
-func (c *crowd) Hasten(types.UID, time.Duration) {}
-func (c *crowd) Results() <-chan kill.Result     { return nil }
+func (c *crowd) Put(e *eviction.Eviction, f *eviction.InFlight) { c.called("put", f.UID) }
+func (c *crowd) Withdraw(f *eviction.InFlight)                  { c.called("withdraw", f.UID) }
+func (c *crowd) Hasten(types.UID, time.Duration)                {}
+func (c *crowd) Results() <-chan kill.Result                    { return nil }
 
 func mallocs() uint64 {
 	var m runtime.MemStats
@@ -65,7 +82,7 @@ func newCrowd(pods int) (*crowd, *Loop) {
 		}, eviction.SharedFs),
 		HousekeepingInterval: time.Hour,
 	}
-	l := New(cfg, Ports{Sensor: c, Waiter: c, Killer: c}, slog.New(slog.DiscardHandler))
+	l := New(cfg, Ports{Sensor: c, Waiter: c, Killer: c, Intents: c}, slog.New(slog.DiscardHandler))
 	var all []Pod
 	for i := range pods {
 		all = append(all, Pod{
@@ -106,6 +123,15 @@ func TestNothingIsAllocatedBetweenTheWakeAndTheKill(t *testing.T) {
 	}
 	if c.kills != rounds || allocated > rounds/2 {
 		t.Errorf("%d of %d rounds have allocated before one of %d kills", allocated, rounds, c.kills)
+	}
+}
+
+func TestAnEvictionIsKeptBeforeItsSignalAndWithdrawnWhereTheKillDoesNotBegin(t *testing.T) {
+	c, l := newCrowd(2)
+	c.refuses, c.calls = 1, make([]string, 0, 10)
+	c.cross(l)
+	if got, want := strings.Join(c.calls, ", "), "put uid-0, kill uid-0, withdraw uid-0, put uid-1, kill uid-1"; got != want {
+		t.Errorf("calls %s, want %s", got, want)
 	}
 }
 

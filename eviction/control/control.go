@@ -23,6 +23,7 @@ type Loop struct {
 	sensor    Sensor
 	waiter    Waiter
 	killer    Killer
+	intents   Intents
 	scanner   DiskScanner
 	reclaimer Reclaimer
 	unknown   UnknownPods
@@ -118,7 +119,7 @@ const endedQueue = 8
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
-		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, scanner: ports.DiskScanner,
+		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, intents: ports.Intents, scanner: ports.DiskScanner,
 		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, log: log,
 		incoming: make(chan podSet, 1),
 		configs:  make(chan Config, 1),

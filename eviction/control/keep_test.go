@@ -59,12 +59,16 @@ func (p *paper) Put(kind, id string, value any) error {
 
 func (p *paper) Drop(_, id string) { delete(p.data, id) }
 
+func (p *paper) Changes() uint64 { return 0 }
+
+func (p *paper) Written(func(uint64)) {}
+
 func (p *paper) clock() (osprocess.Instant, error) {
 	return osprocess.Instant{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
 }
 
 func (p *paper) keeper() *keep.Keeper {
-	return keep.New(p, p.clock, false, slog.New(slog.NewTextHandler(&p.log, nil)))
+	return keep.New(p, nil, p.clock, false, slog.New(slog.NewTextHandler(&p.log, nil)))
 }
 
 // keeping makes a setting whose loop continues with what the paper has, and keeps what

@@ -47,7 +47,16 @@ func (n node) Kill(e *eviction.Eviction) error {
 	if e.Hard { // a soft kill may begin late
 		victim.Held = held
 	}
-	return n.begin(i, victim)
+	if n.intents == nil {
+		return n.begin(i, victim)
+	}
+	f := n.driver.State.Victim(e.Pod.UID)
+	n.intents.Put(e, f)
+	err := n.begin(i, victim)
+	if err != nil {
+		n.intents.Withdraw(f)
+	}
+	return err
 }
 
 // Resume implements eviction.Node.

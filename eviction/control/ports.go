@@ -46,6 +46,14 @@ type Killer interface {
 	Results() <-chan kill.Result
 }
 
+// Intents keeps evictions where they survive this process. It never waits and allocates nothing.
+type Intents interface {
+	// Put keeps an eviction, before its first signal.
+	Put(*eviction.Eviction, *eviction.InFlight)
+	// Withdraw drops one whose kill did not begin.
+	Withdraw(*eviction.InFlight)
+}
+
 // Pod is a pod of the node as the loop handles it.
 type Pod struct {
 	*eviction.Pod
@@ -159,13 +167,14 @@ type Report struct {
 	Ended *kill.Result
 }
 
-// Ports of the loop. DiskScanner, Reclaimer, UnknownPods and Pulse may be nil: then
-// disk figures are as of each pass, the node has nothing to free by itself, and no
-// pod is unknown.
+// Ports of the loop. Intents, DiskScanner, Reclaimer, UnknownPods and Pulse may be nil: then
+// an eviction survives this process once its report is kept, disk figures are as of each pass, the
+// node has nothing to free by itself, and no pod is unknown.
 type Ports struct {
 	Sensor      Sensor
 	Waiter      Waiter
 	Killer      Killer
+	Intents     Intents
 	DiskScanner DiskScanner
 	Reclaimer   Reclaimer
 	UnknownPods UnknownPods

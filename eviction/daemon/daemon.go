@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/gc"
+	"github.com/evictd/evictd/eviction/intent"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/eviction/kill"
@@ -96,6 +97,7 @@ type Daemon struct {
 	publisher  *publish.Publisher
 	scores     *apply.Applier   // nil where none are set
 	journal    *journal.Journal // nil if it cannot be opened and no API server needs it
+	intents    *intent.File     // nil in a dry run, without a journal, and if it could not be mapped
 	keeper     *keep.Keeper     // nil without a journal
 	priorities *priorities      // owned by syncPods
 	cluster    *cluster         // nil without API server and container runtime
@@ -168,7 +170,10 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, err
 	}
 	if d.journal != nil {
-		d.keeper = keep.New(d.journal, osprocess.Now, hasAPI(&file.Run), log)
+		if !d.dryRun {
+			d.openIntents(file.StateDir)
+		}
+		d.keeper = keep.New(d.journal, d.intents, osprocess.Now, hasAPI(&file.Run), log)
 	}
 	d.priorities = newPriorities(d.journal, log)
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
@@ -202,6 +207,9 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.node.cgroups != nil {
 		ports.UnknownPods = d.tracker
 	}
+	if d.intents != nil {
+		ports.Intents = keep.NewIntents(d.intents, hasAPI(&file.Run))
+	}
 	if file.MemoryHighTripwire && !d.dryRun {
 		if d.tripwire = d.newTripwire(); d.tripwire != nil {
 			ports.Waiter = d.tripwire
@@ -222,6 +230,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
 	}
 	cfg.OutsideUsers = d.outsideUsers
+	cfg.Counters.IntentsRefused = d.intents.Refused
 	cfg.Counters.PodsWithoutCgroup = d.podsWithoutCgroup
 	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {
@@ -300,6 +309,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer end()
 	reporting, endReporting := context.WithCancel(context.WithoutCancel(ctx))
 	defer endReporting()
+	defer d.intents.Close() // nothing is left to write
 	stopJournal := d.runJournal()
 	defer stopJournal()
 	var around, beside, last sync.WaitGroup

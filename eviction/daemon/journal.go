@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"path/filepath"
 	"sync"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/intent"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/cli"
 )
@@ -24,6 +27,18 @@ func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.J
 	}
 	log.Warn("graces, conditions and the ages of images will not survive a restart", "error", err)
 	return nil, nil
+}
+
+// openIntents maps the evictions that the journal does not have yet: a file of its own for each
+// state directory. Without it evictd runs on.
+func (d *Daemon) openIntents(stateDir string) {
+	dir, err := filepath.Abs(cmp.Or(stateDir, DefaultStateDir))
+	if err == nil {
+		d.intents, err = intent.Open(d.runtimeDir, "evictions-"+url.PathEscape(dir), d.log)
+	}
+	if err != nil {
+		d.log.Warn("an eviction is not reported if evictd is killed before the journal has it", "error", err)
+	}
 }
 
 // runJournal writes the journal until stop is called, which waits for the last write.

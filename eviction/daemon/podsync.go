@@ -62,6 +62,9 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		case <-waited.C:
 			d.unlisted = true
 			changed = d.updatePods()
+			if d.tracker.estimates.Unlisted && d.cluster.speaksToRuntime() {
+				d.log.Warn("the API server has not listed the pods of this node: until it has, those of kube-system that only the container runtime has are protected")
+			}
 		}
 	}
 }
@@ -84,7 +87,8 @@ func (d *Daemon) updatePods() (changed bool) {
 			d.priorities.keep(fromCluster)
 		}
 		d.tracker.estimates.Priorities = d.priorities.kept
-		if d.unlisted || !d.cluster.speaksToAPI() || d.cluster.agent.Synced() {
+		d.tracker.estimates.Unlisted = d.cluster.speaksToAPI() && !d.cluster.agent.Synced()
+		if d.unlisted || !d.tracker.estimates.Unlisted {
 			runtime, bare = d.cluster.agent.Runtime(), d.cluster.agent.RuncContainers()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction/journal"
@@ -20,7 +21,7 @@ const priorityKind = "priorities"
 type priorities struct {
 	journal *journal.Journal // nil without one
 	log     *slog.Logger
-	kept    map[types.UID]int32 // without those of 0
+	kept    map[types.UID]int32 // without those of 0, which only kube-system's have
 }
 
 func newPriorities(from *journal.Journal, log *slog.Logger) *priorities {
@@ -40,8 +41,12 @@ func newPriorities(from *journal.Journal, log *slog.Logger) *priorities {
 func (p *priorities) keep(pods []*v1.Pod) {
 	now := map[types.UID]int32{}
 	for _, pod := range pods {
-		if pod.Spec.Priority != nil && *pod.Spec.Priority != 0 {
-			now[pod.UID] = *pod.Spec.Priority
+		var priority int32
+		if pod.Spec.Priority != nil {
+			priority = *pod.Spec.Priority
+		}
+		if priority != 0 || pod.Namespace == metav1.NamespaceSystem {
+			now[pod.UID] = priority
 		}
 	}
 	if maps.Equal(now, p.kept) {

@@ -27,18 +27,18 @@ func TestACriticalPodIsProtectedWhileOnlyTheRuntimeHasIt(t *testing.T) {
 	}
 	kept := open()
 	pod := func(uid types.UID, priority int32) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1.PodSpec{Priority: &priority}}
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, UID: uid}, Spec: v1.PodSpec{Priority: &priority}}
 	}
 	before := newPriorities(kept, slog.New(slog.DiscardHandler))
 	before.keep([]*v1.Pod{pod("dns", podspec.SystemCriticalPriority), pod("app", 0), pod("low", -5)})
-	if want := map[types.UID]int32{"dns": podspec.SystemCriticalPriority, "low": -5}; !maps.Equal(before.kept, want) {
+	if want := map[types.UID]int32{"dns": podspec.SystemCriticalPriority, "app": 0, "low": -5}; !maps.Equal(before.kept, want) {
 		t.Errorf("kept %v, want %v", before.kept, want)
 	}
 
-	after := pods.Estimator{Priorities: newPriorities(kept, slog.New(slog.DiscardHandler)).kept}
+	after := pods.Estimator{Priorities: newPriorities(kept, slog.New(slog.DiscardHandler)).kept, Unlisted: true}
 	has := &inventory.Snapshot{}
 	for _, uid := range []types.UID{"dns", "app", "low"} {
-		has.Sandboxes = append(has.Sandboxes, inventory.Sandbox{ID: string(uid), UID: uid, Namespace: "kube-system", Name: string(uid), Ready: true})
+		has.Sandboxes = append(has.Sandboxes, inventory.Sandbox{ID: string(uid), UID: uid, Namespace: metav1.NamespaceSystem, Name: string(uid), Ready: true})
 		has.Containers = append(has.Containers, inventory.Container{ID: "c" + string(uid), Sandbox: string(uid), Name: "c", State: inventory.ContainerRunning})
 	}
 	estimated, _ := after.Match(nil, has, "node")

@@ -57,6 +57,8 @@ type Journal struct {
 	entries map[key]kept
 	next    uint64
 	pending []line
+	changes uint64 // so far
+	written func(changes uint64)
 	wake    chan struct{}
 
 	file  *os.File // owned by Run; nil before the first write
@@ -193,6 +195,7 @@ func (j *Journal) change(l line) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.apply(l)
+	j.changes++
 	j.pending = append(j.pending, l)
 	if len(j.pending) > 2*maxEntries { // the disk hangs: the map has the entries
 		j.pending = nil
@@ -204,6 +207,20 @@ func (j *Journal) change(l line) {
 	case j.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Changes counts those by Put and Drop so far.
+func (j *Journal) Changes() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.changes
+}
+
+// Written has Run call a function, on its goroutine, with how many of the changes are durable.
+func (j *Journal) Written(f func(changes uint64)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.written = f
 }
 
 // apply is called with the lock held, or before other goroutines use the journal.
@@ -265,13 +282,22 @@ func (j *Journal) scheduleRetry() {
 	}
 }
 
-// flush makes pending changes durable. After a failure the next attempt writes the
-// whole map, as half a line may have been written.
+// flush makes pending changes durable.
 func (j *Journal) flush() error {
 	j.mu.Lock()
-	pending := j.pending
+	pending, changes, written := j.pending, j.changes, j.written
 	j.pending = nil
 	j.mu.Unlock()
+	err := j.save(pending)
+	if err == nil && written != nil {
+		written(changes)
+	}
+	return err
+}
+
+// save writes changes. After a failure the next attempt writes the whole map, as half a line
+// may have been written.
+func (j *Journal) save(pending []line) error {
 	if j.size > compactBytes {
 		// A full disk has no space for another file, but this one is preallocated.
 		if err := j.compact(); err == nil || !j.whole {

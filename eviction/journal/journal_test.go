@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -116,6 +117,37 @@ func TestJournalOpensWhereNothingCanBeWrittenAndIsWrittenWhenItCan(t *testing.T)
 	written(t, j)
 	if j, _ := open(t, dir); ids(j, "intent") != "a=1" {
 		t.Errorf("after all: %q", ids(j, "intent"))
+	}
+}
+
+func TestWrittenCountsTheChangesThatAreDurable(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, dir)
+	var counts []uint64
+	j.Written(func(changes uint64) { counts = append(counts, changes) })
+	put(t, j, "intent", "a", 1)
+	put(t, j, "intent", "b", 2)
+	j.Drop("intent", "a")
+	if j.Changes() != 3 {
+		t.Errorf("%d changes, want 3", j.Changes())
+	}
+	obstacle := filepath.Join(dir, fileName+".new")
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Run(ctx); err == nil || len(counts) > 0 {
+		t.Errorf("error %v, counts %v", err, counts)
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	written(t, j)
+	put(t, j, "intent", "c", 3)
+	written(t, j)
+	if got := fmt.Sprint(slices.Compact(counts)); got != "[3 4]" {
+		t.Errorf("counts %s, want [3 4]", got)
 	}
 }
 

@@ -33,10 +33,12 @@ type record struct {
 
 	written eviction.InFlight // that InFlight was made of
 	sent    bool              // the agent has the newest state
+	// pending: the journal may not have it yet. It has once so many changes are durable.
+	pending bool
+	change  uint64
 }
 
-// readEvictions reads the journal, with victims that an earlier version kept in the state. A
-// soft victim that waited for the Eviction API is dropped: its pod is ranked again.
+// readEvictions reads the journal, with victims that an earlier version kept in the state.
 func (k *Keeper) readEvictions(before *state) {
 	for _, e := range k.journal.Entries(evictionKind) {
 		r := &record{}
@@ -45,15 +47,11 @@ func (k *Keeper) readEvictions(before *state) {
 			k.journal.Drop(evictionKind, e.ID)
 			continue
 		}
-		if r.Requested && r.Override == "" && r.Ended.IsZero() {
-			k.journal.Drop(evictionKind, e.ID)
-			continue
-		}
 		k.records = append(k.records, r)
 	}
 	for _, v := range before.InFlight {
 		r := k.current(v.UID)
-		if r == nil && k.api {
+		if r == nil && k.api || r != nil && r.waits() {
 			continue
 		}
 		if r == nil {
@@ -66,12 +64,18 @@ func (k *Keeper) readEvictions(before *state) {
 	}
 }
 
+// waits says whether the Eviction API has not granted the eviction.
+func (r *record) waits() bool { return r.Requested && r.Override == "" && r.Ended.IsZero() }
+
+// dropRequested drops the soft victims that waited for the Eviction API: their pods are ranked again.
+func (k *Keeper) dropRequested() { k.remove((*record).waits) }
+
 // resumeEvictions are the victims in flight. The others are forgotten where nothing of them is to
 // be reported.
 func (k *Keeper) resumeEvictions(cfg *eviction.Config, now osprocess.Instant) (victims []eviction.InFlight) {
 	for _, r := range slices.Clone(k.records) {
 		f, is := r.resume(cfg, now)
-		if r.InFlight == nil {
+		if r.InFlight == nil && !r.pending {
 			continue
 		}
 		if is {
@@ -160,6 +164,7 @@ func (k *Keeper) remove(drop func(*record) bool) {
 		dropped := drop(r)
 		if dropped {
 			k.journal.Drop(evictionKind, r.ID)
+			k.intents.Free(r.key())
 		}
 		return dropped
 	})
@@ -194,14 +199,23 @@ func (k *Keeper) end(result *kill.Result, at time.Time) {
 
 // write puts a record in the journal, or drops it where nothing is left of it. The lock is
 // held.
-func (k *Keeper) write(r *record) {
+func (k *Keeper) write(r *record) { k.writeAfter(r, k.intents.Replace) }
+
+// writeAfter is write after the record is put among the intents in some way.
+func (k *Keeper) writeAfter(r *record, put func(key uint64, entry []byte) bool) {
 	if r.InFlight == nil && r.Reported {
 		k.remove(func(e *record) bool { return e == r })
 		return
 	}
-	if err := k.journal.Put(evictionKind, r.ID, r); err != nil {
+	data, err := json.Marshal(r)
+	if err == nil {
+		put(r.key(), data)
+		err = k.journal.Put(evictionKind, r.ID, json.RawMessage(data))
+	}
+	if err != nil {
 		k.log.Error("an eviction would not survive a crash", "error", err)
 	}
+	r.pending, r.change = true, k.journal.Changes()
 	r.sent = r.Reported
 	select {
 	case k.changed <- struct{}{}:
@@ -252,13 +266,14 @@ func (k *Keeper) Unreported() (n int) {
 	return n
 }
 
-// Override keeps why a victim is killed although the Eviction API has not granted it.
+// Override keeps why a victim is killed although the Eviction API has not granted it: it survives
+// the process when the method returns.
 func (k *Keeper) Override(uid types.UID, why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.current(uid); r != nil {
 		r.Override = why
-		k.write(r)
+		k.writeAfter(r, k.intents.Put)
 	} else {
 		k.overrides[uid] = why
 	}

@@ -51,18 +51,24 @@ func (n *node) start(api bool) {
 	if n.records, err = journal.Open(n.dir, log); err != nil {
 		n.Fatal(err)
 	}
-	n.Keeper = New(n.records, func() (osprocess.Instant, error) { return n.now, nil }, api, log)
+	n.Keeper = New(n.records, nil, func() (osprocess.Instant, error) { return n.now, nil }, api, log)
 	n.state = n.Resume(&n.cfg)
 }
 
-// crash ends the process and starts another one so long after.
-func (n *node) crash(api bool, away time.Duration) {
+// flush has the journal write.
+func (n *node) flush() {
 	n.Helper()
 	ended, cancel := context.WithCancel(n.Context())
 	cancel()
 	if err := n.records.Run(ended); err != nil {
 		n.Fatal(err)
 	}
+}
+
+// crash ends the process and starts another one so long after.
+func (n *node) crash(api bool, away time.Duration) {
+	n.Helper()
+	n.flush()
 	n.now.Up, n.now.Wall = n.now.Up+away, n.now.Wall.Add(away)
 	n.start(api)
 }

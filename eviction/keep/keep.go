@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/intent"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/osprocess"
 )
@@ -23,6 +24,10 @@ type Journal interface {
 	Entries(kind string) []journal.Entry
 	Put(kind, id string, value any) error
 	Drop(kind, id string)
+	// Changes counts those by Put and Drop. Written has a function called, on another
+	// goroutine, with how many of them are durable.
+	Changes() uint64
+	Written(func(changes uint64))
 }
 
 // stateKind is the journal's kind of the state, of which there is one.
@@ -39,6 +44,7 @@ type state struct {
 // loop; the methods of evictions may be called from any.
 type Keeper struct {
 	journal Journal
+	intents *intent.File
 	clock   func() (osprocess.Instant, error)
 	api     bool
 	log     *slog.Logger
@@ -54,10 +60,12 @@ type Keeper struct {
 	overrides map[types.UID]string
 }
 
-// New makes a Keeper that asks a clock for the time. api says that evictions are reported to
-// an API server.
-func New(journal Journal, clock func() (osprocess.Instant, error), api bool, log *slog.Logger) *Keeper {
-	return &Keeper{journal: journal, clock: clock, api: api, log: log, changed: make(chan struct{}, 1), overrides: map[types.UID]string{}}
+// New makes a Keeper that asks a clock for the time. Evictions are in intents, which may be nil, until
+// the journal has them. api says that evictions are reported to an API server.
+func New(journal Journal, intents *intent.File, clock func() (osprocess.Instant, error), api bool, log *slog.Logger) *Keeper {
+	k := &Keeper{journal: journal, intents: intents, clock: clock, api: api, log: log, changed: make(chan struct{}, 1), overrides: map[types.UID]string{}}
+	journal.Written(k.written)
+	return k
 }
 
 // Resume returns what was kept before the start as far as the configuration still
@@ -72,6 +80,8 @@ func (k *Keeper) Resume(cfg *eviction.Config) (st eviction.State) {
 		}
 	}
 	k.readEvictions(&before)
+	k.readIntents(now)
+	k.dropRequested()
 	if err != nil {
 		k.log.Warn("the state from before the start is not restored: graces and conditions start again", "error", err)
 	} else if !before.At.Wall.IsZero() {

@@ -39,6 +39,7 @@ func (e *Estimator) RuncPods(containers []inventory.RuncContainer) []RuncPod {
 			continue
 		}
 		b := runcPodOf(c)
+		e.setPriority(b.Pod)
 		if grouped[b.UID] == nil {
 			grouped[b.UID] = b
 			continue

@@ -105,6 +105,9 @@ type Estimator struct {
 	Capacity int64
 	// Priorities are those that the API server's pods were last known to have.
 	Priorities map[types.UID]int32
+	// Unlisted says that the API server has not listed the node's pods yet: those of
+	// kube-system whose priority is not known count as critical.
+	Unlisted bool
 
 	made, runc map[types.UID]*v1.Pod
 }
@@ -190,10 +193,17 @@ func (e *Estimator) estimate(r *RuntimePod) *v1.Pod {
 			pod.Spec.Priority = new(int32(podspec.SystemNodeCriticalPriority))
 		}
 	}
+	e.setPriority(pod)
+	return pod
+}
+
+// setPriority sets the priority of a pod that has none from the API server.
+func (e *Estimator) setPriority(pod *v1.Pod) {
 	if priority, known := e.Priorities[pod.UID]; known {
 		pod.Spec.Priority = &priority
+	} else if e.Unlisted && pod.Namespace == metav1.NamespaceSystem && pod.Spec.Priority == nil {
+		pod.Spec.Priority = new(int32(podspec.SystemCriticalPriority))
 	}
-	return pod
 }
 
 // class is that of the cgroup that the pod is in, or else of its scores.

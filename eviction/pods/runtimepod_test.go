@@ -69,6 +69,34 @@ func TestClassAndRequestsOfAPodThatOnlyTheRuntimeKnowsAreEstimated(t *testing.T)
 	}
 }
 
+// rule: M.83
+func TestPodsOfKubeSystemAreProtectedUntilTheAPIServerHasListed(t *testing.T) {
+	for _, c := range []struct {
+		name, namespace string
+		unlisted        bool
+		known           map[types.UID]int32
+		want            eviction.Protection
+	}{
+		{"before it has listed", metav1.NamespaceSystem, true, nil, eviction.CriticalPriority},
+		{"of another namespace", "default", true, nil, ""},
+		{"of a priority that is known", metav1.NamespaceSystem, true, map[types.UID]int32{"u-p": 0}, ""},
+		{"once it has listed, or without one", metav1.NamespaceSystem, false, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := pods.Estimator{Capacity: capacity, Unlisted: c.unlisted, Priorities: c.known}
+			of := sandbox("p", "/kubepods/besteffort/podu-p")
+			of.Namespace = c.namespace
+			all, _ := e.Match(nil, snapshotOf([]inventory.Container{running("c", "p", 1000)}, of), "n")
+			bare := e.RuncPods([]inventory.RuncContainer{{ID: "c", Cgroup: "/pods/p/c", Sandbox: "s", UID: "u-p", Namespace: c.namespace, Name: "p", Container: "c"}})
+			for _, pod := range []*v1.Pod{all[0], bare[0].Pod} {
+				if p := eviction.Digest(pod); p.Protection != c.want {
+					t.Errorf("protection %q, want %q", p.Protection, c.want)
+				}
+			}
+		})
+	}
+}
+
 func TestScoreOfAnEstimatedRequestIsTheScoreItWasEstimatedFrom(t *testing.T) {
 	for score := int64(3); score < 1000; score++ {
 		e := pods.Estimator{Capacity: capacity}

@@ -16,6 +16,9 @@ const shownVictims = 10
 type Counters struct {
 	// RecordsLost counts the passes that the flight recorder has dropped.
 	RecordsLost func() uint64
+	// IntentsRefused counts the evictions that did not survive this process before the journal
+	// had them.
+	IntentsRefused func() uint64
 	// ConfigurationRefused says whether the last configuration file was refused.
 	ConfigurationRefused func() bool
 	// PodsWithoutCgroup is how many pods are known while the pods' cgroup does not exist.
@@ -31,6 +34,10 @@ func addInfo(set *metric.Set, cfg *Config) {
 	if count := cfg.Counters.RecordsLost; count != nil {
 		lost := own.AskedCounter("evictd_flight_records_lost_total", "Passes that the flight recorder dropped because its disk was slow.")
 		set.Ask(func(into chan<- prometheus.Metric) { into <- lost.Is(float64(count())) }, lost)
+	}
+	if count := cfg.Counters.IntentsRefused; count != nil {
+		refused := own.AskedCounter("evictd_eviction_intents_refused_total", "Evictions that began without a record outside the process, since too many were not in the journal yet: SIGKILL could lose their reports.")
+		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(float64(count())) }, refused)
 	}
 	if is := cfg.Counters.ConfigurationRefused; is != nil {
 		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and the previous one is in use.")

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +73,87 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 		}
 	}
 	t.Logf("%d rounds, killed %v", rounds, killed)
+}
+
+// TestEvictionThatTheJournalDoesNotHaveIsReported kills evictd after it has ended a pod, when neither
+// the API server nor the journal has the eviction: the disk of --state-dir refuses or hangs.
+//
+// rule: M.84
+func TestEvictionThatTheJournalDoesNotHaveIsReported(t *testing.T) {
+	refuse := func(t testing.TB, state string) (mend func()) {
+		obstacle := filepath.Join(state, "journal.new") // which a journal is written to
+		if err := os.MkdirAll(filepath.Join(obstacle, "in-the-way"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = os.RemoveAll(obstacle) }
+	}
+	for name, c := range map[string]struct {
+		spoil  func(t testing.TB, state string) (mend func())
+		before bool // evictd starts
+	}{"the disk refuses": {refuse, true}, "the disk hangs": {freeze, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			a := kube.New(n)
+			state := mountDisk(n)
+			leaker := a.CreatePod(n, "leaker", sandbox.Spec{Request: "8Mi"}, nil)
+			bystander := a.CreatePod(n, "bystander", sandbox.Spec{Request: "64Mi"}, nil)
+			memory := inMemory(t)
+			run := func() *harness.Evictd {
+				return runWith(n, a, sandbox.Mode("native"), hardMemory, sandbox.StateDir(state), sandbox.RuntimeDir(memory))
+			}
+			mend := func() {}
+			if c.before {
+				mend = c.spoil(t, state)
+			}
+			d := run()
+			d.AwaitPods(memorySignal, leaker, bystander)
+			d.Await("evictd to be connected", reported)
+			if !c.before {
+				mend = c.spoil(t, state)
+			}
+			a.Gate.Set(false)
+			press(leaker, 32)
+			e := d.AwaitEviction(leaker, harness.Gone)
+			leaker.AwaitEnd()
+			d.Signal(syscall.SIGKILL)
+			mend() // a process that hangs in a write ends then
+			d.Kill()
+
+			d = run()
+			d.AwaitLog("evictions from before the start were not in the journal")
+			a.Gate.Set(true)
+			if pod := a.AwaitEvicted(t, "leaker"); pod.Status.Message != e.Message {
+				t.Errorf("status says %q, evictd said %q", pod.Status.Message, e.Message)
+			}
+			a.AwaitEvent(t, a.Namespace, "leaker", "Evicted")
+			awaitReported(a, d, "leaker")
+			d.Kill()
+
+			d = run() // which has nothing to report
+			d.AwaitPods(memorySignal, bystander)
+			d.Await("everything to be reported", reported)
+			if events := a.Events(t, a.Namespace, "leaker")["Evicted"]; events != 1 {
+				t.Errorf("%d events, want 1", events)
+			}
+			harness.MustRun(t, bystander)
+		})
+	}
+}
+
+// inMemory is a directory on a tmpfs.
+func inMemory(t testing.TB) string {
+	t.Helper()
+	var on syscall.Statfs_t
+	dir, err := os.MkdirTemp("/dev/shm", "evictd")
+	if err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		err = syscall.Statfs(dir, &on)
+	}
+	if err != nil || on.Type != 0x01021994 {
+		t.Skip("skipped: needs a tmpfs at /dev/shm:", err)
+	}
+	return dir
 }
 
 // TestWhatEvictdRemembersSurvivesSIGKILL kills it while a grace period of a threshold

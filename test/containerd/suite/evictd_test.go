@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/containerd/node"
+	"github.com/evictd/evictd/test/harness"
 )
 
 func TestPodsThatOnlyTheRuntimeKnowsAreProtected(t *testing.T) {
@@ -47,6 +49,39 @@ func TestPodsThatOnlyTheRuntimeKnowsAreProtected(t *testing.T) {
 			status := node.Call(n, n.Runtime.PodSandboxStatus, &runtime.PodSandboxStatusRequest{PodSandboxId: hog.Sandbox}).Status
 			return status.State == runtime.PodSandboxState_SANDBOX_NOTREADY
 		})
+	})
+}
+
+// TestPodOfKubeSystemIsProtectedUntilTheAPIServerHasListed has an API server that evictd cannot
+// reach at first.
+//
+// rule: M.83
+func TestPodOfKubeSystemIsProtectedUntilTheAPIServerHasListed(t *testing.T) {
+	t.Parallel()
+	node.Each(t, func(t *testing.T, v node.Version) {
+		n := node.Start(t, v, node.Options{})
+		dns := n.Pod("dns", node.Spec{Metadata: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem}, Orders: []string{"hold 100663296"}})
+		hog := n.Pod("hog", node.Spec{})
+		dir := harness.Dir(t)
+		harness.APIServer(t, filepath.Join(dir, "api.sock"), filepath.Join(dir, "api"))
+		gate := harness.NewGate(t, "unix", filepath.Join(dir, "gate.sock"), filepath.Join(dir, "api.sock"))
+		gate.Set(false)
+		e := n.Evictd("--eviction-hard=memory.available<200Mi", "--server=unix:"+gate.Address)
+		protection := func(want string) {
+			e.Await(fmt.Sprintf("the protection of dns to be %q", want), func(s *nodestatus.Status) bool {
+				ranking := s.Ranking["memory.available"]
+				at := slices.IndexFunc(ranking, func(r nodestatus.Ranked) bool { return r.UID == dns.UID && r.Usage != "" })
+				return at >= 0 && ranking[at].Estimated && ranking[at].Protected == want
+			})
+		}
+		protection("system-critical priority")
+		hog.Do("leak", 100*node.MiB, 256*node.MiB)
+		e.AwaitEviction(hog)
+		if !dns.Lives() {
+			t.Error("dns is not running")
+		}
+		gate.Set(true)
+		protection("")
 	})
 }
 
