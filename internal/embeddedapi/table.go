@@ -40,14 +40,6 @@ func age(since metav1.Time) string {
 	return duration.HumanDuration(time.Since(since.Time))
 }
 
-// orNone is kubectl's text for an empty value.
-func orNone(s string) string {
-	if s == "" {
-		return "<none>"
-	}
-	return s
-}
-
 // inTable is an object, or a list of them, as a table of the kind's columns.
 func (r *request) inTable(object runtime.Object) runtime.Object {
 	if _, isStatus := object.(*metav1.Status); isStatus || r.kind == nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (e
 			URLPrefix:  e.URLPrefix,
 			FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,
 			Weight:           e.Weight,
-			HTTPTimeout:      orDefault(e.HTTPTimeout, defaultExtenderTimeout),
+			HTTPTimeout:      cmp.Or(e.HTTPTimeout.Duration, defaultExtenderTimeout),
 			NodeCacheCapable: e.NodeCacheCapable,
 			Ignorable:        e.Ignorable,
 		}

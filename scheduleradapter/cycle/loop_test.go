@@ -367,20 +367,20 @@ func TestPodsThatWaitForVolumesDoNotDelayOthers(t *testing.T) {
 }
 
 func TestCallsRunInOrder(t *testing.T) {
-	m := newCalls()
+	m := NewCalls()
 	var did []int
 	for i := range 3 {
-		m.add(func() {
+		m.Add(func() {
 			did = append(did, i)
 			if i == 0 {
-				m.add(func() { did = append(did, 10) })
+				m.Add(func() { did = append(did, 10) })
 			}
 		})
 	}
-	for m.run() {
+	for m.Run() {
 	}
 	if fmt.Sprint(did) != "[0 1 2 10]" {
 		t.Errorf("did %v", did)
 	}
-	<-m.signal
+	<-m.Signal
 }
