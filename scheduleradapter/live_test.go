@@ -218,50 +218,6 @@ func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
 	c.bound("high")
 }
 
-func TestAServerThatAsksToBeSparedIsAndNothingIsLost(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	var refused atomic.Int32
-	storm := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet || refused.Add(1) > 5 {
-			return false
-		}
-		w.Header().Set("Retry-After", "0")
-		http.Error(w, "too many requests", http.StatusTooManyRequests)
-		return true
-	}
-	c.runs("--leader-elect=false")
-	c.pod("before")
-	c.bound("before")
-	c.pod("after", func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} })
-	c.refuse.Store(&storm)
-	c.until("the server refuses", func() bool {
-		pod := c.get("after")
-		pod.Spec.SchedulingGates = nil
-		_, err := c.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
-		return err == nil
-	})
-	c.bound("after")
-}
-
-func TestABindingThatTheServerRefusesIsTriedAgain(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	var refused atomic.Int32
-	refuse := func(w http.ResponseWriter, r *http.Request) bool {
-		if !strings.HasSuffix(r.URL.Path, "/binding") || refused.Add(1) > 1 {
-			return false
-		}
-		http.Error(w, "no", http.StatusForbidden)
-		return true
-	}
-	c.refuse.Store(&refuse)
-	c.runs("--leader-elect=false")
-	c.pod("p")
-	c.told("p", "FailedScheduling", "")
-	c.bound("p")
-}
-
 func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
 	c := newLiveCluster(t)
 	c.node("a")

@@ -90,12 +90,8 @@ func (r *request) row(columns []column, served store.Object) metav1.TableRow {
 	default:
 		row.Object.Object = &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-			ObjectMeta: *metaOf(served).DeepCopy(),
+			ObjectMeta: *fieldOf(served, "ObjectMeta").Addr().Interface().(*metav1.ObjectMeta).DeepCopy(),
 		}
 	}
 	return row
-}
-
-func metaOf(o store.Object) *metav1.ObjectMeta {
-	return fieldOf(o, "ObjectMeta").Addr().Interface().(*metav1.ObjectMeta)
 }
