@@ -155,39 +155,6 @@ func condition(pod *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
 	return v1.PodCondition{}
 }
 
-func TestPodsOfOurProfilesAreBoundAndOthersAreLeftAlone(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	c.pod("early")
-	c.pod("other", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
-	s := c.runs("--leader-elect=false")
-	c.bound("early")
-	c.pod("late")
-	c.bound("late")
-	c.told("late", "Scheduled", "Successfully assigned default/late to a")
-	if node := c.get("other").Spec.NodeName; node != "" {
-		t.Errorf("another scheduler's pod was bound to %s", node)
-	}
-	if code, errs := s.stop(); code != 0 {
-		t.Errorf("exit %d: %s", code, errs)
-	}
-}
-
-func TestAPodShowsWhyItHasNoNodeAndGetsANewNode(t *testing.T) {
-	c := newLiveCluster(t)
-	c.runs("--leader-elect=false")
-	c.node("a")
-	c.pod("p", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "b"} })
-	const why = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-	c.until("the condition says why", func() bool {
-		scheduled := condition(c.get("p"), v1.PodScheduled)
-		return scheduled.Status == v1.ConditionFalse && scheduled.Reason == v1.PodReasonUnschedulable && strings.HasPrefix(scheduled.Message, why)
-	})
-	c.told("p", "FailedScheduling", why)
-	c.node("b")
-	c.bound("p")
-}
-
 func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
 	c := newLiveCluster(t)
 	c.node("a")

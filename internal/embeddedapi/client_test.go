@@ -1,14 +1,11 @@
 package embeddedapi_test
 
 import (
-	"slices"
-	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
@@ -58,37 +55,6 @@ func TestClientsReadBackWhatTheyWroteInEveryEncoding(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestInformersFollowWhatTheirSelectorsLetThrough(t *testing.T) {
-	s := serve(t, "")
-	client := s.client(t)
-	must[*v1.Pod](t)(client.CoreV1().Pods("default").Create(t.Context(), pod("early"), metav1.CreateOptions{}))
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "n1").String()
-	}))
-	var (
-		mu   sync.Mutex
-		seen []string
-	)
-	note := func(what string) func(any) {
-		return func(o any) {
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, what+" "+o.(*v1.Pod).Name)
-		}
-	}
-	factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note("+"), DeleteFunc: note("-")})
-	factory.StartWithContext(t.Context())
-	factory.WaitForCacheSync(t.Context().Done())
-	if err := client.CoreV1().Pods("default").Bind(t.Context(), bindTo("early"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the bound pod", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Equal(seen, []string{"+ early"}) })
-	if err := client.CoreV1().Pods("default").Delete(t.Context(), "early", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "its end", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Equal(seen, []string{"+ early", "- early"}) })
 }
 
 func TestInformersSyncForEveryKindTheSchedulerWatches(t *testing.T) {
