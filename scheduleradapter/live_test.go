@@ -155,39 +155,6 @@ func condition(pod *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
 	return v1.PodCondition{}
 }
 
-func TestPodsOfOurProfilesAreBoundAndOthersAreLeftAlone(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	c.pod("early")
-	c.pod("other", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
-	s := c.runs("--leader-elect=false")
-	c.bound("early")
-	c.pod("late")
-	c.bound("late")
-	c.told("late", "Scheduled", "Successfully assigned default/late to a")
-	if node := c.get("other").Spec.NodeName; node != "" {
-		t.Errorf("another scheduler's pod was bound to %s", node)
-	}
-	if code, errs := s.stop(); code != 0 {
-		t.Errorf("exit %d: %s", code, errs)
-	}
-}
-
-func TestAPodShowsWhyItHasNoNodeAndGetsANewNode(t *testing.T) {
-	c := newLiveCluster(t)
-	c.runs("--leader-elect=false")
-	c.node("a")
-	c.pod("p", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "b"} })
-	const why = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-	c.until("the condition says why", func() bool {
-		scheduled := condition(c.get("p"), v1.PodScheduled)
-		return scheduled.Status == v1.ConditionFalse && scheduled.Reason == v1.PodReasonUnschedulable && strings.HasPrefix(scheduled.Message, why)
-	})
-	c.told("p", "FailedScheduling", why)
-	c.node("b")
-	c.bound("p")
-}
-
 func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
 	c := newLiveCluster(t)
 	c.node("a")
@@ -216,50 +183,6 @@ func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.bound("high")
-}
-
-func TestAServerThatAsksToBeSparedIsAndNothingIsLost(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	var refused atomic.Int32
-	storm := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet || refused.Add(1) > 5 {
-			return false
-		}
-		w.Header().Set("Retry-After", "0")
-		http.Error(w, "too many requests", http.StatusTooManyRequests)
-		return true
-	}
-	c.runs("--leader-elect=false")
-	c.pod("before")
-	c.bound("before")
-	c.pod("after", func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} })
-	c.refuse.Store(&storm)
-	c.until("the server refuses", func() bool {
-		pod := c.get("after")
-		pod.Spec.SchedulingGates = nil
-		_, err := c.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
-		return err == nil
-	})
-	c.bound("after")
-}
-
-func TestABindingThatTheServerRefusesIsTriedAgain(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	var refused atomic.Int32
-	refuse := func(w http.ResponseWriter, r *http.Request) bool {
-		if !strings.HasSuffix(r.URL.Path, "/binding") || refused.Add(1) > 1 {
-			return false
-		}
-		http.Error(w, "no", http.StatusForbidden)
-		return true
-	}
-	c.refuse.Store(&refuse)
-	c.runs("--leader-elect=false")
-	c.pod("p")
-	c.told("p", "FailedScheduling", "")
-	c.bound("p")
 }
 
 func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {

@@ -38,7 +38,6 @@ type roles struct {
 	statusFiles   *serve.TLS
 }
 
-// parseControllers parses --controllers.
 func parseControllers(names []string) (cfg lifecycle.Config, err error) {
 	switches := map[string]*bool{"taint-eviction": &cfg.TaintEviction, "node-lifecycle": &cfg.NodeLifecycle}
 	for _, name := range names {
@@ -51,7 +50,6 @@ func parseControllers(names []string) (cfg lifecycle.Config, err error) {
 	return cfg, nil
 }
 
-// makeControllers makes the enabled controllers.
 func (d *daemon) makeControllers(cfg lifecycle.Config, metrics *metric.Set) {
 	if !cfg.TaintEviction && !cfg.NodeLifecycle {
 		return
@@ -107,7 +105,6 @@ func (d *daemon) pressureEvaluator(table *nodetable.Table) (extender.Evaluate, e
 	}, nil
 }
 
-// hasPressurePlugin reports whether a profile runs NodePressure.
 func hasPressurePlugin(p config.Profile) bool {
 	return slices.ContainsFunc(p.Plugins, func(i config.Instance) bool { return i.Name == pressure.Name })
 }

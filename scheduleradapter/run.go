@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,10 +131,7 @@ type daemon struct {
 func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig *rest.Config, roles roles, log *slog.Logger) (*daemon, error) {
 	restConfig.UserAgent = "evictd-scheduler"
 	restConfig.ContentType = cfg.ClientConnection.ContentType
-	restConfig.AcceptContentTypes = cfg.ClientConnection.AcceptContentTypes
-	if restConfig.AcceptContentTypes == "" {
-		restConfig.AcceptContentTypes = restConfig.ContentType + ",application/json"
-	}
+	restConfig.AcceptContentTypes = cmp.Or(cfg.ClientConnection.AcceptContentTypes, restConfig.ContentType+",application/json")
 	metrics := metric.NewSet()
 	metrics.AddProcess()
 	kube.MeasureRequests(metrics, restConfig)
@@ -199,7 +197,6 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	return d, nil
 }
 
-// handler has the routes of the status address.
 func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
 	alive := serve.Probe(func() bool { return true })

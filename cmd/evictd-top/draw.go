@@ -106,7 +106,6 @@ func span(seconds float64) string {
 	return d.Round(time.Second).String()
 }
 
-// limit writes a threshold of a signal.
 func limit(signal string, t *nodestatus.ThresholdStatus) string {
 	text := " " + t.Kind + " " + render.Short(signal, t.Quantity)
 	if t.Met {
@@ -157,9 +156,9 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus, limits int) {
 		width = 10
 	}
 	v.drawBar(p, s, width, style)
-	p.put(style, fmt.Sprintf(" %8s", orNone(render.Short(s.Name, s.Available))))
+	p.put(style, fmt.Sprintf(" %8s", cmp.Or(render.Short(s.Name, s.Available), "-")))
 	if !p.narrow() {
-		p.put(dim, fmt.Sprintf(" of %-6s", orNone(render.Short(s.Name, s.Capacity))))
+		p.put(dim, fmt.Sprintf(" of %-6s", cmp.Or(render.Short(s.Name, s.Capacity), "-")))
 	}
 	end := p.x + limits
 	for _, t := range s.Thresholds {
@@ -203,13 +202,6 @@ func (v *view) drawBar(p *pen, s *nodestatus.SignalStatus, width int, style tcel
 		p.put(drawn, string(r))
 	}
 	p.put(plain, "]")
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // spark draws the last of some amounts, the least to the most of them.
@@ -262,7 +254,7 @@ func (v *view) drawPods(p *pen) {
 		if i == at {
 			style = style.Reverse(true)
 		}
-		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), orNone(render.Short(v.signal, r.Usage)), render.Short(v.signal, r.Request)))
+		p.put(style, fmt.Sprintf(format, r.place, r.Pod, r.QOSClass, fmt.Sprint(r.Priority), cmp.Or(render.Short(v.signal, r.Usage), "-"), render.Short(v.signal, r.Request)))
 		p.put(style, fmt.Sprintf("%-*s", trend, spark(v.history[v.signal+" "+string(r.UID)], trend-1)))
 		if !p.narrow() {
 			p.put(style, r.why())
@@ -270,7 +262,7 @@ func (v *view) drawPods(p *pen) {
 		p.line()
 	}
 	if p.x, p.y = 0, p.height-2; len(rows) > 0 {
-		p.put(plain, rows[at].Pod+": "+orNone(rows[at].why()))
+		p.put(plain, rows[at].Pod+": "+cmp.Or(rows[at].why(), "-"))
 	}
 }
 
@@ -293,7 +285,7 @@ func (v *view) drawStory(p *pen) {
 }
 
 func (v *view) drawFoot(p *pen) {
-	keys := fmt.Sprintf("q quit  tab signal  s sort: %s  / filter: %s  ↑↓ choose  enter explain", orders[v.order].name, orNone(v.filter))
+	keys := fmt.Sprintf("q quit  tab signal  s sort: %s  / filter: %s  ↑↓ choose  enter explain", orders[v.order].name, cmp.Or(v.filter, "-"))
 	switch {
 	case v.typing:
 		keys = "filter: " + v.filter + "_  enter keep  esc drop"

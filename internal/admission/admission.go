@@ -41,17 +41,13 @@ func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList
 	path := field.NewPath("metadata")
 	uid := object.GetName()
 	if namespaced {
-		if object.GetNamespace() == "" {
-			object.SetNamespace(metav1.NamespaceDefault)
-		}
+		object.SetNamespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault))
 		uid = object.GetNamespace() + "/" + uid
 		for _, why := range validation.IsDNS1123Label(object.GetNamespace()) {
 			faults = append(faults, field.Invalid(path.Child("namespace"), object.GetNamespace(), why))
 		}
 	}
-	if object.GetUID() == "" {
-		object.SetUID(types.UID(uid))
-	}
+	object.SetUID(cmp.Or(object.GetUID(), types.UID(uid)))
 	if object.GetName() == "" {
 		return append(faults, field.Required(path.Child("name"), ""))
 	}
@@ -99,7 +95,6 @@ func CompleteVolume(volume *v1.PersistentVolume) {
 	volume.Spec.VolumeMode = new(ptr.Deref(volume.Spec.VolumeMode, v1.PersistentVolumeFilesystem))
 }
 
-// checkAmounts refuses negative amounts.
 func checkAmounts(path *field.Path, amounts v1.ResourceList) (faults field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if q := amounts[name]; q.Sign() < 0 {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -18,12 +19,8 @@ import (
 // refuse about it. A pod that it has completed before stays as it is.
 func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	spec, path := &pod.Spec, field.NewPath("spec")
-	if spec.SchedulerName == "" {
-		spec.SchedulerName = v1.DefaultSchedulerName
-	}
-	if spec.RestartPolicy == "" {
-		spec.RestartPolicy = v1.RestartPolicyAlways
-	}
+	spec.SchedulerName = cmp.Or(spec.SchedulerName, v1.DefaultSchedulerName)
+	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, v1.RestartPolicyAlways)
 	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
 	faults = append(faults, checkRequests(spec, path)...)
@@ -57,9 +54,7 @@ func setPorts(spec *v1.PodSpec) {
 	for _, container := range containers(spec) {
 		for i := range container.Ports {
 			port := &container.Ports[i]
-			if port.Protocol == "" {
-				port.Protocol = v1.ProtocolTCP
-			}
+			port.Protocol = cmp.Or(port.Protocol, v1.ProtocolTCP)
 			if spec.HostNetwork && port.HostPort == 0 {
 				port.HostPort = port.ContainerPort
 			}

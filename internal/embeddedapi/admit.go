@@ -1,6 +1,7 @@
 package embeddedapi
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -33,7 +34,6 @@ type classes struct {
 	made      *admission.Classes
 }
 
-// currentClasses are the present classes.
 func (a *API) currentClasses() *admission.Classes {
 	priorities, runtimes, storage := a.kindOf("PriorityClass").table, a.kindOf("RuntimeClass").table, a.kindOf("StorageClass").table
 	a.classes.mu.Lock()
@@ -166,16 +166,13 @@ func admitClaim(a *API, object, old store.Object) utilvalidation.ErrorList {
 
 func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	service := object.(*v1.Service)
-	if service.Spec.Type == "" {
-		service.Spec.Type = v1.ServiceTypeClusterIP
-	}
+	service.Spec.Type = cmp.Or(service.Spec.Type, v1.ServiceTypeClusterIP)
 	if old == nil {
 		service.Status = v1.ServiceStatus{}
 	}
 	return nil
 }
 
-// admitWorkload defaults replicas to one.
 func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -213,7 +210,6 @@ func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorL
 	return faults
 }
 
-// admitPod admits a new pod, and validates the change of another.
 func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 	pod := object.(*v1.Pod)
 	if before, ok := old.(*v1.Pod); ok {

@@ -97,10 +97,10 @@ func (a *API) makeSystem() error {
 	return nil
 }
 
-// kindOf finds a kind whose objects are stored as they are.
+// kindOf finds a kind whose objects are stored as they are, by its name or resource.
 func (a *API) kindOf(name string) *kind {
 	for _, k := range a.kinds {
-		if k.Kind == name && k.wire == nil {
+		if (k.Kind == name || k.resource == name) && k.wire == nil {
 			return k
 		}
 	}
@@ -164,13 +164,7 @@ func (k *kind) expire(seen map[string]time.Time, now time.Time) map[string]time.
 
 // decodeManifest reads one object of a resource strictly.
 func (a *API) decodeManifest(resource string, key store.Key, document []byte) (store.Object, error) {
-	var k *kind
-	for _, each := range a.kinds {
-		if each.resource == resource {
-			k = each
-			break
-		}
-	}
+	k := a.kindOf(resource)
 	about, err := manifest.TypeOf(document)
 	if err != nil {
 		return nil, err
@@ -204,12 +198,7 @@ func (k *kind) place() string {
 // takeManifest creates or updates the object of a manifest written by another process,
 // or deletes the object of a removed manifest, as a request would.
 func (a *API) takeManifest(m store.Manifest) error {
-	var k *kind
-	for _, each := range a.kinds {
-		if each.resource == m.Resource {
-			k = each
-		}
-	}
+	k := a.kindOf(m.Resource)
 	if m.Object == nil {
 		_, _, err := a.remove(k, m.Key, &metav1.DeleteOptions{}, false)
 		if apierrors.IsNotFound(err) {

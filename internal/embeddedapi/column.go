@@ -1,6 +1,7 @@
 package embeddedapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,16 +29,9 @@ var nodeColumns = []column{nameColumn,
 	col("Version", func(n *v1.Node) any { return n.Status.NodeInfo.KubeletVersion }),
 	wide(col("Internal-IP", func(n *v1.Node) any { return nodeAddress(n, v1.NodeInternalIP) })),
 	wide(col("External-IP", func(n *v1.Node) any { return nodeAddress(n, v1.NodeExternalIP) })),
-	wide(col("OS-Image", func(n *v1.Node) any { return orUnknown(n.Status.NodeInfo.OSImage) })),
-	wide(col("Kernel-Version", func(n *v1.Node) any { return orUnknown(n.Status.NodeInfo.KernelVersion) })),
-	wide(col("Container-Runtime", func(n *v1.Node) any { return orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion) })),
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "<unknown>"
-	}
-	return s
+	wide(col("OS-Image", func(n *v1.Node) any { return cmp.Or(n.Status.NodeInfo.OSImage, "<unknown>") })),
+	wide(col("Kernel-Version", func(n *v1.Node) any { return cmp.Or(n.Status.NodeInfo.KernelVersion, "<unknown>") })),
+	wide(col("Container-Runtime", func(n *v1.Node) any { return cmp.Or(n.Status.NodeInfo.ContainerRuntimeVersion, "<unknown>") })),
 }
 
 func nodeStatus(n *v1.Node) string {
@@ -62,7 +56,7 @@ func nodeRoles(n *v1.Node) string {
 			roles = append(roles, role)
 		}
 	}
-	return orNone(strings.Join(roles, ","))
+	return cmp.Or(strings.Join(roles, ","), "<none>")
 }
 
 func nodeAddress(n *v1.Node, kind v1.NodeAddressType) string {
@@ -79,9 +73,9 @@ var podColumns = []column{nameColumn,
 	col("Status", func(p *v1.Pod) any { return podStatus(p) }),
 	col("Restarts", func(p *v1.Pod) any { return podRestarts(p) }),
 	ageColumn,
-	wide(col("IP", func(p *v1.Pod) any { return orNone(p.Status.PodIP) })),
-	wide(col("Node", func(p *v1.Pod) any { return orNone(p.Spec.NodeName) })),
-	wide(col("Nominated Node", func(p *v1.Pod) any { return orNone(p.Status.NominatedNodeName) })),
+	wide(col("IP", func(p *v1.Pod) any { return cmp.Or(p.Status.PodIP, "<none>") })),
+	wide(col("Node", func(p *v1.Pod) any { return cmp.Or(p.Spec.NodeName, "<none>") })),
+	wide(col("Nominated Node", func(p *v1.Pod) any { return cmp.Or(p.Status.NominatedNodeName, "<none>") })),
 	wide(col("Readiness Gates", func(p *v1.Pod) any { return podGates(p) })),
 }
 
@@ -242,13 +236,13 @@ var claimColumns = []column{nameColumn,
 
 var serviceColumns = []column{nameColumn,
 	col("Type", func(s *v1.Service) any { return string(s.Spec.Type) }),
-	col("Cluster-IP", func(s *v1.Service) any { return orNone(s.Spec.ClusterIP) }),
+	col("Cluster-IP", func(s *v1.Service) any { return cmp.Or(s.Spec.ClusterIP, "<none>") }),
 	col("Port(s)", func(s *v1.Service) any {
 		var ports []string
 		for _, p := range s.Spec.Ports {
 			ports = append(ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
 		}
-		return orNone(strings.Join(ports, ","))
+		return cmp.Or(strings.Join(ports, ","), "<none>")
 	}),
 	ageColumn,
 	wide(col("Selector", func(s *v1.Service) any {

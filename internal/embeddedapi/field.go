@@ -1,6 +1,7 @@
 package embeddedapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -86,10 +87,7 @@ func objectFields(object, controller string) fieldSet {
 }
 
 func eventSource(e *v1.Event) string {
-	if e.Source.Component != "" {
-		return e.Source.Component
-	}
-	return e.ReportingController
+	return cmp.Or(e.Source.Component, e.ReportingController)
 }
 
 // filter is the selectors of a request.

@@ -58,7 +58,6 @@ func (a *API) mediaTypes() string {
 	return strings.Join(names, ", ")
 }
 
-// failure is an error with a Status.
 func failure(code int, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
 }
@@ -131,7 +130,6 @@ func (r *request) warn(text string) {
 	}
 }
 
-// answer sends an object in the accepted encoding.
 func (r *request) answer(code int, object runtime.Object) {
 	if o, ok := object.(store.Object); ok && r.kind != nil {
 		object = r.kind.served(o)

@@ -38,7 +38,6 @@ var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Obj
 	},
 }
 
-// patch changes an object, or its status, by a patch in the body.
 func (r *request) patch() (int, runtime.Object, error) {
 	contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
@@ -60,7 +59,6 @@ func (r *request) patch() (int, runtime.Object, error) {
 	return http.StatusOK, object, err
 }
 
-// patched applies a patch to an object.
 func (r *request) patched(old store.Object, apply func([]byte, runtime.Object) ([]byte, error)) (store.Object, error) {
 	document, err := json.Marshal(r.kind.served(old))
 	if err != nil {

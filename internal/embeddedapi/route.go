@@ -162,7 +162,6 @@ func (r *request) key() store.Key { return store.Key{Namespace: r.namespace, Nam
 
 func (r *request) dryRun() bool { return r.query.Get("dryRun") == metav1.DryRunAll }
 
-// fail sends an error as a Status.
 func (r *request) fail(err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

@@ -40,14 +40,6 @@ func age(since metav1.Time) string {
 	return duration.HumanDuration(time.Since(since.Time))
 }
 
-// orNone is kubectl's text for an empty value.
-func orNone(s string) string {
-	if s == "" {
-		return "<none>"
-	}
-	return s
-}
-
 // inTable is an object, or a list of them, as a table of the kind's columns.
 func (r *request) inTable(object runtime.Object) runtime.Object {
 	if _, isStatus := object.(*metav1.Status); isStatus || r.kind == nil {
@@ -98,12 +90,8 @@ func (r *request) row(columns []column, served store.Object) metav1.TableRow {
 	default:
 		row.Object.Object = &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-			ObjectMeta: *metaOf(served).DeepCopy(),
+			ObjectMeta: *fieldOf(served, "ObjectMeta").Addr().Interface().(*metav1.ObjectMeta).DeepCopy(),
 		}
 	}
 	return row
-}
-
-func metaOf(o store.Object) *metav1.ObjectMeta {
-	return fieldOf(o, "ObjectMeta").Addr().Interface().(*metav1.ObjectMeta)
 }

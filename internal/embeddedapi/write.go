@@ -21,7 +21,6 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// post creates the object in the body.
 func (r *request) post() (int, runtime.Object, error) {
 	object, err := r.object()
 	if err != nil {
@@ -240,7 +239,6 @@ func fieldOf(o runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
 }
 
-// put replaces an object, or its status.
 func (r *request) put() (int, runtime.Object, error) {
 	object, err := r.object()
 	if err != nil {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,12 +70,8 @@ func decodeList(document []byte) (pods []*v1.Pod, err error) {
 func decodePod(document []byte) (*v1.Pod, error) {
 	pod := &v1.Pod{}
 	err := Decode(document, pod)
-	if pod.Namespace == "" {
-		pod.Namespace = metav1.NamespaceDefault
-	}
-	if pod.UID == "" {
-		pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
-	}
+	pod.Namespace = cmp.Or(pod.Namespace, metav1.NamespaceDefault)
+	pod.UID = cmp.Or(pod.UID, types.UID(pod.Namespace+"/"+pod.Name))
 	return pod, errors.Join(err, checkName("metadata.namespace", pod.Namespace), checkName("metadata.name", pod.Name))
 }
 
@@ -99,7 +96,6 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// prefixed puts a place before each fault of an error.
 func prefixed(place string, err error) error {
 	var faults []error
 	for _, fault := range Faults(err) {

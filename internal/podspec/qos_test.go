@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/podspec"
@@ -62,43 +61,6 @@ func TestQOSClassFollowsTheAPIRule(t *testing.T) {
 				t.Error("the pod was modified")
 			}
 		})
-	}
-}
-
-func TestDefaultRequestsAreTheAPIServers(t *testing.T) {
-	pod := podOf(t, `
-spec:
-  resources: {limits: {cpu: 2, memory: 4Gi}}
-  initContainers: [{name: i, resources: {limits: {memory: 3Gi}}}]
-  containers:
-  - {name: c, resources: {requests: {memory: 1Gi}, limits: {memory: 2Gi, ephemeral-storage: 1Gi}}}
-  - {name: d}`)
-	got := podspec.WithDefaultRequests(pod)
-	for _, want := range []struct {
-		where string
-		list  v1.ResourceList
-		name  v1.ResourceName
-		value string
-	}{
-		{"init container, from its limit", got.Spec.InitContainers[0].Resources.Requests, v1.ResourceMemory, "3Gi"},
-		{"container, as written", got.Spec.Containers[0].Resources.Requests, v1.ResourceMemory, "1Gi"},
-		{"container, from its limit", got.Spec.Containers[0].Resources.Requests, v1.ResourceEphemeralStorage, "1Gi"},
-		{"pod, what its containers request together", got.Spec.Resources.Requests, v1.ResourceMemory, "3Gi"},
-		{"pod, from its limit", got.Spec.Resources.Requests, v1.ResourceCPU, "2"},
-	} {
-		value := want.list[want.name]
-		if value.Cmp(resource.MustParse(want.value)) != 0 {
-			t.Errorf("%s request of %s: %s, want %s", want.name, want.where, value.String(), want.value)
-		}
-	}
-	if _, set := got.Spec.Resources.Requests[v1.ResourceEphemeralStorage]; set {
-		t.Error("ephemeral storage became a pod-level request")
-	}
-	if pod.Spec.Resources.Requests != nil {
-		t.Error("the pod was modified")
-	}
-	if podspec.WithDefaultRequests(got) != got {
-		t.Error("a pod that misses nothing was copied")
 	}
 }
 

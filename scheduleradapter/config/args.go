@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -77,9 +78,7 @@ func completeInterPod(args *configv1.InterPodAffinityArgs) {
 }
 
 func completeSpread(args *configv1.PodTopologySpreadArgs) {
-	if args.DefaultingType == "" {
-		args.DefaultingType = configv1.SystemDefaulting
-	}
+	args.DefaultingType = cmp.Or(args.DefaultingType, configv1.SystemDefaulting)
 }
 
 func completeBalanced(args *configv1.NodeResourcesBalancedAllocationArgs) {
@@ -112,9 +111,7 @@ func orResources(resources []configv1.ResourceSpec) []configv1.ResourceSpec {
 		return []configv1.ResourceSpec{{Name: string(v1.ResourceCPU), Weight: 1}, {Name: string(v1.ResourceMemory), Weight: 1}}
 	}
 	for i := range resources {
-		if resources[i].Weight == 0 {
-			resources[i].Weight = 1
-		}
+		resources[i].Weight = cmp.Or(resources[i].Weight, 1)
 	}
 	return resources
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/config/v1alpha1"
@@ -91,11 +91,11 @@ func (c *compiler) percentage(path *field.Path, percentage *int32) {
 func (c *compiler) leaderElection(path *field.Path, file *v1alpha1.LeaderElectionConfiguration) LeaderElection {
 	e := LeaderElection{
 		Enabled:       ptr.Deref(file.LeaderElect, true),
-		LeaseDuration: orDefault(file.LeaseDuration, defaultLeaseDuration),
-		RenewDeadline: orDefault(file.RenewDeadline, defaultRenewDeadline),
-		RetryPeriod:   orDefault(file.RetryPeriod, defaultRetryPeriod),
-		Namespace:     orName(file.ResourceNamespace, configv1.SchedulerDefaultLockObjectNamespace),
-		Name:          orName(file.ResourceName, configv1.SchedulerDefaultLockObjectName),
+		LeaseDuration: cmp.Or(file.LeaseDuration.Duration, defaultLeaseDuration),
+		RenewDeadline: cmp.Or(file.RenewDeadline.Duration, defaultRenewDeadline),
+		RetryPeriod:   cmp.Or(file.RetryPeriod.Duration, defaultRetryPeriod),
+		Namespace:     cmp.Or(file.ResourceNamespace, configv1.SchedulerDefaultLockObjectNamespace),
+		Name:          cmp.Or(file.ResourceName, configv1.SchedulerDefaultLockObjectName),
 	}
 	if !e.Enabled {
 		return e
@@ -108,7 +108,7 @@ func (c *compiler) leaderElection(path *field.Path, file *v1alpha1.LeaderElectio
 	}
 	c.check(e.LeaseDuration > e.RenewDeadline, path.Child("leaseDuration"), e.LeaseDuration.String(), "must be greater than `RenewDeadline`")
 	c.check(5*e.RenewDeadline > 6*e.RetryPeriod, path.Child("renewDeadline"), e.RenewDeadline.String(), "must be greater than 1.2 times `RetryPeriod`")
-	c.check(orName(file.ResourceLock, leaseLock) == leaseLock, path.Child("resourceLock"), file.ResourceLock, `resourceLock value must be "leases"`)
+	c.check(cmp.Or(file.ResourceLock, leaseLock) == leaseLock, path.Child("resourceLock"), file.ResourceLock, `resourceLock value must be "leases"`)
 	return e
 }
 
@@ -116,32 +116,12 @@ func (c *compiler) clientConnection(path *field.Path, file *v1alpha1.ClientConne
 	connection := ClientConnection{
 		Kubeconfig:         file.Kubeconfig,
 		AcceptContentTypes: file.AcceptContentTypes,
-		ContentType:        orName(file.ContentType, defaultContentType),
-		QPS:                file.QPS,
-		Burst:              int(file.Burst),
-	}
-	if connection.QPS == 0 {
-		connection.QPS = defaultQPS
-	}
-	if connection.Burst == 0 {
-		connection.Burst = defaultBurst
+		ContentType:        cmp.Or(file.ContentType, defaultContentType),
+		QPS:                cmp.Or(file.QPS, defaultQPS),
+		Burst:              cmp.Or(int(file.Burst), defaultBurst),
 	}
 	c.check(connection.Burst > 0, path.Child("burst"), connection.Burst, "must be non-negative")
 	return connection
-}
-
-func orDefault(d metav1.Duration, otherwise time.Duration) time.Duration {
-	if d.Duration == 0 {
-		return otherwise
-	}
-	return d.Duration
-}
-
-func orName(name, otherwise string) string {
-	if name == "" {
-		return otherwise
-	}
-	return name
 }
 
 func (c *compiler) profiles(path *field.Path, file *File) (profiles []Profile) {
@@ -202,7 +182,6 @@ func (c *compiler) isUnsure(e Enabled) bool {
 	return p.Points == nil && e.path == nil
 }
 
-// instance finds the plugin of a name.
 func (p *Profile) instance(name string) Instance {
 	return p.Plugins[slices.IndexFunc(p.Plugins, func(i Instance) bool { return i.Name == name })]
 }

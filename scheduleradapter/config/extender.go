@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,8 @@ type Extender struct {
 	FilterVerb, PreemptVerb, PrioritizeVerb, BindVerb string
 	// Weight of the scores of PrioritizeVerb.
 	Weight int64
-	// TLS is used if URLPrefix is https.
-	TLS ExtenderTLS
+	// TLS is used if URLPrefix is https. Without a CA the system's certificates are used.
+	TLS configv1.ExtenderTLSConfig
 	// HTTPTimeout bounds each request.
 	HTTPTimeout time.Duration
 	// NodeCacheCapable sends node names instead of nodes.
@@ -32,17 +33,6 @@ type Extender struct {
 	ManagedResources, IgnoredResources []string
 	// Ignorable: an error does not fail the attempt.
 	Ignorable bool
-}
-
-// ExtenderTLS has certificates; data overrides files. Without a CA the system's
-// certificates are used.
-type ExtenderTLS struct {
-	// Insecure disables the verification of the server.
-	Insecure bool
-	// ServerName is sent and verified instead of the host name.
-	ServerName                string
-	CertFile, KeyFile, CAFile string
-	CertData, KeyData, CAData []byte
 }
 
 func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (extenders []Extender) {
@@ -61,12 +51,12 @@ func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (e
 			URLPrefix:  e.URLPrefix,
 			FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,
 			Weight:           e.Weight,
-			HTTPTimeout:      orDefault(e.HTTPTimeout, defaultExtenderTimeout),
+			HTTPTimeout:      cmp.Or(e.HTTPTimeout.Duration, defaultExtenderTimeout),
 			NodeCacheCapable: e.NodeCacheCapable,
 			Ignorable:        e.Ignorable,
 		}
 		if e.TLSConfig != nil {
-			extender.TLS = ExtenderTLS(*e.TLSConfig)
+			extender.TLS = *e.TLSConfig
 		}
 		for j, resource := range e.ManagedResources {
 			name := at.Child("managedResources").Index(j).Child("name")

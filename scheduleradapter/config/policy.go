@@ -142,7 +142,6 @@ func (t *translation) fault(faults field.ErrorList) bool {
 	return len(faults) > 0
 }
 
-// enable adds a filter plugin.
 func (t *translation) enable(name string) {
 	if !slices.Contains(t.filters, name) {
 		t.filters = append(t.filters, name)

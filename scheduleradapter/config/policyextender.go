@@ -84,7 +84,6 @@ func renameKeys(value any, t reflect.Type) any {
 	return value
 }
 
-// extender converts to a KubeSchedulerConfiguration.
 func (e *policyExtender) extender() configv1.Extender {
 	return configv1.Extender{
 		URLPrefix: e.URLPrefix, FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,

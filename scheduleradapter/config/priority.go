@@ -102,7 +102,6 @@ func (a *priorityArgument) isOne() bool {
 	return n == 1
 }
 
-// argument reads a priority with an argument.
 func (t *translation) argument(path *field.Path, p *priority) {
 	at, a := path.Child("argument"), p.Argument
 	switch ratio := a.RequestedToCapacityRatioArguments; {

@@ -22,29 +22,15 @@ type Binding struct {
 // Run runs PreBind, Bind and PostBind. If it fails, the owner of the Scheduler
 // calls HandleBindingFailure.
 func (b Binding) Run(ctx context.Context) framework.Status {
-	if s := b.preBind(ctx); !s.OK() {
+	if s := b.runner.PreBind(ctx, b.Assignment); !s.OK() {
 		return s
 	}
-	if s := b.bind(ctx); !s.OK() {
+	if s := b.runner.Bind(ctx, b.Assignment); !s.OK() {
 		return s
 	}
-	b.postBind(ctx)
+	b.runner.PostBind(ctx, b.Assignment)
 	return framework.Status{}
 }
-
-func (b Binding) needsPreBind() bool { return b.runner.PreBindPreFlight(b.Assignment) }
-
-func (b Binding) preBind(ctx context.Context) framework.Status {
-	return b.runner.PreBind(ctx, b.Assignment)
-}
-
-func (b Binding) bind(ctx context.Context) framework.Status {
-	return b.runner.Bind(ctx, b.Assignment)
-}
-
-func (b Binding) postBind(ctx context.Context) { b.runner.PostBind(ctx, b.Assignment) }
-
-func (b Binding) unreserve() { b.runner.Unreserve(b.Assignment) }
 
 // assumedPod is a pod whose binding cycle runs, or whose binding no informer has
 // reported yet.
@@ -77,7 +63,6 @@ func (p *assumedPod) cancelPreBind() bool { return p.stage.CompareAndSwap(stageP
 // for volumes.
 func (p *assumedPod) isQuick() bool { return len(p.Pod.Claims) == 0 }
 
-// startBindingCycle runs the binding cycle of a pod on a goroutine.
 func (l *Loop) startBindingCycle(a *Attempt, begin time.Time) {
 	a.Cycle = nil
 	p := &assumedPod{Attempt: a, begin: begin}
@@ -95,8 +80,8 @@ func (l *Loop) startBindingCycle(a *Attempt, begin time.Time) {
 }
 
 func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status {
-	begin, profile := time.Now(), p.Pod.Object.Spec.SchedulerName
-	status := p.Binding.preBind(ctx)
+	b, begin, profile := p.Binding, time.Now(), p.Pod.Object.Spec.SchedulerName
+	status := b.runner.PreBind(ctx, b.Assignment)
 	l.metrics.point(framework.PreBind, status, profile, time.Since(begin))
 	if !p.enterBind() {
 		return framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"}
@@ -105,11 +90,11 @@ func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status
 		return status
 	}
 	begin = time.Now()
-	status = p.Binding.bind(ctx)
+	status = b.runner.Bind(ctx, b.Assignment)
 	l.metrics.point(framework.Bind, status, profile, time.Since(begin))
 	if status.OK() {
 		begin = time.Now()
-		p.Binding.postBind(ctx)
+		b.runner.PostBind(ctx, b.Assignment)
 		l.metrics.point(framework.PostBind, status, profile, time.Since(begin))
 	}
 	return status
@@ -131,7 +116,7 @@ func (l *Loop) bindingCycleEnded(p *assumedPod, status framework.Status) {
 		l.podBound(now, p)
 	case p.node != "":
 		delete(l.assumed, p.Pod.UID)
-		p.Binding.unreserve()
+		p.Binding.runner.Unreserve(p.Binding.Assignment)
 		l.cfg.Log.Info("another client bound the pod", "pod", p.Pod, "node", p.node, "assumed", p.Node)
 		l.assignedPodDeleted(now, p.Pod)
 	case p.Entry.Pod.Terminating: // the API server does not bind a terminating pod

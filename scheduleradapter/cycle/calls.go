@@ -2,29 +2,32 @@ package cycle
 
 import "sync"
 
-// calls is the queue of functions that other goroutines post to the loop's. Adding
-// never blocks, so that informers are not delayed.
-type calls struct {
+// Calls is the queue of functions that other goroutines post to the owner of a Scheduler.
+// Adding never blocks, so that informers are not delayed.
+type Calls struct {
 	mu     sync.Mutex
 	posted []func()
 	spare  []func()
-	signal chan struct{} // holds one token while functions are posted
+	// Signal holds one token while functions are posted.
+	Signal chan struct{}
 }
 
-func newCalls() *calls { return &calls{signal: make(chan struct{}, 1)} }
+// NewCalls makes an empty queue.
+func NewCalls() *Calls { return &Calls{Signal: make(chan struct{}, 1)} }
 
-func (c *calls) add(f func()) {
+// Add posts a function. Any goroutine may call it.
+func (c *Calls) Add(f func()) {
 	c.mu.Lock()
 	c.posted = append(c.posted, f)
 	c.mu.Unlock()
 	select {
-	case c.signal <- struct{}{}:
+	case c.Signal <- struct{}{}:
 	default:
 	}
 }
 
-// run calls the posted functions in order and reports whether there were any.
-func (c *calls) run() bool {
+// Run calls the posted functions in order and reports whether there were any.
+func (c *Calls) Run() bool {
 	c.mu.Lock()
 	all := c.posted
 	c.posted = c.spare[:0]

@@ -116,10 +116,6 @@ func (c *cluster) node(name string, changes ...func(*v1.Node)) {
 	c.table.SetNode(nodetable.NewNode(n))
 }
 
-func tainted(key string, effect v1.TaintEffect) func(*v1.Node) {
-	return func(n *v1.Node) { n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Effect: effect}) }
-}
-
 // pod digests a pod of 100m and 500Mi.
 func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "web"}}}

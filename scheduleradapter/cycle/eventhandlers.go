@@ -90,7 +90,6 @@ func (l *Loop) SetPod(pod *nodetable.Pod) {
 	}
 }
 
-// setAssignedPod adds or updates a pod that has a node.
 func (l *Loop) setAssignedPod(pod *nodetable.Pod, node string) {
 	l.updateAssumedPod(pod.UID, func(p *assumedPod) { p.node = node })
 	l.removeFromQueue(pod.UID)

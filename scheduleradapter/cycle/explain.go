@@ -209,7 +209,6 @@ func (x *Explanation) refuse(c *framework.Cycle) {
 	x.Nearest = x.Nearest[:min(len(x.Nearest), shownNodes)]
 }
 
-// near lists all reasons for which a node is infeasible.
 func near(c *framework.Cycle, row nodetable.Row) Near {
 	n := Near{Node: c.Table.Node(row).Name.Value(), Short: shortfalls(c, row)}
 	for _, t := range c.Pod.Tolerations.Untolerated(c.Table.Node(row).Taints) {

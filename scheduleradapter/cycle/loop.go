@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,15 +66,16 @@ type LoopConfig struct {
 	Metrics *metric.Set
 	// MaxBindings bounds the running binding cycles of pods without volumes; zero: 256.
 	MaxBindings int
-	// ShutdownTimeout bounds how long Run waits for running binding cycles after its
-	// context has ended; zero: 10 s.
-	ShutdownTimeout time.Duration
 	// Clock returns the time; nil: the wall clock at the start plus the monotonic time
 	// since then.
 	Clock func() time.Time
 	// Wall is the clock of API objects; nil: the wall clock.
 	Wall func() time.Time
 }
+
+// shutdownTimeout bounds how long Run waits for running binding cycles after its context
+// has ended.
+const shutdownTimeout = 10 * time.Second
 
 // ErrLeaseLost is the cause that ends a loop's context when another scheduler leads.
 // Running binding cycles are canceled.
@@ -83,7 +85,7 @@ var ErrLeaseLost = errors.New("another scheduler has the lease")
 type Loop struct {
 	*Scheduler
 	cfg     LoopConfig
-	calls   *calls
+	calls   *Calls
 	metrics *metrics
 	latest  time.Time // the latest time that the clock returned
 	leads   bool
@@ -106,12 +108,7 @@ type patch struct {
 
 // NewLoop makes a loop. It schedules nothing before Lead.
 func NewLoop(cfg LoopConfig) (*Loop, error) {
-	if cfg.MaxBindings == 0 {
-		cfg.MaxBindings = 256
-	}
-	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = 10 * time.Second
-	}
+	cfg.MaxBindings = cmp.Or(cfg.MaxBindings, 256)
 	if cfg.Clock == nil {
 		cfg.Clock = monotonicClock()
 	}
@@ -119,7 +116,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 		cfg.Wall = time.Now
 	}
 	l := &Loop{
-		cfg: cfg, calls: newCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, preemptions: map[types.UID]*preemption{},
+		cfg: cfg, calls: NewCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, preemptions: map[types.UID]*preemption{},
 		unconfirmedNominations: map[types.UID]string{}, deletedVictims: map[types.UID]deletedVictim{},
 	}
 	cfg.Config.Env.Preempting = l.isPreempting
@@ -153,7 +150,7 @@ func (l *Loop) now() time.Time {
 
 // Do calls a function on the loop's goroutine, in the order of the calls of Do. It
 // does not block. Functions that are posted after the end of Run are dropped.
-func (l *Loop) Do(f func()) { l.calls.add(f) }
+func (l *Loop) Do(f func()) { l.calls.Add(f) }
 
 // Ask calls a function on the loop's goroutine and returns its result. The error is
 // that of the context.
@@ -176,7 +173,7 @@ func (l *Loop) Lead() { l.Do(func() { l.leads = true }) }
 func (l *Loop) Bindings() int { return int(l.bindings.Load()) }
 
 // Run schedules until the context ends. It then waits for the running binding
-// cycles, at most for LoopConfig.ShutdownTimeout.
+// cycles, at most for shutdownTimeout.
 func (l *Loop) Run(ctx context.Context) error {
 	var stop context.CancelFunc
 	l.work, stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -185,7 +182,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		l.calls.run()
+		l.calls.Run()
 		now := l.now()
 		l.ClockOffset = l.cfg.Wall().Round(0).Sub(now)
 		if l.leads {
@@ -203,7 +200,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.calls.signal:
+		case <-l.calls.Signal:
 		case <-timer.C:
 		}
 	}
@@ -248,11 +245,11 @@ func (l *Loop) idleTime(now time.Time) (time.Duration, bool) {
 // shutDown waits for running binding cycles and deletions.
 func (l *Loop) shutDown() {
 	l.leads = false
-	timeout := time.NewTimer(l.cfg.ShutdownTimeout)
+	timeout := time.NewTimer(shutdownTimeout)
 	defer timeout.Stop()
-	for l.calls.run(); l.Bindings() > 0 || l.isDeletingVictims(); l.calls.run() {
+	for l.calls.Run(); l.Bindings() > 0 || l.isDeletingVictims(); l.calls.Run() {
 		select {
-		case <-l.calls.signal:
+		case <-l.calls.Signal:
 		case <-timeout.C:
 			l.cfg.Log.Warn("binding cycles are canceled", "pods", l.Bindings())
 			return

@@ -365,22 +365,3 @@ func TestPodsThatWaitForVolumesDoNotDelayOthers(t *testing.T) {
 		w.holds("a", "q")
 	})
 }
-
-func TestCallsRunInOrder(t *testing.T) {
-	m := newCalls()
-	var did []int
-	for i := range 3 {
-		m.add(func() {
-			did = append(did, i)
-			if i == 0 {
-				m.add(func() { did = append(did, 10) })
-			}
-		})
-	}
-	for m.run() {
-	}
-	if fmt.Sprint(did) != "[0 1 2 10]" {
-		t.Errorf("did %v", did)
-	}
-	<-m.signal
-}

@@ -63,7 +63,6 @@ func (m *metrics) attempted(a *Attempt, took time.Duration) {
 	}
 }
 
-// attemptDone counts an attempt.
 func (m *metrics) attemptDone(a *Attempt, took time.Duration) {
 	result, profile := results[a.Outcome], a.Pod.Object.Spec.SchedulerName
 	m.attempts.WithLabelValues(result, profile).Inc()

@@ -64,7 +64,6 @@ func (s *Scheduler) AddNominatedPod(now time.Time, pod *nodetable.Pod) {
 	}
 }
 
-// isNominated reports whether the pod still has the nomination.
 func (s *Scheduler) isNominated(n nominationDeadline) bool { return s.Nominator.Node(n.pod) == n.node }
 
 // expireNominations clears the nominations whose victims did not terminate in time

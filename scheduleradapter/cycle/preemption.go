@@ -36,7 +36,6 @@ func (l *Loop) isPreempting(preemptor types.UID) bool {
 	return p != nil && (p.tasks > 0 || l.Nominator.Node(preemptor) != "")
 }
 
-// isDeletingVictims reports whether any deletion is running.
 func (l *Loop) isDeletingVictims() bool {
 	for _, p := range l.preemptions {
 		if p.tasks > 0 {

@@ -118,7 +118,6 @@ func (l *preemptionLoops) sweep(now time.Time) {
 	}
 }
 
-// pausedNodes are the nodes on which a pod may not preempt now.
 func (l *preemptionLoops) pausedNodes(pod *nodetable.Pod) (nodes []nodetable.Symbol) {
 	if len(l.pauses) == 0 {
 		return nil

@@ -49,84 +49,6 @@ func (c *cluster) mustRefuse(pod *nodetable.Pod, text string, rejectors ...strin
 
 func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 
-func TestAPodIsPlacedOnTheEmptiestNode(t *testing.T) {
-	c := newCluster(t)
-	for _, name := range []string{"a", "b", "c"} {
-		c.node(name)
-	}
-	c.mustPlace(c.pod("first", requests("2", "2Gi")), "")
-	second := c.mustPlace(c.pod("second", requests("1", "1Gi")), "")
-	third := c.mustPlace(c.pod("third", requests("1", "1Gi")), "")
-	if second.Binding.Node == third.Binding.Node {
-		t.Error("two pods went to one node beside an empty one")
-	}
-}
-
-func TestRejectedPodIsReportedHowManyNodesHaveWhichReason(t *testing.T) {
-	c := newCluster(t)
-	for i := range 11 {
-		c.node(fmt.Sprint("tainted-", i), tainted("k", v1.TaintEffectNoSchedule))
-	}
-	c.node("cordoned", cordoned)
-	c.node("full-1")
-	c.node("full-2")
-	c.table.Place(c.pod("running", requests("4", "1Gi")), c.table.Row(nodetable.Intern("full-1")))
-	c.table.Place(c.pod("other", requests("4", "32Gi")), c.table.Row(nodetable.Intern("full-2")))
-	c.mustRefuse(c.pod("p", requests("1", "1Gi")),
-		"0/14 nodes are available: 1 Insufficient memory, 1 node(s) were unschedulable, 11 node(s) had untolerated taint(s), 2 Insufficient cpu.",
-		"NodeResourcesFit", "NodeUnschedulable", "TaintToleration")
-}
-
-func TestEmptyClusterHasATextOfItsOwn(t *testing.T) {
-	c := newCluster(t)
-	c.mustRefuse(c.pod("p"), "no nodes available to schedule pods",
-		"InterPodAffinity", "NodeAffinity", "NodeName", "NodeResourcesFit", "NodeUnschedulable", "PodTopologySpread", "TaintToleration")
-}
-
-func TestNodesExcludedByPreFilterAreCounted(t *testing.T) {
-	c := newCluster(t)
-	c.node("a")
-	c.node("b", cordoned)
-	named := func(p *v1.Pod) { p.Spec.NodeName = "b" }
-	c.mustRefuse(c.pod("p", named),
-		"0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [NodeName], 1 node(s) were unschedulable.", "NodeName", "NodeUnschedulable")
-	c.mustRefuse(c.pod("q", func(p *v1.Pod) { p.Spec.NodeName = "gone" }),
-		"0/2 nodes are available: 2 node(s) didn't satisfy plugin(s) [NodeName].", "NodeName")
-}
-
-func TestNominatedPodsOfHigherPriorityAreRespected(t *testing.T) {
-	c := newCluster(t)
-	c.node("a")
-	preemptor := c.pod("preemptor", requests("3", "1Gi"), prioritized(10))
-	c.Nominator.Nominate(preemptor, "a")
-	const full = "0/1 nodes are available: 1 Insufficient cpu."
-	c.mustRefuse(c.pod("less", requests("2", "1Gi"), prioritized(9)), full, "NodeResourcesFit")
-	c.mustRefuse(c.pod("same", requests("2", "1Gi"), prioritized(10)), full, "NodeResourcesFit")
-	c.mustPlace(c.pod("small", requests("1", "1Gi"), prioritized(9)), "a")
-	c.mustPlace(c.pod("more", requests("2", "1Gi"), prioritized(11)), "a")
-	if n := c.table.PodCount(); n != 2 {
-		t.Errorf("%d pods on the table, want the two that were placed", n)
-	}
-}
-
-func TestTheNominatedNodeIsEvaluatedFirst(t *testing.T) {
-	c := newCluster(t)
-	c.node("a")
-	c.node("b")
-	c.table.Place(c.pod("running", requests("2", "2Gi")), c.table.Row(nodetable.Intern("b")))
-	p := c.pod("p")
-	c.Nominator.Nominate(p, "b")
-	if r := c.mustPlace(p, "b"); r.Cycle.Evaluated.Count() != 1 {
-		t.Errorf("%d nodes were looked at, want the promised one", r.Cycle.Evaluated.Count())
-	}
-	q := c.pod("q", requests("3", "1Gi"))
-	c.Nominator.Nominate(q, "b")
-	c.mustPlace(q, "a")
-	r := c.pod("r")
-	c.Nominator.Nominate(r, "gone")
-	c.mustPlace(r, "")
-}
-
 // rule: S4.5
 func TestSampleContinuesWhereTheLastOneEnded(t *testing.T) {
 	c := newCluster(t)
@@ -149,29 +71,6 @@ func TestSampleContinuesWhereTheLastOneEnded(t *testing.T) {
 	want := []string{"n0 n2", "n1 n4", "n3 n5", "full n0 n2"}
 	if !slices.Equal(seen, want) {
 		t.Errorf("looked at %q, want %q", seen, want)
-	}
-}
-
-func TestTiesAreBrokenBySeedAndReachEveryNode(t *testing.T) {
-	placed := func() string {
-		c := newCluster(t)
-		for i := range 8 {
-			c.node(fmt.Sprint("n", i))
-		}
-		var nodes []string
-		for i := range 40 {
-			nodes = append(nodes, c.mustPlace(c.pod(fmt.Sprint("p", i)), "").Binding.Node.Name.Value())
-		}
-		return strings.Join(nodes, " ")
-	}
-	first := placed()
-	if again := placed(); again != first {
-		t.Errorf("the same seed gave %s and then %s", first, again)
-	}
-	for i := range 8 {
-		if n := strings.Count(first, fmt.Sprint("n", i)); n != 5 {
-			t.Errorf("node n%d got %d of 40 like pods, want 5", i, n)
-		}
 	}
 }
 

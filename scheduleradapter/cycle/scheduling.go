@@ -56,7 +56,7 @@ func (s *Scheduler) ScheduleOne(now time.Time, e *queue.Entry) *Attempt {
 	switch {
 	case r.Status.OK():
 		s.permitted(a, r.Binding)
-		s.clearNomination(now, a, r.Binding.needsPreBind())
+		s.clearNomination(now, a, r.Binding.runner.PreBindPreFlight(r.Binding.Assignment))
 	case r.Status.Code == framework.Wait:
 		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
 		s.waiting[a.Pod.UID].entry = e
@@ -245,9 +245,8 @@ func rejected(status framework.Status) Result {
 	return r
 }
 
-// forget removes an assumed pod from its node and runs Unreserve.
 func (s *Scheduler) forget(b Binding) {
-	b.unreserve()
+	b.runner.Unreserve(b.Assignment)
 	s.Table.Displace(b.Pod.UID)
 }
 

@@ -53,7 +53,6 @@ func label(p framework.Point) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// attempted observes the spans of an attempt.
 func (t *timings) attempted(spans []framework.Span, profile string) {
 	for _, s := range spans {
 		kind := profileSpan{s, profile}
@@ -93,7 +92,6 @@ func (t *timings) eventHandled(event framework.Event, took time.Duration) {
 	o.Observe(took.Seconds())
 }
 
-// preemptionExecuted observes the duration of the deletion of victims.
 func (t *timings) preemptionExecuted(err error, took time.Duration) {
 	result := "success"
 	if err != nil {
@@ -110,7 +108,6 @@ type measuredProfile struct {
 
 func (m measuredProfile) Hints() map[string][]framework.EventHint { return m.hints }
 
-// measureHints wraps the queueing hints of a profile.
 func (t *timings) measureHints(p queue.Profile) queue.Profile {
 	m := measuredProfile{p, map[string][]framework.EventHint{}}
 	for plugin, hints := range p.Hints() {

@@ -14,6 +14,8 @@ import (
 	"os"
 	"strings"
 
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
 	"github.com/evictd/evictd/scheduleradapter/config"
 )
 
@@ -65,7 +67,7 @@ func newClient(cfg *config.Extender) (*http.Client, error) {
 	}, nil
 }
 
-func tlsConfig(cfg *config.ExtenderTLS) (*tls.Config, error) {
+func tlsConfig(cfg *configv1.ExtenderTLSConfig) (*tls.Config, error) {
 	ca, errCA := content(cfg.CAData, cfg.CAFile)
 	cert, errCert := content(cfg.CertData, cfg.CertFile)
 	key, errKey := content(cfg.KeyData, cfg.KeyFile)

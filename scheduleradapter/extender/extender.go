@@ -4,6 +4,7 @@
 package extender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,9 +178,7 @@ func (e *Extender) passed(c *framework.Cycle, rows []nodetable.Row, result *wire
 
 // reason is the number of a text, for Reasons.
 func (e *Extender) reason(text string) uint32 {
-	if text == "" {
-		text = "node(s) were filtered out by " + e.name
-	}
+	text = cmp.Or(text, "node(s) were filtered out by "+e.name)
 	i := slices.Index(e.reasons, text)
 	if i < 0 {
 		i = len(e.reasons)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	wire "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/evictd/evictd/internal/wait"
@@ -376,15 +377,15 @@ func TestAServerIsVerifiedUnlessTheFileSaysOtherwise(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		tls   config.ExtenderTLS
+		tls   configv1.ExtenderTLSConfig
 		fault string
 	}{
-		{"the system's certificates do not know it", config.ExtenderTLS{}, "certificate"},
-		{"a CA in the configuration", config.ExtenderTLS{CAData: ca}, ""},
-		{"a CA in a file", config.ExtenderTLS{CAFile: file}, ""},
-		{"another name", config.ExtenderTLS{CAData: ca, ServerName: "example.com"}, ""},
-		{"a name that it does not have", config.ExtenderTLS{CAData: ca, ServerName: "elsewhere.test"}, "certificate"},
-		{"insecure", config.ExtenderTLS{Insecure: true}, ""},
+		{"the system's certificates do not know it", configv1.ExtenderTLSConfig{}, "certificate"},
+		{"a CA in the configuration", configv1.ExtenderTLSConfig{CAData: ca}, ""},
+		{"a CA in a file", configv1.ExtenderTLSConfig{CAFile: file}, ""},
+		{"another name", configv1.ExtenderTLSConfig{CAData: ca, ServerName: "example.com"}, ""},
+		{"a name that it does not have", configv1.ExtenderTLSConfig{CAData: ca, ServerName: "elsewhere.test"}, "certificate"},
+		{"insecure", configv1.ExtenderTLSConfig{Insecure: true}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := client(t, server.URL, func(cfg *config.Extender) { cfg.TLS = test.tls })
@@ -404,7 +405,7 @@ func TestAClientCertificateIsShown(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	cert, key := pair(t)
-	ask := func(change func(*config.ExtenderTLS)) framework.Status {
+	ask := func(change func(*configv1.ExtenderTLSConfig)) framework.Status {
 		e := client(t, server.URL, func(cfg *config.Extender) {
 			cfg.TLS.Insecure = true
 			change(&cfg.TLS)
@@ -412,10 +413,10 @@ func TestAClientCertificateIsShown(t *testing.T) {
 		cluster := plugintest.New(t, node("a"))
 		return cluster.Evaluate(e, cluster.Digest(pod("p"))).Status
 	}
-	if s := ask(func(cfg *config.ExtenderTLS) { cfg.CertData, cfg.KeyData = cert, key }); !s.OK() {
+	if s := ask(func(cfg *configv1.ExtenderTLSConfig) { cfg.CertData, cfg.KeyData = cert, key }); !s.OK() {
 		t.Errorf("with a certificate: %s", s.Message())
 	}
-	if s := ask(func(*config.ExtenderTLS) {}); s.Code != framework.Error {
+	if s := ask(func(*configv1.ExtenderTLSConfig) {}); s.Code != framework.Error {
 		t.Errorf("without one: %v", s)
 	}
 }
@@ -423,9 +424,9 @@ func TestAClientCertificateIsShown(t *testing.T) {
 func TestEveryFaultOfTheConfigurationIsNamed(t *testing.T) {
 	_, err := extender.NewAll([]config.Extender{
 		{URLPrefix: "127.0.0.1:80"},
-		{URLPrefix: "https://a", TLS: config.ExtenderTLS{CAFile: "/nowhere/ca"}},
-		{URLPrefix: "https://b", TLS: config.ExtenderTLS{CAData: []byte("no PEM")}},
-		{URLPrefix: "https://c", TLS: config.ExtenderTLS{CertData: []byte("no PEM"), KeyData: []byte("no PEM")}},
+		{URLPrefix: "https://a", TLS: configv1.ExtenderTLSConfig{CAFile: "/nowhere/ca"}},
+		{URLPrefix: "https://b", TLS: configv1.ExtenderTLSConfig{CAData: []byte("no PEM")}},
+		{URLPrefix: "https://c", TLS: configv1.ExtenderTLSConfig{CertData: []byte("no PEM"), KeyData: []byte("no PEM")}},
 	}, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Fatal("no error")

@@ -20,27 +20,6 @@ func TestEventsHaveTheLabelsOfKubernetesMetrics(t *testing.T) {
 	}
 }
 
-func TestWhoAskedForAnEventHearsOfIt(t *testing.T) {
-	deleted := Event{Resource: AssignedPod, Action: Delete}
-	for _, c := range []struct {
-		name  string
-		asked Event
-		want  bool
-	}{
-		{"the same", deleted, true},
-		{"one of several actions", Event{Resource: AssignedPod, Action: Add | Delete}, true},
-		{"another action", Event{Resource: AssignedPod, Action: Add}, false},
-		{"every pod", Event{Resource: PodResource, Action: Delete}, true},
-		{"another kind of pod", Event{Resource: TargetPod, Action: Delete}, false},
-		{"anything", Event{Resource: AnyResource, Action: All}, true},
-		{"another resource", Event{Resource: NodeResource, Action: All}, false},
-	} {
-		if got := c.asked.Includes(deleted); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
-	}
-}
-
 func TestEveryActionHasAName(t *testing.T) {
 	if got := (All &^ Update).String(); got != "Add|Delete" {
 		t.Errorf("actions that are no updates: %q", got)

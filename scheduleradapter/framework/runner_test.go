@@ -74,10 +74,6 @@ type stage struct {
 }
 
 func newStage(t *testing.T, points []Point, actors ...*actor) *stage {
-	return newStageWith(t, nil, points, actors...)
-}
-
-func newStageWith(t *testing.T, options []Option, points []Point, actors ...*actor) *stage {
 	var plan Plan
 	for i, a := range actors {
 		for _, point := range points {
@@ -86,7 +82,7 @@ func newStageWith(t *testing.T, options []Option, points []Point, actors ...*act
 	}
 	last := &actor{name: "last"}
 	plan[QueueSort], plan[Bind] = []Enabled{{Plugin: last}}, []Enabled{{Plugin: last}}
-	runner, err := New("profile", &plan, options...)
+	runner, err := New("profile", &plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,55 +114,6 @@ func names(c *Cycle, rows nodetable.Bits) string {
 }
 
 var filtering = []Point{PreFilter, Filter}
-
-func TestNodeHasTheReasonsOfTheFirstPluginThatRejectsIt(t *testing.T) {
-	s := newStage(t, filtering, &actor{name: "one", rejects: []string{"n0"}}, &actor{name: "unresolvable", rejects: []string{"n0", "n1"}}, &actor{name: "three", rejects: []string{"n0", "n1", "n2"}})
-	s.filter()
-	if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: 1 one rejects, 1 three rejects, 1 unresolvable rejects."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := names(&s.cycle, s.cycle.Resolvable(nil)); got != "n0 n2" {
-		t.Errorf("preemption may help on %q", got)
-	}
-	if got, pending := s.cycle.Rejectors(); strings.Join(got, " ") != "one three unresolvable" || pending != nil {
-		t.Errorf("rejectors %q, pending %q", got, pending)
-	}
-}
-
-func TestNodeHasTheReasonsOfEveryPluginWhereAllAreAsked(t *testing.T) {
-	s := newStageWith(t, []Option{EveryReason}, filtering,
-		&actor{name: "one", rejects: []string{"n0"}}, &actor{name: "unresolvable", rejects: []string{"n0", "n1"}},
-		&actor{name: "three", rejects: []string{"n0", "n1", "n2"}}, &actor{name: "skips", preFilter: Status{Code: Skip}, rejects: []string{"n2"}})
-	for range 2 { // the cycle is reused
-		s.filter()
-		if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: 1 one rejects, 2 unresolvable rejects, 3 three rejects."; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	if got := names(&s.cycle, s.cycle.Resolvable(nil)); got != "n2" {
-		t.Errorf("preemption may help on %q", got)
-	}
-	if got := fmt.Sprint(s.cycle.Further(0), s.cycle.Further(1), s.cycle.Further(2)); got != "[unresolvable rejects three rejects] [three rejects] []" {
-		t.Errorf("further reasons %s", got)
-	}
-}
-
-func TestCountsAreSortedAsText(t *testing.T) {
-	h := Histogram{"b": 2, "a": 10, "c": 1}
-	if got, want := h.Message(13), "0/13 nodes are available: 1 c, 10 a, 2 b."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestWhatMakingRoomSaidFollowsTheReasons(t *testing.T) {
-	s := newStage(t, filtering, &actor{name: "one", rejects: []string{"n0", "n1", "n2"}})
-	s.filter()
-	post := Status{Code: Unschedulable, Reason: "preemption: " + Histogram{"No preemption victims found for incoming pod": 3}.Message(3)}
-	want := "0/3 nodes are available: 3 one rejects. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
-	if got := s.cycle.Message(post); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
 
 func TestSkippedPluginDoesNotFilterOrScore(t *testing.T) {
 	s := newStage(t, []Point{PreFilter, Filter, PreScore, Score}, &actor{name: "one", preFilter: Status{Code: Skip}, preScore: Status{Code: Skip}, rejects: []string{"n0"}, score: 100}, &actor{name: "two", score: 10})
@@ -212,17 +159,6 @@ func TestPreFiltersNarrowTogether(t *testing.T) {
 				t.Errorf("rejected by %q, want %q", by, c.by)
 			}
 		})
-	}
-}
-
-func TestPodRejectedForAllNodesIsReportedTheOneReason(t *testing.T) {
-	s := newStage(t, filtering, &actor{name: "one", preFilter: Status{Code: Unschedulable, Reason: "in use"}})
-	s.filter()
-	if got, want := s.cycle.Message(Status{}), "0/3 nodes are available: in use."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := names(&s.cycle, s.cycle.Resolvable(nil)); got != "n0 n1 n2" {
-		t.Errorf("preemption may help on %q", got)
 	}
 }
 

@@ -177,7 +177,6 @@ func (e *events) object(name string, h happening) *eventsv1.Event {
 	return object
 }
 
-// shortened truncates a note to noteLength.
 func shortened(note string) string {
 	const more = " ..."
 	if len(note) <= noteLength {

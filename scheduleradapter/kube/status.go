@@ -115,7 +115,6 @@ func (s *statuses) write(ctx context.Context, update statusUpdate) error {
 	return err
 }
 
-// changes are the fields of a pod's status that differ.
 func changes(pod *v1.Pod, s cycle.Status, now time.Time) (status podStatus, differs bool) {
 	if s.Nominated != nil && *s.Nominated != pod.Status.NominatedNodeName {
 		node := nominated(*s.Nominated)

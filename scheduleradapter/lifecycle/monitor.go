@@ -102,7 +102,6 @@ func (m *Monitor) Node(now time.Time, s NodeState) (Update, bool) {
 	return m.update(now, m.look(now, &s))
 }
 
-// forget removes deleted nodes.
 func (m *Monitor) forget(all []NodeState) {
 	there := make(map[string]bool, len(all))
 	for i := range all {
@@ -151,7 +150,6 @@ func renewed(was *metav1.MicroTime, lease *coordinationv1.Lease) bool {
 	return true
 }
 
-// agentGraceOf is the grace period of an evictd.
 func agentGraceOf(lease *coordinationv1.Lease) time.Duration {
 	if lease == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return agentGrace

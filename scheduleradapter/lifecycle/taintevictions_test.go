@@ -57,18 +57,10 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 		leaves      int // seconds from the start; negative: never
 		taint       string
 	}{
-		{"no taint", nil, nil, -1, ""},
-		{"other effects drive nobody away", []v1.Taint{{Key: "a", Effect: v1.TaintEffectNoSchedule}, {Key: "b", Effect: v1.TaintEffectPreferNoSchedule}}, nil, -1, ""},
-		{"not tolerated", []v1.Taint{noExecute("a")}, nil, 0, "a"},
 		{"not all tolerated", []v1.Taint{noExecute("a"), noExecute("b")}, []v1.Toleration{bears("a", 60)}, 0, "b"},
-		{"tolerated for ever", []v1.Taint{noExecute("a")}, []v1.Toleration{bears("a", -1)}, -1, ""},
-		{"3600 seconds", []v1.Taint{noExecute("a")}, []v1.Toleration{bears("a", 3600)}, 3600, "a"},
 		{"the shortest counts", []v1.Taint{noExecute("a"), noExecute("b"), noExecute("c")}, []v1.Toleration{bears("a", 60), bears("b", 30), bears("c", -1)}, 30, "b"},
-		{"the first that matches counts", []v1.Taint{noExecute("a")}, []v1.Toleration{bears("a", 60), bears("a", 10)}, 60, "a"},
-		{"the first that matches may be for ever", []v1.Taint{noExecute("a")}, []v1.Toleration{bears("", -1), bears("a", 10)}, -1, ""},
 		{"negative seconds are none", []v1.Taint{noExecute("a")}, []v1.Toleration{{Key: "a", Operator: v1.TolerationOpExists, TolerationSeconds: ptr.To[int64](-5)}}, 0, "a"},
 		{"values differ", []v1.Taint{{Key: "a", Value: "x", Effect: v1.TaintEffectNoExecute}}, []v1.Toleration{{Key: "a", Operator: v1.TolerationOpEqual, Value: "y"}}, 0, "a"},
-		{"counts from when it was added", []v1.Taint{added(noExecute("a"), -40)}, []v1.Toleration{bears("a", 60)}, 20, "a"},
 		{"an older taint ends first", []v1.Taint{added(noExecute("a"), -50), noExecute("b")}, []v1.Toleration{bears("a", 60), bears("b", 30)}, 10, "a"},
 		{"a clock that is ahead prolongs nothing", []v1.Taint{added(noExecute("a"), 500)}, []v1.Toleration{bears("a", 60)}, 60, "a"},
 	} {

@@ -70,7 +70,6 @@ func (z *zone) take(now time.Time) bool {
 	return true
 }
 
-// interval between two nodes.
 func interval(rate float64) time.Duration {
 	if rate == 0 {
 		return 0

@@ -130,31 +130,6 @@ func TestNodeMayNotChangeInsideATry(t *testing.T) {
 	table.SetNode(node("n", nil))
 }
 
-func TestPodsWaitForTheirNode(t *testing.T) {
-	table := New()
-	name := Intern("n")
-	table.PlaceOn(labelled(t, "b", "web"), name)
-	table.PlaceOn(labelled(t, "a", "web"), name)
-	table.PlaceOn(labelled(t, "gone", "web"), name)
-	table.Displace("gone")
-	count := func() int { return table.Counter(counting(t, "web")).Total() }
-	if n := count(); n != 0 {
-		t.Errorf("%d pods count without their node", n)
-	}
-	table.SetNode(node("n", nil))
-	if n := count(); n != 2 || table.PodsOn(0)[0].UID != "a" {
-		t.Errorf("%d pods are on the node, want a and b", n)
-	}
-	table.RemoveNode(name)
-	if n := count(); n != 0 {
-		t.Errorf("%d pods count after the node has gone", n)
-	}
-	table.SetNode(node("n", nil))
-	if n := count(); n != 2 {
-		t.Errorf("%d pods came back with the node", n)
-	}
-}
-
 func TestImageWithoutATagIsTheLatest(t *testing.T) {
 	for image, want := range map[string]string{
 		"web": "web:latest", "web:1": "web:1", "reg:5000/web": "reg:5000/web:latest", "reg:5000/web:1": "reg:5000/web:1", "web@sha256:00": "web@sha256:00",

@@ -160,7 +160,6 @@ func images(pod *v1.Pod) []Symbol {
 	return slices.Clip(all)
 }
 
-// tagged adds the default tag.
 func tagged(image string) string {
 	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
 		return image + ":latest"

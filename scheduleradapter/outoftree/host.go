@@ -95,7 +95,6 @@ func (h *Host) Attach(owner Owner) {
 	}
 }
 
-// post posts a function to the owner.
 func (h *Host) post(f func(Owner)) {
 	h.mu.Lock()
 	owner := h.owner

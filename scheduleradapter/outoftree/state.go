@@ -80,7 +80,6 @@ func (s *cycleState) setSkips(of *sets.Set[string], plugins sets.Set[string]) {
 	*of = plugins
 }
 
-// skip records the Skip of a plugin.
 func (s *cycleState) skip(of *sets.Set[string], plugin string) {
 	s.setSkips(of, s.skips(of).Union(sets.New(plugin)))
 }

@@ -42,7 +42,6 @@ func status(plugin string, point framework.Point, s *fwk.Status, allowed ...fwk.
 	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", point, plugin, err))
 }
 
-// answer converts to a fwk.Status.
 func answer(s framework.Status) *fwk.Status {
 	switch {
 	case s.OK():
@@ -58,7 +57,6 @@ func answer(s framework.Status) *fwk.Status {
 	return fwk.AsStatus(fmt.Errorf("unknown status %d", s.Code))
 }
 
-// refused converts a rejection.
 func refused(c *framework.Cycle, r framework.Rejection) *fwk.Status {
 	code := fwk.Unschedulable
 	switch {

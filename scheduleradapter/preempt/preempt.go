@@ -16,9 +16,6 @@ import (
 
 const Name = "DefaultPreemption"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is DefaultPreemption.
 type Plugin struct {
 	env framework.Env

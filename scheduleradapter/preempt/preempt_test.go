@@ -207,14 +207,6 @@ func TestPodIsHeldBackWhileItsVictimsAreBeingDeleted(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfAnotherPluginAreRefused(t *testing.T) {
-	for _, args := range []any{nil, &config.NodeAffinityArgs{}, &config.DefaultPreemptionArgs{}} {
-		if _, err := New(args, framework.Env{}); err == nil {
-			t.Errorf("no error for %T", args)
-		}
-	}
-}
-
 func TestVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
 	compareWithTwin(t, 400)
 }

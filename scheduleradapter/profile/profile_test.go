@@ -50,6 +50,9 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 		} else if plugin.Name() != instance.Name {
 			t.Errorf("%s is made as %s", instance.Name, plugin.Name())
 		}
+		if _, err := factory(nil, env); instance.Args != nil && err == nil {
+			t.Errorf("%s is made without its arguments", instance.Name)
+		}
 		delete(made, instance.Name)
 	}
 	for name := range made {

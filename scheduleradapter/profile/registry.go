@@ -36,25 +36,25 @@ type builtIn struct {
 // features. The four volume plugins share a storage.
 func defaults(storage *volumes.Storage) []builtIn {
 	return []builtIn{
-		{Registration: gates.Registration},
-		{Registration: priority.Registration},
-		{Registration: nodename.Registration},
-		{Registration: unschedulable.Registration},
-		{Registration: taints.Registration, weight: 3},
-		{nodeaffinity.Registration, 2, config.NodeAffinity},
-		{Registration: ports.Registration},
-		{resources.FitRegistration, 1, config.Fit},
-		{Registration: storage.RestrictionsRegistration()},
-		{storage.LimitsRegistration(), 0, config.VolumeLimits},
-		{storage.BindingRegistration(), 0, config.VolumeBinding},
-		{Registration: storage.ZoneRegistration()},
-		{spread.Registration, 2, config.TopologySpread},
-		{interpod.Registration, 2, config.InterPodAffinity},
-		{preempt.Registration, 0, config.Preemption},
-		{resources.BalancedRegistration, 1, config.Balanced},
-		{Registration: images.Registration, weight: 1},
-		{Registration: binder.Registration},
-		{Registration: features.Registration},
+		{Registration: framework.Register[*gates.Plugin](gates.Name, gates.New)},
+		{Registration: framework.Register[*priority.Plugin](priority.Name, priority.New)},
+		{Registration: framework.Register[*nodename.Plugin](nodename.Name, nodename.New)},
+		{Registration: framework.Register[*unschedulable.Plugin](unschedulable.Name, unschedulable.New)},
+		{Registration: framework.Register[*taints.Plugin](taints.Name, taints.New), weight: 3},
+		{framework.Register[*nodeaffinity.Plugin](nodeaffinity.Name, nodeaffinity.New), 2, config.NodeAffinity},
+		{Registration: framework.Register[*ports.Plugin](ports.Name, ports.New)},
+		{framework.Register[*resources.Fit](resources.FitName, resources.NewFit), 1, config.Fit},
+		{Registration: framework.Register[*volumes.Restrictions](volumes.RestrictionsName, storage.NewRestrictions)},
+		{framework.Register[*volumes.Limits](volumes.LimitsName, storage.NewLimits), 0, config.VolumeLimits},
+		{framework.Register[*volumes.Binding](volumes.BindingName, storage.NewBinding), 0, config.VolumeBinding},
+		{Registration: framework.Register[*volumes.Zone](volumes.ZoneName, storage.NewZone)},
+		{framework.Register[*spread.Plugin](spread.Name, spread.New), 2, config.TopologySpread},
+		{framework.Register[*interpod.Plugin](interpod.Name, interpod.New), 2, config.InterPodAffinity},
+		{framework.Register[*preempt.Plugin](preempt.Name, preempt.New), 0, config.Preemption},
+		{framework.Register[*resources.Balanced](resources.BalancedName, resources.NewBalanced), 1, config.Balanced},
+		{Registration: framework.Register[*images.Plugin](images.Name, images.New), weight: 1},
+		{Registration: framework.Register[*binder.Plugin](binder.Name, binder.New)},
+		{Registration: framework.Register[*features.Plugin](features.Name, features.New)},
 	}
 }
 
@@ -62,13 +62,13 @@ func defaults(storage *volumes.Storage) []builtIn {
 // those that kube-scheduler had in earlier versions.
 func optional() []builtIn {
 	return []builtIn{
-		{pressure.Registration, 0, config.Pressure},
-		{nodelabel.Registration, 0, config.NodeLabel},
-		{serviceaffinity.Registration, 0, config.ServiceAffinity},
-		{Registration: avoidance.Registration},
-		{resources.ScorerRegistration(resources.LeastName), 0, config.Fit},
-		{resources.ScorerRegistration(resources.MostName), 0, config.Fit},
-		{resources.ScorerRegistration(resources.RatioName), 0, config.Fit},
+		{framework.Register[*pressure.Plugin](pressure.Name, pressure.New), 0, config.Pressure},
+		{framework.Register[*nodelabel.Plugin](nodelabel.Name, nodelabel.New), 0, config.NodeLabel},
+		{framework.Register[*serviceaffinity.Plugin](serviceaffinity.Name, serviceaffinity.New), 0, config.ServiceAffinity},
+		{Registration: framework.Register[avoidance.Plugin](avoidance.Name, avoidance.New)},
+		{framework.Register[*resources.Scorer](resources.LeastName, resources.NewScorer(resources.LeastName)), 0, config.Fit},
+		{framework.Register[*resources.Scorer](resources.MostName, resources.NewScorer(resources.MostName)), 0, config.Fit},
+		{framework.Register[*resources.Scorer](resources.RatioName, resources.NewScorer(resources.RatioName)), 0, config.Fit},
 	}
 }
 

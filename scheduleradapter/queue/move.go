@@ -167,7 +167,6 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejecti
 	return to
 }
 
-// put moves a pod to a place.
 func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 	from := e.place
 	switch from {

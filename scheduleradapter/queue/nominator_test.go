@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,37 +21,6 @@ func nominee(t *testing.T, name, node string) *nodetable.Pod {
 		t.Fatal(err)
 	}
 	return pod
-}
-
-func TestANominationIsFoundByNodeAndByPod(t *testing.T) {
-	n := NewNominator()
-	a, b, c := nominee(t, "a", ""), nominee(t, "b", ""), nominee(t, "c", "")
-	expect := func(want ...string) {
-		t.Helper()
-		var got []string
-		for pod, node := range n.All() {
-			got = append(got, fmt.Sprintf("%s on %s", pod.UID, node.Value()))
-		}
-		if !slices.Equal(got, want) || n.Len() != len(want) {
-			t.Errorf("%d nominations %q, not %q", n.Len(), got, want)
-		}
-	}
-	n.Nominate(a, "n1")
-	n.Nominate(b, "n1")
-	n.Nominate(c, "n2")
-	expect("a on n1", "b on n1", "c on n2")
-	if got := slices.Collect(n.On(nodetable.Intern("n1"))); !slices.Equal(got, []*nodetable.Pod{a, b}) {
-		t.Errorf("on n1: %v", got)
-	}
-	if n.Node("b") != "n1" || n.Node("nobody") != "" {
-		t.Errorf("b is nominated to %q", n.Node("b"))
-	}
-	n.Nominate(a, "n2")
-	expect("b on n1", "c on n2", "a on n2")
-	n.Clear("c")
-	n.Clear("c")
-	n.Nominate(b, "")
-	expect("a on n2")
 }
 
 func TestANominationOutlivesAnUpdateWithoutIt(t *testing.T) {

@@ -8,6 +8,7 @@
 package queue
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -74,9 +75,7 @@ type Queue struct {
 
 // New makes an empty queue whose time starts at an instant.
 func New(start time.Time, cfg Config) *Queue {
-	if cfg.MaxUnschedulable == 0 {
-		cfg.MaxUnschedulable = 5 * time.Minute
-	}
+	cfg.MaxUnschedulable = cmp.Or(cfg.MaxUnschedulable, 5*time.Minute)
 	q := &Queue{
 		cfg:      cfg,
 		start:    start,

@@ -48,7 +48,6 @@ func newProfile(name string, p Profile) *profile {
 	return own
 }
 
-// isRegistered reports whether the plugin registered for the event.
 func (p *profile) isRegistered(plugin string, event framework.Event) bool {
 	return slices.ContainsFunc(p.hints[plugin], func(h framework.EventHint) bool { return h.Event.Includes(event) })
 }

@@ -71,7 +71,6 @@ func (s *Simulation) populate() error {
 	return nil
 }
 
-// populateGroups adds the services and controllers of pods to the table.
 func (s *Simulation) populateGroups() error {
 	var faults []error
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
@@ -92,7 +91,6 @@ func (s *Simulation) populateGroups() error {
 	return errors.Join(faults...)
 }
 
-// populateStorage adds the storage objects.
 func (s *Simulation) populateStorage() error {
 	var faults []error
 	for _, o := range s.objects.StorageClasses {

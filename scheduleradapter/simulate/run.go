@@ -44,14 +44,14 @@ type Simulation struct {
 	now     time.Time
 	errors  map[types.UID]int
 
-	inbox     *inbox
+	calls     *cycle.Calls
 	permitted []*cycle.Attempt
 }
 
 // New prepares a simulation; the objects must not be used again. The error joins
 // the faults of the objects and of the configuration.
 func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
-	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, inbox: newInbox()}
+	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, calls: cycle.NewCalls()}
 	s.now = s.start
 	table := nodetable.New()
 	s.storage = volumes.NewSimulatedStorage(table)
@@ -68,7 +68,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	}
 	s.Scheduler = scheduler
 	if cfg.Assembled != nil {
-		cfg.Assembled(outoftree.Owner{Do: s.inbox.add, Scheduler: s.Scheduler, Pods: &plugins{s}})
+		cfg.Assembled(outoftree.Owner{Do: s.calls.Add, Scheduler: s.Scheduler, Pods: &plugins{s}})
 	}
 	return s, s.populate()
 }
@@ -98,12 +98,12 @@ func (s *Simulation) runPending(ctx context.Context) {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
 		do()
 	}
-	s.inbox.drain()
+	s.drain()
 	for len(s.permitted) > 0 {
 		a := s.permitted[0]
 		s.permitted = s.permitted[1:]
 		s.bind(ctx, a)
-		s.inbox.drain()
+		s.drain()
 	}
 	s.Expire(s.now)
 }
@@ -116,8 +116,8 @@ func (s *Simulation) next() (next time.Time, any bool) {
 			next, any = at, true
 		}
 	}
-	if s.timers.Len() > 0 {
-		consider(s.timers.list[0].at, true)
+	if len(s.timers) > 0 {
+		consider(s.timers[0].at, true)
 	}
 	consider(s.Deadline())
 	if any || s.For != nil || s.Queue.Depth(queue.Active)+s.Queue.Depth(queue.Backoff) > 0 {
@@ -132,9 +132,8 @@ func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
 	}
 }
 
-// bind runs the binding cycle of a pod.
 func (s *Simulation) bind(ctx context.Context, a *cycle.Attempt) {
-	if status := s.inbox.await(func() framework.Status { return a.Binding.Run(ctx) }); !status.OK() {
+	if status := s.await(func() framework.Status { return a.Binding.Run(ctx) }); !status.OK() {
 		s.HandleBindingFailure(s.now, a, status)
 		return
 	}

@@ -1,50 +1,35 @@
 package simulate
 
 import (
-	"container/heap"
+	"slices"
 	"time"
 )
 
 // timers are functions by time, then by the order of add.
-type timers struct {
-	list []timer
-	set  int
-}
+type timers []timer
 
 type timer struct {
-	at     time.Time
-	number int
-	do     func()
+	at time.Time
+	do func()
 }
 
 func (t *timers) add(at time.Time, do func()) {
-	t.set++
-	heap.Push(t, timer{at, t.set, do})
+	i, _ := slices.BinarySearchFunc(*t, at, func(other timer, at time.Time) int {
+		if other.at.After(at) {
+			return 1
+		}
+		return -1
+	})
+	*t = slices.Insert(*t, i, timer{at, do})
 }
 
 // due removes the next function that is due; nil: there is none.
 func (t *timers) due(by time.Time) func() {
-	if len(t.list) == 0 || t.list[0].at.After(by) {
+	if len(*t) == 0 || (*t)[0].at.After(by) {
 		return nil
 	}
-	return heap.Pop(t).(timer).do
-}
-
-func (t *timers) Len() int { return len(t.list) }
-
-func (t *timers) Less(i, j int) bool {
-	a, b := &t.list[i], &t.list[j]
-	return a.at.Before(b.at) || a.at.Equal(b.at) && a.number < b.number
-}
-
-func (t *timers) Swap(i, j int) { t.list[i], t.list[j] = t.list[j], t.list[i] }
-
-func (t *timers) Push(x any) { t.list = append(t.list, x.(timer)) }
-
-func (t *timers) Pop() any {
-	last := len(t.list) - 1
-	x := t.list[last]
-	t.list[last] = timer{}
-	t.list = t.list[:last]
-	return x
+	do := (*t)[0].do
+	(*t)[0] = timer{}
+	*t = (*t)[1:]
+	return do
 }

@@ -262,7 +262,6 @@ type service struct {
 	name string
 }
 
-// ready waits until a service is ready.
 func (s *script) ready(ctx context.Context, service *process.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, console.Patience)
 	defer cancel()

@@ -141,7 +141,6 @@ func (n *node) startPod(program string, p *pod) (err error) {
 	return err
 }
 
-// signal sends a signal to the processes of a pod.
 func (n *node) signal(p *pod, s syscall.Signal) error {
 	if p.process != nil {
 		return p.process.Signal(s)
@@ -224,7 +223,6 @@ func (n *node) configure(transition time.Duration) error {
 	return os.WriteFile(n.configuration(), []byte(text), 0o644)
 }
 
-// status asks evictd for /v1/status.
 func (n *node) status(ctx context.Context) (*nodestatus.Status, error) {
 	var s nodestatus.Status
 	body, err := n.evictd.Get(ctx, "/v1/status")

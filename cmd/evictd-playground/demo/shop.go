@@ -29,7 +29,6 @@ var schedulerConfig []byte
 //go:embed shop storm
 var objects embed.FS
 
-// read reads an object of the script.
 func read[T any](document []byte) (*T, error) {
 	object := new(T)
 	return object, manifest.Decode(document, object)

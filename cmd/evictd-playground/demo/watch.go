@@ -31,7 +31,6 @@ type pod struct {
 
 func (p *pod) String() string { return p.Namespace + "/" + p.Name }
 
-// ended says whether the pod has failed or is gone.
 func (p *pod) ended() bool { return !p.failed.IsZero() || !p.gone.IsZero() }
 
 // follows says whether something happened before the pod was created.

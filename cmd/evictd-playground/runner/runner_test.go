@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -202,28 +201,6 @@ func (n *node) mustRead(group string, memory, shares int64) {
 			n.t.Errorf("%s of %s: got %s, %v, want %d", name, group, got, err, want)
 		}
 	}
-}
-
-func TestThePodOfTheDocumentationIsBoundedBy320Mi(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	class := &nodev1.RuntimeClass{}
-	err := manifest.Decode([]byte(`{metadata: {name: kata-fc}, handler: kata-fc, overhead: {podFixed: {memory: 120Mi, cpu: 250m}}}`), class)
-	if err == nil {
-		_, err = n.client.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := n.await(n.create(`{runtimeClassName: kata-fc, containers: [
-		{name: busybox-ctr, image: playground, args: [obey], resources: {limits: {cpu: 500m, memory: 100Mi}}},
-		{name: nginx-ctr, image: playground, args: [obey], resources: {limits: {cpu: 1500m, memory: 100Mi}}}]}`), "ready", ready)
-	if p.Status.QOSClass != v1.PodQOSGuaranteed {
-		t.Errorf("it is %s", p.Status.QOSClass)
-	}
-	n.mustRead("pod"+string(p.UID), 320<<20, 2304)
-	n.mustRead("pod"+string(p.UID)+"/busybox-ctr", 100<<20, 512)
-	n.mustRead("pod"+string(p.UID)+"/nginx-ctr", 100<<20, 1536)
 }
 
 func TestADeletedPodEndsWithinItsGrace(t *testing.T) {

@@ -145,7 +145,6 @@ func (c *Controller) keep(ctx context.Context, set *appsv1.ReplicaSet, pods []*v
 	return c.writeStatus(ctx, set, pods)
 }
 
-// replica is a new pod of a set.
 func replica(set *appsv1.ReplicaSet) *v1.Pod {
 	template := set.Spec.Template.DeepCopy()
 	pod := &v1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
@@ -154,7 +153,6 @@ func replica(set *appsv1.ReplicaSet) *v1.Pod {
 	return pod
 }
 
-// writeStatus writes the status where it has changed.
 func (c *Controller) writeStatus(ctx context.Context, set *appsv1.ReplicaSet, pods []*v1.Pod) error {
 	status := appsv1.ReplicaSetStatus{Replicas: int32(len(pods)), FullyLabeledReplicas: int32(len(pods)), ObservedGeneration: set.Generation, Conditions: set.Status.Conditions}
 	for _, pod := range pods {

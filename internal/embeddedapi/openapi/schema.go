@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// schema describes values of a type.
 func (s schemas) schema(t reflect.Type) object {
 	if t.Kind() == reflect.Pointer {
 		return s.schema(t.Elem())

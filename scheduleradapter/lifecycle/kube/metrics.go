@@ -20,7 +20,6 @@ type metrics struct {
 	passes                  prometheus.Observer
 }
 
-// newMetrics adds the metrics of the enabled controllers.
 func newMetrics(set *metric.Set, cfg Config) *metrics {
 	m := &metrics{}
 	alpha := set.Of(metric.ControllerManager, metric.Alpha)
@@ -45,7 +44,6 @@ func (m *metrics) deleted(since time.Time) {
 	m.lateness.Observe(time.Since(since).Seconds())
 }
 
-// evicted counts a node with a new NoExecute taint.
 func (m *metrics) evicted(node *v1.Node) {
 	m.evictions.WithLabelValues(topology.GetZoneKey(node)).Inc()
 }

@@ -137,7 +137,6 @@ func (o *reconciler) takeChanges() {
 	}
 }
 
-// nodeChanged evaluates a changed node.
 func (o *reconciler) nodeChanged(now time.Time, node *v1.Node) {
 	if !o.NodeLifecycle || o.unavailable || !o.settled(node) {
 		return
@@ -207,7 +206,6 @@ func (o *reconciler) settled(node *v1.Node) bool {
 	return !any || last.ended && last.based != node.ResourceVersion
 }
 
-// startRequests starts queued jobs.
 func (o *reconciler) startRequests(ctx context.Context) {
 	for ; o.running < workers && len(o.jobs) > 0; o.running++ {
 		next := o.jobs[0]

@@ -16,9 +16,6 @@ import (
 // Name of the plugin.
 const Name = "NodePreferAvoidPods"
 
-// Registration of the plugin.
-var Registration = framework.Register[Plugin](Name, New)
-
 // Plugin is NodePreferAvoidPods.
 type Plugin struct{}
 

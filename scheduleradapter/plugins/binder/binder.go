@@ -10,9 +10,6 @@ import (
 // Name of the plugin.
 const Name = "DefaultBinder"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is DefaultBinder.
 type Plugin struct{ binder framework.Binder }
 

@@ -16,9 +16,6 @@ import (
 // Name of the plugin.
 const Name = "NodeDeclaredFeatures"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // release is the Kubernetes version for which the features are evaluated.
 const release = "1.37.0"
 

@@ -13,9 +13,6 @@ import (
 // Name of the plugin.
 const Name = "SchedulingGates"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is SchedulingGates.
 type Plugin struct{}
 

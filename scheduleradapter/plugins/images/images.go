@@ -10,9 +10,6 @@ import (
 // Name of the plugin.
 const Name = "ImageLocality"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Sum of image bytes with the score 0, and for each container with the score 100.
 // Source: kube-scheduler's minThreshold and maxContainerThreshold.
 const (

@@ -15,9 +15,6 @@ import (
 // Name of the plugin.
 const Name = "InterPodAffinity"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Reasons of rejections.
 const (
 	apart   = iota // no pod that matches the affinity terms

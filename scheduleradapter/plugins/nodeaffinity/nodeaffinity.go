@@ -15,9 +15,6 @@ import (
 // Name of the plugin.
 const Name = "NodeAffinity"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Reasons of rejections.
 const (
 	mismatchesPod uint32 = iota

@@ -61,73 +61,6 @@ const (
 	enforced = "never: node(s) didn't match scheduler-enforced node affinity"
 )
 
-func TestPodIsPlacedOnlyWhereItsSelectorAndAffinityMatch(t *testing.T) {
-	const in, notIn, exists, absent, gt, lt = v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn, v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist, v1.NodeSelectorOpGt, v1.NodeSelectorOpLt
-	ssd := map[string]string{"disk": "ssd"}
-	for _, c := range []struct {
-		name     string
-		selector map[string]string
-		terms    []v1.NodeSelectorTerm
-		want     string
-	}{
-		{"nothing required", nil, nil, ""},
-		{"the selector's label", ssd, nil, ""},
-		{"another value of it", map[string]string{"disk": "hdd"}, nil, mismatch},
-		{"a label the node has not", map[string]string{"gpu": "yes"}, nil, mismatch},
-		{"In with the value", nil, []v1.NodeSelectorTerm{label("disk", in, "hdd", "ssd")}, ""},
-		{"In without it", nil, []v1.NodeSelectorTerm{label("disk", in, "hdd")}, mismatch},
-		{"NotIn without it", nil, []v1.NodeSelectorTerm{label("disk", notIn, "hdd")}, ""},
-		{"NotIn with it", nil, []v1.NodeSelectorTerm{label("disk", notIn, "ssd")}, mismatch},
-		{"NotIn of an absent label", nil, []v1.NodeSelectorTerm{label("gpu", notIn, "yes")}, ""},
-		{"Exists", nil, []v1.NodeSelectorTerm{label("disk", exists)}, ""},
-		{"Exists of an absent label", nil, []v1.NodeSelectorTerm{label("gpu", exists)}, mismatch},
-		{"DoesNotExist", nil, []v1.NodeSelectorTerm{label("disk", absent)}, mismatch},
-		{"DoesNotExist of an absent label", nil, []v1.NodeSelectorTerm{label("gpu", absent)}, ""},
-		{"Gt below the value", nil, []v1.NodeSelectorTerm{label("cores", gt, "15")}, ""},
-		{"Gt of the value itself", nil, []v1.NodeSelectorTerm{label("cores", gt, "16")}, mismatch},
-		{"Lt above the value", nil, []v1.NodeSelectorTerm{label("cores", lt, "17")}, ""},
-		{"Lt of the value itself", nil, []v1.NodeSelectorTerm{label("cores", lt, "16")}, mismatch},
-		{"Gt of a word", nil, []v1.NodeSelectorTerm{label("disk", gt, "1")}, mismatch},
-		{"the name", nil, []v1.NodeSelectorTerm{name(in, "n")}, ""},
-		{"any name but the node's", nil, []v1.NodeSelectorTerm{name(notIn, "n")}, mismatch},
-		{"a term's requirements hold together", nil, []v1.NodeSelectorTerm{and(label("disk", in, "ssd"), label("cores", gt, "32"))}, mismatch},
-		{"one of the terms suffices", nil, []v1.NodeSelectorTerm{label("disk", in, "hdd"), label("cores", gt, "8")}, ""},
-		{"selector and affinity hold together", ssd, []v1.NodeSelectorTerm{label("cores", gt, "32")}, mismatch},
-		{"an empty term matches nothing", nil, []v1.NodeSelectorTerm{{}}, mismatch},
-		{"no terms match nothing", nil, []v1.NodeSelectorTerm{}, mismatch},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cluster := plugintest.New(t, node("n", map[string]string{"disk": "ssd", "cores": "16"}))
-			got := cluster.Evaluate(cluster.Make(New, added(nil)), cluster.Digest(pod(c.selector, affinity(c.terms))))
-			if got.Rejected["n"] != c.want {
-				t.Errorf("rejected for %q, want %q", got.Rejected["n"], c.want)
-			}
-		})
-	}
-}
-
-func TestProfileAddsItsAffinityToEveryPods(t *testing.T) {
-	cluster := plugintest.New(t, node("blue", map[string]string{"pool": "blue"}), node("blue-ssd", map[string]string{"pool": "blue", "disk": "ssd"}), node("red-ssd", map[string]string{"disk": "ssd"}))
-	plugin := cluster.Make(New, added(affinity([]v1.NodeSelectorTerm{label("pool", v1.NodeSelectorOpIn, "blue")}, weighted(30, label("disk", v1.NodeSelectorOpExists)))))
-	for _, c := range []struct {
-		name     string
-		pod      *v1.Pod
-		rejected map[string]string
-		scores   map[string]int64
-	}{
-		{"one that requires nothing", pod(nil, nil), map[string]string{"red-ssd": enforced}, map[string]int64{"blue": 0, "blue-ssd": 100}},
-		{"both must match, and the profile's comes first", pod(map[string]string{"disk": "hdd"}, nil), map[string]string{"blue": mismatch, "blue-ssd": mismatch, "red-ssd": enforced}, nil},
-		{"weights of both add up", pod(nil, affinity(nil, weighted(10, label("pool", v1.NodeSelectorOpExists)))), map[string]string{"red-ssd": enforced}, map[string]int64{"blue": 25, "blue-ssd": 100}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := cluster.Evaluate(plugin, cluster.Digest(c.pod))
-			if !maps.Equal(got.Rejected, c.rejected) || !maps.Equal(got.Scores, c.scores) {
-				t.Errorf("rejected %v, scores %v, want %v, %v", got.Rejected, got.Scores, c.rejected, c.scores)
-			}
-		})
-	}
-}
-
 func TestTermsThatAllNameNodesNarrowTheSet(t *testing.T) {
 	const in = v1.NodeSelectorOpIn
 	cluster := plugintest.New(t, node("a", map[string]string{"disk": "ssd"}), node("b", nil), node("c", nil))
@@ -161,41 +94,6 @@ func TestTermsThatAllNameNodesNarrowTheSet(t *testing.T) {
 				t.Errorf("message %q, want %q", got.Cycle.Message(framework.Status{}), c.message)
 			}
 		})
-	}
-}
-
-func TestPreferredTermsScoreByTheSumOfTheirWeights(t *testing.T) {
-	const exists = v1.NodeSelectorOpExists
-	cluster := plugintest.New(t, node("none", nil), node("a", map[string]string{"a": ""}), node("b", map[string]string{"b": ""}), node("both", map[string]string{"a": "", "b": ""}))
-	plugin := cluster.Make(New, added(nil))
-	for _, c := range []struct {
-		name      string
-		preferred []v1.PreferredSchedulingTerm
-		want      map[string]int64
-	}{
-		{"no preference is not scored", nil, nil},
-		{"in proportion to the highest sum, cut", []v1.PreferredSchedulingTerm{weighted(1, label("a", exists)), weighted(2, label("b", exists))}, map[string]int64{"none": 0, "a": 33, "b": 66, "both": 100}},
-		{"the same term twice counts twice", []v1.PreferredSchedulingTerm{weighted(1, label("a", exists)), weighted(1, label("a", exists)), weighted(2, label("b", exists))}, map[string]int64{"none": 0, "a": 50, "b": 50, "both": 100}},
-		{"nothing matches anywhere", []v1.PreferredSchedulingTerm{weighted(5, label("c", exists))}, map[string]int64{"none": 0, "a": 0, "b": 0, "both": 0}},
-		{"an empty term matches nothing", []v1.PreferredSchedulingTerm{weighted(5, v1.NodeSelectorTerm{}), weighted(1, label("a", exists))}, map[string]int64{"none": 0, "a": 100, "b": 0, "both": 100}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := cluster.Evaluate(plugin, cluster.Digest(pod(nil, affinity(nil, c.preferred...)))).Scores; !maps.Equal(got, c.want) {
-				t.Errorf("scores %v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
-func TestArgumentsThatDoNotCompileAreRefused(t *testing.T) {
-	for _, args := range []any{
-		nil,
-		added(affinity([]v1.NodeSelectorTerm{label("a", "Near")})),
-		added(affinity(nil, weighted(1, label("a", v1.NodeSelectorOpGt, "many")))),
-	} {
-		if _, err := New(args, framework.Env{}); err == nil {
-			t.Errorf("%v: no error", args)
-		}
 	}
 }
 
@@ -241,14 +139,19 @@ func TestResultsAreThoseOfTheNaiveTwin(t *testing.T) {
 		for range r.IntN(3) {
 			t := v1.NodeSelectorTerm{}
 			for range r.IntN(3) {
-				switch key := keys[r.IntN(len(keys))]; r.IntN(4) {
+				key, value := keys[r.IntN(len(keys))], values[r.IntN(len(values))]
+				switch r.IntN(6) {
 				case 0:
-					t = and(t, label(key, v1.NodeSelectorOpIn, values[r.IntN(len(values))]))
+					t = and(t, label(key, v1.NodeSelectorOpIn, value, "2"))
 				case 1:
-					t = and(t, label(key, v1.NodeSelectorOpDoesNotExist))
+					t = and(t, label(key, v1.NodeSelectorOpNotIn, value))
 				case 2:
-					t = and(t, label(key, v1.NodeSelectorOpGt, "1"))
+					t = and(t, label(key, v1.NodeSelectorOpExists))
 				case 3:
+					t = and(t, label(key, v1.NodeSelectorOpDoesNotExist))
+				case 4:
+					t = and(t, label(key, []v1.NodeSelectorOperator{v1.NodeSelectorOpGt, v1.NodeSelectorOpLt}[r.IntN(2)], fmt.Sprint(r.IntN(4))))
+				case 5:
 					t = and(t, name(v1.NodeSelectorOpNotIn, fmt.Sprint("node-", r.IntN(8))))
 				}
 			}
@@ -326,29 +229,4 @@ func twin(t *testing.T, nodes []*v1.Node, extra *v1.NodeAffinity, p *v1.Pod) (v 
 		}
 	}
 	return v
-}
-
-// BenchmarkNodeAffinity is Filter, Score and Normalize for a pod that requires one
-// of two zones and prefers two labels.
-func BenchmarkNodeAffinity(b *testing.B) {
-	for _, nodes := range []int{500, 5_000, 20_000} {
-		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {
-			cluster := plugintest.New(b)
-			for i := range nodes {
-				cluster.Table.SetNode(nodetable.NewNode(node(fmt.Sprint("node-", i), map[string]string{"zone": fmt.Sprint(i % 3), "disk": fmt.Sprint(i % 2), "rack": fmt.Sprint(i % 40)})))
-			}
-			plugin := cluster.Make(New, added(nil)).(*Plugin)
-			pod := cluster.Digest(pod(nil, affinity([]v1.NodeSelectorTerm{label("zone", v1.NodeSelectorOpIn, "0", "1")},
-				weighted(50, label("disk", v1.NodeSelectorOpIn, "1")), weighted(10, label("rack", v1.NodeSelectorOpNotIn, "7")))))
-			c := cluster.Evaluate(plugin, pod).Cycle
-			scores := make([]int64, len(c.Rows))
-			b.ReportAllocs()
-			for b.Loop() {
-				c.Feasible = c.Feasible.Copied(cluster.Table.Alive())
-				plugin.Filter(c)
-				plugin.Score(c, c.Rows, scores)
-				plugin.Normalize(c, c.Rows, scores)
-			}
-		})
-	}
 }

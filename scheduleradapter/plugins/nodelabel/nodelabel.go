@@ -15,9 +15,6 @@ import (
 // Name of the plugin.
 const Name = "NodeLabel"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is NodeLabel.
 type Plugin struct {
 	required  *nodetable.NodeSelector

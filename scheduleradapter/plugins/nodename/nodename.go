@@ -9,9 +9,6 @@ import (
 // Name of the plugin.
 const Name = "NodeName"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is NodeName.
 type Plugin struct {
 	others nodetable.Bits

@@ -10,9 +10,6 @@ import (
 // Name of the plugin.
 const Name = "NodePorts"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is NodePorts.
 type Plugin struct {
 	taken nodetable.Bits // buffer

@@ -38,14 +38,6 @@ func TestPortOfTheHostIsTakenOnce(t *testing.T) {
 		running, coming *v1.Pod
 		want            string
 	}{
-		{"the same port", pod("r", port(80, "", "")), pod("c", port(80, "", "")), rejected},
-		{"another port", pod("r", port(80, "", "")), pod("c", port(81, "", "")), ""},
-		{"another protocol", pod("r", port(53, "", v1.ProtocolUDP)), pod("c", port(53, "", v1.ProtocolTCP)), ""},
-		{"no protocol is TCP", pod("r", port(53, "", v1.ProtocolTCP)), pod("c", port(53, "", "")), rejected},
-		{"another address", pod("r", port(80, "10.0.0.1", "")), pod("c", port(80, "10.0.0.2", "")), ""},
-		{"the same address", pod("r", port(80, "10.0.0.1", "")), pod("c", port(80, "10.0.0.1", "")), rejected},
-		{"all addresses against one", pod("r", port(80, "0.0.0.0", "")), pod("c", port(80, "10.0.0.1", "")), rejected},
-		{"one address against all", pod("r", port(80, "10.0.0.1", "")), pod("c", port(80, "", "")), rejected},
 		{"one of several", pod("r", port(80, "", ""), port(81, "", "")), pod("c", port(90, "", ""), port(81, "", "")), rejected},
 		{"a port of the pod only", pod("r", v1.ContainerPort{ContainerPort: 80}), pod("c", v1.ContainerPort{ContainerPort: 80}), ""},
 		{"a sidecar holds its port", initially(pod("r", port(80, "", "")), &always), pod("c", port(80, "", "")), rejected},

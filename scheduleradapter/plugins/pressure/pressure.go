@@ -21,9 +21,6 @@ import (
 // Name of the plugin.
 const Name = "NodePressure"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is NodePressure.
 type Plugin struct {
 	table *nodetable.Table

@@ -169,11 +169,3 @@ func TestWithoutARampAConditionOfTheFutureIsNoRecovery(t *testing.T) {
 	p := c.Make(pressure.New, arguments(func(a *config.NodePressureArgs) { a.Ramp = &metav1.Duration{} }))
 	plugintest.Equal(t, "scores", evaluate(c, p, pod("", "o"), begun), map[string]int64{"n": 100})
 }
-
-func TestArgumentsOfAnotherPluginAreRefused(t *testing.T) {
-	for _, args := range []any{nil, &config.NodePressureArgs{}} {
-		if _, err := pressure.New(args, framework.Env{}); err == nil {
-			t.Errorf("no error for %T", args)
-		}
-	}
-}

@@ -7,9 +7,6 @@ import "github.com/evictd/evictd/scheduleradapter/framework"
 // Name of the plugin.
 const Name = "PrioritySort"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is PrioritySort.
 type Plugin struct{}
 

@@ -13,9 +13,6 @@ import (
 
 const BalancedName = "NodeResourcesBalancedAllocation"
 
-// BalancedRegistration of the plugin NodeResourcesBalancedAllocation.
-var BalancedRegistration = framework.Register[*Balanced](BalancedName, NewBalanced)
-
 // Balanced scores nodes by how a pod changes the balance of their resource usage.
 type Balanced struct {
 	table    *nodetable.Table

@@ -65,12 +65,10 @@ func native() [3]nodetable.Symbol {
 	return [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
 }
 
-// amount is the pod's request of a resource.
 func amount(r *nodetable.Requests, name nodetable.Symbol) int64 {
 	return find(name, [3]int64{r.CPU, r.Memory, r.Ephemeral}, r.Extended)
 }
 
-// offer is the allocatable amount of a node.
 func offer(n *nodetable.Node, name nodetable.Symbol) int64 {
 	return find(name, [3]int64{n.CPU, n.Memory, n.Ephemeral}, n.Extended)
 }

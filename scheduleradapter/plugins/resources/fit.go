@@ -15,9 +15,6 @@ import (
 
 const FitName = "NodeResourcesFit"
 
-// FitRegistration of the plugin NodeResourcesFit.
-var FitRegistration = framework.Register[*Fit](FitName, NewFit)
-
 // Fit rejects nodes without enough free resources, and scores nodes by their usage
 // with the pod.
 type Fit struct {

@@ -16,7 +16,6 @@ type memo struct {
 // figure computes the values of the rows from one on.
 type figure func(values []int64, from nodetable.Row)
 
-// refresh updates the values.
 func (m *memo) refresh(t *nodetable.Table, compute figure) []int64 {
 	if n := t.Rows() - len(m.values); n > 0 {
 		m.values = append(m.values, make([]int64, n)...)
@@ -42,7 +41,6 @@ const kept = 64
 
 func newMemos() memos { return memos{nodetable.NewRecent[nodetable.Shape, memo](kept)} }
 
-// of updates the values of a shape.
 func (m memos) of(shape nodetable.Shape, t *nodetable.Table, compute figure) []int64 {
 	figures, known := m.At(shape)
 	if !known {

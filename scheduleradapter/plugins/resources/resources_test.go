@@ -68,99 +68,27 @@ var (
 	scoresToCheck = []*config.NodeResourcesFitArgs{leastArgs, strategy(config.MostAllocated, specs("cpu", 2, "memory", 1, foo, 3)), packingByFoo}
 )
 
-func TestNodeWithoutRoomIsRejectedForEveryMissingResource(t *testing.T) {
-	full := list("cpu", "2", "memory", "4Gi", "ephemeral-storage", "10Gi", foo, "2")
-	for _, c := range []struct {
-		name    string
-		running []v1.ResourceList
-		asks    v1.ResourceList
-		args    func(*config.NodeResourcesFitArgs)
-		want    string
-	}{
-		{name: "what fits exactly fits", running: []v1.ResourceList{list("cpu", "1500m")}, asks: list("cpu", "500m")},
-		{name: "one millicore too much", running: []v1.ResourceList{list("cpu", "1500m")}, asks: list("cpu", "501m"), want: "Insufficient cpu"},
-		{name: "all that is missing is told at once", running: []v1.ResourceList{full}, asks: list("cpu", "1", "memory", "1", "ephemeral-storage", "1", foo, "1"),
-			want: "Insufficient cpu, Insufficient memory, Insufficient ephemeral-storage, Insufficient " + foo},
-		{name: "more than the whole node has can never fit", running: []v1.ResourceList{list("memory", "4Gi")}, asks: list("cpu", "3", "memory", "1"),
-			want: "never: Insufficient cpu, Insufficient memory"},
-		{name: "a resource the node does not know can never fit", asks: list("example.org/bar", "1"), want: "never: Insufficient example.org/bar"},
-		{name: "a pod that asks for nothing needs a slot only", running: []v1.ResourceList{full, nil}},
-		{name: "no slot is left", running: []v1.ResourceList{nil, nil, nil}, want: "Too many pods"},
-		{name: "asking for none of a resource never fails", running: []v1.ResourceList{full}, asks: list("cpu", "0", foo, "0")},
-		{name: "an ignored resource is not looked at", asks: list(foo, "9"), args: func(a *config.NodeResourcesFitArgs) { a.IgnoredResources = []string{foo, "cpu"} }},
-		{name: "a group of ignored resources is not looked at", asks: list(foo, "9"), args: func(a *config.NodeResourcesFitArgs) { a.IgnoredResourceGroups = []string{"example.org"} }},
-		{name: "a native resource cannot be ignored", asks: list("cpu", "9"), args: func(a *config.NodeResourcesFitArgs) { a.IgnoredResources = []string{"cpu"} }, want: "never: Insufficient cpu"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cluster := plugintest.New(t, node("n", full))
-			for i, r := range c.running {
-				cluster.Place(pod(fmt.Sprint("running-", i), r), "n")
-			}
-			args := *leastArgs
-			if c.args != nil {
-				c.args(&args)
-			}
-			v := cluster.Evaluate(cluster.Make(NewFit, &args), cluster.Digest(pod("p", c.asks)))
-			if got := v.Rejected["n"]; got != c.want {
-				t.Errorf("rejected for %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 func TestScoresFollowTheFormulas(t *testing.T) {
 	for _, c := range []struct {
-		name                    string
-		make                    framework.Factory
-		args                    any
-		node, running, incoming v1.ResourceList
-		want                    int64
+		name           string
+		make           framework.Factory
+		args           any
+		node, incoming v1.ResourceList
+		want           int64
 	}{
-		{"least allocated averages the free shares, rounded down", NewFit, leastArgs,
-			list("cpu", "4", "memory", "10Gi"), list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"), 65},
-		{"least allocated counts defaults for containers that ask for nothing", NewFit, leastArgs,
-			list("cpu", "1", "memory", "2000Mi"), nil, nil, 90},
-		{"least allocated gives 0 for what is overcommitted", NewFit, leastArgs,
-			list("cpu", "1", "memory", "1Gi"), list("memory", "2Gi"), list("cpu", "500m"), 20},
-		{"least allocated leaves out what the node does not have", NewFit, strategy(config.LeastAllocated, specs("cpu", 1, foo, 9)),
-			list("cpu", "4"), nil, list("cpu", "1"), 75},
-		{"most allocated is the used share", NewFit, strategy(config.MostAllocated, cpuAndMemory),
-			list("cpu", "4", "memory", "10Gi"), list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"), 35},
-		{"an extended resource counts for pods that ask for it, the running pod for 100m of cpu", NewFit, strategy(config.MostAllocated, specs("cpu", 1, foo, 3)),
-			list("cpu", "4", foo, "4"), list(foo, "1"), list("cpu", "1", foo, "1"), (27 + 3*50) / 4},
-		{"the documentation's first node for bin packing scores 60", NewFit, packingByFoo,
-			list(foo, "4", "memory", "1Gi", "cpu", "8"), list(foo, "1", "memory", "256Mi", "cpu", "1"), list(foo, "2", "memory", "256Mi", "cpu", "2"), 60},
-		{"the documentation's second node for bin packing scores 69", NewFit, packingByFoo,
-			list(foo, "8", "memory", "1Gi", "cpu", "8"), list(foo, "2", "memory", "512Mi", "cpu", "6"), list(foo, "2", "memory", "256Mi", "cpu", "2"), 69},
 		{"a resource that scores 0 does not weigh", NewFit, strategy(config.RequestedToCapacityRatio, cpuAndMemory,
 			config.UtilizationShapePoint{Utilization: 50, Score: 0}, config.UtilizationShapePoint{Utilization: 100, Score: 10}),
-			list("cpu", "4", "memory", "10Gi"), nil, list("cpu", "3", "memory", "1Gi"), 50},
-		{"a pod that changes no balance scores 75", NewBalanced, balancedArgs,
-			list("cpu", "4", "memory", "4Gi"), list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"), 75},
-		{"a pod that uses cpu only unbalances an empty node", NewBalanced, balancedArgs,
-			list("cpu", "4", "memory", "4Gi"), nil, list("cpu", "4"), 50},
-		{"a pod that fills the gap makes the balance", NewBalanced, balancedArgs,
-			list("cpu", "4", "memory", "4Gi"), list("cpu", "4"), list("memory", "4Gi"), 100},
+			list("cpu", "4", "memory", "10Gi"), list("cpu", "3", "memory", "1Gi"), 50},
 		{"three resources balance by their standard deviation", NewBalanced, &config.NodeResourcesBalancedAllocationArgs{Resources: specs("cpu", 1, "memory", 1, foo, 1)},
-			list("cpu", "4", "memory", "4Gi", foo, "4"), nil, list("cpu", "4", foo, "4"), 50 + (50+52-100)/2},
+			list("cpu", "4", "memory", "4Gi", foo, "4"), list("cpu", "4", foo, "4"), 50 + (50+52-100)/2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cluster := plugintest.New(t, node("n", c.node))
-			if c.running != nil {
-				cluster.Place(pod("running", c.running), "n")
-			}
 			v := cluster.Evaluate(cluster.Make(c.make, c.args), cluster.Digest(pod("p", c.incoming)))
 			if got := v.Scores["n"]; got != c.want {
 				t.Errorf("score %d, want %d (rejected: %v)", got, c.want, v.Rejected)
 			}
 		})
-	}
-}
-
-func TestPodThatRequestsNothingHasNoBalance(t *testing.T) {
-	cluster := plugintest.New(t, node("n", list("cpu", "4", "memory", "4Gi")))
-	if v := cluster.Evaluate(cluster.Make(NewBalanced, balancedArgs), cluster.Digest(pod("p", nil))); v.Scores != nil {
-		t.Errorf("scores %v, want the plugin skipped", v.Scores)
 	}
 }
 

@@ -20,11 +20,6 @@ type Scorer struct {
 	fit  *Fit
 }
 
-// ScorerRegistration of a plugin that only scores: LeastName, MostName or RatioName.
-func ScorerRegistration(name string) framework.Registration {
-	return framework.Register[*Scorer](name, NewScorer(name))
-}
-
 // NewScorer makes a Scorer of a name; its arguments are those of NewFit.
 func NewScorer(name string) framework.Factory {
 	return func(args any, env framework.Env) (framework.Plugin, error) {

@@ -17,9 +17,6 @@ import (
 // Name of the plugin.
 const Name = "ServiceAffinity"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is ServiceAffinity.
 type Plugin struct {
 	affinity, antiAffinity []nodetable.Symbol // label keys

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
-	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 	"github.com/evictd/evictd/scheduleradapter/plugins/serviceaffinity"
@@ -157,10 +156,4 @@ func has(n *v1.Node, wanted map[string]string) bool {
 		}
 	}
 	return true
-}
-
-func TestArgumentsThatAreNoLabelsAreRefused(t *testing.T) {
-	if _, err := serviceaffinity.New(nil, framework.Env{}); err == nil {
-		t.Error("no error without arguments")
-	}
 }

@@ -36,7 +36,6 @@ type rule struct {
 	scale
 }
 
-// prepare computes the nodes of each rule.
 func (s *rules) prepare(c *framework.Cycle, everyLabel bool) {
 	s.everyLabel = everyLabel
 	n := len(s.constraints)
@@ -67,7 +66,6 @@ func (r *rule) include(c *framework.Cycle, labelled nodetable.Bits) {
 	r.whole = slices.Equal(r.nodes, r.topology.Labelled)
 }
 
-// countDomains computes the domains of the nodes.
 func (r *rule) countDomains() {
 	if r.whole {
 		r.sizes, r.domains = r.topology.Nodes, int64(r.topology.Live)

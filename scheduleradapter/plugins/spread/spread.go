@@ -15,9 +15,6 @@ import (
 // Name of the plugin.
 const Name = "PodTopologySpread"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Reasons of rejections.
 const (
 	skewed = 1 << iota

@@ -245,22 +245,29 @@ func constrain(d plugintest.Dice, topologies []string, hard int) (all []v1.Topol
 	return all
 }
 
-// group makes random Services and ReplicaSets for a table and its twin.
+// group replaces the Services and ReplicaSets of a table and its twin by random ones.
 func (w *twin) group(d plugintest.Dice) {
-	tell := func(namespace string, g nodetable.Group, s *metav1.LabelSelector) {
+	set := func(namespace string, g nodetable.Group, s *metav1.LabelSelector) {
 		if err := w.Table.SetGroup(namespace, g, s); err != nil {
 			w.Fatal(err)
 		}
 	}
-	for i := range d.Random.IntN(4) {
-		s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", i), Namespace: plugintest.Pick(d, d.Namespaces()...)}, Spec: v1.ServiceSpec{Selector: d.Labels()}}
-		w.services = append(w.services, s)
-		tell(s.Namespace, nodetable.Group{APIVersion: "v1", Kind: "Service", Name: s.Name}, &metav1.LabelSelector{MatchLabels: s.Spec.Selector})
-	}
+	w.services, w.replicaSets = nil, nil
 	for _, namespace := range d.Namespaces() {
-		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: namespace}, Spec: appsv1.ReplicaSetSpec{Selector: d.Selector()}}
-		w.replicaSets = append(w.replicaSets, set)
-		tell(namespace, nodetable.Group{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set"}, set.Spec.Selector)
+		for i := range 2 {
+			s := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", i), Namespace: namespace}}
+			group := nodetable.Group{APIVersion: "v1", Kind: "Service", Name: s.Name}
+			if d.Chance(50) {
+				set(namespace, group, nil)
+				continue
+			}
+			s.Spec.Selector = d.Labels()
+			w.services = append(w.services, s)
+			set(namespace, group, &metav1.LabelSelector{MatchLabels: s.Spec.Selector})
+		}
+		replicas := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: namespace}, Spec: appsv1.ReplicaSetSpec{Selector: d.Selector()}}
+		w.replicaSets = append(w.replicaSets, replicas)
+		set(namespace, nodetable.Group{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set"}, replicas.Spec.Selector)
 	}
 }
 
@@ -303,6 +310,9 @@ func compareWithTwin(t *testing.T, clusters int) {
 			}
 			said["scores"] += len(v.Scores)
 			w.whatIf(d, v.Cycle, pod)
+			if d.Chance(30) {
+				w.group(d)
+			}
 		}
 	}
 	t.Log(said)

@@ -14,9 +14,6 @@ import (
 // Name of the plugin.
 const Name = "TaintToleration"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 var reasons = []string{"node(s) had untolerated taint(s)"}
 
 // Plugin is TaintToleration.

@@ -26,40 +26,8 @@ func pod(tolerations ...v1.Toleration) *v1.Pod {
 
 const (
 	never  = v1.TaintEffectNoSchedule
-	leave  = v1.TaintEffectNoExecute
 	rather = v1.TaintEffectPreferNoSchedule
 )
-
-func TestPodKeepsOffTaintsItDoesNotTolerate(t *testing.T) {
-	const rejected = "never: node(s) had untolerated taint(s)"
-	for _, c := range []struct {
-		name        string
-		taints      []v1.Taint
-		tolerations []v1.Toleration
-		want        string
-	}{
-		{"no taint", nil, nil, ""},
-		{"a NoSchedule taint", []v1.Taint{taint("k", "v", never)}, nil, rejected},
-		{"a NoExecute taint", []v1.Taint{taint("k", "v", leave)}, nil, rejected},
-		{"a PreferNoSchedule taint is a wish", []v1.Taint{taint("k", "v", rather)}, nil, ""},
-		{"key, value and effect equal", []v1.Taint{taint("k", "v", never)}, []v1.Toleration{{Key: "k", Value: "v", Effect: never}}, ""},
-		{"another value", []v1.Taint{taint("k", "v", never)}, []v1.Toleration{{Key: "k", Value: "w", Effect: never}}, rejected},
-		{"another effect", []v1.Taint{taint("k", "v", leave)}, []v1.Toleration{{Key: "k", Value: "v", Effect: never}}, rejected},
-		{"no effect stands for all", []v1.Taint{taint("k", "v", leave)}, []v1.Toleration{{Key: "k", Value: "v"}}, ""},
-		{"Exists takes any value", []v1.Taint{taint("k", "v", never)}, []v1.Toleration{{Key: "k", Operator: v1.TolerationOpExists}}, ""},
-		{"Exists without a key takes any taint", []v1.Taint{taint("k", "v", never), taint("l", "", leave)}, []v1.Toleration{{Operator: v1.TolerationOpExists}}, ""},
-		{"an unknown operator takes none", []v1.Taint{taint("k", "5", never)}, []v1.Toleration{{Key: "k", Value: "1", Operator: "Gt"}}, rejected},
-		{"two of the documentation's three taints tolerated", []v1.Taint{taint("key1", "value1", never), taint("key1", "value1", leave), taint("key2", "value2", never)},
-			[]v1.Toleration{{Key: "key1", Value: "value1", Effect: never}, {Key: "key1", Value: "value1", Effect: leave}}, rejected},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cluster := plugintest.New(t, node("n", c.taints...))
-			if got := cluster.Evaluate(cluster.Make(New, nil), cluster.Digest(pod(c.tolerations...))).Rejected["n"]; got != c.want {
-				t.Errorf("rejected for %q, want %q", got, c.want)
-			}
-		})
-	}
-}
 
 func TestFewerUnwantedTaintsScoreHigher(t *testing.T) {
 	cluster := plugintest.New(t, node("none"), node("one", taint("a", "", rather)), node("two", taint("a", "", rather), taint("b", "", rather)),

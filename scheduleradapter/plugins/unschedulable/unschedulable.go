@@ -12,9 +12,6 @@ import (
 // Name of the plugin.
 const Name = "NodeUnschedulable"
 
-// Registration of the plugin.
-var Registration = framework.Register[*Plugin](Name, New)
-
 // Plugin is NodeUnschedulable.
 type Plugin struct {
 	// cordon is the taint of a cordoned node.

@@ -22,11 +22,6 @@ import (
 
 const BindingName = "VolumeBinding"
 
-// BindingRegistration of the plugin VolumeBinding.
-func (s *Storage) BindingRegistration() framework.Registration {
-	return framework.Register[*Binding](BindingName, s.NewBinding)
-}
-
 // Binding is VolumeBinding: it rejects nodes that cannot have the pod's bound
 // volumes, or on which an unbound claim finds no volume and none can be
 // provisioned.
@@ -234,7 +229,7 @@ func (*Binding) Events() []framework.EventHint {
 		{Event: framework.Event{Resource: framework.StorageClass, Action: set}, Hint: changed(func(was, is *storagev1.StorageClass) bool {
 			return !equality.Semantic.DeepEqual(was.AllowedTopologies, is.AllowedTopologies)
 		})},
-		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: set}, Hint: claimChanged},
+		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: set}, Hint: claimChanged(true)},
 		{Event: framework.Event{Resource: framework.PersistentVolume, Action: set}},
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}},
 		{Event: framework.Event{Resource: framework.CSINode, Action: set}, Hint: changed(func(was, is *storagev1.CSINode) bool {

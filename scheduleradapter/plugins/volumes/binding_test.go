@@ -67,12 +67,6 @@ func TestPodIsPlacedWhereItsVolumesAreOrCanBe(t *testing.T) {
 		{"bound volumes of different nodes", []any{boundClaim("c", "v"), persistent("v", "", "1Gi", "a"), boundClaim("d", "w"), persistent("w", "", "1Gi", "b")}, pod("p", "c", "d"), map[string]string{"a": conflict, "b": conflict, "c": conflict}},
 		{"a bound volume that is gone", []any{boundClaim("c", "v")}, pod("p", "c"), map[string]string{"a": gone, "b": gone, "c": gone}},
 		{"the first claim that does not do is told", []any{boundClaim("c", "v"), persistent("v", "", "1Gi", "a"), boundClaim("d", "w")}, pod("p", "c", "d"), map[string]string{"a": gone, "b": conflict, "c": conflict}},
-		{"a volume where one is free", []any{local, newClaim("c", "local", "1Gi"), persistent("v", "local", "1Gi", "b")}, pod("p", "c"), map[string]string{"a": nothing, "c": nothing}},
-		{"none of another class", []any{local, newClaim("c", "local", "1Gi"), persistent("v", "other", "1Gi", "b")}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
-		{"none that is too small", []any{local, newClaim("c", "local", "2Gi"), persistent("v", "local", "1Gi", "b")}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
-		{"none of another claim", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) {
-			v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "ns", Name: "other"}
-		})}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
 		{"none that is not available", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeReleased })}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
 		{"none that is being deleted", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) { v.DeletionTimestamp = &metav1.Time{} })}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
 		{"none of another mode", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) { v.Spec.VolumeMode = &block })}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
@@ -80,11 +74,6 @@ func TestPodIsPlacedWhereItsVolumesAreOrCanBe(t *testing.T) {
 		{"none that the selector does not match", []any{local, newClaim("c", "local", "1Gi", func(c *v1.PersistentVolumeClaim) {
 			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}}
 		}), persistent("v", "local", "1Gi", "b"), labelled(persistent("w", "local", "1Gi", "c"), "disk", "ssd")}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing}},
-		{"a volume bound to the claim before any other", []any{local, newClaim("c", "local", "1Gi"), persistent("v", "local", "1Gi", "a"), change(persistent("w", "local", "5Gi", "b"), func(v *v1.PersistentVolume) {
-			v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "ns", Name: "c"}
-		})}, pod("p", "c"), map[string]string{"a": nothing, "c": nothing}},
-		{"two claims need two volumes", []any{local, newClaim("c", "local", "1Gi"), newClaim("d", "local", "1Gi"), persistent("v", "local", "1Gi", "a"), persistent("w", "local", "1Gi", "b"), persistent("x", "local", "1Gi", "b")}, pod("p", "c", "d"), map[string]string{"a": nothing, "c": nothing}},
-		{"the smaller claim leaves the larger volume to the larger one", []any{local, newClaim("c", "local", "5Gi"), newClaim("d", "local", "1Gi"), persistent("v", "local", "5Gi", "a"), persistent("w", "local", "1Gi", "a")}, pod("p", "c", "d"), map[string]string{"b": nothing, "c": nothing}},
 		{"a claim used twice needs one", []any{local, newClaim("c", "local", "1Gi"), persistent("v", "local", "1Gi", "a")}, pod("p", "c", "c"), map[string]string{"b": nothing, "c": nothing}},
 		{"a volume is made anywhere", []any{made, newClaim("c", "made", "1Gi")}, pod("p", "c"), nil},
 		{"where the class allows", []any{storageClass("made", "csi", waits, "a", "c"), newClaim("c", "made", "1Gi")}, pod("p", "c"), map[string]string{"b": nothing}},

@@ -97,7 +97,6 @@ func (l *ledger) changed(list *[]nodetable.Symbol, names ...nodetable.Symbol) {
 	}
 }
 
-// settle updates the ledger.
 func (s *Storage) settle() {
 	l := &s.ledger
 	changed, known := s.table.ChangedSince(l.mark)
@@ -139,7 +138,6 @@ func (c *columns) grow(rows int) {
 	}
 }
 
-// columns finds or makes the columns of a attacher.
 func (l *ledger) columns(attacher nodetable.Symbol) *columns {
 	c := l.drivers[attacher]
 	if c == nil {

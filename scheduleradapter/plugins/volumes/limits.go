@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,11 +15,6 @@ import (
 )
 
 const LimitsName = "NodeVolumeLimits"
-
-// LimitsRegistration of the plugin NodeVolumeLimits.
-func (s *Storage) LimitsRegistration() framework.Registration {
-	return framework.Register[*Limits](LimitsName, s.NewLimits)
-}
 
 // Limits is NodeVolumeLimits: it rejects nodes on which a CSI driver or an in-tree
 // plugin would exceed its limit.
@@ -52,10 +48,7 @@ func (u *defaultLimit) on(node *v1.Node) int32 {
 	if u == nil {
 		return -1
 	}
-	name := node.Labels[v1.LabelInstanceTypeStable]
-	if name == "" {
-		name = node.Labels[v1.LabelInstanceType]
-	}
+	name := cmp.Or(node.Labels[v1.LabelInstanceTypeStable], node.Labels[v1.LabelInstanceType])
 	most, known := u.types[name]
 	if !known {
 		if most = u.Count; u.there != nil && u.there.MatchString(name) {
@@ -179,9 +172,9 @@ func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
 // pod changed, a volume was detached.
 func (l *Limits) Events() []framework.EventHint {
 	events := []framework.EventHint{
-		{Event: framework.Event{Resource: framework.CSINode, Action: framework.Add | framework.Update}, Hint: limitChanged},
+		{Event: framework.Event{Resource: framework.CSINode, Action: framework.Add | framework.Update}, Hint: changed(limitRose)},
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: volumesLeft},
-		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: claimChanged},
+		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: claimChanged(true)},
 		{Event: framework.Event{Resource: framework.VolumeAttachment, Action: framework.Delete}, Hint: detached},
 	}
 	if len(l.inTree) > 0 {
@@ -190,21 +183,12 @@ func (l *Limits) Events() []framework.EventHint {
 	return events
 }
 
-// limitChanged returns Queue if a node was added or a limit rose.
-func limitChanged(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error) {
-	was, err := before[*storagev1.CSINode](o)
-	if err != nil {
-		return framework.Queue, err
-	}
-	is, err := now[*storagev1.CSINode](o)
-	if err != nil || was == nil {
-		return framework.Queue, err
-	}
-	return queueIf(slices.ContainsFunc(was.Spec.Drivers, func(old storagev1.CSINodeDriver) bool {
+func limitRose(was, is *storagev1.CSINode) bool {
+	return slices.ContainsFunc(was.Spec.Drivers, func(old storagev1.CSINodeDriver) bool {
 		limit, limited := limitOf(was, old.Name)
 		after, still := limitOf(is, old.Name)
 		return limited && (!still || after > limit)
-	}))
+	})
 }
 
 func limitOf(node *storagev1.CSINode, driver string) (limit int32, limited bool) {

@@ -26,7 +26,6 @@ type want struct {
 	rows  nodetable.Bits // of found
 }
 
-// want adds a claim of the pod.
 func (b *Binding) want(object *v1.PersistentVolumeClaim, class *class) {
 	w := &want{}
 	if n := len(b.spare); n > 0 {

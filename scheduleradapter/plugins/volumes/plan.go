@@ -70,7 +70,6 @@ func (b *Binding) Reserve(a framework.Assignment) framework.Status {
 	return framework.Status{}
 }
 
-// boundTo is a volume with a claimRef.
 func boundTo(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	if isFor(v, c) && v.Spec.ClaimRef.UID == c.UID {
 		return v
@@ -85,7 +84,6 @@ func boundTo(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) *v1.Persistent
 	return bound
 }
 
-// madeOn is a claim with a selected node.
 func madeOn(c *v1.PersistentVolumeClaim, node string) *v1.PersistentVolumeClaim {
 	if chosen, is := c.Annotations[selectedNode]; is && chosen == node {
 		return c

@@ -11,11 +11,6 @@ import (
 
 const RestrictionsName = "VolumeRestrictions"
 
-// RestrictionsRegistration of the plugin VolumeRestrictions.
-func (s *Storage) RestrictionsRegistration() framework.Registration {
-	return framework.Register[*Restrictions](RestrictionsName, s.NewRestrictions)
-}
-
 // Restrictions is VolumeRestrictions: pods on a node do not share a writable disk,
 // and a ReadWriteOncePod claim has one pod.
 type Restrictions struct {
@@ -60,7 +55,6 @@ func unresolvable(err error) framework.Status {
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: err.Error()}
 }
 
-// inUse reports whether any pod uses one of the ReadWriteOncePod claims.
 func (r *Restrictions) inUse() bool {
 	return slices.ContainsFunc(r.exclusive, func(claim nodetable.Symbol) bool { return len(r.table.Users(claim)) > 0 })
 }
@@ -116,7 +110,7 @@ func (*Restrictions) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: userLeft},
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add}},
-		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: lastingClaimChanged},
+		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: claimChanged(false)},
 	}
 }
 
@@ -124,24 +118,17 @@ func userLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, erro
 	return queueIf(exclude(pod, o.OldPod) || slices.ContainsFunc(pod.Claims, func(c nodetable.Claim) bool { return slices.Contains(o.OldPod.Claims, c) }))
 }
 
-// lastingClaimChanged returns Queue for pods that use the claim, except as an
-// ephemeral volume.
-func lastingClaimChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
-	object, err := now[*v1.PersistentVolumeClaim](o)
-	if err != nil {
-		return framework.Queue, err
+// claimChanged makes a hint that returns Queue for pods that use the claim, also as an
+// ephemeral volume or not.
+func claimChanged(ephemeral bool) func(*framework.Occurrence, *nodetable.Pod) (framework.Hint, error) {
+	return func(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+		object, err := now[*v1.PersistentVolumeClaim](o)
+		if err != nil {
+			return framework.Queue, err
+		}
+		used := claimOf(pod, object)
+		return queueIf(used != nil && (ephemeral || !used.Ephemeral))
 	}
-	used := claimOf(pod, object)
-	return queueIf(used != nil && !used.Ephemeral)
-}
-
-// claimChanged returns Queue for pods that use the claim.
-func claimChanged(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
-	object, err := now[*v1.PersistentVolumeClaim](o)
-	if err != nil {
-		return framework.Queue, err
-	}
-	return queueIf(claimOf(pod, object) != nil)
 }
 
 // claimOf is the use of a claim by a pod; nil: none.

@@ -118,7 +118,6 @@ func (s *Storage) RemoveVolume(name string) {
 	}
 }
 
-// list indexes a volume.
 func (s *Storage) list(v *volume) {
 	if ref := v.now.Spec.ClaimRef; ref != nil {
 		insert(s.claimed, nodetable.ClaimKey(ref.Namespace, ref.Name), v, bySize)
@@ -232,7 +231,6 @@ func reserveClaim(c *claim, object *v1.PersistentVolumeClaim, by types.UID) {
 	}
 }
 
-// release ends the reservations of a pod.
 func (s *Storage) release(pod *nodetable.Pod) {
 	for _, used := range pod.Claims {
 		if c := s.claims[used.Key]; c != nil && c.by == pod.UID {

@@ -91,7 +91,6 @@ func volumeAffinity(object *v1.PersistentVolume) (*nodetable.NodeSelector, error
 	return affinity, nil
 }
 
-// reachOf updates the nodes that can have a volume.
 func (s *Storage) reachOf(v *volume) *reach {
 	r := &v.reach
 	if r.known && r.labels == s.table.Versions.Labels && (v.plugin == "" || r.migrations == s.migrations) {

@@ -15,11 +15,6 @@ import (
 
 const ZoneName = "VolumeZone"
 
-// ZoneRegistration of the plugin VolumeZone.
-func (s *Storage) ZoneRegistration() framework.Registration {
-	return framework.Register[*Zone](ZoneName, s.NewZone)
-}
-
 // Zone is VolumeZone: it rejects nodes outside the zones and regions of the labels
 // of bound volumes.
 type Zone struct {
@@ -148,8 +143,8 @@ func (*Zone) Events() []framework.EventHint {
 	return []framework.EventHint{
 		{Event: framework.Event{Resource: framework.StorageClass, Action: framework.Add}, Hint: classCame},
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeLabel}},
-		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add | framework.Update}, Hint: lastingClaimChanged},
-		{Event: framework.Event{Resource: framework.PersistentVolume, Action: framework.Add | framework.Update}, Hint: volumeMoved},
+		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add | framework.Update}, Hint: claimChanged(false)},
+		{Event: framework.Event{Resource: framework.PersistentVolume, Action: framework.Add | framework.Update}, Hint: changed(volumeMoved)},
 	}
 }
 
@@ -161,16 +156,6 @@ func classCame(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error
 	return queueIf((&class{object: object}).delays())
 }
 
-func volumeMoved(o *framework.Occurrence, _ *nodetable.Pod) (framework.Hint, error) {
-	was, err := before[*v1.PersistentVolume](o)
-	if err != nil {
-		return framework.Queue, err
-	}
-	is, err := now[*v1.PersistentVolume](o)
-	if err != nil {
-		return framework.Queue, err
-	}
-	return queueIf(was == nil || slices.ContainsFunc(topologyLabels[:], func(label struct{ key, now string }) bool {
-		return was.Labels[label.key] != is.Labels[label.key]
-	}))
+func volumeMoved(was, is *v1.PersistentVolume) bool {
+	return slices.ContainsFunc(topologyLabels[:], func(label struct{ key, now string }) bool { return was.Labels[label.key] != is.Labels[label.key] })
 }
