@@ -27,6 +27,7 @@ type Loop struct {
 	reclaimer Reclaimer
 	unknown   UnknownPods
 	pulse     Pulse
+	budget    budget
 	log       *slog.Logger
 
 	incoming chan podSet
@@ -118,7 +119,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
 		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, scanner: ports.DiskScanner,
-		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, log: log,
+		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
 		incoming: make(chan podSet, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
@@ -185,7 +186,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.pass(eviction.Housekeeping, Housekeeping)
 	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
 	poll := l.nextPoll()
-	var notified time.Time // when a notification last caused a pass
+	var notified, rested time.Time // when a notification last caused a pass; until then nothing but what is due does
 	for {
 		l.snapshots.nearing.Store(l.nearing)
 		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
@@ -197,11 +198,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
-		case source != "" && now.Sub(notified) >= gapOf(source):
+		case source != "" && !now.Before(later(rested, notified.Add(gapOf(source)))):
 			notified = now
 			l.pass(eviction.Event, Source(source))
 		case source != "": // too many notifications are polled
-			poll = earlier(poll, notified.Add(gapOf(source)))
+			poll = earlier(poll, later(rested, notified.Add(gapOf(source))))
 			passed = false
 		case !now.Before(poll):
 			l.pass(eviction.Event, Poll)
@@ -214,7 +215,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		if passed || received {
 			l.armed = l.waiter.SetLevels(l.aims())
-			poll = l.nextPoll()
+			rested = l.budget.charge(time.Now())
+			poll = later(rested, l.nextPoll())
 		}
 	}
 }
@@ -236,6 +238,13 @@ func gapOf(source string) time.Duration {
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -108,6 +109,30 @@ func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
 		w.at(520 * time.Millisecond)
 		if passes := w.sensor.count() - before; passes < 5 || passes > 20 {
 			t.Errorf("%d passes for 1000 notices in 10 ms", passes)
+		}
+	})
+}
+
+// TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor has passes of 8 ms, as on an emulated
+// processor, near a threshold and with notifications: below the budget of the loop's thread.
+//
+// rule: M.90
+func TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor(t *testing.T) {
+	const pass = 8 * time.Millisecond
+	slow := func(w *world) { w.sensor.takes = pass }
+	bounded := func(w *world, p *control.Ports) { p.CPUTime = w.sensor.used }
+	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: slow, wrap: bounded}, func(w *world) {
+		for second := 1; second <= 20; second++ {
+			before := w.sensor.used()
+			for i := 1; i <= 100; i++ {
+				if second > 10 {
+					w.waiter.notify("memory-events")
+				}
+				w.at(time.Duration(second-1)*time.Second + time.Duration(i)*10*time.Millisecond)
+			}
+			if used := w.sensor.used() - before; used < 200*time.Millisecond || used > 450*time.Millisecond {
+				t.Errorf("second %d: %v of processor time", second, used)
+			}
 		}
 	})
 }

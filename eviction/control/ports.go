@@ -159,9 +159,9 @@ type Report struct {
 	Ended *kill.Result
 }
 
-// Ports of the loop. DiskScanner, Reclaimer, UnknownPods and Pulse may be nil: then
-// disk figures are as of each pass, the node has nothing to free by itself, and no
-// pod is unknown.
+// Ports of the loop. DiskScanner, Reclaimer, UnknownPods, Pulse and CPUTime may be nil: then
+// disk figures are as of each pass, the node has nothing to free by itself, no
+// pod is unknown, and the processor time of the loop is not bounded.
 type Ports struct {
 	Sensor      Sensor
 	Waiter      Waiter
@@ -170,4 +170,6 @@ type Ports struct {
 	Reclaimer   Reclaimer
 	UnknownPods UnknownPods
 	Pulse       Pulse
+	// CPUTime is the processor time that the calling thread has used.
+	CPUTime func() time.Duration
 }

@@ -188,12 +188,13 @@ type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node
 	reads []time.Time
+	takes time.Duration // of processor time, 0 is a microsecond: no two readings are of one instant
 	stuck chan struct{} // closed when Read may return; nil: at once
 }
 
-// Read takes a microsecond: no two readings are of one instant.
+// Read measures.
 func (s *sensor) Read(n *stats.Node, ask collect.Ask) {
-	time.Sleep(time.Microsecond)
+	time.Sleep(max(s.takes, time.Microsecond))
 	s.mu.Lock()
 	stuck := s.stuck
 	s.mu.Unlock()
@@ -218,6 +219,9 @@ func (s *sensor) count() int {
 	defer s.mu.Unlock()
 	return len(s.reads)
 }
+
+// used is the processor time of all readings.
+func (s *sensor) used() time.Duration { return time.Duration(s.count()) * s.takes }
 
 // gap is the time between the last two readings.
 func (s *sensor) gap() time.Duration {

@@ -198,7 +198,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service, CPUTime: osprocess.ThreadTime}
 	if d.node.cgroups != nil {
 		ports.UnknownPods = d.tracker
 	}
