@@ -64,6 +64,7 @@ type Loop struct {
 	detail            int                              // the pod whose containers were last read
 	refusals          []refusal                        // of the running pass
 	reported          standing
+	passes            map[Source]int  // since the last report
 	started           *eviction.State // not reported yet
 	idle              bool            // thresholds act and no pod can be evicted for them
 	awaitsScan        bool            // a decision waits for a scan of the pods' disks
@@ -129,6 +130,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
+	l.refill()
 	for i := range l.rates {
 		l.rates[i].Span = rateSpan
 	}
@@ -379,6 +381,9 @@ func (l *Loop) refill() {
 	l.buffers.Refill(len(l.pods))
 	if l.decisions == nil {
 		l.decisions = make([]eviction.Decision, 0, 4)
+	}
+	if l.passes == nil {
+		l.passes = make(map[Source]int, numSources)
 	}
 }
 

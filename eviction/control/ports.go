@@ -114,6 +114,9 @@ const (
 	Reconfigured Source = "reconfigured"
 )
 
+// numSources is how many there are, with those that Waiter names.
+const numSources = 10
+
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
 	At           time.Time
@@ -153,6 +156,8 @@ type Report struct {
 	// eviction.Decision.
 	HeldBack *eviction.Pod
 	DryRun   bool
+	// Passes counts those since the report before, with this one.
+	Passes map[Source]int
 	// Lost counts reports that were not received in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
