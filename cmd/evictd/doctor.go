@@ -241,7 +241,7 @@ func availability(err error) string {
 
 // stallNotice tries a trigger with a window, which may need a privilege.
 func stallNotice(window time.Duration) error {
-	n, err := cgroup.NotifyStallAt("/proc/pressure/memory", window/10, window)
+	n, err := cgroup.NotifyStallAt("/proc/pressure/memory", cgroup.Some, window/10, window)
 	if err == nil {
 		n.Close()
 	}

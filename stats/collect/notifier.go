@@ -80,10 +80,11 @@ const (
 	podsEvents
 	nodeStall
 	podsStall
+	nodeFullStall
 	numSubscriptions
 )
 
-var subscriptionSources = [numSubscriptions]string{MemcgThreshold, MemcgThreshold, MemoryEvents, MemoryEvents, MemoryStall, MemoryStall}
+var subscriptionSources = [numSubscriptions]string{MemcgThreshold, MemcgThreshold, MemoryEvents, MemoryEvents, MemoryStall, MemoryStall, MemoryStall}
 
 // subscription is one event that the notifier uses. Its failure is logged once, and its
 // recovery.
@@ -94,14 +95,15 @@ type subscription struct {
 	event     *cgroup.Event
 	threshold int64        // of a usage threshold
 	armed     atomic.Int64 // the threshold set in the kernel; 0 for none
+	opened    atomic.Bool
 	lost      bool
 }
 
 const (
-	// stallTime in stallWindow wakes the notifier where that window is permitted, else
-	// stallTimeLong in stallWindowLong.
-	stallTime, stallWindow         = 50 * time.Millisecond, 500 * time.Millisecond
-	stallTimeLong, stallWindowLong = 100 * time.Millisecond, 2 * time.Second
+	// Stalls of a stallShare-th of stallWindow wake the notifier where that window is permitted,
+	// else of half that share of stallWindowLong; of all tasks those of a fullShare-th.
+	stallWindow, stallWindowLong = 500 * time.Millisecond, 2 * time.Second
+	stallShare, fullShare        = 10, 50
 	// reopenInterval is how often missing events are retried.
 	reopenInterval = 10 * time.Second
 	// thresholdSlack is the tolerance of a usage threshold, bytes: the kernel charges
@@ -125,7 +127,7 @@ func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*Memo
 	}
 	w.groups = [2]group{{open: cfg.openRoot}, {open: cfg.openPods}}
 	names := [2]string{"node", "pods"}
-	stalls := [2]func(*cgroup.Group) (*cgroup.Event, error){cfg.nodeStall, groupStall}
+	stalls := [2]func(*cgroup.Group) (*cgroup.Event, error){cfg.nodeStall(cgroup.Some, stallShare), groupStall(cgroup.Some, stallShare)}
 	for i := range w.groups {
 		g := &w.groups[i]
 		usage := &w.subscriptions[nodeUsage+i]
@@ -133,6 +135,7 @@ func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*Memo
 		w.subscriptions[nodeEvents+i].init(names[i]+" memory events", g, (*cgroup.Group).NotifyEvents)
 		w.subscriptions[nodeStall+i].init(names[i]+" memory stalls", g, stalls[i])
 	}
+	w.subscriptions[nodeFullStall].init("node memory stalls of all tasks", &w.groups[0], cfg.nodeStall(cgroup.Full, fullShare))
 	return w, nil
 }
 
@@ -142,23 +145,30 @@ func (s *subscription) init(name string, g *group, open func(*cgroup.Group) (*cg
 
 // nodeStall uses the node's own group, or the machine where the group has no PSI, as
 // readPressure does.
-func (cfg *NodeConfig) nodeStall(g *cgroup.Group) (*cgroup.Event, error) {
-	n, err := groupStall(g)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return shortest(func(stall, window time.Duration) (*cgroup.Event, error) {
-			return cgroup.NotifyStallAt(cfg.Host+"/proc/pressure/memory", stall, window)
-		})
+func (cfg *NodeConfig) nodeStall(tasks cgroup.Stalled, share time.Duration) func(*cgroup.Group) (*cgroup.Event, error) {
+	ofGroup := groupStall(tasks, share)
+	return func(g *cgroup.Group) (*cgroup.Event, error) {
+		n, err := ofGroup(g)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return shortest(share, func(stall, window time.Duration) (*cgroup.Event, error) {
+				return cgroup.NotifyStallAt(cfg.Host+"/proc/pressure/memory", tasks, stall, window)
+			})
+		}
+		return n, err
 	}
-	return n, err
 }
 
-func groupStall(g *cgroup.Group) (*cgroup.Event, error) { return shortest(g.NotifyStall) }
+func groupStall(tasks cgroup.Stalled, share time.Duration) func(*cgroup.Group) (*cgroup.Event, error) {
+	return func(g *cgroup.Group) (*cgroup.Event, error) {
+		return shortest(share, func(stall, window time.Duration) (*cgroup.Event, error) { return g.NotifyStall(tasks, stall, window) })
+	}
+}
 
 // shortest uses the shortest window that the kernel permits.
-func shortest(notify func(stall, window time.Duration) (*cgroup.Event, error)) (*cgroup.Event, error) {
-	n, err := notify(stallTime, stallWindow)
+func shortest(share time.Duration, notify func(stall, window time.Duration) (*cgroup.Event, error)) (*cgroup.Event, error) {
+	n, err := notify(stallWindow/share, stallWindow)
 	if err != nil {
-		return notify(stallTimeLong, stallWindowLong)
+		return notify(stallWindowLong/share/2, stallWindowLong)
 	}
 	return n, nil
 }
@@ -286,6 +296,7 @@ func (w *MemoryNotifier) open(id int, fault error) (opened bool) {
 		s.close()
 		s.event = n
 		s.armed.Store(s.threshold)
+		s.opened.Store(true)
 		if s.lost {
 			w.log.Info("a kernel notification works again", "notification", s.name)
 		}
@@ -299,6 +310,7 @@ func (w *MemoryNotifier) open(id int, fault error) (opened bool) {
 
 func (s *subscription) close() {
 	s.armed.Store(0)
+	s.opened.Store(false)
 	if s.event != nil {
 		s.event.Close()
 		s.event = nil
