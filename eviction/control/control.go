@@ -54,7 +54,7 @@ type Loop struct {
 	observed          eviction.Observations            // last
 	trends            [eviction.NumSignals]stats.Trend // of seconds
 	rates             [eviction.NumSignals]stats.Trend // of milliseconds
-	armed             bool                             // the kernel notifies when memory reaches its mark
+	armed             collect.Armed                    // the kernel notifies when memory reaches its mark
 	nearing           bool                             // a memory threshold is about to be crossed
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 	regular           time.Time                        // when the next housekeeping pass is due

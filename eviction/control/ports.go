@@ -35,8 +35,8 @@ type Waiter interface {
 	// Wake ends the present Wait, or the next, from any goroutine.
 	Wake()
 	// SetLevels says where the nearest hard thresholds of memory are. It never blocks,
-	// and returns whether the kernel notifies when they are crossed.
-	SetLevels(collect.MemoryLevels) bool
+	// and returns whether the kernel notifies before they are crossed.
+	SetLevels(collect.MemoryLevels) collect.Armed
 }
 
 // Killer ends pods in goroutines of its own.
@@ -96,6 +96,9 @@ type Config struct {
 	Eviction eviction.Config
 	// MemoryModel chooses which memory counts as available.
 	MemoryModel stats.MemoryModel
+	// Processors of the node: each may use up 2 GiB of memory a second. Fewer than three count as
+	// three.
+	Processors int
 	// HousekeepingInterval is the period of the regular pass.
 	HousekeepingInterval time.Duration
 }

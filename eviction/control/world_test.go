@@ -54,7 +54,8 @@ type setting struct {
 	freer      *freer   // nil: none
 	limits     bool     // local-storage limits are enforced
 	unknown    bool     // pods run that were not set, until others are set
-	enough     bool     // as many victims as are enough go in a pass
+	processors int
+	enough     bool // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool                 // nobody reads the reports
 	read       func(control.Report) // reads them too; nil: nobody
@@ -71,6 +72,7 @@ func (s *setting) config() control.Config {
 			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
 			HardGrace: time.Second, DryRun: s.dryRun,
 		}, eviction.SharedFs),
+		Processors:           s.processors,
 		HousekeepingInterval: housekeeping,
 	}
 }
@@ -237,7 +239,7 @@ type waiter struct {
 
 	mu    sync.Mutex
 	aims  collect.MemoryLevels
-	armed bool
+	armed collect.Armed
 	wakes int // calls of Wake
 }
 
@@ -269,7 +271,7 @@ func (b *waiter) notify(source string) {
 	b.notified <- source
 }
 
-func (b *waiter) SetLevels(a collect.MemoryLevels) bool {
+func (b *waiter) SetLevels(a collect.MemoryLevels) collect.Armed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.aims = a

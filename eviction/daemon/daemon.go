@@ -88,7 +88,7 @@ type Daemon struct {
 	tracker    *podTracker
 	disks      *collect.DiskScanner
 	notifier   *collect.MemoryNotifier
-	tripwire   *tripwire // nil unless configured and supported
+	memoryHigh *memoryHigh // nil where memory.high is not set
 	killer     *kill.Killer
 	changes    *undo.Log // nil in a dry run, and if it could not be created
 	runtimeDir string
@@ -187,7 +187,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.notifier, err = collect.NewMemoryNotifier(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+	if d.notifier, err = collect.NewMemoryNotifier(d.node.collect, notifiesOfUsage(file), log); err != nil {
 		return nil, err
 	}
 	held.Release(log)
@@ -202,10 +202,8 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.node.cgroups != nil {
 		ports.UnknownPods = d.tracker
 	}
-	if file.MemoryHighTripwire && !d.dryRun {
-		if d.tripwire = d.newTripwire(); d.tripwire != nil {
-			ports.Waiter = d.tripwire
-		}
+	if d.memoryHigh = d.newMemoryHigh(file); d.memoryHigh != nil {
+		ports.Waiter = d.memoryHigh
 	}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
@@ -258,6 +256,7 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	c := control.Config{
 		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
+		Processors:           int(d.node.capacity.Cpu().Value()),
 		HousekeepingInterval: defaultHousekeeping,
 	}
 	c.Eviction.HardGrace, c.Eviction.DryRun, c.Eviction.MeasuresRelief = LongestHardGrace, d.dryRun, true
@@ -347,8 +346,8 @@ func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	around.Go(func() { d.notifier.Run(ctx) })
-	if d.tripwire != nil && d.changes != nil {
-		around.Go(func() { d.tripwire.run(ctx, d.changes) })
+	if d.memoryHigh != nil && d.changes != nil {
+		around.Go(func() { d.memoryHigh.run(ctx, d.changes) })
 	}
 	around.Go(func() { d.disks.Run(ctx) })
 	around.Go(func() { d.syncPods(ctx) })

@@ -60,6 +60,16 @@ func (a MemoryLevel) Left() stats.Amount {
 // MemoryLevels are those of the node and of the pods' group.
 type MemoryLevels [2]MemoryLevel
 
+// Armed is which growth of memory the kernel notifies of before a threshold is crossed.
+type Armed int
+
+// Nothing is notified of, or that of the pods, or that of the whole node.
+const (
+	Unarmed Armed = iota
+	ArmedForPods
+	ArmedForNode
+)
+
 // MemoryNotifier is where the sensing loop sleeps: the kernel's events of the node's
 // memory wake it, and Wake. An event says that memory has changed, not how much is
 // available.
@@ -192,9 +202,9 @@ func (w *MemoryNotifier) Wake() { w.poller.Wake() }
 
 // SetLevels sets usage and thresholds, and returns whether the kernel already notifies
 // at the threshold or at half of the distance. It never blocks; one goroutine calls it.
-func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
+func (w *MemoryNotifier) SetLevels(a MemoryLevels) Armed {
 	if w.levels == nil {
-		return false
+		return Unarmed
 	}
 	thresholds, near := 0, 0
 	for i := range a {
@@ -212,8 +222,15 @@ func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
 		}
 		w.levels <- a
 	}
-	return thresholds > 0 && near == thresholds
+	if thresholds > 0 && near == thresholds {
+		return ArmedForNode
+	}
+	return Unarmed
 }
+
+// WatchesPodsEvents says whether the kernel notifies of memory.events.local of the pods' group.
+// Any goroutine may call it.
+func (w *MemoryNotifier) WatchesPodsEvents() bool { return w.subscriptions[podsEvents].opened.Load() }
 
 // Run opens the events once their groups exist, and moves usage thresholds, until ctx
 // ends. It returns nil.
