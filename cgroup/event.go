@@ -75,11 +75,20 @@ func (g *Group) NotifyEvents() (*Event, error) {
 	return &Event{fd: fd, events: unix.EPOLLPRI}, nil
 }
 
-// NotifyStall reports when some tasks of the group have waited for memory for the time
+// Stalled is which tasks wait in a PSI trigger.
+type Stalled string
+
+// Some tasks wait, or all that are not idle.
+const (
+	Some Stalled = "some"
+	Full Stalled = "full"
+)
+
+// NotifyStall reports when tasks of the group have waited for memory for the time
 // stall within a window (PSI trigger). A window that is no multiple of 2 s needs
 // CAP_SYS_RESOURCE, else the error is EINVAL; before Linux 6.5 every trigger needs it.
 // The error is errors.ErrUnsupported where the kernel has no PSI for the group.
-func (g *Group) NotifyStall(stall, window time.Duration) (*Event, error) {
+func (g *Group) NotifyStall(tasks Stalled, stall, window time.Duration) (*Event, error) {
 	if g.dirs[unified] < 0 {
 		return nil, errors.ErrUnsupported
 	}
@@ -90,18 +99,18 @@ func (g *Group) NotifyStall(stall, window time.Duration) (*Event, error) {
 	if err != nil {
 		return nil, g.fault("notify of memory stalls", asGone(err))
 	}
-	n, err := trigger(fd, stall, window)
+	n, err := trigger(fd, tasks, stall, window)
 	return n, g.fault("notify of memory stalls", err)
 }
 
 // NotifyStallAt is NotifyStall for a pressure file that has a path of its own,
 // /proc/pressure/memory.
-func NotifyStallAt(path string, stall, window time.Duration) (*Event, error) {
+func NotifyStallAt(path string, tasks Stalled, stall, window time.Duration) (*Event, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("notify of stalls by %s: %w", path, err)
 	}
-	n, err := trigger(fd, stall, window)
+	n, err := trigger(fd, tasks, stall, window)
 	if err != nil {
 		return nil, fmt.Errorf("notify of stalls by %s: %w", path, err)
 	}
@@ -109,8 +118,8 @@ func NotifyStallAt(path string, stall, window time.Duration) (*Event, error) {
 }
 
 // trigger writes a PSI trigger; a descriptor holds one trigger.
-func trigger(fd int, stall, window time.Duration) (*Event, error) {
-	line := fmt.Sprintf("some %d %d\x00", stall.Microseconds(), window.Microseconds())
+func trigger(fd int, tasks Stalled, stall, window time.Duration) (*Event, error) {
+	line := fmt.Sprintf("%s %d %d\x00", tasks, stall.Microseconds(), window.Microseconds())
 	if _, err := unix.Write(fd, []byte(line)); err != nil {
 		unix.Close(fd)
 		return nil, err

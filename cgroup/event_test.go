@@ -138,8 +138,9 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 		times       int // nothing is read between
 	}{
 		{"memory.events", "cgroup v2", g.NotifyEvents, 2},
-		{"memory.pressure", psi, func() (*Event, error) { return g.NotifyStall(time.Millisecond, 2*time.Second) }, 1},
-		{"memory.pressure, at once", psi + " and CAP_SYS_RESOURCE", func() (*Event, error) { return g.NotifyStall(time.Millisecond, 500*time.Millisecond) }, 2},
+		{"memory.pressure", psi, func() (*Event, error) { return g.NotifyStall(Some, time.Millisecond, 2*time.Second) }, 1},
+		{"memory.pressure of all tasks", psi, func() (*Event, error) { return g.NotifyStall(Full, time.Millisecond, 2*time.Second) }, 1},
+		{"memory.pressure, at once", psi + " and CAP_SYS_RESOURCE", func() (*Event, error) { return g.NotifyStall(Some, time.Millisecond, 500*time.Millisecond) }, 2},
 	} {
 		t.Run(notice.name, func(t *testing.T) {
 			n, err := notice.open()
@@ -213,7 +214,7 @@ func TestAStallIsReportedInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	n, err := g.NotifyStall(100*time.Millisecond, 2*time.Second)
+	n, err := g.NotifyStall(Some, 100*time.Millisecond, 2*time.Second)
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
 		t.Skip("skipped: needs "+psi+":", err)
 	}
@@ -228,7 +229,7 @@ func TestAStallIsReportedInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 	if rang := b.Wait(0); rang != 0 {
 		t.Errorf("notices %b of a group that is empty", rang)
 	}
-	if _, err := g.NotifyStall(100*time.Millisecond, 3500*time.Microsecond); !errors.Is(err, unix.EINVAL) {
+	if _, err := g.NotifyStall(Some, 100*time.Millisecond, 3500*time.Microsecond); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a window of 3.5 ms: %v", err)
 	}
 }
@@ -240,7 +241,7 @@ func TestNoticesThatAVersionDoesNotHaveAreUnsupported(t *testing.T) {
 		"usage on v2":                   func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
 		"events on v1":                  v1.NotifyEvents,
 		"events at the top":             (&Group{version: V2, top: true}).NotifyEvents,
-		"stalls without a unified twin": func() (*Event, error) { return v1.NotifyStall(time.Second, 2*time.Second) },
+		"stalls without a unified twin": func() (*Event, error) { return v1.NotifyStall(Some, time.Second, 2*time.Second) },
 	} {
 		if _, err := open(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

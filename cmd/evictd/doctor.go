@@ -102,7 +102,6 @@ func examine() []finding {
 
 // releaseFindings are what follows from the kernel's release.
 func releaseFindings() (findings []finding) {
-	major, minor, release := kernel()
 	for _, f := range []struct {
 		name         string
 		major, minor int // since
@@ -112,7 +111,7 @@ func releaseFindings() (findings []finding) {
 		{"process_mrelease", 5, 15, "a killed process frees its memory at its own pace, which on a busy machine can be seconds"},
 		{"cgroup.kill", 5, 14, "pods are killed process by process"},
 	} {
-		findings = append(findings, about(f.name, "kernel "+release, major > f.major || major == f.major && minor >= f.minor, f.lost))
+		findings = append(findings, about(f.name, "kernel "+osprocess.KernelRelease(), osprocess.KernelIsAtLeast(f.major, f.minor), f.lost))
 	}
 	return findings
 }
@@ -241,7 +240,7 @@ func availability(err error) string {
 
 // stallNotice tries a trigger with a window, which may need a privilege.
 func stallNotice(window time.Duration) error {
-	n, err := cgroup.NotifyStallAt("/proc/pressure/memory", window/10, window)
+	n, err := cgroup.NotifyStallAt("/proc/pressure/memory", cgroup.Some, window/10, window)
 	if err == nil {
 		n.Close()
 	}
@@ -260,7 +259,7 @@ func realtime() error {
 }
 
 // thresholdFinding tries to be notified of memory that crosses a threshold, one that
-// no machine has.
+// no machine has. On v2 memory.high notifies.
 func thresholdFinding() finding {
 	const name = "memory thresholds of cgroups"
 	lost := "polling sees a crossing up to 5 ms late"
@@ -268,16 +267,16 @@ func thresholdFinding() finding {
 	if err != nil {
 		return finding{name, false, err.Error(), lost}
 	}
+	if s.Version() == cgroup.V2 {
+		return about(name, "memory.high of cgroup v2, kernel "+osprocess.KernelRelease(), osprocess.KernelIsAtLeast(5, 9), lost)
+	}
 	top, err := s.Open("/")
 	if err != nil {
 		return finding{name, false, err.Error(), lost}
 	}
 	defer top.Close()
 	n, err := top.NotifyUsage(1 << 60)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return finding{name, false, "cgroup v2 has none", lost}
-	case err != nil:
+	if err != nil {
 		return finding{name, false, availability(err), lost}
 	}
 	n.Close()
@@ -300,12 +299,4 @@ func tripwireFinding() finding {
 		return finding{name, false, availability(err), lost}
 	}
 	return finding{Name: name, OK: true, Is: "available, and used where memoryHighTripwire is set"}
-}
-
-// kernel reads the release; zero where it is not as expected.
-func kernel() (major, minor int, release string) {
-	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	release = strings.TrimSpace(string(text))
-	fmt.Sscanf(release, "%d.%d", &major, &minor)
-	return major, minor, release
 }

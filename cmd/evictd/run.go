@@ -45,7 +45,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("soft-eviction", "api|direct: whether soft victims go through the Eviction API and its disruption budgets (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
-	notified := flags.Bool("kernel-memcg-notification", true, "on cgroup v1, have the kernel notify when memory crosses a threshold; evictd polls either way")
+	notified := flags.Bool("kernel-memcg-notification", true, "have the kernel notify of memory: at a threshold of cgroup v1, or by memory.high of the pods' cgroup of v2, halfway to a threshold; evictd polls either way")
 	o.set["kernel-memcg-notification"] = func(c *file) { c.KernelMemcgNotification = notified }
 	o.truth("memory-high-tripwire", "on cgroup v2, have the kernel slow down pods just before a hard threshold of memory is crossed, 2s at most", func(c *file) *bool { return &c.MemoryHighTripwire })
 	scored := flags.Bool("oom-score-adj", false, "set the oom_score_adj of containers' processes as the kubelet does (default true in native mode, false in others)")

@@ -115,8 +115,8 @@ type Run struct {
 	StatusClientCAFile      string           `json:"statusClientCAFile,omitempty"`
 	AgentAddress            string           `json:"agentAddress,omitempty"`
 	StateDir                string           `json:"stateDir,omitempty"`
-	// KernelMemcgNotification uses the memory usage notifications of cgroup v1; nil
-	// means true.
+	// KernelMemcgNotification has the kernel notify of memory usage, by usage thresholds of cgroup
+	// v1 or by memory.high of the pods' cgroup of v2; nil means true.
 	KernelMemcgNotification *bool  `json:"kernelMemcgNotification,omitempty"`
 	RuntimeDir              string `json:"runtimeDir,omitempty"`
 	// MemoryHighTripwire sets memory.high of cgroup v2 just below a hard threshold of

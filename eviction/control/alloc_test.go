@@ -30,9 +30,9 @@ type crowd struct {
 func (c *crowd) Read(n *stats.Node, _ collect.Ask) {
 	*n = stats.Node{Time: time.Now(), Memory: stats.Memory{Limit: stats.Known(64 << 30), Usage: stats.Known(64<<30 - c.left)}}
 }
-func (c *crowd) Wait(time.Duration) string           { return "" }
-func (c *crowd) Wake()                               {}
-func (c *crowd) SetLevels(collect.MemoryLevels) bool { return true }
+func (c *crowd) Wait(time.Duration) string                    { return "" }
+func (c *crowd) Wake()                                        {}
+func (c *crowd) SetLevels(collect.MemoryLevels) collect.Armed { return collect.ArmedForNode }
 
 func (c *crowd) called(what string, uid types.UID) {
 	if len(c.calls) < cap(c.calls) {

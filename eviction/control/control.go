@@ -28,6 +28,7 @@ type Loop struct {
 	reclaimer Reclaimer
 	unknown   UnknownPods
 	pulse     Pulse
+	budget    budget
 	log       *slog.Logger
 
 	incoming chan podSet
@@ -54,7 +55,7 @@ type Loop struct {
 	observed          eviction.Observations            // last
 	trends            [eviction.NumSignals]stats.Trend // of seconds
 	rates             [eviction.NumSignals]stats.Trend // of milliseconds
-	armed             bool                             // the kernel notifies when memory reaches its mark
+	armed             collect.Armed                    // the kernel notifies when memory reaches its mark
 	marked            time.Time                        // when the kernel last notified of a usage threshold
 	nearing           bool                             // a memory threshold is about to be crossed
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
@@ -65,6 +66,7 @@ type Loop struct {
 	detail            int                              // the pod whose containers were last read
 	refusals          []refusal                        // of the running pass
 	reported          standing
+	passes            map[Source]int  // since the last report
 	started           *eviction.State // not reported yet
 	idle              bool            // thresholds act and no pod can be evicted for them
 	awaitsScan        bool            // a decision waits for a scan of the pods' disks
@@ -120,7 +122,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
 		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, intents: ports.Intents, scanner: ports.DiskScanner,
-		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, log: log,
+		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
 		incoming: make(chan podSet, 1),
 		configs:  make(chan Config, 1),
 		reports:  make(chan Report, reportQueue),
@@ -130,6 +132,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		observer: eviction.Observer{Model: cfg.MemoryModel},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
+	l.refill()
 	for i := range l.rates {
 		l.rates[i].Span = rateSpan
 	}
@@ -187,7 +190,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.pass(eviction.Housekeeping, Housekeeping)
 	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
 	poll := l.nextPoll()
-	var notified time.Time // when a notification last caused a pass
+	var notified, rested time.Time // when a notification last caused a pass; until then nothing but what is due does
 	for {
 		l.snapshots.nearing.Store(l.nearing)
 		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
@@ -199,14 +202,14 @@ func (l *Loop) Run(ctx context.Context) error {
 		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
-		case source != "" && now.Sub(notified) >= gapOf(source):
+		case source != "" && !now.Before(later(rested, notified.Add(gapOf(source)))):
 			notified = now
 			if source == collect.MemcgThreshold {
 				l.marked = now
 			}
 			l.pass(eviction.Event, Source(source))
 		case source != "": // too many notifications are polled
-			poll = earlier(poll, notified.Add(gapOf(source)))
+			poll = earlier(poll, later(rested, notified.Add(gapOf(source))))
 			passed = false
 		case !now.Before(poll):
 			l.pass(eviction.Event, Poll)
@@ -219,7 +222,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		if passed || received {
 			l.armed = l.waiter.SetLevels(l.aims())
-			poll = l.nextPoll()
+			rested = l.budget.charge(time.Now())
+			poll = later(rested, l.nextPoll())
 		}
 	}
 }
@@ -241,6 +245,13 @@ func gapOf(source string) time.Duration {
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a
@@ -375,6 +386,9 @@ func (l *Loop) refill() {
 	l.buffers.Refill(len(l.pods))
 	if l.decisions == nil {
 		l.decisions = make([]eviction.Decision, 0, 4)
+	}
+	if l.passes == nil {
+		l.passes = make(map[Source]int, numSources)
 	}
 }
 

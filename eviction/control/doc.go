@@ -7,16 +7,20 @@
 // The loop sleeps in epoll between housekeeping passes. The kernel wakes it: by usage
 // notifications of cgroup v1 halfway to a hard threshold of memory, and from 128 MiB
 // before it all the way (memcg-threshold), by changes of memory.events.local on v2
-// (memory-events), by PSI triggers (memory-stall). A notification only wakes the loop;
-// the amounts that are available decide.
+// (memory-events), where memory.high of the pods' cgroup is halfway to a threshold, by PSI
+// triggers (memory-stall). A notification only wakes the loop; the amounts that are available
+// decide.
 //
 // It also polls. It sleeps no longer than the nearest hard threshold is away at the
-// highest plausible rate (6 GiB/s for memory), or at a sixteenth of that rate where the
-// kernel notifies of the crossing, and no longer than a quarter of the time that is left
-// at the present rate. The bounds are 5 ms near a threshold, 1 ms when it is about to be
-// crossed and for 20 ms after a usage notification, 1 s far from all thresholds, and 5 s
-// where the kernel notifies halfway and less than the other half is page cache. A threshold
-// that acts without an eligible pod does not shorten the sleep.
+// highest plausible rate (for memory 2 GiB/s by each processor, and 6 GiB/s at least), or at a
+// sixteenth of that rate where the kernel notifies of the crossing, and no longer than a
+// quarter of the time that is left at the present rate. Where the kernel notifies of what pods
+// use alone, as on v2, one processor may use up the rest outside of them. The bounds are 5 ms
+// near a threshold, 1 ms when it is about to be crossed and for 20 ms after a usage
+// notification, 1 s far from all thresholds, and 5 s where the kernel notifies halfway and less
+// than the other half is page cache. A threshold
+// that acts without an eligible pod does not shorten the sleep. Polls and notifications use a
+// third of a processor at most.
 //
 // A pass reads node-level figures only. Pods are measured when Decide asks for their
 // usage, every 50 ms while a memory threshold is less than a second away, and in turn

@@ -238,8 +238,8 @@ func (w *troubled) Wait(d time.Duration) string {
 	return w.waiter.Wait(d)
 }
 
-func (w *troubled) Wake()                               { w.waiter.Wake() }
-func (w *troubled) SetLevels(collect.MemoryLevels) bool { return false }
+func (w *troubled) Wake()                                        { w.waiter.Wake() }
+func (w *troubled) SetLevels(collect.MemoryLevels) collect.Armed { return collect.Unarmed }
 
 // UnknownPods implements control.UnknownPods.
 func (w *troubled) UnknownPods([]control.Pod) bool {

@@ -14,6 +14,7 @@ import (
 
 // pass reads the node and runs one pass of eviction over it.
 func (l *Loop) pass(kind eviction.Pass, source Source) {
+	l.passes[source]++
 	l.sense(kind == eviction.Housekeeping)
 	before := l.driver.State
 	in := eviction.Input{
@@ -78,8 +79,9 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
 		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
 		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
-		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun,
+		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,
 	}
+	l.passes = nil
 	r.Started, l.started = l.started, nil
 	for s := range r.Repeated {
 		r.Repeated[s] = l.observed[s].Available.IsKnown() && l.observed[s].Time.Equal(before.Observed[s])

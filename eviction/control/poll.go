@@ -32,11 +32,11 @@ const (
 )
 
 // fillRates are the fastest plausible ways to use up a signal, units a second:
-// memory as fast as pages can be touched, a disk as fast as it can be written,
+// memory as fast as three processors can touch pages, a disk as fast as it can be written,
 // inodes and process ids as fast as the kernel can make them.
 var fillRates = [eviction.NumSignals]int64{
-	eviction.MemoryAvailable:            6 << 30,
-	eviction.AllocatableMemoryAvailable: 6 << 30,
+	eviction.MemoryAvailable:            3 * processorFillRate,
+	eviction.AllocatableMemoryAvailable: 3 * processorFillRate,
 	eviction.NodeFsAvailable:            3 << 30,
 	eviction.NodeFsInodesFree:           500_000,
 	eviction.ImageFsAvailable:           3 << 30,
@@ -46,9 +46,22 @@ var fillRates = [eviction.NumSignals]int64{
 	eviction.PIDAvailable:               100_000,
 }
 
+// processorFillRate is how fast a processor uses up memory, bytes a second: the kernel fills each
+// page with zeros.
+const processorFillRate = 2 << 30
+
+// fillRate is the fastest plausible way to use up a signal on this node.
+func (l *Loop) fillRate(s eviction.Signal) int64 {
+	if l.memoryOf(s) == nil {
+		return fillRates[s]
+	}
+	return max(fillRates[s], int64(l.cfg.Processors)*processorFillRate)
+}
+
 // pollInterval sleeps no longer than the nearest hard threshold is away at the
 // fastest plausible rate, longer where the kernel notifies of the crossing, and never
-// longer than a part of the time until it at the present rate. Thresholds that act
+// longer than a part of the time until it at the present rate. Where the kernel notifies of what
+// pods use alone, a processor may use memory outside of them. Thresholds that act
 // while no pod can be evicted need no fast poll.
 func (l *Loop) pollInterval() time.Duration {
 	interval, floor := restCeiling, pollFloor
@@ -76,9 +89,12 @@ func (l *Loop) pollInterval() time.Duration {
 			continue
 		}
 		left, ceiling := available-required, pollCeiling
-		headroom := time.Duration(float64(left) / float64(fillRates[t.Signal]) * float64(time.Second))
-		if inUse, known := l.inUse(t.Signal, available); known && l.armed && !marked && inUse <= max(required, left/2) {
+		headroom := lasts(left, l.fillRate(t.Signal))
+		if inUse, known := l.inUse(t.Signal, available); known && l.armed != collect.Unarmed && !marked && inUse <= max(required, left/2) {
 			headroom *= armedTrust
+			if l.armed == collect.ArmedForPods && t.Signal == eviction.MemoryAvailable {
+				headroom = min(headroom, lasts(left, processorFillRate))
+			}
 			if inUse <= left/2 { // the kernel notifies of the other half
 				ceiling, rests = restCeiling, true
 			}
@@ -102,6 +118,11 @@ func (l *Loop) pollInterval() time.Duration {
 		interval = min(interval, pollCeiling)
 	}
 	return max(interval, floor)
+}
+
+// lasts is how long an amount lasts at a rate, units a second.
+func lasts(amount, rate int64) time.Duration {
+	return time.Duration(float64(amount) / float64(rate) * float64(time.Second))
 }
 
 // nextPoll is when to look again if nothing happens. Disks are asked for their figures

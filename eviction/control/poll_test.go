@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -15,6 +16,8 @@ import (
 // off the readings, once the world has stood still for a while.
 //
 // rule: M.52
+// rule: M.92
+// rule: M.93
 func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 	memorySoft := []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, time.Minute)}
 	for _, c := range []struct {
@@ -30,6 +33,12 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		{"but once a second where file pages are more than the other half", setting{node: cached(memory(32*gibi), 16*gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, time.Second},
 		{"or process ids have a threshold", setting{node: pids(memory(32*gibi), 1<<20), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 1000)}, before: armed}, 8 * time.Second, time.Second},
 		{"whatever a group has that is not limited", setting{node: unlimited(memory(32 * gibi)), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.AllocatableMemoryAvailable, gibi)}, before: armed}, 8 * time.Second, 5 * time.Second},
+		{"where it tells of the pods alone, before a processor can use up the rest outside of them",
+			setting{node: memory(5 * gibi), thresholds: memoryHard, before: armedForPods}, 8 * time.Second, 2 * time.Second},
+		{"every five seconds farther away", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armedForPods}, 8 * time.Second, 5 * time.Second},
+		{"whatever is left to the pods alone", setting{node: ofPods(memory(32*gibi), 3*gibi), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.AllocatableMemoryAvailable, gibi)}, before: armedForPods}, 8 * time.Second, 5 * time.Second},
+		{"more often the more processors there are", setting{node: memory(9 * gibi), processors: 16, thresholds: memoryHard}, 5 * time.Second, 250 * time.Millisecond},
+		{"as with three where there are fewer", setting{node: memory(gibi + 600*mebi), processors: 2, thresholds: memoryHard}, 5 * time.Second, 97700 * time.Microsecond},
 		{"nearer, before it can be reached", setting{node: memory(gibi + 600*mebi), thresholds: memoryHard}, 5 * time.Second, 97700 * time.Microsecond},
 		{"and less often where the kernel tells of the crossing", setting{node: memory(gibi + 300*mebi), thresholds: memoryHard, before: armed}, 5 * time.Second, 781300 * time.Microsecond},
 		{"but not where file pages would make way before it comes to that", setting{node: cached(memory(gibi+300*mebi), 2*gibi), thresholds: memoryHard, before: armed}, 5 * time.Second, 48800 * time.Microsecond},
@@ -65,7 +74,14 @@ func unlimited(n stats.Node) stats.Node {
 	return n
 }
 
-func armed(w *world) { w.waiter.armed = true }
+// ofPods is a node whose pods may use so much more.
+func ofPods(n stats.Node, available int64) stats.Node {
+	n.PodsMemory = stats.Memory{Limit: stats.Known(32 * gibi), Usage: stats.Known(32*gibi - available)}
+	return n
+}
+
+func armed(w *world)        { w.waiter.armed = collect.ArmedForNode }
+func armedForPods(w *world) { w.waiter.armed = collect.ArmedForPods }
 
 // cached is a node with as much of file pages beside what it uses.
 func cached(n stats.Node, bytes int64) stats.Node {
@@ -120,6 +136,30 @@ func TestANoticeJustBeforeTheCrossingIsFollowedEveryMillisecondForAWhile(t *test
 			w.at(time.Second + c.after)
 			if gap := w.sensor.gap(); gap != c.want {
 				t.Errorf("looked every %v %v after the notice, want %v", gap, c.after, c.want)
+			}
+		}
+	})
+}
+
+// TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor has passes of 8 ms, as on an emulated
+// processor, near a threshold and with notifications: below the budget of the loop's thread.
+//
+// rule: M.90
+func TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor(t *testing.T) {
+	const pass = 8 * time.Millisecond
+	slow := func(w *world) { w.sensor.takes = pass }
+	bounded := func(w *world, p *control.Ports) { p.CPUTime = w.sensor.used }
+	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: slow, wrap: bounded}, func(w *world) {
+		for second := 1; second <= 20; second++ {
+			before := w.sensor.used()
+			for i := 1; i <= 100; i++ {
+				if second > 10 {
+					w.waiter.notify("memory-events")
+				}
+				w.at(time.Duration(second-1)*time.Second + time.Duration(i)*10*time.Millisecond)
+			}
+			if used := w.sensor.used() - before; used < 200*time.Millisecond || used > 450*time.Millisecond {
+				t.Errorf("second %d: %v of processor time", second, used)
 			}
 		}
 	})

@@ -35,8 +35,8 @@ type Waiter interface {
 	// Wake ends the present Wait, or the next, from any goroutine.
 	Wake()
 	// SetLevels says where the nearest hard thresholds of memory are. It never blocks,
-	// and returns whether the kernel notifies when they are crossed.
-	SetLevels(collect.MemoryLevels) bool
+	// and returns whether the kernel notifies before they are crossed.
+	SetLevels(collect.MemoryLevels) collect.Armed
 }
 
 // Killer ends pods in goroutines of its own.
@@ -104,6 +104,9 @@ type Config struct {
 	Eviction eviction.Config
 	// MemoryModel chooses which memory counts as available.
 	MemoryModel stats.MemoryModel
+	// Processors of the node: each may use up 2 GiB of memory a second. Fewer than three count as
+	// three.
+	Processors int
 	// HousekeepingInterval is the period of the regular pass.
 	HousekeepingInterval time.Duration
 }
@@ -121,6 +124,9 @@ const (
 	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 )
+
+// numSources is how many there are, with those that Waiter names.
+const numSources = 10
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
@@ -161,15 +167,18 @@ type Report struct {
 	// eviction.Decision.
 	HeldBack *eviction.Pod
 	DryRun   bool
+	// Passes counts those since the report before, with this one.
+	Passes map[Source]int
 	// Lost counts reports that were not received in time, since the start.
 	Lost uint64
 	// Ended is what became of a kill, in a report of its own that holds no pass.
 	Ended *kill.Result
 }
 
-// Ports of the loop. Intents, DiskScanner, Reclaimer, UnknownPods and Pulse may be nil: then
-// an eviction survives this process once its report is kept, disk figures are as of each pass, the
-// node has nothing to free by itself, and no pod is unknown.
+// Ports of the loop. Intents, DiskScanner, Reclaimer, UnknownPods, Pulse and CPUTime may be nil:
+// then an eviction survives this process once its report is kept, disk figures are as of each
+// pass, the node has nothing to free by itself, no pod is unknown, and the processor time of the
+// loop is not bounded.
 type Ports struct {
 	Sensor      Sensor
 	Waiter      Waiter
@@ -179,4 +188,6 @@ type Ports struct {
 	Reclaimer   Reclaimer
 	UnknownPods UnknownPods
 	Pulse       Pulse
+	// CPUTime is the processor time that the calling thread has used.
+	CPUTime func() time.Duration
 }

@@ -54,7 +54,8 @@ type setting struct {
 	freer      *freer   // nil: none
 	limits     bool     // local-storage limits are enforced
 	unknown    bool     // pods run that were not set, until others are set
-	enough     bool     // as many victims as are enough go in a pass
+	processors int
+	enough     bool // as many victims as are enough go in a pass
 	dryRun     bool
 	unread     bool                 // nobody reads the reports
 	read       func(control.Report) // reads them too; nil: nobody
@@ -71,6 +72,7 @@ func (s *setting) config() control.Config {
 			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
 			HardGrace: time.Second, DryRun: s.dryRun,
 		}, eviction.SharedFs),
+		Processors:           s.processors,
 		HousekeepingInterval: housekeeping,
 	}
 }
@@ -188,12 +190,13 @@ type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node
 	reads []time.Time
+	takes time.Duration // of processor time, 0 is a microsecond: no two readings are of one instant
 	stuck chan struct{} // closed when Read may return; nil: at once
 }
 
-// Read takes a microsecond: no two readings are of one instant.
+// Read measures.
 func (s *sensor) Read(n *stats.Node, ask collect.Ask) {
-	time.Sleep(time.Microsecond)
+	time.Sleep(max(s.takes, time.Microsecond))
 	s.mu.Lock()
 	stuck := s.stuck
 	s.mu.Unlock()
@@ -219,6 +222,9 @@ func (s *sensor) count() int {
 	return len(s.reads)
 }
 
+// used is the processor time of all readings.
+func (s *sensor) used() time.Duration { return time.Duration(s.count()) * s.takes }
+
 // gap is the time between the last two readings.
 func (s *sensor) gap() time.Duration {
 	s.mu.Lock()
@@ -233,7 +239,7 @@ type waiter struct {
 
 	mu    sync.Mutex
 	aims  collect.MemoryLevels
-	armed bool
+	armed collect.Armed
 	wakes int // calls of Wake
 }
 
@@ -265,7 +271,7 @@ func (b *waiter) notify(source string) {
 	b.notified <- source
 }
 
-func (b *waiter) SetLevels(a collect.MemoryLevels) bool {
+func (b *waiter) SetLevels(a collect.MemoryLevels) collect.Armed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.aims = a

@@ -89,7 +89,7 @@ type Daemon struct {
 	tracker    *podTracker
 	disks      *collect.DiskScanner
 	notifier   *collect.MemoryNotifier
-	tripwire   *tripwire // nil unless configured and supported
+	memoryHigh *memoryHigh // nil where memory.high is not set
 	killer     *kill.Killer
 	changes    *undo.Log // nil in a dry run, and if it could not be created
 	runtimeDir string
@@ -192,7 +192,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.notifier, err = collect.NewMemoryNotifier(d.node.collect, file.KernelMemcgNotification == nil || *file.KernelMemcgNotification, log); err != nil {
+	if d.notifier, err = collect.NewMemoryNotifier(d.node.collect, notifiesOfUsage(file), log); err != nil {
 		return nil, err
 	}
 	held.Release(log)
@@ -203,17 +203,15 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service}
+	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service, CPUTime: osprocess.ThreadTime}
 	if d.node.cgroups != nil {
 		ports.UnknownPods = d.tracker
 	}
 	if d.intents != nil {
 		ports.Intents = keep.NewIntents(d.intents, hasAPI(&file.Run))
 	}
-	if file.MemoryHighTripwire && !d.dryRun {
-		if d.tripwire = d.newTripwire(); d.tripwire != nil {
-			ports.Waiter = d.tripwire
-		}
+	if d.memoryHigh = d.newMemoryHigh(file); d.memoryHigh != nil {
+		ports.Waiter = d.memoryHigh
 	}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
@@ -267,6 +265,7 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	c := control.Config{
 		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
 		MemoryModel:          compiled.MemoryModel,
+		Processors:           int(d.node.capacity.Cpu().Value()),
 		HousekeepingInterval: defaultHousekeeping,
 	}
 	c.Eviction.HardGrace, c.Eviction.DryRun, c.Eviction.MeasuresRelief = LongestHardGrace, d.dryRun, true
@@ -357,8 +356,8 @@ func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	around.Go(func() { d.notifier.Run(ctx) })
-	if d.tripwire != nil && d.changes != nil {
-		around.Go(func() { d.tripwire.run(ctx, d.changes) })
+	if d.memoryHigh != nil && d.changes != nil {
+		around.Go(func() { d.memoryHigh.run(ctx, d.changes) })
 	}
 	around.Go(func() { d.disks.Run(ctx) })
 	around.Go(func() { d.syncPods(ctx) })

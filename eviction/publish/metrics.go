@@ -42,7 +42,7 @@ func newMetrics(set *metric.Set) *metrics {
 		condition:   gauge("evictd_node_condition", "1 while the condition is reported.", "condition"),
 		outside:     gauge("evictd_usage_outside_pods", "1 while the shortage of a condition's resource is not that of pods that may be evicted: they are evicted ten seconds apart.", "condition"),
 		memory:      gauge("evictd_memory_available_bytes", "Available memory of the node as each model counts it.", "model"),
-		passes:      counter("evictd_passes_total", "Reported passes, by what triggered them.", "source"),
+		passes:      counter("evictd_passes_total", "Passes, by what triggered them, up to the last that was reported.", "source"),
 		freed:       counter("evictd_eviction_freed_bytes_total", "Memory of victims before the kill, less what was left after.").WithLabelValues(),
 		measured:    gauge("evictd_signal_measured", "1 where a signal with a threshold was measured, 0 where it could not be: nothing is evicted for it.", "signal"),
 		lost:        counter("evictd_reports_lost_total", "Reports of the loop that were dropped because the queue was full.").WithLabelValues(),
@@ -80,7 +80,9 @@ func (m *metrics) setLost(total uint64) {
 // observe sets the metrics of a pass. A value that was not measured has no series.
 func (m *metrics) observe(r *control.Report) {
 	m.lastPass.Set(float64(r.At.UnixMilli()) / 1e3)
-	m.passes.WithLabelValues(string(r.Source)).Inc()
+	for source, passes := range r.Passes {
+		m.passes.WithLabelValues(string(source)).Add(float64(passes))
+	}
 	m.inFlight.Set(float64(len(r.State.InFlight)))
 	for s, o := range r.Observations {
 		name := eviction.Signal(s).String()

@@ -86,7 +86,7 @@ func (s *story) pass(at time.Duration, source control.Source, node stats.Node, o
 	node.Time = now.Add(-time.Millisecond)
 	in := eviction.Input{Now: now, Signals: (&eviction.Observer{}).Observe(&node), Candidates: s.candidates, Sampled: true, Outcomes: outcomes}
 	r := control.Report{At: now, Source: source, Node: node, Observations: in.Signals, Eviction: s.cfg, DryRun: s.dryRun,
-		Forecast: control.Forecast{Until: []time.Duration{time.Second, -1}, Grower: s.candidates[0].Pod, Growth: 12 * mebi}}
+		Passes: map[control.Source]int{source: 1}, Forecast: control.Forecast{Until: []time.Duration{time.Second, -1}, Grower: s.candidates[0].Pod, Growth: 12 * mebi}}
 	for again := true; again; in.Pass, in.Outcomes = eviction.Continue, nil {
 		var d eviction.Decision
 		s.state, d = eviction.Decide(s.cfg, s.state, in)

@@ -166,7 +166,7 @@ func (i *incident) Wake() {
 	}
 }
 
-func (i *incident) SetLevels(collect.MemoryLevels) bool { return false }
+func (i *incident) SetLevels(collect.MemoryLevels) collect.Armed { return collect.Unarmed }
 
 // killer implements control.Killer.
 type killer struct{ *incident }

@@ -43,8 +43,9 @@ func Elevate() (*Thread, error) {
 
 // Guard enforces the budget until ctx ends: a thread that has used it up gets a normal
 // priority permanently. A timer of the thread's processor time (timer_create(2)) fires
-// per budget, so that a sleeping thread causes no wakes. RLIMIT_RTTIME does not work:
-// Go's scheduler sleeps every 10 ms in a thread that spins.
+// per budget, so that a sleeping thread causes no wakes. Both clocks are read where Guard
+// runs, which may be long after the timer fired. RLIMIT_RTTIME does not work: Go's scheduler
+// sleeps every 10 ms in a thread that spins.
 func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
 	rings := make(chan os.Signal, 1)
 	signal.Notify(rings, budgetSignal)
@@ -55,18 +56,48 @@ func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
 		return
 	}
 	defer stop()
-	for last := time.Now(); ; {
+	for last := t.usage(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-rings:
 		}
-		before := last
-		if last = time.Now(); last.Sub(before) < budgetPeriod {
-			log.Error("the sensing thread spins and loses its realtime priority", "used", budget.String(), "in", last.Sub(before).String(), "error", t.demote(nice))
+		now := t.usage()
+		if used, in := now.since(last); spins(used, in) {
+			log.Error("the sensing thread spins and loses its realtime priority", "used", used.String(), "in", in.String(), "error", t.demote(nice))
 			return
+		} else if used >= budget/2 {
+			last = now
 		}
 	}
+}
+
+// usage is the processor time of a thread at a time.
+type usage struct {
+	used time.Duration
+	at   time.Time
+}
+
+func (t *Thread) usage() usage { return usage{read(t.clock()), time.Now()} }
+
+func (u usage) since(last usage) (used, in time.Duration) {
+	return u.used - last.used, u.at.Sub(last.at)
+}
+
+// spins says whether processor time that was used is more than the budget permits, where it is
+// enough to judge by.
+func spins(used, in time.Duration) bool {
+	return used >= budget/2 && used*(budgetPeriod/budget) > in
+}
+
+// ThreadTime is the processor time that the calling thread has used.
+func ThreadTime() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// read reads a clock of processor time; zero where its thread has ended.
+func read(clock int32) time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(clock, &used)
+	return time.Duration(used.Nano())
 }
 
 // budgetSignal is a realtime signal that no other part of the program uses. The first

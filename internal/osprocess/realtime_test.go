@@ -79,6 +79,24 @@ func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
 	})
 }
 
+func TestAThreadSpinsThatUsesMoreThanHalfOfTheTime(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		used, in time.Duration
+		want     bool
+	}{
+		{"the budget in less than a period", budget, budgetPeriod - time.Millisecond, true},
+		{"the budget in a period", budget, budgetPeriod, false},
+		{"more in the time until a guard that is late looks", 3 * budget, 3*budgetPeriod + time.Millisecond, false},
+		{"all of the time until then", 3 * budget, 3 * budget, true},
+		{"too little to judge by, right after a guard that was late", budget / 4, budget / 4, false},
+	} {
+		if got := spins(c.used, c.in); got != c.want {
+			t.Errorf("%s: spins is %v", c.name, got)
+		}
+	}
+}
+
 func TestAThreadThatSleepsKeepsItsPriority(t *testing.T) {
 	elevated(t, func(thread *Thread) {
 		ctx, cancel := context.WithTimeout(t.Context(), budget*3/2)

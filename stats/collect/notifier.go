@@ -66,6 +66,16 @@ func (a MemoryLevel) Left() stats.Amount {
 // MemoryLevels are those of the node and of the pods' group.
 type MemoryLevels [2]MemoryLevel
 
+// Armed is which growth of memory the kernel notifies of before a threshold is crossed.
+type Armed int
+
+// Nothing is notified of, or that of the pods, or that of the whole node.
+const (
+	Unarmed Armed = iota
+	ArmedForPods
+	ArmedForNode
+)
+
 // MemoryNotifier is where the sensing loop sleeps: the kernel's events of the node's
 // memory wake it, and Wake. An event says that memory has changed, not how much is
 // available.
@@ -88,10 +98,11 @@ const (
 	podsEvents
 	nodeStall
 	podsStall
+	nodeFullStall
 	numSubscriptions
 )
 
-var subscriptionSources = [numSubscriptions]string{MemcgThreshold, MemcgThreshold, MemoryEvents, MemoryEvents, MemoryStall, MemoryStall}
+var subscriptionSources = [numSubscriptions]string{MemcgThreshold, MemcgThreshold, MemoryEvents, MemoryEvents, MemoryStall, MemoryStall, MemoryStall}
 
 // subscription is one event that the notifier uses. Its failure is logged once, and its
 // recovery.
@@ -102,14 +113,15 @@ type subscription struct {
 	event     *cgroup.Event
 	threshold int64        // of a usage threshold
 	armed     atomic.Int64 // the threshold set in the kernel; 0 for none
+	opened    atomic.Bool
 	lost      bool
 }
 
 const (
-	// stallTime in stallWindow wakes the notifier where that window is permitted, else
-	// stallTimeLong in stallWindowLong.
-	stallTime, stallWindow         = 50 * time.Millisecond, 500 * time.Millisecond
-	stallTimeLong, stallWindowLong = 100 * time.Millisecond, 2 * time.Second
+	// Stalls of a stallShare-th of stallWindow wake the notifier where that window is permitted,
+	// else of half that share of stallWindowLong; of all tasks those of a fullShare-th.
+	stallWindow, stallWindowLong = 500 * time.Millisecond, 2 * time.Second
+	stallShare, fullShare        = 10, 50
 	// reopenInterval is how often missing events are retried.
 	reopenInterval = 10 * time.Second
 	// thresholdSlack is the tolerance of a usage threshold, bytes: the kernel charges
@@ -133,7 +145,7 @@ func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*Memo
 	}
 	w.groups = [2]group{{open: cfg.openRoot}, {open: cfg.openPods}}
 	names := [2]string{"node", "pods"}
-	stalls := [2]func(*cgroup.Group) (*cgroup.Event, error){cfg.nodeStall, groupStall}
+	stalls := [2]func(*cgroup.Group) (*cgroup.Event, error){cfg.nodeStall(cgroup.Some, stallShare), groupStall(cgroup.Some, stallShare)}
 	for i := range w.groups {
 		g := &w.groups[i]
 		usage := &w.subscriptions[nodeUsage+i]
@@ -141,6 +153,7 @@ func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*Memo
 		w.subscriptions[nodeEvents+i].init(names[i]+" memory events", g, (*cgroup.Group).NotifyEvents)
 		w.subscriptions[nodeStall+i].init(names[i]+" memory stalls", g, stalls[i])
 	}
+	w.subscriptions[nodeFullStall].init("node memory stalls of all tasks", &w.groups[0], cfg.nodeStall(cgroup.Full, fullShare))
 	return w, nil
 }
 
@@ -150,23 +163,30 @@ func (s *subscription) init(name string, g *group, open func(*cgroup.Group) (*cg
 
 // nodeStall uses the node's own group, or the machine where the group has no PSI, as
 // readPressure does.
-func (cfg *NodeConfig) nodeStall(g *cgroup.Group) (*cgroup.Event, error) {
-	n, err := groupStall(g)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return shortest(func(stall, window time.Duration) (*cgroup.Event, error) {
-			return cgroup.NotifyStallAt(cfg.Host+"/proc/pressure/memory", stall, window)
-		})
+func (cfg *NodeConfig) nodeStall(tasks cgroup.Stalled, share time.Duration) func(*cgroup.Group) (*cgroup.Event, error) {
+	ofGroup := groupStall(tasks, share)
+	return func(g *cgroup.Group) (*cgroup.Event, error) {
+		n, err := ofGroup(g)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return shortest(share, func(stall, window time.Duration) (*cgroup.Event, error) {
+				return cgroup.NotifyStallAt(cfg.Host+"/proc/pressure/memory", tasks, stall, window)
+			})
+		}
+		return n, err
 	}
-	return n, err
 }
 
-func groupStall(g *cgroup.Group) (*cgroup.Event, error) { return shortest(g.NotifyStall) }
+func groupStall(tasks cgroup.Stalled, share time.Duration) func(*cgroup.Group) (*cgroup.Event, error) {
+	return func(g *cgroup.Group) (*cgroup.Event, error) {
+		return shortest(share, func(stall, window time.Duration) (*cgroup.Event, error) { return g.NotifyStall(tasks, stall, window) })
+	}
+}
 
 // shortest uses the shortest window that the kernel permits.
-func shortest(notify func(stall, window time.Duration) (*cgroup.Event, error)) (*cgroup.Event, error) {
-	n, err := notify(stallTime, stallWindow)
+func shortest(share time.Duration, notify func(stall, window time.Duration) (*cgroup.Event, error)) (*cgroup.Event, error) {
+	n, err := notify(stallWindow/share, stallWindow)
 	if err != nil {
-		return notify(stallTimeLong, stallWindowLong)
+		return notify(stallWindowLong/share/2, stallWindowLong)
 	}
 	return n, nil
 }
@@ -195,11 +215,11 @@ func (w *MemoryNotifier) Wait(d time.Duration) (source string) {
 func (w *MemoryNotifier) Wake() { w.poller.Wake() }
 
 // SetLevels sets usage and thresholds, and returns whether the kernel already notifies
-// at the threshold or at half of the distance. It never blocks.
-func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
+// at the threshold or at half of the distance. It never blocks; one goroutine calls it.
+func (w *MemoryNotifier) SetLevels(a MemoryLevels) Armed {
 	w.setNearby(min(a[0].Left().Or(math.MaxInt64), a[1].Left().Or(math.MaxInt64)))
 	if w.levels == nil {
-		return false
+		return Unarmed
 	}
 	thresholds, near := 0, 0
 	for i := range a {
@@ -217,7 +237,10 @@ func (w *MemoryNotifier) SetLevels(a MemoryLevels) (armed bool) {
 		}
 		w.levels <- a
 	}
-	return thresholds > 0 && near == thresholds
+	if thresholds > 0 && near == thresholds {
+		return ArmedForNode
+	}
+	return Unarmed
 }
 
 // setNearby sets nearby for the bytes that are left. It ends at a larger distance than it begins.
@@ -236,6 +259,9 @@ func (w *MemoryNotifier) setNearby(left int64) {
 
 // Nearby receives whether a threshold is less than 256 MiB away, after that has changed.
 func (w *MemoryNotifier) Nearby() <-chan bool { return w.changes }
+// WatchesPodsEvents says whether the kernel notifies of memory.events.local of the pods' group.
+// Any goroutine may call it.
+func (w *MemoryNotifier) WatchesPodsEvents() bool { return w.subscriptions[podsEvents].opened.Load() }
 
 // Run opens the events once their groups exist, and moves usage thresholds, until ctx
 // ends. It returns nil.
@@ -318,6 +344,7 @@ func (w *MemoryNotifier) open(id int, fault error) (opened bool) {
 		s.close()
 		s.event = n
 		s.armed.Store(s.threshold)
+		s.opened.Store(true)
 		if s.lost {
 			w.log.Info("a kernel notification works again", "notification", s.name)
 		}
@@ -331,6 +358,7 @@ func (w *MemoryNotifier) open(id int, fault error) (opened bool) {
 
 func (s *subscription) close() {
 	s.armed.Store(0)
+	s.opened.Store(false)
 	if s.event != nil {
 		s.event.Close()
 		s.event = nil

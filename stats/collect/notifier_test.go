@@ -125,7 +125,7 @@ func TestFarFromAThresholdAWatchIsWokenHalfTheWay(t *testing.T) {
 	w := newWatched(t, true)
 	far := MemoryLevels{1: at(160 << 20)}
 	w.awaitArmed(t, far)
-	if w.SetLevels(MemoryLevels{1: at(200 << 20)}) {
+	if w.SetLevels(MemoryLevels{1: at(200 << 20)}) != Unarmed {
 		t.Error("armed for another mark than it was aimed at")
 	}
 	w.awaitArmed(t, far)
@@ -137,7 +137,7 @@ func TestFarFromAThresholdAWatchIsWokenHalfTheWay(t *testing.T) {
 // awaitArmed aims until the kernel tells.
 func (w *watched) awaitArmed(t *testing.T, a MemoryLevels) {
 	t.Helper()
-	awaitThat(t, "usage thresholds", func() bool { return w.SetLevels(a) })
+	awaitThat(t, "usage thresholds", func() bool { return w.SetLevels(a) == ArmedForNode })
 }
 
 func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
@@ -160,7 +160,7 @@ func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 
 func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 	w := newWatched(t, false)
-	if w.SetLevels(MemoryLevels{at(40 << 20), at(40 << 20)}) {
+	if w.SetLevels(MemoryLevels{at(40 << 20), at(40 << 20)}) != Unarmed {
 		t.Error("armed")
 	}
 	pods, err := w.cgroups.Open(w.pods)

@@ -20,16 +20,13 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 	for _, signal := range []string{"CONT", "KILL"} {
 		t.Run(signal, func(t *testing.T) {
 			n := newMachine(t)
-			high, ok := n.Cgroups.MemoryHighFile(n.Pods().Path())
-			if !ok {
-				t.Skip("skipped: only cgroup v2 has memory.high")
-			}
+			high := highFile(n)
 			machine.Systemctl(t, "service-watchdogs", "no")
 			t.Cleanup(func() { machine.Systemctl(t, "service-watchdogs", "yes") })
 			bomb, within := n.Start("bomb", sandbox.Spec{}), n.Start("within", sandbox.Spec{Request: "128Mi"})
 			within.Do("hold 100Mi")
-			// No pass but those that something calls for.
-			d := protect(n, machineHard+"\nmemoryHighTripwire: true\nhousekeepingInterval: 1h")
+			// No pass but those that something calls for, and no mark, which would throttle sooner.
+			d := protect(n, machineHard+"\nmemoryHighTripwire: true\nkernelMemcgNotification: false\nhousekeepingInterval: 1h")
 			d.AwaitPods(memorySignal, bomb, within)
 			harness.Await(t, "the tripwire", func() bool { return content(t, high) != "max" })
 			machine.Signal(t, "STOP")

@@ -92,7 +92,7 @@ func TestCampaignCostOfFiveHundredContainers(t *testing.T) {
 	t.Logf("crictl stats, median of 6: %v, of CPU its own %v and containerd's %v; load %s", median(took), median(client), median(runtime), load(t))
 }
 
-// passesOf counts the housekeeping passes, and all others that were reported.
+// passesOf counts the housekeeping passes, and all others.
 func passesOf(t *testing.T, e *node.Evictd) (housekeeping, others float64) {
 	t.Helper()
 	for line := range strings.Lines(e.Metrics()) {

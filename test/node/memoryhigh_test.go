@@ -1,0 +1,175 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/vm/machine"
+)
+
+// highFile is memory.high of the pods' cgroup. It skips the test on cgroup v1.
+func highFile(n *harness.Node) string {
+	n.T.Helper()
+	high, ok := n.Cgroups.MemoryHighFile(n.Pods().Path())
+	if !ok {
+		n.T.Skip("skipped: only cgroup v2 has memory.high")
+	}
+	return high
+}
+
+// awaitMark waits until memory.high is set above a value, and returns it.
+func awaitMark(t *testing.T, high string, above int64) (mark int64) {
+	t.Helper()
+	harness.Await(t, fmt.Sprintf("memory.high above %d", above), func() bool {
+		mark, _ = strconv.ParseInt(strings.TrimSpace(content(t, high)), 10, 64) // 0 is max
+		return mark > above
+	})
+	return mark
+}
+
+// TestMachineIsNotifiedByMemoryHigh has a pod grow past the mark halfway to the threshold, far
+// from it: the kernel wakes the loop, which moves the mark on. No pod is evicted, and memory.high
+// is max again once evictd ends, in whichever way.
+//
+// rule: M.91
+func TestMachineIsNotifiedByMemoryHigh(t *testing.T) {
+	n := newMachine(t)
+	high := highFile(n)
+	pod := n.Start("pod", sandbox.Spec{})
+	d := protect(n, machineHard)
+	d.AwaitPods(memorySignal, pod)
+	first := awaitMark(t, high, 0)
+	events := passesBy(d, "memory-events")
+	usage, err := strconv.ParseInt(strings.TrimSpace(content(t, filepath.Join(filepath.Dir(high), "memory.current"))), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Send("grow %d", first-usage+8*harness.MiB)
+	second := awaitMark(t, high, first)
+	d.Await("a pass that the kernel has called for", func(*nodestatus.Status) bool { return passesBy(d, "memory-events") > events })
+	t.Logf("the mark was at %d MiB and is at %d MiB; %d events of memory.high", first/harness.MiB, second/harness.MiB, eventsHigh(t, high))
+	harness.MustRun(t, pod)
+	d.MustHaveEvicted()
+
+	machine.Signal(t, "KILL")
+	harness.Await(t, "the unit to put memory.high back", func() bool {
+		return strings.Contains(machine.Journal(t, "--unit="+machine.Service), "put back "+high)
+	})
+	awaitMark(t, high, 0)
+	machine.Systemctl(t, "stop", machine.Service)
+	if is := content(t, high); is != "max" {
+		t.Errorf("evictd ends and leaves memory.high at %s", is)
+	}
+}
+
+// TestMachineLeavesAMemoryHighThatIsNotItsOwn has another program set it.
+//
+// rule: M.91
+func TestMachineLeavesAMemoryHighThatIsNotItsOwn(t *testing.T) {
+	n := newMachine(t)
+	high := highFile(n)
+	pod := n.Start("pod", sandbox.Spec{})
+	const others = "536870912"
+	if err := os.WriteFile(high, []byte(others), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := protect(n, machineHard)
+	d.AwaitPods(memorySignal, pod)
+	harness.Await(t, "evictd to say so", func() bool {
+		return strings.Contains(machine.Journal(t, "--unit="+machine.Service), "another program has set it")
+	})
+	machine.Systemctl(t, "stop", machine.Service)
+	if is := content(t, high); is != others {
+		t.Errorf("memory.high is %s", is)
+	}
+}
+
+// passesBy is how many passes a source has caused, up to the last report; all for "".
+func passesBy(d *harness.Evictd, source string) (sum int) {
+	d.T.Helper()
+	for line := range strings.Lines(d.Metrics()) {
+		if !strings.HasPrefix(line, "evictd_passes_total{") || !strings.Contains(line, source) {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.Fields(line)[1], 64)
+		if err != nil {
+			d.T.Fatal(err)
+		}
+		sum += int(n)
+	}
+	return sum
+}
+
+// TestCostOfMarks judges nothing: each line that begins with | compares evictd that sets
+// memory.high with evictd that does not, in rounds that alternate.
+func TestCostOfMarks(t *testing.T) {
+	n := newMachine(t)
+	high := highFile(n)
+	rounds, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
+	of := map[bool]*costs{true: {}, false: {}}
+	for range max(3, rounds) {
+		for _, marks := range []bool{false, true} {
+			pod := n.Start("pod", sandbox.Spec{})
+			d := protect(n, fmt.Sprintf("%s\nkernelMemcgNotification: %v\nhousekeepingInterval: 10s", machineHard, marks))
+			d.AwaitPods(memorySignal, pod)
+			if marks {
+				awaitMark(t, high, 0)
+			}
+			of[marks].measure(t, d, pod, high)
+			pod.End()
+			n.Clear(n.Pods().Path())
+		}
+	}
+	with, without := of[true], of[false]
+	ratio := func(of func(*costs) []float64) float64 { return median(of(with)) / median(of(without)) }
+	fmt.Printf("| with marks, as a ratio to without | page-cache reader %.2f | allocator %.2f |\n",
+		ratio(func(c *costs) []float64 { return c.reader }), ratio(func(c *costs) []float64 { return c.allocator }))
+	fmt.Printf("| passes a minute | with %.0f | without %.0f |\n", median(with.passes), median(without.passes))
+	fmt.Printf("| events of memory.high | reader %.0f | allocator %.0f |\n", median(with.readerEvents), median(with.allocatorEvents))
+	t.Logf("with %+v, without %+v", *with, *without)
+}
+
+// costs of rounds: bytes a second, and numbers.
+type costs struct{ reader, allocator, passes, readerEvents, allocatorEvents []float64 }
+
+func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high string) {
+	t.Helper()
+	const size = 384 * harness.MiB // two marks at least, and no threshold
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, size); err != nil { // holes are cached like data
+		t.Fatal(err)
+	}
+	rate := func(order string, args ...any) (bytes, events float64) {
+		before, begun := eventsHigh(t, high), time.Now()
+		pod.Do(order, args...)
+		return size / time.Since(begun).Seconds(), float64(eventsHigh(t, high) - before)
+	}
+	bytes, events := rate("read %s", file)
+	c.reader, c.readerEvents = append(c.reader, bytes), append(c.readerEvents, events)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	bytes, events = rate("hold %d", size)
+	c.allocator, c.allocatorEvents = append(c.allocator, bytes), append(c.allocatorEvents, events)
+	pod.Do("hold 0")
+	before := passesBy(d, "")
+	<-time.After(time.Minute)
+	c.passes = append(c.passes, float64(passesBy(d, "")-before))
+}
+
+func median(of []float64) float64 {
+	of = slices.Sorted(slices.Values(of))
+	return of[len(of)/2]
+}
