@@ -36,6 +36,5 @@
 // While a threshold of memory is less than 256 MiB away, and for every sleep below 200 ms, the
 // thread is blocked in epoll_wait(2): the kernel wakes it, and no thread of normal priority,
 // which waits for the processor on a busy machine, is between an event and the loop. Farther
-// away the goroutine is parked in Go's poller, which costs less where nothing happens. So it is
-// with GOMAXPROCS: near a threshold package daemon raises it, so that a P is free for the thread.
+// away the goroutine is parked in Go's poller, which costs less where nothing happens.
 package control

@@ -376,10 +376,9 @@ const (
 	starting = 20 * time.Second
 	// relock is the interval at which unused memory is given back.
 	relock = 10 * time.Minute
-	// processors is the least GOMAXPROCS near a threshold. The thread of the loop needs a free P of
-	// Go's scheduler when it returns from the kernel, and a thread of normal priority keeps its P
-	// while it waits for the processor behind others: with as many as there are processors, none
-	// may be free. Elsewhere each P costs memory and processor time for nothing.
+	// processors is the least GOMAXPROCS. The thread of the loop needs a free P of Go's scheduler
+	// when it returns from the kernel, and a thread of normal priority keeps its P while it waits
+	// for the processor behind others: with as many as there are processors, none may be free.
 	processors = 8
 )
 
@@ -393,11 +392,11 @@ var urgent = []string{
 // prioritize locks the memory of this process and gives the calling thread, which runs the
 // loop, a realtime priority. What the host refuses is logged.
 func (d *Daemon) prioritize(ctx context.Context, around *sync.WaitGroup) {
+	runtime.GOMAXPROCS(max(processors, runtime.GOMAXPROCS(0)))
 	if err := osprocess.Lock(); err != nil {
 		d.log.Info("evictd's memory may be swapped and its program be read from disk again", "error", err)
 	}
 	around.Go(func() { relocked(ctx) })
-	around.Go(func() { setProcessors(ctx, d.notifier.Nearby()) })
 	runtime.LockOSThread()
 	thread, err := osprocess.Elevate()
 	if err != nil {
@@ -405,24 +404,6 @@ func (d *Daemon) prioritize(ctx context.Context, around *sync.WaitGroup) {
 		return
 	}
 	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
-}
-
-// setProcessors keeps GOMAXPROCS at processors or more near a threshold, and as it is now
-// elsewhere.
-func setProcessors(ctx context.Context, nearby <-chan bool) {
-	elsewhere := runtime.GOMAXPROCS(0)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case near := <-nearby:
-			n := elsewhere
-			if near {
-				n = max(n, processors)
-			}
-			runtime.GOMAXPROCS(n)
-		}
-	}
 }
 
 // relocked gives memory back and locks the rest, when the start is over and every relock.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -86,7 +85,6 @@ type MemoryNotifier struct {
 	subscriptions [numSubscriptions]subscription
 	levels        chan MemoryLevels // nil: usage thresholds are not used
 	nearby        bool              // a threshold is less than nearby away
-	changes       chan bool         // of nearby
 	fired         chan struct{}
 }
 
@@ -135,7 +133,7 @@ const (
 // leaves out the usage thresholds of cgroup v1, as without the kubelet's
 // kernelMemcgNotification.
 func NewMemoryNotifier(cfg NodeConfig, thresholds bool, log *slog.Logger) (*MemoryNotifier, error) {
-	w := &MemoryNotifier{log: log, fired: make(chan struct{}, 1), changes: make(chan bool, 1)}
+	w := &MemoryNotifier{log: log, fired: make(chan struct{}, 1)}
 	if thresholds && cfg.Cgroups != nil && cfg.Cgroups.Version() == cgroup.V1 {
 		w.levels = make(chan MemoryLevels, 1)
 	}
@@ -217,7 +215,7 @@ func (w *MemoryNotifier) Wake() { w.poller.Wake() }
 // SetLevels sets usage and thresholds, and returns whether the kernel already notifies
 // at the threshold or at half of the distance. It never blocks; one goroutine calls it.
 func (w *MemoryNotifier) SetLevels(a MemoryLevels) Armed {
-	w.setNearby(min(a[0].Left().Or(math.MaxInt64), a[1].Left().Or(math.MaxInt64)))
+	w.nearby = min(a[0].Left().Or(nearby), a[1].Left().Or(nearby)) < nearby
 	if w.levels == nil {
 		return Unarmed
 	}
@@ -243,22 +241,6 @@ func (w *MemoryNotifier) SetLevels(a MemoryLevels) Armed {
 	return Unarmed
 }
 
-// setNearby sets nearby for the bytes that are left. It ends at a larger distance than it begins.
-func (w *MemoryNotifier) setNearby(left int64) {
-	now := left < nearby || w.nearby && left < nearby+halfway
-	if now == w.nearby {
-		return
-	}
-	w.nearby = now
-	select {
-	case <-w.changes:
-	default:
-	}
-	w.changes <- now
-}
-
-// Nearby receives whether a threshold is less than 256 MiB away, after that has changed.
-func (w *MemoryNotifier) Nearby() <-chan bool { return w.changes }
 // WatchesPodsEvents says whether the kernel notifies of memory.events.local of the pods' group.
 // Any goroutine may call it.
 func (w *MemoryNotifier) WatchesPodsEvents() bool { return w.subscriptions[podsEvents].opened.Load() }

@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"fmt"
 	"log/slog"
 	"regexp"
 	"runtime"
@@ -48,30 +47,5 @@ func TestNearAThresholdTheKernelWakesTheThreadOfTheLoopItself(t *testing.T) {
 				return found != nil && string(found[1]) == c.state
 			})
 		})
-	}
-}
-
-func TestNearbyIsReportedWhenItChanges(t *testing.T) {
-	w, err := NewMemoryNotifier(NodeConfig{}, true, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	for _, c := range []struct {
-		left int64
-		want string
-	}{
-		{nearby, ""}, {nearby - 1, "true"}, {0, ""}, {nearby + halfway - 1, ""}, {nearby + halfway, "false"}, {nearby, ""},
-	} {
-		w.SetLevels(MemoryLevels{{Usage: stats.Known(1 << 40), Threshold: stats.Known(1<<40 + c.left)}})
-		reported := ""
-		select {
-		case now := <-w.Nearby():
-			reported = fmt.Sprint(now)
-		default:
-		}
-		if reported != c.want {
-			t.Errorf("%d bytes left: reported %q, want %q", c.left, reported, c.want)
-		}
 	}
 }
