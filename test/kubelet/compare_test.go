@@ -50,6 +50,7 @@ var rows = []*row{
 	{"", "of two hard thresholds on one filesystem signal only the", "a soft threshold of a disk has no grace of 0s where there is a hard one"},
 	{"", "which has none at all in the very first pass", "a pass without statistics is the very first"},
 	{"", "fractions of a byte are compared as such", "no amount has any"},
+	{"", "a volume without a source is an emptyDir", "every volume has a source"},
 	{"", "Amounts in messages are written as the status shows them", "amounts of a message are compared as numbers"},
 }
 
@@ -400,10 +401,11 @@ func number(text string) string {
 	return fmt.Sprint(q.Value())
 }
 
+// numbers are thresholds, equal ones once: for the kubelet they may be the same.
 func numbers(thresholds []simulate.Threshold) (texts []string) {
 	for _, t := range thresholds {
 		texts = append(texts, t.Signal+" "+number(t.Quantity)+" "+number(t.Available))
 	}
 	slices.Sort(texts)
-	return texts
+	return slices.Compact(texts)
 }

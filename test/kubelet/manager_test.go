@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
@@ -40,16 +41,10 @@ type (
 		NoStorageRequests bool        // of pods, in the last pass
 	}
 	world struct {
-		EvictionHard, EvictionSoft, EvictionSoftGracePeriod, EvictionMinimumReclaim map[string]string
-
-		MergeDefaultEvictionSettings     bool
-		EvictionMaxPodGracePeriod        int64
-		EvictionPressureTransitionPeriod time.Duration
-		EnforceNodeAllocatable           []string
-		LocalStorageCapacityIsolation    bool
-		DedicatedImageFs, SplitImageFs   bool
-		Pods                             []v1.Pod
-		Passes                           []pass
+		Config                         config.EvictdConfiguration // its fields are of KubeletConfiguration
+		DedicatedImageFs, SplitImageFs bool
+		Pods                           []v1.Pod
+		Passes                         []pass
 	}
 	pass struct {
 		At        time.Time
@@ -125,16 +120,12 @@ var epoch = time.Unix(1_000_000, 0).UTC()
 // The error is of signals of one filesystem that were measured at different times.
 func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
 	c := &f.Spec.Config
-	w := &world{
-		EvictionHard: c.EvictionHard, EvictionSoft: c.EvictionSoft, EvictionSoftGracePeriod: c.EvictionSoftGracePeriod,
-		EvictionMinimumReclaim:           c.EvictionMinimumReclaim,
-		MergeDefaultEvictionSettings:     c.MergeDefaultEvictionSettings != nil && *c.MergeDefaultEvictionSettings,
-		EvictionMaxPodGracePeriod:        int64(c.EvictionMaxPodGracePeriod),
-		EvictionPressureTransitionPeriod: c.EvictionPressureTransitionPeriod.Duration,
-		EnforceNodeAllocatable:           c.EnforceNodeAllocatable,
-		LocalStorageCapacityIsolation:    c.LocalStorageCapacityIsolation == nil || *c.LocalStorageCapacityIsolation,
-		DedicatedImageFs:                 f.Spec.Node.Filesystems == "imagefs" || f.Spec.Node.Filesystems == "split",
-		SplitImageFs:                     f.Spec.Node.Filesystems == "split",
+	fs := f.Spec.Node.Filesystems
+	w := &world{Config: *c, DedicatedImageFs: fs == "imagefs" || fs == "split", SplitImageFs: fs == "split"}
+	for signal, grace := range c.EvictionSoftGracePeriod {
+		if hard := c.EvictionHard[signal]; grace == "0s" && !ofMemory(signal) && (hard != "" || c.EvictionHard == nil || c.MergeDefaultEvictionSettings != nil) {
+			return nil, fmt.Errorf("%s has two hard thresholds", signal)
+		}
 	}
 	var active []*v1.Pod
 	sourceless := false
@@ -163,7 +154,7 @@ func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
 		maps.Copy(usage, s.Usage)
 		p := pass{At: epoch.Add(s.At.Duration), Signals: map[string]signal{}, Freed: map[string]map[string]int64{}}
 		for name, text := range s.Signals {
-			p.Signals[name] = observe(f, name, text, p.At, last[name])
+			p.Signals[name] = observe(text, p.At, last[name])
 		}
 		clear(last)
 		for name := range p.Signals {
@@ -205,14 +196,9 @@ func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
 func uid(name string) types.UID { return types.UID(name) }
 
 // observe reads a signal of a step. Last is the time of its measurement in the step before.
-func observe(f *simulate.File, name string, text []byte, now time.Time, last metav1.Time) signal {
+func observe(text []byte, now time.Time, last metav1.Time) signal {
 	var long simulate.FileSignal
-	if text[0] != '{' {
-		long.Available = new(resource.Quantity)
-		if err := json.Unmarshal(text, long.Available); err != nil {
-			panic(err)
-		}
-	} else if err := json.Unmarshal(text, &long); err != nil {
+	if err := json.Unmarshal(text, &long); err != nil {
 		panic(err)
 	}
 	s := signal{Available: long.Available.Value(), Time: metav1.NewTime(now.Add(-long.Age.Duration))}

@@ -78,6 +78,7 @@ func (m *maker) thresholds(c *config.EvictdConfiguration) {
 	for _, m := range maps {
 		*m = map[string]string{}
 	}
+	defaults := m.chance(10)
 	for _, s := range signals {
 		likely := 45
 		if strings.HasPrefix(s, "containerfs") {
@@ -90,7 +91,7 @@ func (m *maker) thresholds(c *config.EvictdConfiguration) {
 		if m.chance(likely) {
 			c.EvictionSoft[s] = m.value(s, 1+m.IntN(24))
 			c.EvictionSoftGracePeriod[s] = pick(m, "5s", "10s", "20s", "35s", "1m")
-			if !hard && m.chance(15) || strings.Contains(s, "emory") && m.chance(15) {
+			if (ofMemory(s) || !hard && !defaults) && m.chance(15) {
 				c.EvictionSoftGracePeriod[s] = "0s"
 			}
 		}
@@ -98,11 +99,11 @@ func (m *maker) thresholds(c *config.EvictdConfiguration) {
 			c.EvictionMinimumReclaim[s] = pick(m, "0", m.value(s, m.IntN(8)+1), "150%")
 		}
 	}
-	if m.chance(8) {
-		c.EvictionHard = nil
-	}
 	merge, isolation := true, m.chance(75)
-	if m.chance(10) {
+	switch {
+	case defaults && m.chance(50):
+		c.EvictionHard = nil
+	case defaults:
 		c.MergeDefaultEvictionSettings = &merge
 	}
 	c.LocalStorageCapacityIsolation = &isolation

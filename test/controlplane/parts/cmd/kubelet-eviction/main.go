@@ -29,6 +29,7 @@ func main() {
 		if err == nil {
 			if q.World != nil {
 				w = q.World
+				w.complete()
 			}
 			answers, err = w.answers(&q.view)
 		}

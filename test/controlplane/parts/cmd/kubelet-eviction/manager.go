@@ -15,13 +15,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	configdefaults "k8s.io/kubernetes/pkg/kubelet/apis/config/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/eviction"
 	evictionapi "k8s.io/kubernetes/pkg/kubelet/eviction/api"
 	"k8s.io/utils/clock"
@@ -61,18 +61,25 @@ func (w *world) answers(v *view) ([]answer, error) {
 	return different, nil
 }
 
+// complete sets defaults: of the configuration as a kubelet does (cmd/kubelet/app), of pods as an
+// API server does.
+func (w *world) complete() {
+	c := &w.Config
+	configdefaults.SetDefaults_KubeletConfiguration(c)
+	if c.EvictionHard == nil || *c.MergeDefaultEvictionSettings {
+		hard := maps.Clone(eviction.DefaultEvictionHard)
+		maps.Copy(hard, c.EvictionHard)
+		c.EvictionHard = hard
+	}
+	for i := range w.Pods {
+		w.Pods[i] = *defaulted(&w.Pods[i])
+	}
+}
+
 // run runs a new manager.
 func (w *world) run(v *view) ([]answer, error) {
-	hard := map[string]string{}
-	if w.EvictionHard == nil || w.MergeDefaultEvictionSettings {
-		maps.Copy(hard, eviction.DefaultEvictionHard)
-	}
-	maps.Copy(hard, w.EvictionHard)
-	enforced := w.EnforceNodeAllocatable
-	if enforced == nil {
-		enforced = []string{"pods"}
-	}
-	thresholds, err := eviction.ParseThresholdConfig(enforced, hard, w.EvictionSoft, w.EvictionSoftGracePeriod, w.EvictionMinimumReclaim)
+	c := &w.Config
+	thresholds, err := eviction.ParseThresholdConfig(c.EnforceNodeAllocatable, c.EvictionHard, c.EvictionSoft, c.EvictionSoftGracePeriod, c.EvictionMinimumReclaim)
 	if err != nil {
 		return nil, err
 	}
@@ -83,22 +90,13 @@ func (w *world) run(v *view) ([]answer, error) {
 		world: w, view: v, FakeClock: testclock.NewFakeClock(time.Unix(0, 0)),
 		at: -2, answers: make([]answer, v.Passes), over: make(chan struct{}),
 	}
-	if len(thresholds) == 0 && !w.LocalStorageCapacityIsolation {
+	if len(thresholds) == 0 && !*c.LocalStorageCapacityIsolation {
 		return n.answers, nil // the manager asks for nothing
 	}
-	if w.stored == nil {
-		w.stored = map[types.UID]*v1.Pod{}
-		for i := range w.Pods {
-			w.stored[w.Pods[i].UID] = defaulted(&w.Pods[i])
-		}
-	}
 	config := eviction.Config{
-		Thresholds: thresholds, MaxPodGracePeriodSeconds: w.EvictionMaxPodGracePeriod, PressureTransitionPeriod: w.EvictionPressureTransitionPeriod,
+		Thresholds: thresholds, MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: c.EvictionPressureTransitionPeriod.Duration,
 	}
-	if config.PressureTransitionPeriod == 0 { // a default of KubeletConfiguration
-		config.PressureTransitionPeriod = 5 * time.Minute
-	}
-	n.manager, _ = eviction.NewManager(n, config, n.kill, n, n, n, nil, n, w.LocalStorageCapacityIsolation)
+	n.manager, _ = eviction.NewManager(n, config, n.kill, n, n, n, nil, n, *c.LocalStorageCapacityIsolation)
 	n.manager.Start(klog.NewContext(context.Background(), logr.New(log{n})), n, n.activePods, func(*v1.Pod) bool { return true }, 0)
 	<-n.over
 	return n.answers, nil
@@ -106,7 +104,6 @@ func (w *world) run(v *view) ([]answer, error) {
 
 // defaulted is a pod as an API server stores it, but for its grace period.
 func defaulted(pod *v1.Pod) *v1.Pod {
-	pod = pod.DeepCopy()
 	grace := pod.Spec.TerminationGracePeriodSeconds
 	corev1.SetObjectDefaults_Pod(pod)
 	var internal core.Pod
@@ -149,7 +146,7 @@ func (n *node) activePods() (pods []*v1.Pod) {
 	p, last := &n.world.Passes[n.at], n.at == len(n.answers)-1
 	n.SetTime(p.At)
 	for _, uid := range p.Active {
-		pod := n.stored[uid]
+		pod := &n.Pods[slices.IndexFunc(n.Pods, func(pod v1.Pod) bool { return pod.UID == uid })]
 		if last && slices.Contains(n.Hidden, uid) {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -27,20 +28,12 @@ type view struct {
 	NoStorageRequests bool        // of pods, in the last pass
 }
 
-// world is a node with the configuration of its kubelet. Its pods have a uid each.
+// world is a node. Its pods have a uid each.
 type world struct {
-	EvictionHard, EvictionSoft, EvictionSoftGracePeriod, EvictionMinimumReclaim map[string]string
-
-	MergeDefaultEvictionSettings     bool
-	EvictionMaxPodGracePeriod        int64
-	EvictionPressureTransitionPeriod time.Duration
-	EnforceNodeAllocatable           []string
-	LocalStorageCapacityIsolation    bool
-	DedicatedImageFs, SplitImageFs   bool
-	Pods                             []v1.Pod
-	Passes                           []pass
-
-	stored map[types.UID]*v1.Pod // Pods as an API server stores them
+	Config                         kubeletconfig.KubeletConfiguration
+	DedicatedImageFs, SplitImageFs bool
+	Pods                           []v1.Pod
+	Passes                         []pass
 }
 
 // pass is what a pass of the manager finds.
