@@ -42,6 +42,9 @@ func compareWorlds(t *testing.T, first uint64, number int) {
 			t.Fatalf("the world of seed %d is not valid: %v", seed, err)
 		}
 		if found == nil {
+			if n.worlds%1000 == 0 {
+				t.Logf("%d worlds, %d passes, %d victims until seed %d", n.worlds, n.passes, n.victims, seed)
+			}
 			continue
 		}
 		world.Spec.Steps = world.Spec.Steps[:found.step+1]

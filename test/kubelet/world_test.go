@@ -153,6 +153,9 @@ func (m *maker) pod() v1.Pod {
 		spec.Overhead = v1.ResourceList{v1.ResourceMemory: *quantity(1 << 26), v1.ResourceEphemeralStorage: *quantity(1 << 26)}
 	}
 	all := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+	if m.chance(25) {
+		all = nil
+	}
 	for i := range m.IntN(5) - 2 {
 		c := v1.Container{Name: fmt.Sprint("i", i), Resources: m.resources(all...)}
 		if always := v1.ContainerRestartPolicyAlways; m.chance(50) {
