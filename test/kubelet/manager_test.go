@@ -117,7 +117,8 @@ func (m *manager) ask(q question) (answers []answer) {
 var epoch = time.Unix(1_000_000, 0).UTC()
 
 // translate is the world of a scenario. A pod that evictd evicts in a step is not active after it.
-// The error is of signals of one filesystem that were measured at different times.
+// The error is of what rows exclude, and of signals of one filesystem that were measured at different
+// times.
 func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
 	c := &f.Spec.Config
 	fs := f.Spec.Node.Filesystems
