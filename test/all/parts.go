@@ -61,6 +61,11 @@ var parts = []part{
 		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
 	},
 	{
+		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager",
+		packages: []string{"./test/kubelet"},
+		builds:   []string{"kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
+	},
+	{
 		name: "containerd", tests: "evictd on real containers, by Debian's containerd and by a current one",
 		module: "test/containerd", packages: []string{"./suite", "./node"},
 		builds: []string{"containerd-if-possible"}, takes: "5 minutes, 3 GiB of disk",
