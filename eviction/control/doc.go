@@ -29,6 +29,7 @@
 // # The thread of the loop
 //
 // The goroutine of Run is locked to a thread with SCHED_FIFO at the lowest priority,
-// where the machine permits that, and a budget of half of each second. Between the wake
+// where the machine permits that, and a budget of half of each second: above it, it has a normal
+// priority until it has stayed within it for ten seconds. Between the wake
 // and the first signal it allocates no memory, opens no file and logs nothing.
 package control
