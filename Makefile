@@ -250,6 +250,10 @@ vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup
 bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oomd, the kernel alone; EVICTD_ROUNDS=3
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestComparison$$' ./test/vm | grep -e '^|' -e FAIL
 
+.PHONY: bench-notices
+bench-notices: deb ## in that machine: what marks of memory.high cost a reader and an allocator, and passes a minute; EVICTD_ROUNDS=3
+	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestNotices$$' ./test/vm | grep -e '^|' -e FAIL
+
 .PHONY: clean
 clean: ## remove what build made
 	@rm -rf bin

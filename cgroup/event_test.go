@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -203,6 +204,40 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 		m.do(t, "head -c 32000000 /dev/zero >"+file)
 		if rang := awaitRing(t, b); rang != 1<<below {
 			t.Errorf("notices %b, want %b alone", rang, 1<<below)
+		}
+	}
+}
+
+// TestAGroupThatReachesMemoryHighIsReported has page cache of the group reach one value after the
+// other.
+//
+// rule: M.91
+func TestAGroupThatReachesMemoryHighIsReported(t *testing.T) {
+	t.Parallel()
+	s, group := realGroup(t, bounded())
+	high, ok := s.MemoryHighFile(group)
+	if !ok {
+		t.Skip("skipped: needs cgroup v2, which has memory.high")
+	}
+	n, err := open(t, s, group).NotifyEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	b := newBell(t)
+	if err := b.Add(n, 3); err != nil {
+		t.Fatal(err)
+	}
+	m := join(t, s, group)
+	file := t.TempDir() + "/file"
+	const step = 16 << 20
+	for value := step; value <= 3*step; value += step {
+		if err := os.WriteFile(high, []byte(strconv.Itoa(value)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		m.do(t, fmt.Sprintf("head -c %d /dev/zero >>%s", step, file))
+		if rang := awaitRing(t, b); rang != 1<<3 {
+			t.Errorf("notices %b", rang)
 		}
 	}
 }

@@ -30,7 +30,8 @@
 // # The thread of the loop
 //
 // The goroutine of Run is locked to a thread with SCHED_FIFO at the lowest priority,
-// where the machine permits that, and a budget of half of each second. Between the wake
+// where the machine permits that, and a budget of half of each second: above it, it has a normal
+// priority until it has stayed within it for ten seconds. Between the wake
 // and the first signal it allocates no memory, opens no file and logs nothing.
 //
 // While a threshold of memory is less than 256 MiB away, and for every sleep below 200 ms, the

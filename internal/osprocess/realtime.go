@@ -21,6 +21,8 @@ const realtimePriority = 1
 const (
 	budgetPeriod = time.Second
 	budget       = budgetPeriod / 2
+	// calm is how long a thread stays within the budget before it has its priority again.
+	calm = 10 * time.Second
 )
 
 // Thread is a thread of this process that runs under SCHED_FIFO.
@@ -32,21 +34,32 @@ type Thread struct{ id int }
 // for the process's cpu group, else the error is fs.ErrPermission.
 func Elevate() (*Thread, error) {
 	t := &Thread{unix.Gettid()}
-	attr := unix.SchedAttr{
-		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: realtimePriority,
-	}
-	if err := unix.SchedSetAttr(t.id, &attr, 0); err != nil {
-		return nil, fmt.Errorf("run under SCHED_FIFO: %w", err)
+	if err := t.elevate(); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
 
+func (t *Thread) elevate() error {
+	attr := unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: realtimePriority,
+	}
+	if err := unix.SchedSetAttr(t.id, &attr, 0); err != nil {
+		return fmt.Errorf("run under SCHED_FIFO: %w", err)
+	}
+	return nil
+}
+
 // Guard enforces the budget until ctx ends: a thread that has used it up gets a normal
-// priority permanently. A timer of the thread's processor time (timer_create(2)) fires
+// priority until it has stayed within it for ten seconds. A timer of the thread's processor time (timer_create(2)) fires
 // per budget, so that a sleeping thread causes no wakes. Both clocks are read where Guard
 // runs, which may be long after the timer fired. RLIMIT_RTTIME does not work: Go's scheduler
 // sleeps every 10 ms in a thread that spins.
 func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
+	t.guard(ctx, nice, calm, log)
+}
+
+func (t *Thread) guard(ctx context.Context, nice int, calm time.Duration, log *slog.Logger) {
 	rings := make(chan os.Signal, 1)
 	signal.Notify(rings, budgetSignal)
 	defer signal.Stop(rings)
@@ -56,19 +69,31 @@ func (t *Thread) Guard(ctx context.Context, nice int, log *slog.Logger) {
 		return
 	}
 	defer stop()
-	for last := t.usage(); ; {
+	last := t.usage()
+	var again <-chan time.Time // when to look at a thread without its priority; nil while it has it
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-rings:
+		case <-again:
 		}
 		now := t.usage()
-		if used, in := now.since(last); spins(used, in) {
+		used, in := now.since(last)
+		switch {
+		case again == nil && spins(used, in):
 			log.Error("the sensing thread spins and loses its realtime priority", "used", used.String(), "in", in.String(), "error", t.demote(nice))
-			return
-		} else if used >= budget/2 {
+		case again == nil && used < budget/2, again != nil && in < calm:
+			continue
+		case again == nil:
 			last = now
+			continue
+		case used*(budgetPeriod/budget) <= in:
+			log.Info("the sensing thread has its realtime priority again", "used", used.String(), "in", in.String(), "error", t.elevate())
+			last, again = now, nil
+			continue
 		}
+		last, again = now, time.After(calm)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestTheElevatedThreadHasPriorityAndThreadsItStartsDoNot(t *testing.T) {
 	})
 }
 
-func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
+func TestAThreadThatSpinsHasNoPriorityUntilItIsCalm(t *testing.T) {
 	elevated(t, func(thread *Thread) {
 		ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 		defer cancel()
@@ -68,13 +68,25 @@ func TestAThreadThatSpinsLosesItsPriority(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			thread.Guard(ctx, 0, slog.New(slog.NewTextHandler(&logged, nil)))
+			thread.guard(ctx, 0, budgetPeriod, slog.New(slog.NewTextHandler(&logged, nil)))
 		}()
 		for ctx.Err() == nil && policy(t, thread.id) == unix.SCHED_FIFO {
 		}
+		if got := policy(t, thread.id); got != unix.SCHED_NORMAL {
+			t.Errorf("policy %d", got)
+		}
+		for ctx.Err() == nil && policy(t, thread.id) == unix.SCHED_NORMAL {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(10 * time.Millisecond)}, nil)
+		}
+		if got := policy(t, thread.id); got != unix.SCHED_FIFO {
+			t.Errorf("policy %d of a thread that is calm", got)
+		}
+		cancel()
 		<-ended
-		if got := policy(t, thread.id); got != unix.SCHED_NORMAL || !strings.Contains(logged.String(), "loses its realtime priority") {
-			t.Errorf("policy %d, logged %s", got, &logged)
+		for _, text := range []string{"loses its realtime priority", "has its realtime priority again"} {
+			if !strings.Contains(logged.String(), text) {
+				t.Errorf("logged %s", &logged)
+			}
 		}
 	})
 }

@@ -27,7 +27,7 @@ func highFile(n *harness.Node) string {
 }
 
 // awaitMark waits until memory.high is set above a value, and returns it.
-func awaitMark(t *testing.T, high string, above int64) (mark int64) {
+func awaitMark(t testing.TB, high string, above int64) (mark int64) {
 	t.Helper()
 	harness.Await(t, fmt.Sprintf("memory.high above %d", above), func() bool {
 		mark, _ = strconv.ParseInt(strings.TrimSpace(content(t, high)), 10, 64) // 0 is max
@@ -36,30 +36,55 @@ func awaitMark(t *testing.T, high string, above int64) (mark int64) {
 	return mark
 }
 
-// TestMachineIsNotifiedByMemoryHigh has a pod grow past the mark halfway to the threshold, far
-// from it: the kernel wakes the loop, which moves the mark on. No pod is evicted, and memory.high
-// is max again once evictd ends, in whichever way.
+// mustBeNotified has a pod grow past the mark halfway to the threshold, far from it: the kernel
+// wakes the loop, which moves the mark on. No pod is evicted.
+func mustBeNotified(d *harness.Evictd, pod *harness.Pod, high string) {
+	d.T.Helper()
+	d.AwaitPods(memorySignal, pod)
+	first := awaitMark(d.T, high, 0)
+	events := passesBy(d, "memory-events")
+	usage, err := strconv.ParseInt(strings.TrimSpace(content(d.T, filepath.Join(filepath.Dir(high), "memory.current"))), 10, 64)
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	pod.Send("grow %d", first-usage+8*harness.MiB)
+	second := awaitMark(d.T, high, first)
+	d.Await("a pass that the kernel has called for", func(*nodestatus.Status) bool { return passesBy(d, "memory-events") > events })
+	d.T.Logf("the mark was at %d MiB and is at %d MiB; %d events of memory.high", first/harness.MiB, second/harness.MiB, eventsHigh(d.T, high))
+	harness.MustRun(d.T, pod)
+	d.MustHaveEvicted()
+}
+
+// TestPodsThatReachMemoryHighWakeTheLoop kills evictd after that: the next one restores
+// memory.high, and sets it again until it ends.
+//
+// rule: M.91
+func TestPodsThatReachMemoryHighWakeTheLoop(t *testing.T) {
+	n := harness.NewNode(t, 640*harness.MiB, nodePIDs)
+	high := highFile(n)
+	pod := n.Start("pod", sandbox.Spec{})
+	run := func() *harness.Evictd { return n.Evictd(sandbox.EvictionHard("memory.available<64Mi")) }
+	d := run()
+	mustBeNotified(d, pod, high)
+	d.Kill()
+	awaitMark(t, high, 0) // it stays
+	d = run()
+	d.AwaitLog("restored a setting that an earlier evictd had changed")
+	awaitMark(t, high, 0)
+	d.Stop()
+	if is := content(t, high); is != "max" {
+		t.Errorf("evictd ends and leaves memory.high at %s", is)
+	}
+}
+
+// TestMachineIsNotifiedByMemoryHigh has the unit restore memory.high after evictd was killed.
 //
 // rule: M.91
 func TestMachineIsNotifiedByMemoryHigh(t *testing.T) {
 	n := newMachine(t)
 	high := highFile(n)
 	pod := n.Start("pod", sandbox.Spec{})
-	d := protect(n, machineHard)
-	d.AwaitPods(memorySignal, pod)
-	first := awaitMark(t, high, 0)
-	events := passesBy(d, "memory-events")
-	usage, err := strconv.ParseInt(strings.TrimSpace(content(t, filepath.Join(filepath.Dir(high), "memory.current"))), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.Send("grow %d", first-usage+8*harness.MiB)
-	second := awaitMark(t, high, first)
-	d.Await("a pass that the kernel has called for", func(*nodestatus.Status) bool { return passesBy(d, "memory-events") > events })
-	t.Logf("the mark was at %d MiB and is at %d MiB; %d events of memory.high", first/harness.MiB, second/harness.MiB, eventsHigh(t, high))
-	harness.MustRun(t, pod)
-	d.MustHaveEvicted()
-
+	mustBeNotified(protect(n, machineHard), pod, high)
 	machine.Signal(t, "KILL")
 	harness.Await(t, "the unit to put memory.high back", func() bool {
 		return strings.Contains(machine.Journal(t, "--unit="+machine.Service), "put back "+high)

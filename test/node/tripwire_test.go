@@ -56,7 +56,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 }
 
 // eventsHigh is how often tasks were held up at memory.high.
-func eventsHigh(t *testing.T, high string) int {
+func eventsHigh(t testing.TB, high string) int {
 	t.Helper()
 	for line := range strings.Lines(content(t, filepath.Join(filepath.Dir(high), "memory.events"))) {
 		if n, is := strings.CutPrefix(line, "high "); is {

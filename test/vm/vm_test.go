@@ -49,7 +49,7 @@ const limit = 30 * time.Minute
 const (
 	// nodes are tests of nodes in bounded cgroups: memory, process ids, disk, graces of soft
 	// thresholds, restarts.
-	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|WhatEvictdRemembers)"
+	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|PodsThatReach|WhatEvictdRemembers)"
 	// faults are tests of nodes where something else fails, or is hostile.
 	faults = "^Test(WithEverything|AGraceDoesNot|Pods?Whose|WhatTheKernel|PodThatHides|WhatIsNo)"
 	// campaigns are tests that take long or kill much.
@@ -61,7 +61,7 @@ const systemd = "EVICTD_CGROUP_DRIVER=systemd"
 
 var boots = []boot{
 	{name: "v2", suites: []suite{
-		{pkg: "cgroup", run: "Real|Group|Notice|Bell"},
+		{pkg: "cgroup", run: "."},
 		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
 		{pkg: "eviction/kill", run: "."},
 		{pkg: "test/node", run: "^TestMachine"},
@@ -107,6 +107,12 @@ func TestCampaignVirtualMachine(t *testing.T) {
 // bomb beside one of those who guard machines.
 func TestComparison(t *testing.T) {
 	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestBesidePeers"}}})
+}
+
+// TestNotices judges nothing: each line that begins with | compares evictd with and without marks of
+// memory.high.
+func TestNotices(t *testing.T) {
+	newMachine(t, "make bench-notices").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestCostOfMarks"}}})
 }
 
 func newMachine(t *testing.T, target string) *machine {
@@ -170,7 +176,7 @@ func (m *machine) boot(t *testing.T, b boot) {
 		"-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-m", strconv.Itoa(cmp.Or(b.memory, 1024)), "-smp", "2",
 		"-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none",
 		"-kernel", filepath.Join(m.image, "kernel"),
-		"-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 psi=1 mitigations=off nokaslr systemd.show_status=0 "+b.kernel,
+		"-append", "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 psi=1 no_timer_check mitigations=off nokaslr systemd.show_status=0 "+b.kernel,
 		"-drive", "format=raw,if=none,id=root,cache=unsafe,file="+disk, "-device", "nvme,drive=root,serial=root",
 		"-drive", "format=raw,if=none,id=payload,readonly=on,file="+m.payload(t, b), "-device", "nvme,drive=payload,serial=payload",
 		"-serial", "file:"+console, "-serial", "stdio")
