@@ -164,6 +164,30 @@ func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 	awaitReported(a, again, "leaker")
 }
 
+// TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded starts it as a kubelet
+// does that does not know of the eviction.
+func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	a := kube.New(n)
+	leaker := a.CreatePod(n, "leaker", sandbox.Spec{Request: "8Mi"}, nil)
+	d := runWith(n, a, sandbox.Mode("native"), hardMemory)
+	d.AwaitPods(memorySignal, leaker)
+	a.Gate.Set(false)
+	press(leaker, 32)
+	d.AwaitGone(leaker)
+	for range 3 {
+		n.StartIn(leaker.Pod, leaker.Group, nil).AwaitEnd()
+	}
+	a.Gate.Set(true)
+	awaitEvicted(a, t, d, leaker)
+	if told := a.Events(t, a.Namespace, "leaker")["Evicted"]; told != 1 {
+		t.Errorf("%d events report the eviction", told)
+	}
+	d.MustHaveEvicted(leaker)
+	awaitReported(a, d, "leaker")
+}
+
 func TestAPIServerThatIsAwayAtTheStartIsFoundLater(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
