@@ -20,16 +20,26 @@ type Killer interface {
 	Results() <-chan kill.Result
 }
 
-// deadlineCheck is how often the deadlines of waiting victims are checked.
-const deadlineCheck = 100 * time.Millisecond
+const (
+	// deadlineCheck is how often the deadlines of waiting victims are checked.
+	deadlineCheck = 100 * time.Millisecond
+	// deletionPatience is how long the API server may take to delete a pod.
+	deletionPatience = 5 * time.Second
+	// hookAllowance is what a kubelet grants a pod whose preStop hooks have used up its
+	// grace (minimumGracePeriodInSeconds).
+	hookAllowance = 2 * time.Second
+)
 
 // APIEvictor is a Killer that requests the eviction of a soft victim from the Eviction API
 // (pods/eviction) before it kills the victim. Until a deadline this respects disruption
-// budgets. Hard victims never wait.
+// budgets. Beside a kubelet a victim whose budget still holds it back is deleted then, and
+// the kubelet, which runs preStop hooks, ends the pods that the API server has evicted or
+// deleted: the Killer kills what is left after the grace. Hard victims never wait.
 type APIEvictor struct {
 	Killer
 	agent    *Agent
 	patience time.Duration
+	kubelet  bool
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -41,12 +51,14 @@ type waiting struct {
 	kill.Victim
 	deadline time.Time
 	refused  string // the last answer
+	deleted  bool   // its deletion is requested
 	granted  bool   // it is killed as soon as the killer accepts it
 }
 
-// NewAPIEvictor sends requests by an agent. patience is from Kill to the deadline.
-func NewAPIEvictor(killer Killer, agent *Agent, patience time.Duration, log *slog.Logger) *APIEvictor {
-	return &APIEvictor{Killer: killer, agent: agent, patience: patience, log: log, waiting: map[types.UID]*waiting{}}
+// NewAPIEvictor sends requests by an agent. patience is from Kill to the deadline. kubelet
+// says that one runs the pods.
+func NewAPIEvictor(killer Killer, agent *Agent, patience time.Duration, kubelet bool, log *slog.Logger) *APIEvictor {
+	return &APIEvictor{Killer: killer, agent: agent, patience: patience, kubelet: kubelet, log: log, waiting: map[types.UID]*waiting{}}
 }
 
 // Kill starts to kill a hard victim, or to request the eviction of a soft one, and returns
@@ -67,8 +79,14 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	}
 	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
 	k.waiting[v.UID] = w
-	k.agent.requestEviction(wire.EvictionRequest{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}})
+	k.request(w)
 	return nil
+}
+
+func (k *APIEvictor) request(w *waiting) {
+	k.agent.requestEviction(wire.EvictionRequest{
+		UID: w.UID, Pod: w.Name, GraceSeconds: int64(w.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}, Delete: w.deleted,
+	})
 }
 
 // Hasten shortens the grace of a pod that is being killed. A waiting victim is killed now:
@@ -84,6 +102,7 @@ func (k *APIEvictor) Hasten(uid types.UID, grace time.Duration) {
 	w.Soft, w.Grace = false, min(w.Grace, grace)
 	k.kill(w)
 	if !w.granted {
+		w.granted = true
 		k.override(w, "A hard threshold was crossed before the Eviction API granted the eviction")
 	}
 }
@@ -95,12 +114,11 @@ func (k *APIEvictor) kill(w *waiting) {
 	}
 }
 
-// override has a victim killed although the API has not granted the eviction.
+// override keeps why a victim is evicted although the API has not granted that.
 func (k *APIEvictor) override(w *waiting, why string) {
-	w.granted = true
 	k.agent.withdraw(w.UID)
 	k.agent.evictions.Override(w.UID, why+": "+w.refused+" ")
-	k.log.Warn("a soft victim is killed without the Eviction API", "pod", w.Name, "because", why, "refused", w.refused)
+	k.log.Warn("a soft victim is evicted without the Eviction API", "pod", w.Name, "because", why, "refused", w.refused)
 }
 
 // Run kills victims as answers arrive and deadlines pass, until ctx ends.
@@ -128,7 +146,11 @@ func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 	case answer.Refused == "":
 		w.granted = true
 		k.agent.withdraw(w.UID)
-		k.log.Info("the Eviction API has granted the eviction", "pod", w.Name)
+		k.log.Info("the API server has granted the eviction", "pod", w.Name, "deleted", w.deleted)
+		if k.kubelet {
+			w.Grace += hookAllowance
+			w.Elsewhere = make(chan struct{}) // never closed: the kubelet stops the pod
+		}
 	default:
 		w.refused = answer.Refused
 	}
@@ -140,11 +162,26 @@ func (k *APIEvictor) release(now time.Time) {
 	defer k.mu.Unlock()
 	for _, w := range k.waiting {
 		if !w.granted && now.After(w.deadline) {
-			k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.patience))
+			k.expire(w, now)
 		}
 		if w.granted {
 			k.kill(w)
 		}
+	}
+}
+
+// expire evicts a victim whose deadline has passed without the Eviction API. Beside a
+// kubelet it is deleted first.
+func (k *APIEvictor) expire(w *waiting, now time.Time) {
+	if w.deleted {
+		k.agent.withdraw(w.UID)
+		k.log.Warn("the API server has not deleted a soft victim, which is killed", "pod", w.Name, "refused", w.refused)
+	} else {
+		k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.patience))
+	}
+	if w.granted = w.deleted || !k.kubelet; !w.granted {
+		w.deleted, w.deadline = true, now.Add(deletionPatience)
+		k.request(w)
 	}
 }
 

@@ -51,6 +51,7 @@ type cluster struct {
 	// patience is how long a soft victim may wait for the Eviction API; zero requests
 	// nothing.
 	patience time.Duration
+	kubelet  bool // runs the pods
 }
 
 // newCluster checks that the agent's program exists and accepts its flags. It is nil without
@@ -104,7 +105,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	}
 	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log}
 	if api {
-		c.patience = softPatience(file, d.node.mode)
+		c.patience, c.kubelet = softPatience(file, d.node.mode), !cfg.Node.Register
 	}
 	c.agent = agent.New(cfg, d.keeper, log)
 	return c, nil
@@ -157,7 +158,7 @@ func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Runni
 	if c.patience == 0 {
 		return below
 	}
-	c.evictor = agent.NewAPIEvictor(below, c.agent, c.patience, c.log)
+	c.evictor = agent.NewAPIEvictor(below, c.agent, c.patience, c.kubelet, c.log)
 	return c.evictor
 }
 

@@ -89,7 +89,7 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 			p.lease.trigger()
 		}
 	case m.Intent != nil:
-		if !m.Intent.Requested || m.Intent.Override != "" {
+		if request := p.evictionRequests[m.Intent.UID]; !request.Delete && (!m.Intent.Requested || m.Intent.Override != "") {
 			delete(p.evictionRequests, m.Intent.UID)
 		}
 		p.addIntent(m.Intent)
