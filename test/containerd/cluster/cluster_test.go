@@ -2,10 +2,14 @@ package cluster_test
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
@@ -39,6 +43,7 @@ type scenario struct {
 	kind    cluster.Kind
 	flags   []string // of evictd
 	orders  []string // of every pod of the controller
+	hook    bool     // the pod has a preStop hook, which runs
 	stays   bool     // the pod that replaces the victim is for the first node, too
 	offline bool     // the API server stops before the crossing, until the kubelet has started the victim again
 }
@@ -49,7 +54,7 @@ var scenarios = []scenario{
 	{name: "daemonset", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}, stays: true},
 	{name: "job", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
-	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 15s"}},
+	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 15s"}, hook: true},
 	{name: "without-api-server", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true},
 }
 
@@ -57,6 +62,36 @@ func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
 	c := cluster.Start(t)
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) { s.run(c.With(t)) })
+	}
+	t.Run("critical-pod-that-grows", func(t *testing.T) { testCriticalPod(c.With(t)) })
+}
+
+// testCriticalPod has a pod that may not be evicted fill the node.
+func testCriticalPod(c *cluster.Cluster) {
+	const namespace = "critical"
+	h := c.Record(c.Namespace(namespace))
+	e := c.Evictd(hard...)
+	defer e.Stop()
+	defer c.Remove(namespace)
+	c.Make(cluster.Deployment, namespace, 3, c.Template("hold 31457280"))
+	c.MakeCritical(namespace, c.Template())
+	culprit := h.Await("the critical pod to be ready", func(s cluster.Sighting) bool { return s.Name == "critical" && cluster.IsReady(s) })
+	e.Await("evictd to measure four pods", func(s *nodestatus.Status) bool {
+		return !slices.ContainsFunc(h.UIDs(), func(uid types.UID) bool { return !harness.Measured(s, memory, uid) })
+	})
+	c.Pod(culprit.Pod).Do("leak", rate, 300*node.MiB)
+	e.Await("evictd to name the critical pod", func(s *nodestatus.Status) bool {
+		return slices.ContainsFunc(s.Outside, func(o nodestatus.Outside) bool { return strings.Contains(o.String(), "pod critical/critical") })
+	})
+	c.Pod(culprit.Pod).Do("hold", 0)
+	h.AwaitTaint(true)
+	h.AwaitTaint(false)
+	var last time.Time
+	for _, eviction := range e.Status().Evictions {
+		if between := eviction.Decided.Sub(last); between < 10*time.Second {
+			c.T.Errorf("pod %s was evicted %v after another one", eviction.Pod, between)
+		}
+		last = eviction.Decided.Time
 	}
 }
 
@@ -66,7 +101,11 @@ func (s *scenario) run(c *cluster.Cluster) {
 	e := c.Evictd(s.flags...)
 	defer e.Stop()
 	defer c.Remove(namespace)
-	c.Make(s.kind, namespace, c.Template(s.orders...))
+	template, shared := c.Template(s.orders...), c.T.TempDir()
+	if s.hook {
+		cluster.OnStop(&template, shared, "write /shared/hook 1 0")
+	}
+	c.Make(s.kind, namespace, 1, template)
 	first := c.Nodes[0].Name
 	victim := h.Await("a pod to be ready on "+first, func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.Spec.NodeName == first })
 	e.Await("evictd to measure the pod", func(s *nodestatus.Status) bool { return harness.Measured(s, memory, victim.UID) })
@@ -77,8 +116,10 @@ func (s *scenario) run(c *cluster.Cluster) {
 	})
 	e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
 	h.AwaitTaint(false)
-	of := h.Of(victim.UID)
-	mustBeEvicted(c, of)
+	mustBeEvicted(c, h.Of(victim.UID))
+	if _, err := os.Stat(filepath.Join(shared, "hook")); s.hook && err != nil {
+		c.T.Errorf("the preStop hook of the victim has not run: %v", err)
+	}
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 

@@ -39,6 +39,24 @@ func (c *Cluster) Template(list ...string) v1.PodTemplateSpec {
 	}
 }
 
+// OnStop runs an order in the container before its SIGTERM, by a preStop hook, and mounts a
+// directory of this host at /shared.
+func OnStop(t *v1.PodTemplateSpec, dir, order string) {
+	container := &t.Spec.Containers[0]
+	container.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/workload", order, "exit 0"}}}}
+	container.VolumeMounts = []v1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
+	t.Spec.Volumes = []v1.Volume{{Name: "shared", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+}
+
+// MakeCritical makes a pod that may not be evicted, on the first node.
+func (c *Cluster) MakeCritical(namespace string, t v1.PodTemplateSpec) {
+	c.T.Helper()
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "critical", Namespace: namespace}, Spec: t.Spec}
+	pod.Spec.PriorityClassName = "system-node-critical"
+	_, err := c.CoreV1().Pods(namespace).Create(c.T.Context(), pod, metav1.CreateOptions{})
+	c.must(err)
+}
+
 var (
 	labels   = map[string]string{"app": "victim"}
 	selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -47,7 +65,7 @@ var (
 // Kind is a controller of pods.
 type Kind string
 
-// The controllers that a test can make, each of one pod; a DaemonSet of one a node.
+// The controllers that a test can make.
 const (
 	Deployment  Kind = "Deployment"
 	StatefulSet Kind = "StatefulSet"
@@ -55,17 +73,17 @@ const (
 	Job         Kind = "Job"
 )
 
-// Make makes a controller and what it makes of a template.
-func (c *Cluster) Make(kind Kind, namespace string, t v1.PodTemplateSpec) {
+// Make makes a controller of so many pods; a Job has one, and a DaemonSet one a node.
+func (c *Cluster) Make(kind Kind, namespace string, replicas int32, t v1.PodTemplateSpec) {
 	c.T.Helper()
 	meta := metav1.ObjectMeta{Name: "victim", Namespace: namespace}
 	ctx, create := c.T.Context(), metav1.CreateOptions{}
 	var err error
 	switch kind {
 	case Deployment:
-		_, err = c.AppsV1().Deployments(namespace).Create(ctx, &apps.Deployment{ObjectMeta: meta, Spec: apps.DeploymentSpec{Selector: selector, Template: t}}, create)
+		_, err = c.AppsV1().Deployments(namespace).Create(ctx, &apps.Deployment{ObjectMeta: meta, Spec: apps.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: t}}, create)
 	case StatefulSet:
-		_, err = c.AppsV1().StatefulSets(namespace).Create(ctx, &apps.StatefulSet{ObjectMeta: meta, Spec: apps.StatefulSetSpec{Selector: selector, Template: t}}, create)
+		_, err = c.AppsV1().StatefulSets(namespace).Create(ctx, &apps.StatefulSet{ObjectMeta: meta, Spec: apps.StatefulSetSpec{Replicas: &replicas, Selector: selector, Template: t}}, create)
 	case DaemonSet:
 		_, err = c.AppsV1().DaemonSets(namespace).Create(ctx, &apps.DaemonSet{ObjectMeta: meta, Spec: apps.DaemonSetSpec{Selector: selector, Template: t}}, create)
 	case Job:
