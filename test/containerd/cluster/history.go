@@ -151,14 +151,11 @@ func (h *History) Await(what string, holds func(Sighting) bool) (found Sighting)
 	return found
 }
 
-// IsReady says whether a pod is Running and Ready on a node other than those named.
-func IsReady(s Sighting, except ...string) bool {
-	return !s.Deleted && s.DeletionTimestamp == nil && s.Status.Phase == v1.PodRunning && !slices.Contains(except, s.Spec.NodeName) &&
+// IsReady says whether a pod is Running and Ready, and not being deleted.
+func IsReady(s Sighting) bool {
+	return !s.Deleted && s.DeletionTimestamp == nil && s.Status.Phase == v1.PodRunning &&
 		slices.ContainsFunc(s.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
 }
-
-// IsOver says whether a pod does not run any more and no controller counts it.
-func IsOver(s Sighting) bool { return s.Deleted || IsTerminal(s) }
 
 // IsTerminal says whether the phase of a pod is.
 func IsTerminal(s Sighting) bool {

@@ -78,7 +78,7 @@ func severalEvents(h *History, victim types.UID, _ time.Time) (broken []string) 
 func boundMeanwhile(h *History, _ types.UID, decided time.Time) (broken []string) {
 	h.mu.Lock()
 	end := time.Now()
-	if last := len(h.taint) - 1; last > 0 && !h.taint[last].tainted {
+	if last := len(h.taint) - 1; last >= 0 && !h.taint[last].tainted {
 		end = h.taint[last].at
 	}
 	h.mu.Unlock()
