@@ -159,6 +159,7 @@ func TestHardKillOfASoftVictimEndsTheWaiting(t *testing.T) {
 	})
 }
 
+// rule: M.85
 func TestBesideAKubeletAVictimIsDeletedAtTheDeadlineAndLeftToTheKubelet(t *testing.T) {
 	runEvictor(t, true, func(k *APIEvictor, below *recorder) {
 		l := loop{Keeper: k.agent.evictions}

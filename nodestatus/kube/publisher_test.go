@@ -372,6 +372,9 @@ func isTarget(pod *v1.Pod, message string) bool {
 	})
 }
 
+// rule: 5.1
+// rule: 5.4
+// rule: 5.5
 func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
@@ -416,7 +419,9 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 	}
 }
 
-// TestPodHasFailedOnlyOnceTheNodeHasItsTaint has the taint refused for a while by conflicts.
+// TestPodHasFailedOnlyOnceTheNodeHasItsTaint has the first request for the taint fail.
+//
+// rule: M.83
 func TestPodHasFailedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)

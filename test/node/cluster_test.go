@@ -166,6 +166,8 @@ func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 
 // TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded starts it as a kubelet
 // does that does not know of the eviction.
+//
+// rule: M.84
 func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
