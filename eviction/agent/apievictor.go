@@ -23,8 +23,8 @@ type Killer interface {
 const (
 	// deadlineCheck is how often the deadlines of waiting victims are checked.
 	deadlineCheck = 100 * time.Millisecond
-	// deletionPatience is how long the API server may take to delete a pod.
-	deletionPatience = 5 * time.Second
+	// DeletionPatience is how long the API server may take to delete a pod.
+	DeletionPatience = 5 * time.Second
 	// hookAllowance is what a kubelet grants a pod whose preStop hooks have used up its
 	// grace (minimumGracePeriodInSeconds).
 	hookAllowance = 2 * time.Second
@@ -37,10 +37,9 @@ const (
 // deleted: the Killer kills what is left after the grace. Hard victims never wait.
 type APIEvictor struct {
 	Killer
-	agent    *Agent
-	patience time.Duration
-	kubelet  bool
-	log      *slog.Logger
+	agent *Agent
+	cfg   SoftEviction
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[types.UID]*waiting
@@ -55,10 +54,19 @@ type waiting struct {
 	granted  bool   // it is killed as soon as the killer accepts it
 }
 
-// NewAPIEvictor sends requests by an agent. patience is from Kill to the deadline. kubelet
-// says that one runs the pods.
-func NewAPIEvictor(killer Killer, agent *Agent, patience time.Duration, kubelet bool, log *slog.Logger) *APIEvictor {
-	return &APIEvictor{Killer: killer, agent: agent, patience: patience, kubelet: kubelet, log: log, waiting: map[types.UID]*waiting{}}
+// SoftEviction is how soft victims are evicted.
+type SoftEviction struct {
+	// Patience is from Kill to the deadline.
+	Patience time.Duration
+	// Kubelet: one runs the pods.
+	Kubelet bool
+	// Direct has victims deleted, without a request to the Eviction API.
+	Direct bool
+}
+
+// NewAPIEvictor sends requests by an agent.
+func NewAPIEvictor(killer Killer, agent *Agent, cfg SoftEviction, log *slog.Logger) *APIEvictor {
+	return &APIEvictor{Killer: killer, agent: agent, cfg: cfg, log: log, waiting: map[types.UID]*waiting{}}
 }
 
 // Kill starts to kill a hard victim, or to request the eviction of a soft one, and returns
@@ -77,7 +85,7 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	if waits {
 		return nil
 	}
-	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
+	w := &waiting{Victim: v, deadline: time.Now().Add(k.cfg.Patience), refused: "the API server has not answered", deleted: k.cfg.Direct}
 	k.waiting[v.UID] = w
 	k.request(w)
 	return nil
@@ -147,7 +155,7 @@ func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 		w.granted = true
 		k.agent.withdraw(w.UID)
 		k.log.Info("the API server has granted the eviction", "pod", w.Name, "deleted", w.deleted)
-		if k.kubelet {
+		if k.cfg.Kubelet {
 			w.Grace += hookAllowance
 			w.Elsewhere = make(chan struct{}) // never closed: the kubelet stops the pod
 		}
@@ -173,14 +181,13 @@ func (k *APIEvictor) release(now time.Time) {
 // expire evicts a victim whose deadline has passed without the Eviction API. Beside a
 // kubelet it is deleted first.
 func (k *APIEvictor) expire(w *waiting, now time.Time) {
-	if w.deleted {
-		k.agent.withdraw(w.UID)
-		k.log.Warn("the API server has not deleted a soft victim, which is killed", "pod", w.Name, "refused", w.refused)
-	} else {
-		k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.patience))
+	if w.granted = w.deleted || !k.cfg.Kubelet; w.granted && w.deleted {
+		k.override(w, fmt.Sprintf("The API server did not delete the pod within %v", DeletionPatience))
+		return
 	}
-	if w.granted = w.deleted || !k.kubelet; !w.granted {
-		w.deleted, w.deadline = true, now.Add(deletionPatience)
+	k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.cfg.Patience))
+	if !w.granted {
+		w.deleted, w.deadline = true, now.Add(DeletionPatience)
 		k.request(w)
 	}
 }

@@ -56,7 +56,7 @@ func runEvictor(t *testing.T, kubelet bool, do func(*APIEvictor, *recorder)) {
 	log, evictions := slog.New(slog.DiscardHandler), newKeeper(t, t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		below := &recorder{start: time.Now(), killed: map[types.UID]time.Duration{}, left: map[types.UID]bool{}}
-		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, evictions, log), 30*time.Second, kubelet, log)
+		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, evictions, log), SoftEviction{Patience: 30 * time.Second, Kubelet: kubelet}, log)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = k.Run(ctx) })
@@ -184,6 +184,36 @@ func TestBesideAKubeletAVictimIsDeletedAtTheDeadlineAndLeftToTheKubelet(t *testi
 		for uid, left := range map[types.UID]bool{"free": true, "held": true, "unanswered": false} {
 			if _, killed := below.at(uid); !killed || below.left[uid] != left {
 				t.Errorf("%s: handed on %t, left to the kubelet %t", uid, killed, below.left[uid])
+			}
+		}
+	})
+}
+
+func TestDirectSoftVictimIsDeletedAndKilledWhereThatFails(t *testing.T) {
+	runEvictor(t, true, func(k *APIEvictor, below *recorder) {
+		k.cfg.Patience, k.cfg.Direct = DeletionPatience, true
+		l := loop{Keeper: k.agent.evictions}
+		for _, uid := range []types.UID{"deleted", "unanswered"} {
+			if err := k.Kill(soft(uid)); err != nil {
+				t.Error(err)
+			}
+			l.evict(uid, false, "")
+			k.agent.mu.Lock()
+			if r := k.agent.out.requests[uid]; r == nil || !r.Delete {
+				t.Errorf("%s: request %+v, want a deletion", uid, r)
+			}
+			k.agent.mu.Unlock()
+		}
+		k.agent.answers <- wire.EvictionResponse{UID: "deleted"}
+		time.Sleep(time.Minute)
+		for uid, left := range map[types.UID]bool{"deleted": true, "unanswered": false} {
+			if _, killed := below.at(uid); !killed || below.left[uid] != left {
+				t.Errorf("%s: handed on %t, left to the kubelet %t", uid, killed, below.left[uid])
+			}
+		}
+		for _, i := range k.agent.evictions.Evictions() {
+			if (i.Override == "") != (i.UID == "deleted") {
+				t.Errorf("intent %+v", i)
 			}
 		}
 	})

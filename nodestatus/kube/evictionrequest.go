@@ -27,7 +27,7 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 	requests := slices.Collect(maps.Values(p.evictionRequests))
 	p.mu.Unlock()
 	for _, request := range requests {
-		if !p.isRequested(request.UID) {
+		if !p.isRequested(request.UID) || request.Delete && !p.markRequested(ctx, request.UID) {
 			continue
 		}
 		response, final := p.requestEviction(ctx, &request)
@@ -51,6 +51,23 @@ func (p *Publisher) isRequested(uid types.UID) bool {
 		return false
 	}
 	return waits
+}
+
+// markRequested writes why a pod is deleted. It says whether the pod may be deleted, which
+// is not before its eviction is known.
+func (p *Publisher) markRequested(ctx context.Context, uid types.UID) bool {
+	p.mu.Lock()
+	var found *victim
+	for _, v := range p.intents {
+		if v.UID == uid {
+			found = new(*v)
+		}
+	}
+	p.mu.Unlock()
+	if found != nil {
+		_, _ = p.markTarget(ctx, found) // the deletion does not wait for it
+	}
+	return found != nil
 }
 
 func (p *Publisher) removeRequest(uid types.UID) {

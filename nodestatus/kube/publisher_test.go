@@ -473,6 +473,28 @@ func TestPodIsReportedWhereTaintsAreForbidden(t *testing.T) {
 	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
 }
 
+// TestPodIsDeletedOnceItsStatusSaysWhy has the request arrive before the eviction, as it may.
+func TestPodIsDeletedOnceItsStatusSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	intent.Requested = true
+	w.fail(1<<30, http.MethodDelete, "/pods/"+pod.Name, func(*http.Request) (*http.Response, error) {
+		if !isTarget(w.pod(pod.Name), intent.Message) {
+			t.Error("the pod is deleted before its status says why")
+		}
+		return nil, nil
+	})
+	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
+		UID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, GraceSeconds: 20, Deadline: wire.Instant{Time: time.Now().Add(wait.Limit)}, Delete: true,
+	}})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the deletion", func() bool { return w.pod(pod.Name).DeletionTimestamp != nil })
+	if grace := w.pod(pod.Name).DeletionGracePeriodSeconds; grace == nil || *grace != 20 {
+		t.Errorf("grace %v, want 20 s", grace)
+	}
+}
+
 func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)

@@ -54,6 +54,9 @@ func (p *Publisher) addIntent(intent *wire.Intent) {
 		p.enqueue(overriddenEvent(intent))
 	}
 	p.victims.trigger()
+	if v.Requested {
+		p.evictions.trigger() // a deletion may await it
+	}
 }
 
 // Evicting says whether the status of an evicted pod is still being written.

@@ -54,6 +54,7 @@ var scenarios = []scenario{
 	{name: "job", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
 	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 15s"}, hook: true},
+	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: append(soft[:len(soft):len(soft)], sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
 	{name: "without-api-server", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true},
 }
 
