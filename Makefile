@@ -57,6 +57,10 @@ test: ## run all tests that need only Go and a Linux kernel, as root or not
 test-all: ## the same and the tests of every real part: says first what it builds and what is missing here
 	@go run ./test/all $(PARTS) -- $(TESTFLAGS)
 
+.PHONY: test-cluster
+test-cluster: ## run evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes
+	@go run ./test/all cluster -- $(TESTFLAGS)
+
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## the packages' tests under the race detector (needs a C compiler), without tests of whole nodes
@@ -154,8 +158,15 @@ test/controlplane/bin/%: test/controlplane/parts/go.mod test/controlplane/parts/
 	nice go -C $(<D) build -ldflags '-s -w $(stamp)' -o ../bin/ $$package
 	touch $@
 
+# What a node of a cluster and its controllers are beside that.
+clustered := $(addprefix test/controlplane/bin/,kubelet kube-controller-manager)
+
+.PHONY: cluster
+cluster: controlplane containerd $(clustered) ## build what a whole cluster of tests is made of; the first time takes minutes
+
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
-# runc is in C.
+# runc is in C. It is built without seccomp, which the kubelet asks for: a cluster runs
+# Debian's runc.
 runtime := $(addprefix test/containerd/bin/,containerd containerd-shim-runc-v2 ctr runc crictl)
 
 .PHONY: containerd
@@ -203,6 +214,10 @@ containerd-if-possible:
 		exit
 	fi
 	$(call if_possible,containerd,containerd/parts,tool,3)
+
+.PHONY: cluster-if-possible
+cluster-if-possible: controlplane-if-possible containerd-if-possible
+	@[ -e test/controlplane/bin/unavailable ] || $(call if_possible,$(clustered),controlplane/parts,tool,7)
 
 # Where things go below $(DESTDIR). What the operator may have changed stays.
 share   := $(DESTDIR)$(PREFIX)/share

@@ -272,7 +272,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if st.awaitsScan(in, &t, d) {
 		return true
 	}
-	if !st.follows(cfg, in, &t, &ranking[i], missing, held) {
+	if !st.follows(cfg, in, &t, ranking, &ranking[i], missing, held) {
 		if d.Ranking == nil {
 			d.Ranking = ranking
 		}

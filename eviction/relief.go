@@ -28,7 +28,8 @@ type Relief struct {
 	Available, Held, Victim int64
 	// Outside says that the shortage was not that of the pods that may be evicted, when a
 	// victim was last looked for: together they do not hold what is missing, none uses more
-	// than its request, or what they gave back is not available.
+	// than its request, what they gave back is not available, or pods that may not be
+	// evicted grow faster.
 	Outside bool
 }
 
@@ -49,9 +50,24 @@ func held(ranking []Ranked) (sum int64) {
 	return sum
 }
 
+// exemptGrow says whether the pods that may not be evicted and use more than they request
+// grow faster together than the others.
+func exemptGrow(ranking []Ranked) bool {
+	var exempt, others int64
+	for i := range ranking {
+		switch r := &ranking[i]; {
+		case r.Pod.Protection == "":
+			others += max(0, r.Growth)
+		case r.Exceeds:
+			exempt += max(0, r.Growth)
+		}
+	}
+	return exempt > others
+}
+
 // follows says whether a victim may follow the last one now. Where the shortage is not that
 // of the pods that may be evicted, it may after outsideInterval.
-func (st *State) follows(cfg *Config, in *Input, t *Met, victim *Ranked, missing, held int64) bool {
+func (st *State) follows(cfg *Config, in *Input, t *Met, ranking []Ranked, victim *Ranked, missing, held int64) bool {
 	if !cfg.MeasuresRelief {
 		return true
 	}
@@ -62,12 +78,13 @@ func (st *State) follows(cfg *Config, in *Input, t *Met, victim *Ranked, missing
 	// half of that is not available. An old comparison says nothing.
 	useless := rest > -outsideInterval && r.Signal == t.Signal && r.Victim > 0 && gave >= r.Victim/2 && rise < gave/2
 	within := !victim.Exceeds && victim.Signal.Requestable()
-	r.Outside = useless || missing > held || within
+	grows := t.Signal.Condition() == MemoryPressure && exemptGrow(ranking)
+	r.Outside = useless || missing > held || within || grows
 	if !r.Outside || rest <= 0 {
 		return true
 	}
 	left, falls := in.Signals[t.Signal].UsedUpIn.Get()
-	return within && !useless && missing <= held && falls && time.Duration(left) < rest
+	return within && !useless && !grows && missing <= held && falls && time.Duration(left) < rest
 }
 
 // chose records what a victim was chosen by.

@@ -20,17 +20,26 @@ type Killer interface {
 	Results() <-chan kill.Result
 }
 
-// deadlineCheck is how often the deadlines of waiting victims are checked.
-const deadlineCheck = 100 * time.Millisecond
+const (
+	// deadlineCheck is how often the deadlines of waiting victims are checked.
+	deadlineCheck = 100 * time.Millisecond
+	// DeletionPatience is how long the API server may take to delete a pod.
+	DeletionPatience = 5 * time.Second
+	// hookAllowance is what a kubelet grants a pod whose preStop hooks have used up its
+	// grace (minimumGracePeriodInSeconds).
+	hookAllowance = 2 * time.Second
+)
 
 // APIEvictor is a Killer that requests the eviction of a soft victim from the Eviction API
 // (pods/eviction) before it kills the victim. Until a deadline this respects disruption
-// budgets. Hard victims never wait.
+// budgets. Beside a kubelet a victim whose budget still holds it back is deleted then, and
+// the kubelet, which runs preStop hooks, ends the pods that the API server has evicted or
+// deleted: the Killer kills what is left after the grace. Hard victims never wait.
 type APIEvictor struct {
 	Killer
-	agent    *Agent
-	patience time.Duration
-	log      *slog.Logger
+	agent *Agent
+	cfg   SoftEviction
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[types.UID]*waiting
@@ -41,12 +50,23 @@ type waiting struct {
 	kill.Victim
 	deadline time.Time
 	refused  string // the last answer
+	deleted  bool   // its deletion is requested
 	granted  bool   // it is killed as soon as the killer accepts it
 }
 
-// NewAPIEvictor sends requests by an agent. patience is from Kill to the deadline.
-func NewAPIEvictor(killer Killer, agent *Agent, patience time.Duration, log *slog.Logger) *APIEvictor {
-	return &APIEvictor{Killer: killer, agent: agent, patience: patience, log: log, waiting: map[types.UID]*waiting{}}
+// SoftEviction is how soft victims are evicted.
+type SoftEviction struct {
+	// Patience is from Kill to the deadline.
+	Patience time.Duration
+	// Kubelet: one runs the pods.
+	Kubelet bool
+	// Direct has victims deleted, without a request to the Eviction API.
+	Direct bool
+}
+
+// NewAPIEvictor sends requests by an agent.
+func NewAPIEvictor(killer Killer, agent *Agent, cfg SoftEviction, log *slog.Logger) *APIEvictor {
+	return &APIEvictor{Killer: killer, agent: agent, cfg: cfg, log: log, waiting: map[types.UID]*waiting{}}
 }
 
 // Kill starts to kill a hard victim, or to request the eviction of a soft one, and returns
@@ -65,10 +85,16 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	if waits {
 		return nil
 	}
-	w := &waiting{Victim: v, deadline: time.Now().Add(k.patience), refused: "the Eviction API has not answered"}
+	w := &waiting{Victim: v, deadline: time.Now().Add(k.cfg.Patience), refused: "the API server has not answered", deleted: k.cfg.Direct}
 	k.waiting[v.UID] = w
-	k.agent.requestEviction(wire.EvictionRequest{UID: v.UID, Pod: v.Name, GraceSeconds: int64(v.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}})
+	k.request(w)
 	return nil
+}
+
+func (k *APIEvictor) request(w *waiting) {
+	k.agent.requestEviction(wire.EvictionRequest{
+		UID: w.UID, Pod: w.Name, GraceSeconds: int64(w.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}, Delete: w.deleted,
+	})
 }
 
 // Hasten shortens the grace of a pod that is being killed. A waiting victim is killed now:
@@ -84,6 +110,7 @@ func (k *APIEvictor) Hasten(uid types.UID, grace time.Duration) {
 	w.Soft, w.Grace = false, min(w.Grace, grace)
 	k.kill(w)
 	if !w.granted {
+		w.granted = true
 		k.override(w, "A hard threshold was crossed before the Eviction API granted the eviction")
 	}
 }
@@ -95,12 +122,11 @@ func (k *APIEvictor) kill(w *waiting) {
 	}
 }
 
-// override has a victim killed although the API has not granted the eviction.
+// override keeps why a victim is evicted although the API has not granted that.
 func (k *APIEvictor) override(w *waiting, why string) {
-	w.granted = true
 	k.agent.withdraw(w.UID)
 	k.agent.evictions.Override(w.UID, why+": "+w.refused+" ")
-	k.log.Warn("a soft victim is killed without the Eviction API", "pod", w.Name, "because", why, "refused", w.refused)
+	k.log.Warn("a soft victim is evicted without the Eviction API", "pod", w.Name, "because", why, "refused", w.refused)
 }
 
 // Run kills victims as answers arrive and deadlines pass, until ctx ends.
@@ -128,7 +154,11 @@ func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 	case answer.Refused == "":
 		w.granted = true
 		k.agent.withdraw(w.UID)
-		k.log.Info("the Eviction API has granted the eviction", "pod", w.Name)
+		k.log.Info("the API server has granted the eviction", "pod", w.Name, "deleted", w.deleted)
+		if k.cfg.Kubelet {
+			w.Grace += hookAllowance
+			w.Elsewhere = make(chan struct{}) // never closed: the kubelet stops the pod
+		}
 	default:
 		w.refused = answer.Refused
 	}
@@ -140,11 +170,25 @@ func (k *APIEvictor) release(now time.Time) {
 	defer k.mu.Unlock()
 	for _, w := range k.waiting {
 		if !w.granted && now.After(w.deadline) {
-			k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.patience))
+			k.expire(w, now)
 		}
 		if w.granted {
 			k.kill(w)
 		}
+	}
+}
+
+// expire evicts a victim whose deadline has passed without the Eviction API. Beside a
+// kubelet it is deleted first.
+func (k *APIEvictor) expire(w *waiting, now time.Time) {
+	if w.granted = w.deleted || !k.cfg.Kubelet; w.granted && w.deleted {
+		k.override(w, fmt.Sprintf("The API server did not delete the pod within %v", DeletionPatience))
+		return
+	}
+	k.override(w, fmt.Sprintf("The Eviction API did not grant the eviction within %v", k.cfg.Patience))
+	if !w.granted {
+		w.deleted, w.deadline = true, now.Add(DeletionPatience)
+		k.request(w)
 	}
 }
 

@@ -23,6 +23,7 @@ type recorder struct {
 	start  time.Time
 	refuse int
 	killed map[types.UID]time.Duration
+	left   map[types.UID]bool // to a kubelet
 }
 
 func (r *recorder) Kill(v kill.Victim) error {
@@ -32,6 +33,9 @@ func (r *recorder) Kill(v kill.Victim) error {
 		return errors.New("full")
 	}
 	r.killed[v.UID] = time.Since(r.start)
+	if v.Elsewhere != nil {
+		r.left[v.UID] = v.Grace == hookAllowance
+	}
 	return nil
 }
 
@@ -46,11 +50,13 @@ func (r *recorder) at(uid types.UID) (time.Duration, bool) {
 }
 
 // asked runs an APIEvictor with a patience of 30 s in a bubble.
-func asked(t *testing.T, do func(*APIEvictor, *recorder)) {
+func asked(t *testing.T, do func(*APIEvictor, *recorder)) { runEvictor(t, false, do) }
+
+func runEvictor(t *testing.T, kubelet bool, do func(*APIEvictor, *recorder)) {
 	log, evictions := slog.New(slog.DiscardHandler), newKeeper(t, t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		below := &recorder{start: time.Now(), killed: map[types.UID]time.Duration{}}
-		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, evictions, log), 30*time.Second, log)
+		below := &recorder{start: time.Now(), killed: map[types.UID]time.Duration{}, left: map[types.UID]bool{}}
+		k := NewAPIEvictor(below, New(Config{Node: wire.Node{Publish: true}}, evictions, log), SoftEviction{Patience: 30 * time.Second, Kubelet: kubelet}, log)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = k.Run(ctx) })
@@ -149,6 +155,66 @@ func TestHardKillOfASoftVictimEndsTheWaiting(t *testing.T) {
 		time.Sleep(time.Minute)
 		if at, _ := below.at("a"); at != 0 {
 			t.Errorf("killed a second time after %v", at)
+		}
+	})
+}
+
+// rule: M.88
+func TestBesideAKubeletAVictimIsDeletedAtTheDeadlineAndLeftToTheKubelet(t *testing.T) {
+	runEvictor(t, true, func(k *APIEvictor, below *recorder) {
+		l := loop{Keeper: k.agent.evictions}
+		for _, uid := range []types.UID{"free", "held", "unanswered"} {
+			if err := k.Kill(soft(uid)); err != nil {
+				t.Error(err)
+			}
+			l.evict(uid, false, "")
+		}
+		k.agent.answers <- wire.EvictionResponse{UID: "free"}
+		k.agent.answers <- wire.EvictionResponse{UID: "held", Refused: "a budget"}
+		time.Sleep(31 * time.Second)
+		k.agent.mu.Lock()
+		for _, uid := range []types.UID{"held", "unanswered"} {
+			if r := k.agent.out.requests[uid]; r == nil || !r.Delete {
+				t.Errorf("%s: request %+v, want a deletion", uid, r)
+			}
+		}
+		k.agent.mu.Unlock()
+		k.agent.answers <- wire.EvictionResponse{UID: "held"}
+		time.Sleep(time.Minute)
+		for uid, left := range map[types.UID]bool{"free": true, "held": true, "unanswered": false} {
+			if _, killed := below.at(uid); !killed || below.left[uid] != left {
+				t.Errorf("%s: handed on %t, left to the kubelet %t", uid, killed, below.left[uid])
+			}
+		}
+	})
+}
+
+func TestDirectSoftVictimIsDeletedAndKilledWhereThatFails(t *testing.T) {
+	runEvictor(t, true, func(k *APIEvictor, below *recorder) {
+		k.cfg.Patience, k.cfg.Direct = DeletionPatience, true
+		l := loop{Keeper: k.agent.evictions}
+		for _, uid := range []types.UID{"deleted", "unanswered"} {
+			if err := k.Kill(soft(uid)); err != nil {
+				t.Error(err)
+			}
+			l.evict(uid, false, "")
+			k.agent.mu.Lock()
+			if r := k.agent.out.requests[uid]; r == nil || !r.Delete {
+				t.Errorf("%s: request %+v, want a deletion", uid, r)
+			}
+			k.agent.mu.Unlock()
+		}
+		k.agent.answers <- wire.EvictionResponse{UID: "deleted"}
+		time.Sleep(time.Minute)
+		for uid, left := range map[types.UID]bool{"deleted": true, "unanswered": false} {
+			if _, killed := below.at(uid); !killed || below.left[uid] != left {
+				t.Errorf("%s: handed on %t, left to the kubelet %t", uid, killed, below.left[uid])
+			}
+		}
+		for _, i := range k.agent.evictions.Evictions() {
+			if (i.Override == "") != (i.UID == "deleted") {
+				t.Errorf("intent %+v", i)
+			}
 		}
 	})
 }

@@ -34,7 +34,8 @@ type Running struct {
 // CRIStopper is a Killer that stops soft victims by the container runtime (StopContainer of
 // the CRI), which sends the stop signal of each image and does not restart what it stops.
 // The Killer below kills them at the end of their grace, whatever the runtime has done. Hard
-// victims it kills at once; their sandboxes are stopped when they are gone.
+// victims it kills at once; their sandboxes are stopped when they are gone. What is stopped
+// elsewhere already it leaves alone.
 type CRIStopper struct {
 	Killer
 	agent   *Agent
@@ -55,7 +56,7 @@ func (k *CRIStopper) Kill(v kill.Victim) error {
 		return k.Killer.Kill(v)
 	}
 	v.Ended = s.stopSandboxes
-	if v.Soft && v.Grace >= shortestStop && k.agent.Answers() {
+	if v.Soft && v.Elsewhere == nil && v.Grace >= shortestStop && k.agent.Answers() {
 		s.failed = make(chan struct{})
 		v.Elsewhere = s.failed
 	}

@@ -33,17 +33,18 @@ func (o *outbox) resend() {
 	}
 }
 
-// take returns what is not sent, evictions among it, and marks it as sent.
+// take returns what is not sent, evictions among it, and marks it as sent. Conditions are
+// before evictions: the node has its taint before a pod is replaced.
 func (o *outbox) take(node *wire.Node, intents []wire.Intent) (messages []wire.ToAgent) {
 	add := func(m wire.ToAgent) { messages = append(messages, m) }
 	if !o.nodeSent {
 		add(wire.ToAgent{Node: node})
 	}
-	for i := range intents {
-		add(wire.ToAgent{Intent: &intents[i]})
-	}
 	if o.conditions != nil && !o.conditionsSent {
 		add(wire.ToAgent{Conditions: o.conditions})
+	}
+	for i := range intents {
+		add(wire.ToAgent{Intent: &intents[i]})
 	}
 	for _, r := range o.requests {
 		if !r.sent {

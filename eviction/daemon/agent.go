@@ -48,9 +48,8 @@ type cluster struct {
 	runc    bool              // containers of runc are configured
 	evictor *agent.APIEvictor // nil if soft victims are killed without the Eviction API
 	log     *slog.Logger
-	// patience is how long a soft victim may wait for the Eviction API; zero requests
-	// nothing.
-	patience time.Duration
+	// soft is how soft victims are evicted; without patience nothing is requested.
+	soft agent.SoftEviction
 }
 
 // newCluster checks that the agent's program exists and accepts its flags. It is nil without
@@ -104,7 +103,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	}
 	c := &cluster{program: program, api: api, runtime: runtime, runc: runc != nil, log: log}
 	if api {
-		c.patience = softPatience(file, d.node.mode)
+		c.soft = softEviction(file, d.node.mode, !cfg.Node.Register)
 	}
 	c.agent = agent.New(cfg, d.keeper, log)
 	return c, nil
@@ -154,21 +153,24 @@ func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Runni
 	if c.speaksToRuntime() {
 		below = agent.NewCRIStopper(below, c.agent, running, c.log)
 	}
-	if c.patience == 0 {
+	if c.soft.Patience == 0 {
 		return below
 	}
-	c.evictor = agent.NewAPIEvictor(below, c.agent, c.patience, c.log)
+	c.evictor = agent.NewAPIEvictor(below, c.agent, c.soft, c.log)
 	return c.evictor
 }
 
-// softPatience is how long the Eviction API may refuse a soft victim; zero if it is not
-// used.
-func softPatience(file *config.EvictdConfiguration, mode nodestatus.Mode) time.Duration {
-	way := cmp.Or(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()])
-	if way == softDirect {
-		return 0
+// softEviction is how soft victims are evicted. Without a kubelet `direct` requests nothing.
+func softEviction(file *config.EvictdConfiguration, mode nodestatus.Mode, kubelet bool) agent.SoftEviction {
+	soft := agent.SoftEviction{Kubelet: kubelet}
+	soft.Direct = cmp.Or(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()]) == softDirect
+	switch {
+	case !soft.Direct:
+		soft.Patience = cmp.Or(file.SoftEvictionDeadline.Duration, defaultSoftDeadline)
+	case kubelet:
+		soft.Patience = agent.DeletionPatience
 	}
-	return cmp.Or(file.SoftEvictionDeadline.Duration, defaultSoftDeadline)
+	return soft
 }
 
 // run runs the agent until ctx ends.

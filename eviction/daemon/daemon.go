@@ -270,7 +270,7 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	}
 	c.Eviction.HardGrace, c.Eviction.DryRun, c.Eviction.MeasuresRelief = LongestHardGrace, d.dryRun, true
 	if d.cluster != nil {
-		c.Eviction.SoftPatience = d.cluster.patience
+		c.Eviction.SoftPatience = d.cluster.soft.Patience
 	}
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration

@@ -44,6 +44,7 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		all := changed || ticks%rescore == 0
 		d.score(measured, all)
 		d.prepare(measured, all)
+		d.endAgain()
 		select {
 		case <-ctx.Done():
 			return
@@ -179,6 +180,29 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 		}
 	}
 	d.killer.Prepare(next)
+}
+
+// endAgain kills the processes of evicted pods that have ended while the API server does not
+// have the report: a kubelet that does not know of the eviction starts containers again.
+// Where the API server forbids the report, that may last, and the containers run.
+func (d *Daemon) endAgain() {
+	if d.dryRun || !d.cluster.speaksToAPI() {
+		return
+	}
+	ended := d.keeper.Ended()
+	if len(ended) == 0 || d.cluster.agent.API().Refused["pod status"] != "" {
+		return
+	}
+	for _, p := range d.tracker.pods() {
+		if !slices.Contains(ended, p.UID) || p.Target == nil || d.killer.Kills(p.UID) {
+			continue
+		}
+		if runs, err := p.Target.Populated(); err != nil || !runs {
+			continue
+		}
+		err := d.killer.Kill(kill.Victim{UID: p.UID, Name: p.String(), Target: p.Target})
+		d.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", p.String(), "error", err)
+	}
 }
 
 // enforceAllocatable limits the memory of the pods' cgroup to what is allocatable, in native

@@ -266,6 +266,18 @@ func (k *Keeper) Unreported() (n int) {
 	return n
 }
 
+// Ended are the pods that have ended and whose eviction the API server does not have yet.
+func (k *Keeper) Ended() (uids []types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.records {
+		if !r.Reported && !r.Ended.IsZero() {
+			uids = append(uids, r.UID)
+		}
+	}
+	return uids
+}
+
 // Override keeps why a victim is killed although the Eviction API has not granted it: it survives
 // the process when the method returns.
 func (k *Keeper) Override(uid types.UID, why string) {

@@ -105,6 +105,8 @@ type EvictionRequest struct {
 	Pod          string    `json:"pod"` // namespace/name
 	GraceSeconds int64     `json:"graceSeconds"`
 	Deadline     Instant   `json:"deadline"`
+	// Delete: the pod is deleted instead, whatever budgets protect it.
+	Delete bool `json:"delete,omitempty"`
 }
 
 // Event is an event about the node, or about a pod of it where that is set.

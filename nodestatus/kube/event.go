@@ -21,8 +21,10 @@ const (
 	reporter = "evictd.io/evictd"
 	// maxNote bounds an event's note, bytes (events.k8s.io/v1).
 	maxNote = 1024
-	// maxEvents bounds the events that wait for the API server.
-	maxEvents = 256
+	// maxEvents bounds the events that wait for the API server, and forbiddenEvents how long
+	// an event is sent again that the API server forbids.
+	maxEvents       = 256
+	forbiddenEvents = time.Minute
 	// maxRegarding leaves room in an event's name, bytes.
 	maxRegarding = 200
 )
@@ -34,6 +36,7 @@ type event struct {
 	action             string
 	at                 time.Time
 	annotations        map[string]string
+	queued             time.Time
 }
 
 // event converts an event about a pod, or about the node, which has its name as uid
@@ -77,6 +80,7 @@ func victimReference(i *wire.Intent) v1.ObjectReference {
 
 // enqueue is called with the lock held. It drops the oldest of too many events.
 func (p *Publisher) enqueue(e event) {
+	e.queued = time.Now()
 	p.queue = append(p.queue, e)
 	p.queue = p.queue[max(0, len(p.queue)-maxEvents):]
 	p.events.trigger()
@@ -95,7 +99,7 @@ func (p *Publisher) reportEvents(ctx context.Context) error {
 		p.mu.Unlock()
 		object := e.object(p.node.Name)
 		_, err := p.client.EventsV1().Events(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
-		refused := p.requests.record("events", err)
+		refused := p.requests.record("events", err) && time.Since(e.queued) > forbiddenEvents
 		hopeless := apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || refused
 		if err != nil && !hopeless {
 			return fmt.Errorf("create event %s of %s %s: %w", e.reason, e.regarding.Kind, e.regarding.Name, err)

@@ -27,7 +27,7 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 	requests := slices.Collect(maps.Values(p.evictionRequests))
 	p.mu.Unlock()
 	for _, request := range requests {
-		if !p.isRequested(request.UID) {
+		if !p.isRequested(request.UID) || request.Delete && !p.markRequested(ctx, request.UID) {
 			continue
 		}
 		response, final := p.requestEviction(ctx, &request)
@@ -53,27 +53,40 @@ func (p *Publisher) isRequested(uid types.UID) bool {
 	return waits
 }
 
+// markRequested writes why a pod is deleted. It says whether the pod may be deleted, which
+// is not before its eviction is known.
+func (p *Publisher) markRequested(ctx context.Context, uid types.UID) bool {
+	p.mu.Lock()
+	var found *victim
+	for _, v := range p.intents {
+		if v.UID == uid {
+			found = new(*v)
+		}
+	}
+	p.mu.Unlock()
+	if found != nil {
+		_, _ = p.markTarget(ctx, found) // the deletion does not wait for it
+	}
+	return found != nil
+}
+
 func (p *Publisher) removeRequest(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.evictionRequests, uid)
 }
 
-// requestEviction calls the Eviction API once, without retries: the 429 of a disruption budget
-// is a response. A pod that does not exist may be evicted.
+// requestEviction calls the API server once. A pod that does not exist may be evicted.
 func (p *Publisher) requestEviction(ctx context.Context, request *wire.EvictionRequest) (response wire.EvictionResponse, final bool) {
 	namespace, name, _ := strings.Cut(request.Pod, "/")
-	eviction := &policy.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		DeleteOptions: &metav1.DeleteOptions{
-			GracePeriodSeconds: &request.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(request.UID)),
-		},
-	}
+	options := metav1.DeleteOptions{GracePeriodSeconds: &request.GraceSeconds, Preconditions: metav1.NewUIDPreconditions(string(request.UID))}
 	ctx, cancel := context.WithTimeout(ctx, min(evictionTimeout, time.Until(request.Deadline.Time)))
 	defer cancel()
-	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
-		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()
-	p.requests.record("pod eviction", err)
+	what, call := "the Eviction API", p.evict
+	if request.Delete {
+		what, call = "the deletion of the pod", p.deleteGracefully
+	}
+	err := call(ctx, namespace, name, &options)
 	response.UID = request.UID
 	switch {
 	case err == nil, p.isGone(ctx, namespace, name, request.UID, err):
@@ -81,9 +94,25 @@ func (p *Publisher) requestEviction(ctx context.Context, request *wire.EvictionR
 	case apierrors.IsTooManyRequests(err):
 		response.Refused = message(err)
 	default:
-		response.Refused = fmt.Sprintf("could not call the Eviction API: %v", err)
+		response.Refused = fmt.Sprintf("could not call %s: %v", what, err)
 	}
 	return response, false
+}
+
+// evict calls the Eviction API without retries: the 429 of a disruption budget is a
+// response.
+func (p *Publisher) evict(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error {
+	eviction := &policy.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, DeleteOptions: options}
+	err := p.client.CoreV1().RESTClient().Post().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).
+		SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Error()
+	p.requests.record("pod eviction", err)
+	return err
+}
+
+func (p *Publisher) deleteGracefully(ctx context.Context, namespace, name string, options *metav1.DeleteOptions) error {
+	err := p.client.CoreV1().Pods(namespace).Delete(ctx, name, *options)
+	p.requests.record("pod deletion", err)
+	return err
 }
 
 // message is the message of the API server, with the causes that it names.

@@ -65,6 +65,9 @@ func (p *Publisher) nodeChanged(node *v1.Node) {
 	}
 	p.conditions.trigger()
 	p.taints.trigger()
+	if len(p.intents) > 0 {
+		p.victims.trigger() // one may await the taint
+	}
 }
 
 func (p *Publisher) nodeDeleted() {
@@ -95,6 +98,7 @@ func (p *Publisher) reportConditions(ctx context.Context) error {
 	now := time.Now()
 	wanted := p.wantedConditions(seen, now)
 	if p.upToDate(seen, wanted, now) {
+		p.requests.record("conditions", nil)
 		return nil
 	}
 	status := object{"conditions": wanted}

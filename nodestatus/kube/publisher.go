@@ -45,7 +45,7 @@ type Publisher struct {
 	conditionsWritten time.Time
 	conflicts         conflictDetector
 	leaseWritten      time.Time // when the Lease was last written
-	taintsRetryAt     time.Time // no request for taints before
+	taintsForbidden   bool      // the API server has forbidden the last request
 	intents           map[string]*victim
 	evictionRequests  map[types.UID]wire.EvictionRequest
 	queue             []event
@@ -59,6 +59,7 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 	}
 	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)
 	p.taints = newReconciler("taints", node.StatusFrequency, p.reportTaints)
+	p.taints.longestForbidden = longestForbiddenTaints
 	p.lease = newReconciler("lease", renewInterval, p.renewLease)
 	p.nodeLease = newReconciler("node lease", renewInterval, p.renewNodeLease)
 	p.victims = newReconciler("evicted pods", victimInterval, p.reportVictims)
@@ -88,7 +89,7 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 			p.lease.trigger()
 		}
 	case m.Intent != nil:
-		if !m.Intent.Requested || m.Intent.Override != "" {
+		if request := p.evictionRequests[m.Intent.UID]; !request.Delete && (!m.Intent.Requested || m.Intent.Override != "") {
 			delete(p.evictionRequests, m.Intent.UID)
 		}
 		p.addIntent(m.Intent)

@@ -365,27 +365,38 @@ func (w *world) pod(name string) *v1.Pod {
 	return pod
 }
 
-func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
+// isTarget says whether the pod has the condition that says why it is being evicted.
+func isTarget(pod *v1.Pod, message string) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == eviction.ReasonTerminationByKubelet && c.Message == message
+	})
+}
+
+// rule: 5.1
+// rule: 5.4
+// rule: 5.5
+func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
 	told := func() bool {
-		s := w.pod(pod.Name).Status
-		return s.Phase == v1.PodFailed && s.Reason == "Evicted" && s.Message == intent.Message
+		pod := w.pod(pod.Name)
+		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && pod.Status.Message == intent.Message && isTarget(pod, intent.Message)
 	}
 	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the condition", func() bool { return isTarget(w.pod(pod.Name), intent.Message) })
+	if phase := w.pod(pod.Name).Status.Phase; phase == v1.PodFailed {
+		t.Error("the pod has failed before its end")
+	}
+	gone := *intent
+	gone.Ended = time.Now().Add(-time.Hour) // the window begins with the write, not with the end
+	w.publisher.Handle(wire.ToAgent{Intent: &gone})
 	await(t, "the status", told)
 	blank := []byte(`{"status":{"reason":"","message":""}}`)
 	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	gone := *intent
-	gone.Ended = time.Now()
-	w.publisher.Handle(wire.ToAgent{Intent: &gone})
 	await(t, "the status again", told)
-	longGone := gone
-	longGone.Ended = gone.Ended.Add(-time.Minute)
-	w.publisher.Handle(wire.ToAgent{Intent: &longGone})
 	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
 	if !told() {
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
@@ -408,12 +419,89 @@ func TestStatusThatWasBlankedAfterTheEndIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestPodHasFailedOnlyOnceTheNodeHasItsTaint has the first request for the taint fail.
+//
+// rule: M.86
+func TestPodHasFailedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	w.stand(nodestatus.Backstop, false)
+	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
+	pod, intent := w.evicted("")
+	w.fail(1, http.MethodPatch, "/nodes/"+w.node, cut)
+	w.fail(1<<30, http.MethodPatch, "/pods/"+pod.Name, func(r *http.Request) (*http.Response, error) {
+		if body := w.bodyOf(r); strings.Contains(body, `"Failed"`) && !tainted(w.seen(), ownTaint) {
+			t.Error("the pod has failed before the node has its taint")
+		}
+		return nil, nil
+	})
+	w.stand(nodestatus.Backstop, true)
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
+}
+
+// bodyOf reads the body of a request, which can be read again.
+func (w *world) bodyOf(r *http.Request) string {
+	body, err := r.GetBody()
+	if err != nil {
+		w.t.Error(err)
+		return ""
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return string(text)
+}
+
+// TestPodIsReportedWhereTaintsAreForbidden has a terminal phase wait for no taint.
+func TestPodIsReportedWhereTaintsAreForbidden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(request.URL.Path, "/status") {
+			return nil, nil
+		}
+		return status(http.StatusForbidden, metav1.StatusReasonForbidden)(request)
+	})
+	w.stand(nodestatus.Backstop, true)
+	pod, intent := w.evicted("")
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
+}
+
+// TestPodIsDeletedOnceItsStatusSaysWhy has the request arrive before the eviction, as it may.
+func TestPodIsDeletedOnceItsStatusSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	intent.Requested = true
+	w.fail(1<<30, http.MethodDelete, "/pods/"+pod.Name, func(*http.Request) (*http.Response, error) {
+		if !isTarget(w.pod(pod.Name), intent.Message) {
+			t.Error("the pod is deleted before its status says why")
+		}
+		return nil, nil
+	})
+	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
+		UID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, GraceSeconds: 20, Deadline: wire.Instant{Time: time.Now().Add(wait.Limit)}, Delete: true,
+	}})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the deletion", func() bool { return w.pod(pod.Name).DeletionTimestamp != nil })
+	if grace := w.pod(pod.Name).DeletionGracePeriodSeconds; grace == nil || *grace != 20 {
+		t.Errorf("grace %v, want 20 s", grace)
+	}
+}
+
 func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	pod, intent := w.evicted("-druid-0") // the answers name the pod, so that "uid" is in them
 	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusConflict, metav1.StatusReasonConflict))
 	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
+	intent.Ended = time.Now()
 	w.publisher.Handle(wire.ToAgent{Intent: intent})
 	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
 }

@@ -15,8 +15,10 @@ const (
 	// time, up to lastRetry, or after the Retry-After of the API server.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// forbiddenRetry is the interval after 403 Forbidden.
-	forbiddenRetry = 30 * time.Second
+	// After 403 Forbidden the first interval is firstForbidden, since an API server that has
+	// just started may not know any rights yet, and the longest one is longestForbidden.
+	firstForbidden   = time.Second
+	longestForbidden = 30 * time.Second
 )
 
 // reconciler calls a function when it is triggered and at the latest after its period,
@@ -26,10 +28,12 @@ type reconciler struct {
 	every     time.Duration
 	reconcile func(context.Context) error
 	wake      chan struct{}
+	// longestForbidden is the longest interval after 403 Forbidden.
+	longestForbidden time.Duration
 }
 
 func newReconciler(name string, every time.Duration, do func(context.Context) error) *reconciler {
-	return &reconciler{name: name, every: every, reconcile: do, wake: make(chan struct{}, 1)}
+	return &reconciler{name: name, every: every, reconcile: do, wake: make(chan struct{}, 1), longestForbidden: longestForbidden}
 }
 
 // trigger asks for a call, now or after the running one. It does not block.
@@ -57,7 +61,7 @@ func (c *reconciler) run(ctx context.Context, log *slog.Logger) {
 		if failures == 0 {
 			log.Warn("could not write to the API server", "what", c.name, "error", err)
 		}
-		if sleep(ctx, retryAfter(err, failures)) != nil {
+		if sleep(ctx, c.retryAfter(err, failures)) != nil {
 			return
 		}
 		failures++
@@ -84,12 +88,12 @@ func (c *reconciler) wait(ctx context.Context, failed bool) bool {
 	return true
 }
 
-func retryAfter(err error, failures uint) time.Duration {
+func (c *reconciler) retryAfter(err error, failures uint) time.Duration {
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked && seconds > 0 {
 		return time.Duration(seconds) * time.Second
 	}
 	if apierrors.IsForbidden(err) {
-		return forbiddenRetry
+		return min(firstForbidden<<min(failures, 10), c.longestForbidden)
 	}
 	return min(firstRetry<<min(failures, 10), lastRetry)
 }

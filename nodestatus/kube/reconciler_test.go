@@ -28,7 +28,10 @@ func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
 		{"and again when it is due", []error{nil}, []time.Duration{0, time.Minute}},
 		{"after twice as long each time", []error{down, down, down, nil}, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}},
 		{"when the server asks for it", []error{apierrors.NewTooManyRequests("busy", 7), nil}, []time.Duration{0, 7 * time.Second}},
-		{"rarely when it is forbidden", []error{apierrors.NewForbidden(v1.Resource("nodes"), "n", down), nil}, []time.Duration{0, 30 * time.Second}},
+		{
+			"soon and then rarely when it is forbidden", slices.Repeat([]error{apierrors.NewForbidden(v1.Resource("nodes"), "n", down)}, 8),
+			[]time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second, 61 * time.Second, 91 * time.Second},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,27 +12,29 @@ import (
 )
 
 const (
-	// forbiddenTaintsRetry is the interval between requests for taints that the API
-	// server forbids: NodeRestriction forbids them to a node identity.
-	forbiddenTaintsRetry = 10 * time.Minute
+	// longestForbiddenTaints is the longest interval between requests for taints that the
+	// API server forbids: NodeRestriction forbids them to a node identity.
+	longestForbiddenTaints = 10 * time.Minute
 	// conflictAttempts bounds the immediate attempts after 409 Conflict.
 	conflictAttempts = 5
 )
 
 // reportTaints updates the Node's taints: it reads, changes and writes them under the
 // resourceVersion that it read, as a patch replaces the whole list. Where the API
-// server forbids it, the node lifecycle controller derives taints from the conditions.
+// server forbids it, the node lifecycle controller derives taints from the built-in
+// conditions.
 func (p *Publisher) reportTaints(ctx context.Context) error {
 	p.mu.Lock()
-	node, state, stopped, avoid := p.seen, p.state, p.conflicts.detected, p.taintsRetryAt
+	node, state, stopped := p.seen, p.state, p.conflicts.detected
 	p.mu.Unlock()
-	if node == nil || state == nil || stopped || time.Now().Before(avoid) || !p.conditionsShow(node) {
+	if node == nil || state == nil || stopped || p.mode.BuiltIn() && !p.conditionsShow(node) {
 		return nil
 	}
 	nodes := p.client.CoreV1().Nodes()
 	for attempt := 1; ; attempt++ {
 		taints, changed := p.mode.MergeTaints(node.Spec.Taints, state.Raised)
 		if !changed {
+			p.requests.record("taints", nil)
 			return nil
 		}
 		if taints == nil {
@@ -40,13 +42,10 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 		}
 		body := patch(object{"metadata": object{"resourceVersion": node.ResourceVersion}, "spec": object{"taints": taints}})
 		written, err := nodes.Patch(ctx, p.node.Name, types.MergePatchType, body, metav1.PatchOptions{})
-		if p.requests.record("taints", err) {
-			p.log.Warn("the API server forbids taints; they are left to the node lifecycle controller", "error", err)
-			p.mu.Lock()
-			p.taintsRetryAt = time.Now().Add(forbiddenTaintsRetry)
-			p.mu.Unlock()
-			return nil
-		}
+		forbidden := p.requests.record("taints", err)
+		p.mu.Lock()
+		p.taintsForbidden = forbidden
+		p.mu.Unlock()
 		if err == nil {
 			p.nodeChanged(written)
 			return nil
@@ -60,8 +59,19 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 	}
 }
 
+// awaitsTaint says whether a taint is to be written, and may be.
+func (p *Publisher) awaitsTaint() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil || p.state == nil || p.conflicts.detected || p.taintsForbidden {
+		return false
+	}
+	_, changed := p.mode.MergeTaints(p.seen.Spec.Taints, p.state.Raised)
+	return changed
+}
+
 // conditionsShow says whether the Node has the wanted conditions. The node lifecycle
-// controller would remove a taint without its condition. Writing the conditions
+// controller would remove a built-in taint without its condition. Writing the conditions
 // triggers the taints.
 func (p *Publisher) conditionsShow(node *v1.Node) bool {
 	for _, wanted := range p.wantedConditions(node, time.Now()) {

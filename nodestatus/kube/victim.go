@@ -17,14 +17,21 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// rewriteWindow is how long after the end of a victim its status is checked: a kubelet
-// without knowledge of the eviction writes its own status.
-const rewriteWindow = 10 * time.Second
+const (
+	// rewriteWindow is how long after its first write a terminal phase is checked: a kubelet
+	// without knowledge of the eviction writes its own status.
+	rewriteWindow = 10 * time.Second
+	// taintPatience is how long a terminal phase waits for the taint. A controller replaces
+	// the pod at once, and without the taint a scheduler may bind the new pod here.
+	taintPatience = 2 * time.Second
+)
 
 // victim is an intent and which parts of it were written.
 type victim struct {
 	wire.Intent
-	patched bool // the status was written once
+	targeted bool      // the condition DisruptionTarget was written, or there is none
+	ended    time.Time // when the phase was first due; zero before
+	failed   time.Time // when it was first written; zero before
 	// The events were queued.
 	overdue, overridden bool
 }
@@ -47,6 +54,9 @@ func (p *Publisher) addIntent(intent *wire.Intent) {
 		p.enqueue(overriddenEvent(intent))
 	}
 	p.victims.trigger()
+	if v.Requested {
+		p.evictions.trigger() // a deletion may await it
+	}
 }
 
 // Evicting says whether the status of an evicted pod is still being written.
@@ -66,7 +76,8 @@ func (p *Publisher) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, v := range p.intents {
-		if !v.patched && (!v.Requested || v.Override != "") {
+		unwritten := !v.targeted || !v.Ended.IsZero() && v.failed.IsZero()
+		if unwritten && (!v.Requested || v.Override != "") {
 			return false
 		}
 	}
@@ -92,7 +103,8 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 		if done {
 			delete(p.intents, id)
 		} else {
-			p.intents[id].patched = v.patched
+			has := p.intents[id]
+			has.targeted, has.ended, has.failed = v.targeted, v.ended, v.failed
 		}
 		p.mu.Unlock()
 		if done {
@@ -102,21 +114,38 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// reportVictim writes the victim's status at once, and again where it was overwritten
-// after the end. It says whether everything is written.
+// reportVictim writes that the victim is being evicted at once, and that it has failed when
+// it has ended and the taint is written: a controller replaces a pod whose phase is
+// terminal. It writes the phase again where it was overwritten. It says whether everything
+// is written.
 func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err error) {
-	switch {
-	case v.Requested && v.Override == "":
+	if v.Requested && v.Override == "" {
 		if v.Ended.IsZero() {
 			return false, nil
 		}
 		return p.deletePod(ctx, v)
-	case !v.patched:
-		gone, err := p.markFailed(ctx, v)
-		v.patched = err == nil
-		return gone, err
-	case v.Ended.IsZero():
+	}
+	if !v.targeted {
+		if gone, err := p.markTarget(ctx, v); err != nil || gone {
+			return gone, err
+		}
+		v.targeted = true
+	}
+	if v.Ended.IsZero() {
 		return false, nil
+	}
+	if v.ended.IsZero() {
+		v.ended = time.Now()
+	}
+	if v.failed.IsZero() {
+		if p.awaitsTaint() && time.Since(v.ended) < taintPatience {
+			return false, nil
+		}
+		gone, err := p.markFailed(ctx, v)
+		if err == nil {
+			v.failed = time.Now()
+		}
+		return gone, err
 	}
 	pod, err := p.client.CoreV1().Pods(v.Namespace).Get(ctx, v.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != v.UID {
@@ -130,7 +159,7 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 			return gone, err
 		}
 	}
-	return time.Since(v.Ended) > rewriteWindow, nil
+	return time.Since(v.failed) > rewriteWindow, nil
 }
 
 // hasStatus says whether the pod has the status that evictd wrote.
@@ -144,17 +173,34 @@ func hasStatus(pod *v1.Pod, v *victim) bool {
 	})
 }
 
-// markFailed writes the status of an evicted pod. The uid in the patch is a
-// precondition: a later pod of the same name is not changed. It says whether the pod is
-// deleted.
+// markTarget writes the condition DisruptionTarget, which shows that the pod is being
+// evicted and why. It says whether the pod is deleted.
+func (p *Publisher) markTarget(ctx context.Context, v *victim) (gone bool, err error) {
+	if !v.DisruptionTarget {
+		return false, nil
+	}
+	return p.patchStatus(ctx, v, object{"conditions": v.conditions()})
+}
+
+// markFailed writes the status of an evicted pod. It says whether the pod is deleted.
 func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err error) {
 	status := object{"phase": v1.PodFailed, "reason": eviction.ReasonEvicted, "message": v.Message}
 	if v.DisruptionTarget {
-		status["conditions"] = []v1.PodCondition{{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: v.Generation,
-			Reason: eviction.ReasonTerminationByKubelet, Message: v.Message, LastTransitionTime: metav1.NewTime(v.Decided),
-		}}
+		status["conditions"] = v.conditions()
 	}
+	return p.patchStatus(ctx, v, status)
+}
+
+func (v *victim) conditions() []v1.PodCondition {
+	return []v1.PodCondition{{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: v.Generation,
+		Reason: eviction.ReasonTerminationByKubelet, Message: v.Message, LastTransitionTime: metav1.NewTime(v.Decided),
+	}}
+}
+
+// patchStatus patches the status of a pod. The uid in the patch is a precondition: a later
+// pod of the same name is not changed. It says whether the pod is deleted.
+func (p *Publisher) patchStatus(ctx context.Context, v *victim, status object) (gone bool, err error) {
 	body := patch(object{"metadata": object{"uid": v.UID}, "status": status})
 	_, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	p.requests.record("pod status", err)

@@ -72,6 +72,12 @@ var parts = []part{
 		needs: []need{{"gcc", "gcc"}, {"containerd", "containerd"}, {"runc", "runc"}, ext4, xfs, loopMounts},
 	},
 	{
+		name: "cluster", tests: "evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes",
+		module: "test/containerd", packages: []string{"./cluster"},
+		builds: []string{"cluster-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
+		needs: []need{{"gcc", "gcc"}, {"runc", "runc"}, {"unshare", "util-linux"}, loopMounts},
+	},
+	{
 		name: "systemd", tests: "the Debian package under systemd in namespaces",
 		packages: []string{"./test/systemd"},
 		builds:   []string{"deb"},

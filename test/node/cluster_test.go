@@ -164,6 +164,32 @@ func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 	awaitReported(a, again, "leaker")
 }
 
+// TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded starts it as a kubelet
+// does that does not know of the eviction.
+//
+// rule: M.87
+func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	a := kube.New(n)
+	leaker := a.CreatePod(n, "leaker", sandbox.Spec{Request: "8Mi"}, nil)
+	d := runWith(n, a, sandbox.Mode("native"), hardMemory)
+	d.AwaitPods(memorySignal, leaker)
+	a.Gate.Set(false)
+	press(leaker, 32)
+	d.AwaitGone(leaker)
+	for range 3 {
+		n.StartIn(leaker.Pod, leaker.Group, nil).AwaitEnd()
+	}
+	a.Gate.Set(true)
+	awaitEvicted(a, t, d, leaker)
+	if told := a.Events(t, a.Namespace, "leaker")["Evicted"]; told != 1 {
+		t.Errorf("%d events report the eviction", told)
+	}
+	d.MustHaveEvicted(leaker)
+	awaitReported(a, d, "leaker")
+}
+
 func TestAPIServerThatIsAwayAtTheStartIsFoundLater(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
@@ -232,7 +258,10 @@ func TestDaemonThatIsKilledContinuesWithItsVictim(t *testing.T) {
 	d := runWith(n, a, sandbox.Mode("native"), sandbox.EvictionHard("memory.available<64Mi"), sandbox.EvictionSoft("memory.available<250Mi"),
 		sandbox.SoftGrace("memory.available=100ms"), sandbox.MaxPodGrace("600"))
 	d.AwaitEviction(stubborn, func(e nodestatus.Eviction) bool { return true })
-	harness.Await(t, "the pod to be shown as evicted", func() bool { return a.Pod(t, "stubborn").Status.Phase == v1.PodFailed })
+	harness.Await(t, "the pod to be shown as being evicted", func() bool { return len(a.Pod(t, "stubborn").Status.Conditions) > 0 })
+	if phase := a.Pod(t, "stubborn").Status.Phase; phase == v1.PodFailed {
+		t.Error("the API server shows that the pod has failed while it runs")
+	}
 	d.Kill()
 	harness.MustRun(t, stubborn)
 	again := runWith(n, a, sandbox.Mode("native"), hardMemory)
@@ -240,7 +269,7 @@ func TestDaemonThatIsKilledContinuesWithItsVictim(t *testing.T) {
 	awaitReported(a, again, "stubborn")
 }
 
-func TestSoftVictimKeepsItsGraceOnceItsStatusSaysThatItWasEvicted(t *testing.T) {
+func TestSoftVictimKeepsItsGraceOnceItsStatusSaysThatItIsATarget(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)

@@ -112,8 +112,13 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
-	if err := os.WriteFile(n.config(), []byte(n.configuration(programs)), 0o644); err != nil {
+	if err := os.Mkdir(n.networks(), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	for file, text := range map[string]string{n.config(): n.configuration(programs), filepath.Join(n.networks(), "none.conflist"): network} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	n.daemon.programs = programs
 	n.connect()
@@ -123,9 +128,24 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	return n
 }
 
-func (n *Node) config() string { return filepath.Join(n.dir, "config.toml") }
-func (n *Node) socket() string { return filepath.Join(n.dir, "c.sock") }
-func (n *Node) log() string    { return filepath.Join(n.dir, "containerd.log") }
+// Dir is the directory of what the node has outside of Options.
+func (n *Node) Dir() string { return n.dir }
+
+// With is the node as another test uses it, while the test that started it runs.
+func (n *Node) With(t testing.TB) *Node {
+	with := *n
+	with.t = t
+	return &with
+}
+
+func (n *Node) config() string   { return filepath.Join(n.dir, "config.toml") }
+func (n *Node) networks() string { return filepath.Join(n.dir, "cni") }
+func (n *Node) socket() string   { return filepath.Join(n.dir, "c.sock") }
+func (n *Node) log() string      { return filepath.Join(n.dir, "containerd.log") }
+
+// network is a network of CNI whose plugin does not exist: pods are in the network of the
+// host. Without a network containerd reports that it is not ready for pods.
+const network = `{"cniVersion":"1.0.0","name":"none","plugins":[{"type":"none"}]}`
 
 // Endpoint is the address of the node's CRI.
 func (n *Node) Endpoint() string { return "unix://" + n.socket() }
@@ -155,6 +175,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
   disable_apparmor = true
   restrict_oom_score_adj = true
   stats_collect_period = 1
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = %q
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -162,7 +184,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = %q
         Root = %q
-`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), snapshotterID(n.Snapshotter), n.Snapshots, goruntime.GOARCH, n.Snapshotter, pause.Name, n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
+`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), snapshotterID(n.Snapshotter), n.Snapshots, goruntime.GOARCH, n.Snapshotter, pause.Name, n.networks(), n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
 }
 
 func (n *Node) connect() {

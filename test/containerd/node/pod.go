@@ -23,10 +23,11 @@ import (
 type Pod struct {
 	*v1.Pod
 	Group      string // its cgroup
-	Sandbox    string // id of its sandbox
+	Sandbox    string // id of its sandbox; "" where a kubelet runs the pod
 	Containers []*Container
 
-	n *Node
+	n      *Node
+	prefix string // of the sockets that its containers take orders from
 }
 
 // Container is a container of a pod.
@@ -57,8 +58,7 @@ func (n *Node) Run(m *v1.Pod) *Pod {
 	if m.Namespace == "" {
 		m.Namespace = v1.NamespaceDefault
 	}
-	p := &Pod{Pod: m, n: n}
-	p.Group = cgroup.PodsAt(filepath.Join(n.Group, "kubepods")).Pod(string(m.UID), podspec.QOSClass(m))
+	p := &Pod{Pod: m, n: n, prefix: n.Group, Group: n.podGroup(m)}
 	if err := n.cgroups.Create(p.Group, podLimits(m)); err != nil {
 		n.t.Fatal(err)
 	}
@@ -77,6 +77,25 @@ func (n *Node) Run(m *v1.Pod) *Pod {
 	}
 	return p
 }
+
+// Attach is a pod that a kubelet runs in the node. The variable ORDERS of its containers
+// is @prefix/UID/NAME.
+func (n *Node) Attach(m *v1.Pod, prefix string) *Pod {
+	p := &Pod{Pod: m, n: n, prefix: prefix, Group: n.podGroup(m)}
+	for _, c := range m.Status.ContainerStatuses {
+		_, id, _ := strings.Cut(c.ContainerID, "://")
+		p.Containers = append(p.Containers, &Container{ID: id, Name: c.Name, Group: filepath.Join(p.Group, id), pod: p})
+	}
+	return p
+}
+
+func (n *Node) podGroup(m *v1.Pod) string {
+	return cgroup.PodsAt(filepath.Join(n.Group, "kubepods")).Pod(string(m.UID), podspec.QOSClass(m))
+}
+
+// Runs says whether a process of a pod that a kubelet runs in the node runs, its sandbox
+// aside.
+func (n *Node) Runs(m *v1.Pod) bool { return n.Attach(m, "").Lives() }
 
 // Start creates and starts a container of a running pod, for the attempt-th time
 // after the first.
@@ -147,7 +166,7 @@ func (c *Container) order(order string, args []any) (connection net.Conn, line s
 // orders is the abstract socket that a container takes orders from. Pods are in
 // the network of the host.
 func (p *Pod) orders(container string) string {
-	return fmt.Sprintf("@%s/%s/%s", p.n.Group, p.UID, container)
+	return fmt.Sprintf("@%s/%s/%s", p.prefix, p.UID, container)
 }
 
 // Lives says whether a process of the container runs. It asks the kernel, not

@@ -34,6 +34,14 @@ var Debian = Version{"debian", func(program string) (string, error) {
 // Built is the containerd of which test/containerd/parts/go.mod says the version.
 var Built = Version{"built", Program}
 
+// BesideKubelet is Built with Debian's runc, which has the seccomp that a kubelet asks for.
+var BesideKubelet = Version{"beside-kubelet", func(program string) (string, error) {
+	if program == "runc" {
+		return Debian.find(program)
+	}
+	return Program(program)
+}}
+
 // Each runs a test for every version, one after the other.
 func Each(t *testing.T, test func(t *testing.T, v Version)) {
 	for _, v := range []Version{Debian, Built} {

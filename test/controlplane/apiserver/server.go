@@ -31,15 +31,17 @@ import (
 const (
 	Admin     = "admin"
 	Node      = "node"      // the kubelet's of the node NodeName
+	OtherNode = "othernode" // the kubelet's of the node OtherNodeName
 	Scheduler = "scheduler" // the service account of docs/rbac/scheduler.yaml
 	Kube      = "kube"      // kube-scheduler
 )
 
-// NodeName is the node whose identity Node is.
-const NodeName = "n1"
+// The nodes whose identities Node and OtherNode are.
+const NodeName, OtherNodeName = "n1", "n2"
 
 var identities = []string{
 	Node + "=system:node:" + NodeName + "/system:nodes",
+	OtherNode + "=system:node:" + OtherNodeName + "/system:nodes",
 	Scheduler + "=system:serviceaccount:evictd-system:evictd-scheduler/system:serviceaccounts/system:serviceaccounts:evictd-system",
 	Kube + "=system:kube-scheduler",
 }

@@ -59,7 +59,7 @@ func New(n *harness.Node) *API {
 		}
 		a.Gate = harness.NewGate(n.T, "tcp", "127.0.0.1:0", target.Host)
 		a.Server = sandbox.Server(target.Scheme + "://" + a.Gate.Address)
-		a.Flags = append(a.Flags, sandbox.Kubeconfig(agentKubeconfig(n, name, kubeconfig)))
+		a.Flags = append(a.Flags, sandbox.Kubeconfig(AgentKubeconfig(n.T, n.Dir, name, kubeconfig)))
 	}
 	a.Flags = append(a.Flags, a.Server, sandbox.NodeName(name))
 	a.Interface = kubernetes.NewForConfigOrDie(cfg)
@@ -70,23 +70,23 @@ func New(n *harness.Node) *API {
 	return a
 }
 
-// agentKubeconfig turns an administrator's kubeconfig into that of the service account of
-// docs/rbac/agent.yaml with a token that is bound to the node.
-func agentKubeconfig(n *harness.Node, name, kubeconfig string) string {
-	n.T.Helper()
+// AgentKubeconfig turns an administrator's kubeconfig into that of the service account of
+// docs/rbac/agent.yaml with a token that is bound to a node, and writes it to a directory.
+func AgentKubeconfig(t testing.TB, dir, node, kubeconfig string) string {
+	t.Helper()
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
-		n.T.Fatal(err)
+		t.Fatal(err)
 	}
 	const namespace = "evictd-system"
 	for _, user := range config.AuthInfos {
 		user.Impersonate = "system:serviceaccount:" + namespace + ":evictd-agent"
 		user.ImpersonateGroups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
-		user.ImpersonateUserExtra = map[string][]string{"authentication.kubernetes.io/node-name": {name}}
+		user.ImpersonateUserExtra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
 	}
-	file := filepath.Join(n.Dir, "agent.kubeconfig")
+	file := filepath.Join(dir, "agent.kubeconfig")
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		n.T.Fatal(err)
+		t.Fatal(err)
 	}
 	return file
 }

@@ -1,0 +1,246 @@
+// Package cluster runs a whole cluster for tests: kube-apiserver with etcd,
+// kube-controller-manager, kube-scheduler, and nodes of a containerd and a kubelet each,
+// below a bounded cgroup of the node's own. An evictd protects the first node.
+//
+// A test makes objects and waits for what the API server shows. What it asserts is the
+// history of the pods, which a History records from before their creation: see Rules.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/containerd/node"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness/kube"
+)
+
+// controllers are those of kube-controller-manager that run.
+const controllers = "--controllers=deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,job-controller," +
+	"disruption-controller,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,garbage-collector-controller,namespace-controller"
+
+// nodeMemory bounds the pods of a node, in bytes.
+const nodeMemory = 512 * node.MiB
+
+// Cluster is a running cluster, as the test T uses it.
+type Cluster struct {
+	kubernetes.Interface // as the administrator
+	T                    testing.TB
+	API                  *apiserver.Server
+	Nodes                []*Node // n1 and n2
+
+	dir string
+}
+
+// Node is a node of the cluster. An evictd runs on the first alone.
+type Node struct {
+	*node.Node
+	Name string
+
+	identity string // of the kubelet
+	kubelet  *process.Process
+}
+
+// Start runs a cluster until the test ends, and returns once its nodes are Ready. It skips
+// the test where that cannot be.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{T: t}
+	for _, n := range []*Node{{Name: apiserver.NodeName, identity: apiserver.Node}, {Name: apiserver.OtherNodeName, identity: apiserver.OtherNode}} {
+		n.Node = node.Start(t, node.BesideKubelet, node.Options{Memory: nodeMemory})
+		c.Nodes = append(c.Nodes, n)
+	}
+	c.dir = c.Nodes[0].Dir()
+	c.startServer()
+	c.grant()
+	for _, program := range []struct {
+		name string
+		args []string
+	}{
+		{"kube-controller-manager", []string{controllers, "--cert-dir=" + c.dir}},
+		{"kube-scheduler", []string{"--authentication-skip-lookup"}},
+	} {
+		args := append([]string{"--kubeconfig=" + c.API.Kubeconfig(apiserver.Admin), "--leader-elect=false", "--secure-port=0"}, program.args...)
+		c.run(program.name, exec.Command(c.program(program.name), args...))
+	}
+	for _, n := range c.Nodes {
+		c.startKubelet(n)
+	}
+	for _, n := range c.Nodes {
+		c.Await("node "+n.Name+" to be ready", func() bool { return c.isReady(n) })
+	}
+	return c
+}
+
+// With is the cluster as another test uses it, while the test that started it runs.
+func (c *Cluster) With(t testing.TB) *Cluster {
+	with := *c
+	with.T, with.Nodes = t, slices.Clone(c.Nodes)
+	for i, n := range with.Nodes {
+		copied := *n
+		copied.Node = n.Node.With(t)
+		with.Nodes[i] = &copied
+	}
+	return &with
+}
+
+// Await is wait.Until.
+func (c *Cluster) Await(what string, holds func() bool) {
+	c.T.Helper()
+	wait.Until(c.T, what, holds)
+}
+
+// must ends the test on an error.
+func (c *Cluster) must(err error) {
+	c.T.Helper()
+	if err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+func (c *Cluster) startServer() {
+	c.T.Helper()
+	server, err := apiserver.NewKubeAPIServer()
+	if unavailable, is := errors.AsType[*apiserver.UnavailableError](err); is {
+		c.T.Skip("skipped:", unavailable)
+	}
+	c.must(err)
+	c.API = server
+	c.T.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			c.T.Error(err)
+		}
+	})
+	c.Interface, err = server.Client(apiserver.Admin)
+	c.must(err)
+}
+
+// grant gives evictd's agent the rights of docs/rbac.
+func (c *Cluster) grant() {
+	c.T.Helper()
+	root, err := sandbox.SourceRoot()
+	c.must(err)
+	kubectl := exec.CommandContext(c.T.Context(), c.program("kubectl"), "--kubeconfig="+c.API.Kubeconfig(apiserver.Admin),
+		"apply", "--server-side", "--filename="+filepath.Join(root, "docs/rbac"))
+	if out, err := kubectl.CombinedOutput(); err != nil {
+		c.T.Fatalf("%s: %v\n%s", kubectl, err, out)
+	}
+}
+
+// program is the path of a program of Kubernetes.
+func (c *Cluster) program(name string) string {
+	c.T.Helper()
+	path, err := apiserver.Program(name)
+	if unavailable, is := errors.AsType[*apiserver.UnavailableError](err); is {
+		c.T.Skip("skipped:", unavailable)
+	}
+	c.must(err)
+	return path
+}
+
+// run runs a program until the test ends, and shows the end of its log where that failed.
+func (c *Cluster) run(name string, cmd *exec.Cmd) *process.Process {
+	c.T.Helper()
+	log, err := os.Create(filepath.Join(c.dir, name+".log"))
+	c.must(err)
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	running, err := process.Start(cmd)
+	c.must(err)
+	c.T.Cleanup(func() {
+		if !running.Running() {
+			c.T.Errorf("%s has ended by itself", name)
+		}
+		running.Kill()
+		if text, err := os.ReadFile(log.Name()); c.T.Failed() && err == nil {
+			c.T.Logf("the end of the log of %s:\n%s", name, text[max(0, len(text)-shownLog):])
+		}
+	})
+	return running
+}
+
+// shownLog is how much of a log is shown, in bytes.
+const shownLog = 6000
+
+func (c *Cluster) isReady(n *Node) bool {
+	object, err := c.CoreV1().Nodes().Get(c.T.Context(), n.Name, metav1.GetOptions{})
+	return err == nil && slices.ContainsFunc(object.Status.Conditions, func(condition v1.NodeCondition) bool {
+		return condition.Type == v1.NodeReady && condition.Status == v1.ConditionTrue
+	})
+}
+
+// Evictd protects the first node beside its kubelet, with the flags, and returns once it
+// knows the pods of the API server.
+func (c *Cluster) Evictd(flags ...string) *node.Evictd {
+	c.T.Helper()
+	n := c.Nodes[0]
+	credentials := kube.AgentKubeconfig(c.T, n.Dir(), n.Name, c.API.Kubeconfig(apiserver.Admin))
+	return n.Evictd(append([]string{
+		sandbox.Mode("backstop"), sandbox.Kubeconfig(credentials), sandbox.NodeName(n.Name), sandbox.NodeFs(n.Kubelet),
+		sandbox.Housekeeping("1s"), sandbox.Transition("10s"),
+	}, flags...)...)
+}
+
+// Pause stops the API server until the function returns.
+func (c *Cluster) Pause(during func()) {
+	c.T.Helper()
+	signal := func(s syscall.Signal) {
+		if err := syscall.Kill(c.API.Pid(), s); err != nil {
+			c.T.Fatalf("signal %v to the API server: %v", s, err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	defer signal(syscall.SIGCONT)
+	during()
+}
+
+// Namespace makes a namespace, and empties it at the end of the test.
+func (c *Cluster) Namespace(name string) string {
+	c.T.Helper()
+	_, err := c.CoreV1().Namespaces().Create(c.T.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	c.must(err)
+	return name
+}
+
+// on is the node of a name; nil for none of the cluster.
+func (c *Cluster) on(name string) *Node {
+	at := slices.IndexFunc(c.Nodes, func(n *Node) bool { return n.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return c.Nodes[at]
+}
+
+// Runs says whether a process of a pod runs on its node, that of its sandbox aside.
+func (c *Cluster) Runs(pod *v1.Pod) bool {
+	n := c.on(pod.Spec.NodeName)
+	return n != nil && n.Runs(pod)
+}
+
+// Pod is a pod whose container takes orders.
+func (c *Cluster) Pod(pod *v1.Pod) *node.Pod {
+	c.T.Helper()
+	n := c.on(pod.Spec.NodeName)
+	if n == nil {
+		c.T.Fatalf("pod %s is on no node of the cluster: %q", pod.Name, pod.Spec.NodeName)
+	}
+	return n.Attach(pod, orders)
+}
+
+// name names an object of the API in faults.
+func name(object metav1.Object) string {
+	return fmt.Sprintf("%s (%.8s)", object.GetName(), object.GetUID())
+}

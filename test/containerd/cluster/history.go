@@ -1,0 +1,230 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Sighting is a state of a pod as a watch has shown it.
+type Sighting struct {
+	*v1.Pod
+	At time.Time
+	// Deleted: the pod does not exist any more.
+	Deleted bool
+	// Runs: a process of the pod ran, and Others: of another pod of the same name.
+	Runs, Others bool
+}
+
+// History is what a watch has shown of the pods of a namespace, and of the taint of the
+// first node, from before the first pod.
+type History struct {
+	c         *Cluster
+	namespace string
+
+	mu    sync.Mutex
+	pods  []Sighting
+	taint []change
+	fault error
+}
+
+// change is a time at which the node had another taint than before.
+type change struct {
+	at      time.Time
+	tainted bool
+}
+
+// Taint keeps pods away from a node that is short of memory.
+const Taint = "evictd.io/memory-pressure"
+
+// Record begins a history, which ends with the test.
+func (c *Cluster) Record(namespace string) *History {
+	c.T.Helper()
+	h := &History{c: c, namespace: namespace}
+	pods, err := c.CoreV1().Pods(namespace).Watch(c.T.Context(), metav1.ListOptions{})
+	c.must(err)
+	nodes, err := c.CoreV1().Nodes().Watch(c.T.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.Nodes[0].Name})
+	c.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { h.follow(ctx, pods, h.seePod) })
+	following.Go(func() { h.follow(ctx, nodes, h.seeNode) })
+	c.T.Cleanup(func() {
+		cancel()
+		following.Wait()
+		if c.T.Failed() {
+			c.T.Logf("history of the pods:\n%s", h)
+		}
+	})
+	return h
+}
+
+// follow hands on what a watch shows until ctx ends. A watch that ends before is a fault: what
+// it would have shown is not known.
+func (h *History) follow(ctx context.Context, w watch.Interface, see func(watch.Event)) {
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-w.ResultChan():
+			if !open || event.Type == watch.Error {
+				h.mu.Lock()
+				h.fault = fmt.Errorf("the watch has ended: %v", event.Object)
+				h.mu.Unlock()
+				return
+			}
+			see(event)
+		}
+	}
+}
+
+func (h *History) seePod(event watch.Event) {
+	pod, is := event.Object.(*v1.Pod)
+	if !is {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := Sighting{Pod: pod, At: time.Now(), Deleted: event.Type == watch.Deleted, Runs: h.c.Runs(pod)}
+	for _, before := range h.pods {
+		s.Others = s.Others || before.Name == pod.Name && before.UID != pod.UID && h.c.Runs(before.Pod)
+	}
+	h.pods = append(h.pods, s)
+}
+
+func (h *History) seeNode(event watch.Event) {
+	node, is := event.Object.(*v1.Node)
+	if !is {
+		return
+	}
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Key == Taint })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if last := len(h.taint) - 1; last < 0 || h.taint[last].tainted != tainted {
+		h.taint = append(h.taint, change{time.Now(), tainted})
+	}
+}
+
+// Sightings are all so far, oldest first.
+func (h *History) Sightings() []Sighting {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.pods)
+}
+
+// Of are the sightings of a pod.
+func (h *History) Of(uid types.UID) []Sighting {
+	return slices.DeleteFunc(h.Sightings(), func(s Sighting) bool { return s.UID != uid })
+}
+
+// UIDs are those of all pods, in the order of their creation.
+func (h *History) UIDs() (uids []types.UID) {
+	for _, s := range h.Sightings() {
+		if !slices.Contains(uids, s.UID) {
+			uids = append(uids, s.UID)
+		}
+	}
+	return uids
+}
+
+// Await waits until the last sighting of a pod is as described, and returns it.
+func (h *History) Await(what string, holds func(Sighting) bool) (found Sighting) {
+	h.c.T.Helper()
+	h.c.Await(what, func() bool {
+		for _, uid := range h.UIDs() {
+			of := h.Of(uid)
+			if found = of[len(of)-1]; holds(found) {
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// IsReady says whether a pod is Running and Ready, and not being deleted.
+func IsReady(s Sighting) bool {
+	return !s.Deleted && s.DeletionTimestamp == nil && s.Status.Phase == v1.PodRunning &&
+		slices.ContainsFunc(s.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+}
+
+// IsTerminal says whether the phase of a pod is.
+func IsTerminal(s Sighting) bool {
+	return s.Status.Phase == v1.PodFailed || s.Status.Phase == v1.PodSucceeded
+}
+
+// AwaitTaint waits until the node has the taint of evictd, or had it and has it no more.
+func (h *History) AwaitTaint(tainted bool) {
+	h.c.T.Helper()
+	h.c.Await(fmt.Sprintf("taint %s of node %s: %t", Taint, h.c.Nodes[0].Name, tainted), func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.taint) > 1 && h.taint[len(h.taint)-1].tainted == tainted
+	})
+}
+
+// Evicted counts the events Evicted about a pod.
+func (h *History) Evicted(uid types.UID) (events int) {
+	h.c.T.Helper()
+	list, err := h.c.EventsV1().Events(h.namespace).List(h.c.T.Context(), metav1.ListOptions{})
+	h.c.must(err)
+	for _, e := range list.Items {
+		if e.Regarding.UID == uid && e.Reason == "Evicted" {
+			events++
+		}
+	}
+	return events
+}
+
+// String is a line for each sighting that differs from the one before in what matters.
+func (h *History) String() string {
+	var out strings.Builder
+	last := map[types.UID]string{}
+	sightings := h.Sightings()
+	for _, s := range sightings {
+		line := s.line()
+		if line == last[s.UID] {
+			continue
+		}
+		last[s.UID] = line
+		fmt.Fprintf(&out, "%8.3f %s\n", s.At.Sub(sightings[0].At).Seconds(), line)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.taint {
+		if len(sightings) > 0 {
+			fmt.Fprintf(&out, "%8.3f tainted: %t\n", c.at.Sub(sightings[0].At).Seconds(), c.tainted)
+		}
+	}
+	return out.String()
+}
+
+func (s *Sighting) line() string {
+	var containers []string
+	for _, c := range s.Status.ContainerStatuses {
+		text := "waiting"
+		if c.State.Running != nil {
+			text = "running"
+		} else if c.State.Terminated != nil {
+			text = fmt.Sprint("exit ", c.State.Terminated.ExitCode)
+		}
+		containers = append(containers, fmt.Sprintf("%s restarts %d", text, c.RestartCount))
+	}
+	target := ""
+	for _, c := range s.Status.Conditions {
+		if c.Type == v1.DisruptionTarget {
+			target = fmt.Sprintf("%s %s %q", c.Status, c.Reason, c.Message)
+		}
+	}
+	return fmt.Sprintf("%s on %q: phase %s, reason %q, message %q, target {%s}, containers %q, runs %t, deletion %t, deleted %t",
+		name(s.Pod), s.Spec.NodeName, s.Status.Phase, s.Status.Reason, s.Status.Message, target, containers, s.Runs, s.DeletionTimestamp != nil, s.Deleted)
+}

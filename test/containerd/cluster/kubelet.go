@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/test/harness"
+)
+
+// isolated runs a kubelet that does not change this host: it has a /var/log/containers of
+// its own, and copies of the kernel parameters that it sets, in the directory $0.
+const isolated = `set -e
+mkdir -p /var/log/containers "$0"
+mount -t tmpfs none /var/log/containers
+for parameter in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+	copy=$0/${parameter##*/}
+	cat /proc/sys/$parameter >"$copy"
+	mount --bind "$copy" /proc/sys/$parameter
+done
+exec "$@"`
+
+// startKubelet runs the node's kubelet, again where it was killed.
+func (c *Cluster) startKubelet(n *Node) {
+	c.T.Helper()
+	kubelet := c.program("kubelet")
+	n.makeGroup(c)
+	config := filepath.Join(n.Dir(), "kubelet.yaml")
+	text, err := json.Marshal(n.kubeletConfiguration(c))
+	c.must(err)
+	c.must(os.WriteFile(config, text, 0o644))
+	unshare := harness.Need(c.T, "unshare", "util-linux")
+	cmd := exec.Command(unshare, "--mount", "sh", "-c", isolated, filepath.Join(n.Dir(), "parameters"), kubelet,
+		"--config="+config, "--kubeconfig="+c.API.Kubeconfig(n.identity), "--hostname-override="+n.Name,
+		"--root-dir="+n.Kubelet, "--cert-dir="+filepath.Join(n.Kubelet, "pki"), "--v=3")
+	n.kubelet = c.run("kubelet-"+n.Name, cmd)
+}
+
+// makeGroup makes the node's cgroup in the hierarchies that the kubelet needs and evictd
+// does not.
+func (n *Node) makeGroup(c *Cluster) {
+	c.T.Helper()
+	for _, top := range harness.CgroupsAt("/") {
+		group := filepath.Join(top, n.Group)
+		c.must(os.MkdirAll(group, 0o755))
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			if all, err := os.ReadFile(filepath.Join(top, file)); err == nil && len(bytes.TrimSpace(all)) > 0 {
+				c.must(os.WriteFile(filepath.Join(group, file), all, 0o644))
+			}
+		}
+	}
+}
+
+// kubeletConfiguration is a KubeletConfiguration: allocatable is the limit of the node's
+// cgroup, and the kubelet evicts below 20Mi alone.
+func (n *Node) kubeletConfiguration(c *Cluster) map[string]any {
+	c.T.Helper()
+	var info unix.Sysinfo_t
+	c.must(unix.Sysinfo(&info))
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"address": "127.0.0.1", "port": freePort(c), "healthzPort": 0,
+		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": false}},
+		"authorization":            map[string]any{"mode": "AlwaysAllow"},
+		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               n.Group,
+		"containerRuntimeEndpoint": n.Endpoint(),
+		"evictionHard":             map[string]string{"memory.available": "20Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
+		"failCgroupV1":             false,
+		"failSwapOn":               false,
+		"makeIPTablesUtilChains":   false,
+		"oomScoreAdj":              0,
+		"podLogsDir":               n.Logs,
+		"resolvConf":               "",
+		"staticPodPath":            n.staticPods(c),
+		"systemReserved":           map[string]string{"memory": strconv.FormatInt(int64(info.Totalram)*int64(info.Unit)-n.Memory, 10)},
+		"volumePluginDir":          filepath.Join(n.Dir(), "volume-plugins"),
+	}
+}
+
+func (n *Node) staticPods(c *Cluster) string {
+	dir := filepath.Join(n.Dir(), "static")
+	c.must(os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+func freePort(c *Cluster) int {
+	c.T.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	c.must(err)
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}

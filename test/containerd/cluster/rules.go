@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// rules are what every history with an eviction keeps to. Each returns what breaks it.
+var rules = []struct {
+	name   string
+	broken func(h *History, victim types.UID, decided time.Time) []string
+}{
+	{"a terminal phase stays", changedPhase},
+	{"a phase is terminal only once no process of the pod runs", earlyEnd},
+	{"no pod replaces one of the same name while a process of that runs", twoOfAName},
+	{"an eviction has one event", severalEvents},
+	{"nothing is bound to the node until its taint is gone", boundMeanwhile},
+}
+
+// Check fails the test for every rule that the history breaks. The victim was chosen at
+// an instant.
+func (h *History) Check(victim types.UID, decided time.Time) {
+	h.c.T.Helper()
+	h.mu.Lock()
+	fault := h.fault
+	h.mu.Unlock()
+	h.c.must(fault)
+	for _, rule := range rules {
+		for _, broken := range rule.broken(h, victim, decided) {
+			h.c.T.Errorf("%s: %s", rule.name, broken)
+		}
+	}
+}
+
+func changedPhase(h *History, _ types.UID, _ time.Time) (broken []string) {
+	for _, uid := range h.UIDs() {
+		var phase v1.PodPhase
+		for _, s := range h.Of(uid) {
+			if phase != "" && s.Status.Phase != phase {
+				broken = append(broken, fmt.Sprintf("pod %s was %s and is %s", name(s.Pod), phase, s.Status.Phase))
+			}
+			if phase = ""; IsTerminal(s) {
+				phase = s.Status.Phase
+			}
+		}
+	}
+	return broken
+}
+
+func earlyEnd(h *History, _ types.UID, _ time.Time) (broken []string) {
+	for _, s := range h.Sightings() {
+		if IsTerminal(s) && s.Runs {
+			broken = append(broken, fmt.Sprintf("pod %s runs and is %s", name(s.Pod), s.Status.Phase))
+		}
+	}
+	return broken
+}
+
+func twoOfAName(h *History, _ types.UID, _ time.Time) (broken []string) {
+	for _, s := range h.Sightings() {
+		if s.Others && !s.Deleted {
+			broken = append(broken, fmt.Sprintf("pod %s exists beside processes of an earlier one", name(s.Pod)))
+		}
+	}
+	return broken
+}
+
+func severalEvents(h *History, victim types.UID, _ time.Time) (broken []string) {
+	if events := h.Evicted(victim); events != 1 {
+		broken = append(broken, fmt.Sprintf("there are %d", events))
+	}
+	return broken
+}
+
+func boundMeanwhile(h *History, _ types.UID, decided time.Time) (broken []string) {
+	h.mu.Lock()
+	end := time.Now()
+	if last := len(h.taint) - 1; last >= 0 && !h.taint[last].tainted {
+		end = h.taint[last].at
+	}
+	h.mu.Unlock()
+	for _, uid := range h.UIDs() {
+		for _, s := range h.Of(uid) {
+			if s.Spec.NodeName == "" {
+				continue
+			}
+			if s.Spec.NodeName == h.c.Nodes[0].Name && s.At.After(decided) && s.At.Before(end) {
+				broken = append(broken, fmt.Sprintf("pod %s was bound %v after the decision", name(s.Pod), s.At.Sub(decided)))
+			}
+			break // it was bound
+		}
+	}
+	return broken
+}
