@@ -99,7 +99,7 @@ func (h *memoryHigh) SetLevels(a collect.MemoryLevels) collect.Armed {
 		}
 		return armed
 	}
-	if placed == 0 && known && !h.tripwire && left < 2*markLeast {
+	if placed == 0 && (!known || !h.tripwire && left < 2*markLeast) {
 		return armed
 	}
 	select {

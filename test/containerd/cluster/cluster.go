@@ -51,7 +51,7 @@ type Node struct {
 	Name string
 
 	identity string // of the kubelet
-	kubelet  *process.Process
+	kubelet  *program
 }
 
 // Start runs a cluster until the test ends, and returns once its nodes are Ready. It skips
@@ -74,7 +74,8 @@ func Start(t testing.TB) *Cluster {
 		{"kube-scheduler", []string{"--authentication-skip-lookup"}},
 	} {
 		args := append([]string{"--kubeconfig=" + c.API.Kubeconfig(apiserver.Admin), "--leader-elect=false", "--secure-port=0"}, program.args...)
-		c.run(program.name, exec.Command(c.program(program.name), args...))
+		path := c.program(program.name)
+		c.run(program.name, func() *exec.Cmd { return exec.Command(path, args...) })
 	}
 	for _, n := range c.Nodes {
 		c.startKubelet(n)
@@ -151,25 +152,41 @@ func (c *Cluster) program(name string) string {
 	return path
 }
 
-// run runs a program until the test ends, and shows the end of its log where that failed.
-func (c *Cluster) run(name string, cmd *exec.Cmd) *process.Process {
-	c.T.Helper()
-	log, err := os.Create(filepath.Join(c.dir, name+".log"))
-	c.must(err)
+// program is a process of the cluster.
+type program struct {
+	command func() *exec.Cmd
+	log     string // file
+	process *process.Process
+}
+
+// start starts the program, again where it was killed.
+func (p *program) start() error {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
 	defer log.Close()
+	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
-	running, err := process.Start(cmd)
-	c.must(err)
+	p.process, err = process.Start(cmd)
+	return err
+}
+
+// run runs a program until the test ends, and shows the end of its log where that failed.
+func (c *Cluster) run(name string, command func() *exec.Cmd) *program {
+	c.T.Helper()
+	p := &program{command: command, log: filepath.Join(c.dir, name+".log")}
+	c.must(p.start())
 	c.T.Cleanup(func() {
-		if !running.Running() {
+		if !p.process.Running() {
 			c.T.Errorf("%s has ended by itself", name)
 		}
-		running.Kill()
-		if text, err := os.ReadFile(log.Name()); c.T.Failed() && err == nil {
+		p.process.Kill()
+		if text, err := os.ReadFile(p.log); c.T.Failed() && err == nil {
 			c.T.Logf("the end of the log of %s:\n%s", name, text[max(0, len(text)-shownLog):])
 		}
 	})
-	return running
+	return p
 }
 
 // shownLog is how much of a log is shown, in bytes.

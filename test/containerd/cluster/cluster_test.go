@@ -44,6 +44,7 @@ type scenario struct {
 	flags   []string // of evictd
 	orders  []string // of every pod of the controller
 	hook    bool     // the pod has a preStop hook, which runs
+	crash   bool     // evictd and the kubelet are killed once the victim is chosen, and started again
 	offline bool     // the API server stops before the crossing, until the kubelet has started the victim again
 }
 
@@ -55,6 +56,7 @@ var scenarios = []scenario{
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
 	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 15s"}, hook: true},
 	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: append(soft[:len(soft):len(soft)], sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
+	{name: "killed-in-the-middle", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, crash: true},
 	{name: "without-api-server", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true},
 }
 
@@ -99,7 +101,6 @@ func (s *scenario) run(c *cluster.Cluster) {
 	namespace := c.Namespace(s.name)
 	h := c.Record(namespace)
 	e := c.Evictd(s.flags...)
-	defer e.Stop()
 	defer c.Remove(namespace)
 	template, shared := c.Template(s.orders...), c.T.TempDir()
 	if s.hook {
@@ -110,7 +111,8 @@ func (s *scenario) run(c *cluster.Cluster) {
 	victim := h.Await("a pod to be ready on "+first, func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.Spec.NodeName == first })
 	e.Await("evictd to measure the pod", func(s *nodestatus.Status) bool { return harness.Measured(s, memory, victim.UID) })
 	before := h.UIDs()
-	eviction := s.evict(c, e, victim)
+	e, eviction := s.evict(c, e, victim)
+	defer e.Stop()
 	if !s.offline { // else the shortage may be over when the API server is back
 		h.AwaitTaint(true)
 	}
@@ -126,22 +128,31 @@ func (s *scenario) run(c *cluster.Cluster) {
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 
-// evict has the victim fill the node, and waits until no process of it is left.
-func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, victim cluster.Sighting) (eviction nodestatus.Eviction) {
-	pressed := func() {
-		c.Pod(victim.Pod).Do("leak", rate, holds)
-		eviction = e.Evictd.AwaitEviction(victim.Pod, harness.Gone)
+// evict has the victim fill the node, and waits until no process of it is left. It returns
+// the evictd that runs then.
+func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, victim cluster.Sighting) (now *node.Evictd, eviction nodestatus.Eviction) {
+	press := func() { c.Pod(victim.Pod).Do("leak", rate, holds) }
+	gone := func() { eviction = e.Evictd.AwaitEviction(victim.Pod, harness.Gone) }
+	switch {
+	case s.crash:
+		press()
+		eviction = e.Evictd.AwaitEviction(victim.Pod, nil)
+		e.Kill()
+		c.RestartKubelet()
+		e = c.Evictd(s.flags...)
+		e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+	case s.offline:
+		c.Pause(func() {
+			press()
+			gone()
+			const restarted = "an evicted pod has processes again"
+			c.Await("the kubelet to start the victim twice", func() bool { return strings.Count(e.Log(), restarted) >= 2 })
+		})
+	default:
+		press()
+		gone()
 	}
-	if !s.offline {
-		pressed()
-		return eviction
-	}
-	c.Pause(func() {
-		pressed()
-		const restarted = "an evicted pod has processes again"
-		c.Await("the kubelet to start the victim twice", func() bool { return strings.Count(e.Log(), restarted) >= 2 })
-	})
-	return eviction
+	return e, eviction
 }
 
 // mustBeEvicted fails the test where the sightings of a victim do not say that it was

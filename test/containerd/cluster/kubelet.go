@@ -26,7 +26,7 @@ for parameter in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_
 done
 exec "$@"`
 
-// startKubelet runs the node's kubelet, again where it was killed.
+// startKubelet runs the node's kubelet.
 func (c *Cluster) startKubelet(n *Node) {
 	c.T.Helper()
 	kubelet := c.program("kubelet")
@@ -36,10 +36,20 @@ func (c *Cluster) startKubelet(n *Node) {
 	c.must(err)
 	c.must(os.WriteFile(config, text, 0o644))
 	unshare := harness.Need(c.T, "unshare", "util-linux")
-	cmd := exec.Command(unshare, "--mount", "sh", "-c", isolated, filepath.Join(n.Dir(), "parameters"), kubelet,
-		"--config="+config, "--kubeconfig="+c.API.Kubeconfig(n.identity), "--hostname-override="+n.Name,
-		"--root-dir="+n.Kubelet, "--cert-dir="+filepath.Join(n.Kubelet, "pki"), "--v=3")
-	n.kubelet = c.run("kubelet-"+n.Name, cmd)
+	args := []string{
+		"--mount", "sh", "-c", isolated, filepath.Join(n.Dir(), "parameters"), kubelet,
+		"--config=" + config, "--kubeconfig=" + c.API.Kubeconfig(n.identity), "--hostname-override=" + n.Name,
+		"--root-dir=" + n.Kubelet, "--cert-dir=" + filepath.Join(n.Kubelet, "pki"), "--v=3",
+	}
+	n.kubelet = c.run("kubelet-"+n.Name, func() *exec.Cmd { return exec.Command(unshare, args...) })
+}
+
+// RestartKubelet kills the kubelet of the first node and starts it again.
+func (c *Cluster) RestartKubelet() {
+	c.T.Helper()
+	kubelet := c.Nodes[0].kubelet
+	kubelet.process.Kill()
+	c.must(kubelet.start())
 }
 
 // makeGroup makes the node's cgroup in the hierarchies that the kubelet needs and evictd
