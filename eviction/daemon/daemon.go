@@ -169,9 +169,10 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.journal, err = openJournal(file, log); err != nil {
 		return nil, err
 	}
+	var unmapped error // logged where the configuration has no fault
 	if d.journal != nil {
 		if !d.dryRun {
-			d.openIntents(file.StateDir)
+			unmapped = d.openIntents(file.StateDir)
 		}
 		d.keeper = keep.New(d.journal, d.intents, osprocess.Now, hasAPI(&file.Run), log)
 	}
@@ -196,6 +197,9 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, err
 	}
 	held.Release(log)
+	if unmapped != nil {
+		log.Warn("an eviction is not reported if evictd is killed before the journal has it", "error", unmapped)
+	}
 	d.assemble(file, &compiled)
 	return d, nil
 }

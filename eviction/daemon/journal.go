@@ -31,14 +31,12 @@ func openJournal(file *config.EvictdConfiguration, log *slog.Logger) (*journal.J
 
 // openIntents maps the evictions that the journal does not have yet: a file of its own for each
 // state directory. Without it evictd runs on.
-func (d *Daemon) openIntents(stateDir string) {
+func (d *Daemon) openIntents(stateDir string) error {
 	dir, err := filepath.Abs(cmp.Or(stateDir, DefaultStateDir))
 	if err == nil {
 		d.intents, err = intent.Open(d.runtimeDir, "evictions-"+url.PathEscape(dir), d.log)
 	}
-	if err != nil {
-		d.log.Warn("an eviction is not reported if evictd is killed before the journal has it", "error", err)
-	}
+	return err
 }
 
 // runJournal writes the journal until stop is called, which waits for the last write.
