@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/sandbox"
@@ -81,11 +82,14 @@ func testCriticalPod(c *cluster.Cluster) {
 	e.Await("evictd to measure four pods", func(s *nodestatus.Status) bool {
 		return !slices.ContainsFunc(h.UIDs(), func(uid types.UID) bool { return !harness.Measured(s, memory, uid) })
 	})
-	c.Pod(culprit.Pod).Do("leak", rate, 300*node.MiB)
+	c.Pod(culprit.Pod).Do("hold", 240*node.MiB)
+	c.Pod(culprit.Pod).Do("leak", 10*node.MiB, 380*node.MiB) // it grows for longer than ten seconds beyond the threshold
 	e.Await("evictd to name the critical pod", func(s *nodestatus.Status) bool {
 		return slices.ContainsFunc(s.Outside, func(o nodestatus.Outside) bool { return strings.Contains(o.String(), "pod critical/critical") })
 	})
-	c.Pod(culprit.Pod).Do("hold", 0)
+	if err := c.CoreV1().Pods(namespace).Delete(c.T.Context(), "critical", metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
+		c.T.Fatal(err)
+	}
 	h.AwaitTaint(true)
 	h.AwaitTaint(false)
 	var last time.Time
