@@ -211,6 +211,15 @@ func (c *Cluster) Evictd(flags ...string) *node.Evictd {
 	}, flags...)...)
 }
 
+// AwaitNoTaint waits until the first node, which pods prefer, has no taint of an earlier shortage.
+func (c *Cluster) AwaitNoTaint() {
+	c.T.Helper()
+	c.Await("the first node to have no taint", func() bool {
+		first, err := c.CoreV1().Nodes().Get(c.T.Context(), c.Nodes[0].Name, metav1.GetOptions{})
+		return err == nil && len(first.Spec.Taints) == 0
+	})
+}
+
 // Pause stops the API server until the function returns.
 func (c *Cluster) Pause(during func()) {
 	c.T.Helper()

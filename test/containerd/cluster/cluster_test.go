@@ -74,6 +74,7 @@ func testCriticalPod(c *cluster.Cluster) {
 	const namespace = "critical"
 	h := c.Record(c.Namespace(namespace))
 	e := c.Evictd(hard...)
+	c.AwaitNoTaint()
 	defer e.Stop()
 	defer c.Remove(namespace)
 	c.Make(cluster.Deployment, namespace, 3, c.Template("hold 31457280"))
@@ -105,6 +106,7 @@ func (s *scenario) run(c *cluster.Cluster) {
 	namespace := c.Namespace(s.name)
 	h := c.Record(namespace)
 	e := c.Evictd(s.flags...)
+	c.AwaitNoTaint()
 	defer c.Remove(namespace)
 	template, shared := c.Template(s.orders...), c.T.TempDir()
 	if s.hook {
