@@ -346,7 +346,7 @@ evictionMaxPodGracePeriod: 20`)
 	}
 	stubborn := m.pod("burstable/pod"+uid[1], 150, "")
 	get := func() string { return m.api(http.MethodGet, "namespaces/default/pods/stubborn", "") }
-	await(m, "the API to show the eviction", func() bool { return strings.Contains(get(), `"Evicted"`) })
+	await(m, "the API to show the decision", func() bool { return strings.Contains(get(), `"DisruptionTarget"`) })
 	select {
 	case <-stubborn:
 		m.Fatal("the pod did not ignore SIGTERM")
