@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -19,6 +20,9 @@ import (
 func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 	for _, signal := range []string{"CONT", "KILL"} {
 		t.Run(signal, func(t *testing.T) {
+			if signal == "KILL" { // the pods run on until the next evictd has started, which a slow machine may be late for
+				campaign.Only(t)
+			}
 			n := newMachine(t)
 			high := highFile(n)
 			machine.Systemctl(t, "service-watchdogs", "no")

@@ -76,6 +76,7 @@ var campaign = []boot{
 	{name: "v2, cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{
 		{pkg: "test/node", run: nodes},
 		{pkg: "test/node", run: faults},
+		{pkg: "test/node", run: "^TestMachineHolds", env: "EVICTD_CAMPAIGN=1"},
 		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"},
 	}},
 	{name: "v2, systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{
