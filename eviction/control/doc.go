@@ -15,7 +15,7 @@
 // highest plausible rate (for memory 2 GiB/s by each processor, and 6 GiB/s at least), or at a
 // sixteenth of that rate where the kernel notifies of the crossing, and no longer than a
 // quarter of the time that is left at the present rate. Where the kernel notifies of what pods
-// use alone, as on v2, one processor may use up the rest outside of them. The bounds are 5 ms
+// use alone, as on v2, one processor may use up what is left outside of them. The bounds are 5 ms
 // near a threshold, 1 ms when it is about to be crossed and for 20 ms after a usage
 // notification, 1 s far from all thresholds, and 5 s where the kernel notifies halfway and less
 // than the other half is page cache. A threshold

@@ -33,7 +33,7 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		{"but once a second where file pages are more than the other half", setting{node: cached(memory(32*gibi), 16*gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, time.Second},
 		{"or process ids have a threshold", setting{node: pids(memory(32*gibi), 1<<20), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 1000)}, before: armed}, 8 * time.Second, time.Second},
 		{"whatever a group has that is not limited", setting{node: unlimited(memory(32 * gibi)), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.AllocatableMemoryAvailable, gibi)}, before: armed}, 8 * time.Second, 5 * time.Second},
-		{"where it tells of the pods alone, before a processor can use up the rest outside of them",
+		{"where it notifies of the pods alone, before a processor can use up outside of them what is left",
 			setting{node: memory(5 * gibi), thresholds: memoryHard, before: armedForPods}, 8 * time.Second, 2 * time.Second},
 		{"every five seconds farther away", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armedForPods}, 8 * time.Second, 5 * time.Second},
 		{"whatever is left to the pods alone", setting{node: ofPods(memory(32*gibi), 3*gibi), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.AllocatableMemoryAvailable, gibi)}, before: armedForPods}, 8 * time.Second, 5 * time.Second},

@@ -33,8 +33,8 @@ func TestTheTripwireIsALittleBelowTheCrossingAndLetsGoInTime(t *testing.T) {
 		"who turns back before has time anew": {
 			{0, 11000, 500, 11468}, {time.Second, 11468, 32, 11468}, {time.Second, 11400, 100, 11468}, {5 * time.Second, 11468, 32, 11468}, {2 * time.Second, 11468, 32, 11468},
 		},
-		"file pages move it out of the way":                                    {{0, 11000, 500, 11468}, {time.Second, 11468, 500, 11936}},
-		"it is so near in a small group that nobody is kept from the crossing": {{0, 980, 300, 1270}},
+		"file pages move it out of the way":                                     {{0, 11000, 500, 11468}, {time.Second, 11468, 500, 11936}},
+		"in a small group it is near enough that pods still reach the crossing": {{0, 980, 300, 1270}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := high{tripwire: true}

@@ -13,7 +13,7 @@ import (
 )
 
 // Intents writes evictions to a file that survives the process, without what is not known before
-// the first signal: their message has no figures. The Keeper writes the rest once it has the report; an
+// the first signal: their message has no figures. The Keeper adds the figures once it has the report; an
 // eviction whose report was lost stays, and the next process reports it. An Intents is the loop's.
 type Intents struct {
 	file *intent.File

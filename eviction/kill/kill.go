@@ -147,9 +147,9 @@ func (k *Killer) Results() <-chan Result { return k.results }
 
 // Kill starts the kill of a pod and returns at once. It signals the prepared processes
 // on the caller's thread, and allocates nothing before: while Go's collector runs, a goroutine
-// that allocates may be parked until the collector has done its part. The grace period counts from now. For a pod that is being
-// killed it can only shorten the grace period; the other fields of v are ignored. The
-// error is ErrFull or ErrStopped.
+// that allocates may be parked until the collector has done its part. The grace period
+// counts from now. For a pod that is being killed it can only shorten the grace period; the
+// other fields of v are ignored. The error is ErrFull or ErrStopped.
 func (k *Killer) Kill(v Victim) error {
 	ends := time.Now().Add(v.Grace)
 	k.mu.Lock()

@@ -82,7 +82,7 @@ var arrows = []arrow{
 	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/gc", []string{"cri/inventory", "eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
 		"removing is ordered and told; what goes is chosen in reclaim"},
-	{"eviction/intent", nil, "the file keeps entries and knows nothing of what they mean"},
+	{"eviction/intent", nil, "the file keeps entries and does not interpret them"},
 	{"eviction/keep", []string{"eviction", "eviction/control", "eviction/intent", "eviction/journal", "eviction/kill", "internal/osprocess", "internal/wire"}, "what the next process continues with is written beside the loop"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
 	{"eviction/agent", []string{"cri/inventory", "eviction/keep", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
