@@ -190,11 +190,15 @@ func justMemory(m Meter, s *stats.Pod) error { return m.ReadMemory(s, false) }
 // withContainers opens what a decision may have to read.
 func withContainers(m Meter, s *stats.Pod) error { return m.ReadMemory(s, true) }
 
-// measure reads what a pod uses. One that is gone has no threads.
+// measure reads what a pod uses. One that is gone has no threads. Of a new one it opens what a
+// decision may have to read.
 func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 	pod, usage := &l.pods[i], &l.figures[i].usage
 	if pod.Target == nil || pod.Meter == nil {
 		return
+	}
+	if usage.Time.IsZero() {
+		_ = withContainers(pod.Meter, usage)
 	}
 	if err := read(pod.Meter, usage); errors.Is(err, fs.ErrNotExist) {
 		usage.Threads = stats.Known(0)

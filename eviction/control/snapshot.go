@@ -31,8 +31,8 @@ type Snapshot struct {
 type snapshots struct {
 	last  atomic.Pointer[Snapshot] // nil before the first pass
 	asked atomic.Pointer[request]  // nil while no reader waits
-	// nearing: a memory threshold is about to be crossed, and readers get the snapshot of the
-	// last report.
+	// nearing: a memory threshold is about to be crossed, and readers get the last snapshot that
+	// has the pods of the last SetPods.
 	nearing atomic.Bool
 	sets    atomic.Uint64 // of pods, as SetPods counts them
 }
@@ -73,15 +73,14 @@ func (l *Loop) Recent(ctx context.Context) (Snapshot, error) {
 	return l.await(ctx, func(r *request) { r.list.Store(true) }, func(s *Snapshot) bool { return s.listed.After(since) && l.HasReceived(s) })
 }
 
-// HasReceived says whether the loop had received the pods of the last SetPods. The goroutine that
-// calls SetPods may ask.
+// HasReceived says whether the loop had received the pods of the last SetPods.
 func (l *Loop) HasReceived(s *Snapshot) bool { return s.pods == l.snapshots.sets.Load() }
 
-// await returns the last snapshot if it is recent enough, or while a threshold nears, and otherwise
-// waits for the next.
+// await returns the last snapshot if it is recent enough, or has all pods while a threshold nears, and
+// otherwise waits for the next.
 func (l *Loop) await(ctx context.Context, need func(*request), recent func(*Snapshot) bool) (Snapshot, error) {
 	for {
-		if s := l.snapshots.last.Load(); s != nil && (l.snapshots.nearing.Load() || recent(s)) {
+		if s := l.snapshots.last.Load(); s != nil && (l.snapshots.nearing.Load() && l.HasReceived(s) || recent(s)) {
 			return *s, nil
 		}
 		select {
@@ -108,8 +107,8 @@ func (l *Loop) request(need func(*request)) *request {
 	}
 }
 
-// answer publishes what readers wait for. While a memory threshold nears, it publishes nothing: the
-// readers get the snapshot of the last report.
+// answer publishes what readers wait for. While a memory threshold nears, it publishes the pods of
+// a SetPods, so that the processes of new ones are opened before a decision, and nothing else.
 func (l *Loop) answer() {
 	r := l.snapshots.asked.Load()
 	if r == nil {
@@ -120,12 +119,14 @@ func (l *Loop) answer() {
 		l.waiter.Wake() // what is due meanwhile comes first
 		return
 	}
-	if !l.nearing {
-		if time.Since(l.node.Time) >= readInterval {
+	last := l.snapshots.last.Load()
+	known := last != nil && last.pods == l.received
+	if !l.nearing || !known {
+		if !l.nearing && time.Since(l.node.Time) >= readInterval {
 			l.sense(true)
 		}
 		s := l.snapshotNow()
-		if measure || r.list.Load() {
+		if measure || r.list.Load() || !known {
 			s.Candidates, s.listed = kept(l.measuredOnce()), s.At
 		}
 		if measure {

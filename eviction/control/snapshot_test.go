@@ -104,6 +104,31 @@ func TestReadersOfANearThresholdAreAnsweredWithoutTheLoop(t *testing.T) {
 	}
 }
 
+// TestPodsThatStartNearAThresholdAreListed: evictd opens the processes of the listed pods, so that a
+// decision opens none.
+//
+// rule: M.62
+func TestPodsThatStartNearAThresholdAreListed(t *testing.T) {
+	available := gibi + 300*mebi
+	within(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{using("a", gibi)}}, func(w *world) {
+		w.at(time.Second)
+		for range 50 {
+			available -= 2 * mebi
+			w.sensor.set(memory(available))
+			w.at(time.Since(w.begun) + 2*time.Millisecond)
+		}
+		w.settle(using("a", gibi), using("b", gibi))
+		begun := time.Now()
+		s, err := w.Recent(w.Context())
+		if err != nil || len(s.Candidates) != 2 {
+			t.Fatalf("got %d pods, error %v", len(s.Candidates), err)
+		}
+		if waited := time.Since(begun); waited > time.Millisecond {
+			t.Errorf("the loop has listed the new pod after %v", waited)
+		}
+	})
+}
+
 // TestPodsAreMeasuredForReadersAFewAtATime: what is due comes first.
 //
 // rule: M.62
