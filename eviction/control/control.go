@@ -59,7 +59,7 @@ type Loop struct {
 	marked            time.Time                        // when the kernel last notified of a usage threshold
 	nearing           bool                             // a memory threshold is about to be crossed
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
-	regular           time.Time                        // when the next housekeeping pass is due
+	regular           time.Time                        // when the next regular housekeeping pass is due
 	sampled           time.Time                        // when the pods were last measured
 	sampledForReaders time.Time                        // when that was begun for readers
 	measuredUpTo      int                              // while pods are being measured for readers, the next of them
@@ -193,7 +193,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	var notified, rested time.Time // when a notification last caused a pass; until then nothing but what is due does
 	for {
 		l.snapshots.nearing.Store(l.nearing)
-		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
+		due := l.due()
+		source := l.waiter.Wait(time.Until(earlier(due, poll)))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -202,6 +203,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
+		case !now.Before(due):
+			l.pass(eviction.Housekeeping, GraceEnded)
 		case source != "" && !now.Before(later(rested, notified.Add(gapOf(source)))):
 			notified = now
 			if source == collect.MemcgThreshold {
@@ -226,6 +229,14 @@ func (l *Loop) Run(ctx context.Context) error {
 			poll = later(rested, l.nextPoll())
 		}
 	}
+}
+
+// due is when the next housekeeping pass is due: at the latest when a running grace period ends.
+func (l *Loop) due() time.Time {
+	if ends := l.driver.State.GraceEnds(&l.cfg.Eviction); !ends.IsZero() {
+		return earlier(l.regular, ends)
+	}
+	return l.regular
 }
 
 const (

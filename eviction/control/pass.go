@@ -123,7 +123,7 @@ func keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
 // so that the next housekeeping pass has new ones, and at every pass near a
 // threshold of theirs. Memory far from all thresholds is read in full where asked for.
 func (l *Loop) sense(full bool) {
-	ask := collect.Ask{Disks: l.diskNear || time.Until(l.regular) <= pollCeiling}
+	ask := collect.Ask{Disks: l.diskNear || time.Until(l.due()) <= pollCeiling}
 	if !full {
 		l.spare = l.far()
 		ask.Spare = &l.spare

@@ -123,10 +123,11 @@ const (
 	DiskScanned  Source = "disk-survey"
 	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
+	GraceEnded   Source = "grace-ended"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 10
+const numSources = 11
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {

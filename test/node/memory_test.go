@@ -165,6 +165,19 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	harness.MustRun(t, bystander)
 }
 
+// TestSoftThresholdActsWhenItsGraceEnds has no second regular housekeeping pass.
+//
+// rule: M.100
+func TestSoftThresholdActsWhenItsGraceEnds(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	greedy := n.Start("greedy", sandbox.Spec{})
+	greedy.Do("hold 150Mi")
+	d := n.Evictd(append(soft("5s"), sandbox.Housekeeping("24h"))...)
+	d.AwaitGone(greedy)
+	d.MustHaveEvicted(greedy)
+}
+
 func TestSoftThresholdThatRecoversBeforeItsGraceEvictsNoPod(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
