@@ -370,26 +370,6 @@ func (st *State) nextEligible(ranking []Ranked, from int) int {
 	return -1
 }
 
-// Explain writes the texts of the evictions, which Decide leaves out: they are not
-// needed before the kill. It reads the usage of the candidates as it is now.
-func (d *Decision) Explain() {
-	for i := range d.Evictions {
-		d.Evictions[i].explain()
-	}
-}
-
-func (e *Eviction) explain() {
-	if e.victim == nil { // of a limit of its own: Decide has written it
-		return
-	}
-	e.Message, e.Annotations = message(e.victim.Candidate, e.met)
-	because := "no other pod is eligible"
-	if e.next != nil {
-		because = e.victim.Before(e.next)
-	}
-	e.Because = because + e.unreclaimed
-}
-
 // Frees is what the victim's end frees, in the signal's unit; unknown where it has
 // no statistics, or is evicted for a limit of its own.
 func (e *Eviction) Frees() stats.Amount {

@@ -220,7 +220,7 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
+			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated, Held: e.Held(),
 		},
 		pod: wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, hard: e.Hard, signal: e.Signal,
 	})
@@ -254,12 +254,19 @@ func (p *Publisher) killEnded(k *kill.Result) {
 		return
 	}
 	e.Gone = nodestatus.Time{Time: k.Gone}
-	if p.cfg.Evicted != nil && e.signal.Condition() == eviction.DiskPressure {
+	onDisk := e.signal.Condition() == eviction.DiskPressure
+	if p.cfg.Evicted != nil && onDisk {
 		p.cfg.Evicted(e.UID)
 	}
 	if freed, known := k.Freed.Get(); known {
-		e.Freed = eviction.MemoryAvailable.Quantity(freed)
 		p.metrics.freed.Add(float64(freed))
+		if !onDisk {
+			e.Freed = eviction.MemoryAvailable.Quantity(freed)
+		}
+	}
+	gain := []any{"freed", e.Freed}
+	if onDisk {
+		gain = []any{"held", e.Held}
 	}
 	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "gone").Inc()
 	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
@@ -268,7 +275,7 @@ func (p *Publisher) killEnded(k *kill.Result) {
 	if !k.Signalled.IsZero() {
 		took = []any{"crossingToSignal", k.Signalled.Sub(e.Crossed.Time).String(), "signalToGone", k.Gone.Sub(k.Signalled).String()}
 	}
-	p.log.Info("evicted", append([]any{"pod", e.Pod, "signal", e.Signal, "freed", e.Freed}, took...)...)
+	p.log.Info("evicted", slices.Concat([]any{"pod", e.Pod, "signal", e.Signal}, gain, took)...)
 }
 
 // record is the newest eviction of a pod that is not over.

@@ -74,7 +74,7 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
-			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), cmp.Or(Short(memory, e.Freed), "unknown"))
+			end = fmt.Sprintf("gone %v after the crossing, %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), Gain(e.Signal, e.Freed, e.Held))
 		}
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
