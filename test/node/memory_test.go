@@ -252,6 +252,13 @@ func TestDryRunLogsWhichPodItWouldEvictAndKillsNone(t *testing.T) {
 	d.AwaitPods(memorySignal, greedy)
 	greedy.Do("hold 200Mi")
 	d.AwaitLog(`msg="would evict" pod=default/greedy signal=memory.available hard=true`)
+	harness.Await(t, "evictd explain to say that no pod is killed", func() bool {
+		out, errs, code := evictctl(t, "explain", "--status-address=unix:"+n.Socket())
+		if code != 0 || strings.Contains(out, "is being killed") {
+			t.Errorf("explain: %d, %s\n%s", code, errs, out)
+		}
+		return strings.Contains(out, "evict default/greedy, which is not killed in a dry run")
+	})
 	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
 	d.AwaitMetric(`evictd_evictions_total{kind="hard",outcome="dry-run",signal="memory.available"} 1`)
 	d.MustHaveEvicted()
