@@ -33,6 +33,7 @@ type Loop struct {
 
 	incoming chan podSet
 	configs  chan Config
+	restarts chan []eviction.Restarted
 	reports  chan Report
 	ended    chan kill.Result // from the killer, which closes it
 	scanned  chan struct{}    // a scan of the pods' disks is complete
@@ -75,6 +76,7 @@ type Loop struct {
 	outcomes  []eviction.Outcome
 	unreaped  []unreaped
 	reclaimed []eviction.ReclaimOutcome
+	restarted []eviction.Restarted
 }
 
 // podSet is the pods of one SetPods, of which it is the number.
@@ -125,6 +127,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
 		incoming: make(chan podSet, 1),
 		configs:  make(chan Config, 1),
+		restarts: make(chan []eviction.Restarted, 1),
 		reports:  make(chan Report, reportQueue),
 		ended:    make(chan kill.Result, endedQueue),
 		scanned:  make(chan struct{}, 1),
@@ -151,6 +154,13 @@ func (l *Loop) SetPods(pods []Pod) {
 // goroutine may call it.
 func (l *Loop) Configure(cfg Config) {
 	replace(l.configs, cfg)
+	l.waiter.Wake()
+}
+
+// SetRestarted says which evicted pods have processes again. It never blocks; only one
+// goroutine may call it.
+func (l *Loop) SetRestarted(pods []eviction.Restarted) {
+	replace(l.restarts, pods)
 	l.waiter.Wake()
 }
 
@@ -320,6 +330,8 @@ func (l *Loop) receive() (passed, open bool) {
 			l.received = set.number
 			l.replacePods(set.pods)
 			l.pass(eviction.Event, PodsChanged)
+		case l.restarted = <-l.restarts:
+			l.pass(eviction.Event, PodRestarted)
 		case <-l.scanned:
 			if !l.awaitsScan {
 				continue

@@ -124,10 +124,11 @@ const (
 	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
 	GraceEnded   Source = "grace-ended"
+	PodRestarted Source = "pod-restarted"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 11
+const numSources = 12
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
@@ -154,6 +155,7 @@ type Report struct {
 	Outcomes     []eviction.Outcome
 	TasksLeft    []eviction.TasksLeft
 	VictimUsage  []eviction.VictimUsage
+	Restarted    []eviction.Restarted
 	DiskScans    bool
 	ScannedSince time.Time
 	UnknownPods  bool

@@ -44,7 +44,7 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		all := changed || ticks%rescore == 0
 		d.score(measured, all)
 		d.prepare(measured, all)
-		d.endAgain()
+		d.findRestarted()
 		select {
 		case <-ctx.Done():
 			return
@@ -182,26 +182,28 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	d.killer.Prepare(next)
 }
 
-// endAgain kills the processes of evicted pods that have ended while the API server does not
-// have the report: a kubelet that does not know of the eviction starts containers again.
-// Where the API server forbids the report, that may last, and the containers run.
-func (d *Daemon) endAgain() {
+// findRestarted sends the loop the pods that have processes again while the API server does not have
+// their eviction.
+func (d *Daemon) findRestarted() {
 	if d.dryRun || !d.cluster.speaksToAPI() {
 		return
 	}
 	ended := d.keeper.Ended()
-	if len(ended) == 0 || d.cluster.agent.API().Refused["pod status"] != "" {
+	if len(ended) == 0 {
 		return
 	}
+	var restarted []eviction.Restarted
+	forbidden := d.cluster.agent.API().Refused["pod status"] != ""
 	for _, p := range d.tracker.pods() {
 		if !slices.Contains(ended, p.UID) || p.Target == nil || d.killer.Kills(p.UID) {
 			continue
 		}
-		if runs, err := p.Target.Populated(); err != nil || !runs {
-			continue
+		if runs, err := p.Target.Populated(); err == nil && runs {
+			restarted = append(restarted, eviction.Restarted{UID: p.UID, Forbidden: forbidden})
 		}
-		err := d.killer.Kill(kill.Victim{UID: p.UID, Name: p.String(), Target: p.Target})
-		d.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", p.String(), "error", err)
+	}
+	if len(restarted) > 0 {
+		d.loop.SetRestarted(restarted)
 	}
 }
 

@@ -180,6 +180,9 @@ func (p *Publisher) handle(r control.Report) {
 		for _, pod := range r.Decisions[i].Hastened {
 			p.log.Warn("a hard threshold is crossed: the grace period of a soft victim ends now", "pod", pod.String(), "source", r.Source)
 		}
+		for _, pod := range r.Decisions[i].EndAgain {
+			p.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", pod.String())
+		}
 	}
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])

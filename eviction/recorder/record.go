@@ -171,6 +171,9 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, left := range r.TasksLeft {
 		put(&s.TasksLeft, left.UID, simulate.FileTasks{Tasks: left.Tasks, Removed: left.Removed})
 	}
+	for _, pod := range r.Restarted {
+		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
+	}
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}

@@ -188,6 +188,15 @@ func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testin
 	}
 	d.MustHaveEvicted(leaker)
 	awaitReported(a, d, "leaker")
+	d.Stop()
+	again := 0
+	_, steps := replay(n)
+	for _, step := range steps {
+		again += len(step.EndAgain)
+	}
+	if again < 3 {
+		t.Errorf("the recording has %d of 3 starts after the eviction", again)
+	}
 }
 
 func TestAPIServerThatIsAwayAtTheStartIsFoundLater(t *testing.T) {
