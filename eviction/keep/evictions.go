@@ -286,9 +286,10 @@ func (k *Keeper) Override(uid types.UID, why string) {
 	if r := k.current(uid); r != nil {
 		r.Override = why
 		k.writeAfter(r, k.intents.Put)
-	} else {
-		k.overrides[uid] = why
+		return
 	}
+	k.overrides[uid] = why
+	k.overrideIntent(uid, why)
 }
 
 // Reported returns an eviction of which nothing is to be sent any more; ok is false for one

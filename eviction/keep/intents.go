@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/intent"
 	"github.com/evictd/evictd/internal/osprocess"
@@ -142,6 +144,21 @@ func (k *Keeper) readIntents(now osprocess.Instant) {
 	}
 	if added > 0 {
 		k.log.Info("evictions from before the start were not in the journal", "evictions", added)
+	}
+}
+
+// overrideIntent writes an Override to the intent of an eviction whose report has not come yet. The
+// lock is held.
+func (k *Keeper) overrideIntent(uid types.UID, why string) {
+	for _, e := range k.intents.Entries() {
+		r := &record{}
+		if json.Unmarshal(e.Data, r) != nil || r.UID != uid || r.ID != "" {
+			continue
+		}
+		r.Override = why
+		if data, err := json.Marshal(r); err == nil {
+			k.intents.Put(e.Key, data)
+		}
 	}
 }
 

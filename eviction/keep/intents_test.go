@@ -112,6 +112,10 @@ func TestAnEvictionSurvivesAKillAtAnyMoment(t *testing.T) {
 			m.flush()
 			m.Override("a", "its deadline has passed")
 		}, "a U in flight R", "of a"},
+		{"after it was overridden before the report", true, func(m *mapped) {
+			m.evict("a", false)
+			m.Override("a", "a hard threshold was crossed")
+		}, "a U in flight R", low},
 		{"in a later eviction of the pod", true, func(m *mapped) {
 			m.Record(m.evict("a", true))
 			m.gone("a")
