@@ -57,6 +57,8 @@ type Input struct {
 	// VictimUsage is of hard victims of memory whose grace is over; needed by the call that
 	// opens a pass.
 	VictimUsage []VictimUsage
+	// Restarted are pods that have processes again.
+	Restarted []Restarted
 	// Reclaims are those that have begun and run on, or have ended, since the call
 	// before. One that is asked for and not listed was complete at once.
 	Reclaims []ReclaimOutcome
@@ -130,6 +132,9 @@ type Decision struct {
 	Shortened []Shortened
 	// Resumed are victims of before the start whose kill is to be begun again.
 	Resumed []Resumed
+	// EndAgain are pods whose eviction has ended, and whose processes are killed again. That is
+	// no eviction.
+	EndAgain []*Pod
 	// HeldBack is the first eligible pod, which is not evicted for now because it
 	// is within its request and unknown pods may use the rest.
 	HeldBack *Pod
@@ -151,6 +156,7 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 		st.watchVictims(cfg, &in)
 		st.shortenGraces(cfg, &in, &d)
 		st.resume(cfg, &in, &d)
+		st.endAgain(cfg, &in, &d)
 	}
 	st.settleReclaims(cfg, &in, &d)
 	if opens {
@@ -368,26 +374,6 @@ func (st *State) nextEligible(ranking []Ranked, from int) int {
 		}
 	}
 	return -1
-}
-
-// Explain writes the texts of the evictions, which Decide leaves out: they are not
-// needed before the kill. It reads the usage of the candidates as it is now.
-func (d *Decision) Explain() {
-	for i := range d.Evictions {
-		d.Evictions[i].explain()
-	}
-}
-
-func (e *Eviction) explain() {
-	if e.victim == nil { // of a limit of its own: Decide has written it
-		return
-	}
-	e.Message, e.Annotations = message(e.victim.Candidate, e.met)
-	because := "no other pod is eligible"
-	if e.next != nil {
-		because = e.victim.Before(e.next)
-	}
-	e.Because = because + e.unreclaimed
 }
 
 // Frees is what the victim's end frees, in the signal's unit; unknown where it has

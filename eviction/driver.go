@@ -17,6 +17,8 @@ type Node interface {
 	// Kill begins to kill a victim, and Resume one of before the start.
 	Kill(*Eviction) error
 	Resume(*Resumed) error
+	// EndAgain kills the processes of a pod that has ended before.
+	EndAgain(*Pod)
 	// Shorten brings the SIGKILL of a victim in flight forward.
 	Shorten(Shortened)
 }
@@ -79,6 +81,9 @@ func (d *Driver) step() (again bool) {
 		}
 		return failed
 	})
+	for _, pod := range next.EndAgain {
+		d.Node.EndAgain(pod)
+	}
 	if next.ScanDisks {
 		d.Node.ScanDisks()
 	}
@@ -100,7 +105,7 @@ func (d *Driver) step() (again bool) {
 		d.kill(&next)
 		d.Chosen = d.Chosen || len(next.Evictions) > 0
 	}
-	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed) > 0 {
+	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain) > 0 {
 		d.Decisions = append(d.Decisions, next)
 	}
 	return again || len(in.Outcomes) > 0

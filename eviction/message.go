@@ -91,3 +91,33 @@ func bytes(n int64) *resource.Quantity { return resource.NewQuantity(n, resource
 
 // written takes a copy because String keeps what it wrote in the quantity.
 func written(q resource.Quantity) string { return q.String() }
+
+// Explain writes the texts of the evictions, which Decide leaves out: they are not
+// needed before the kill. It reads the usage of the candidates as it is now.
+func (d *Decision) Explain() {
+	for i := range d.Evictions {
+		d.Evictions[i].explain()
+	}
+}
+
+func (e *Eviction) explain() {
+	if e.victim == nil { // of a limit of its own: Decide has written it
+		return
+	}
+	e.Message, e.Annotations = message(e.victim.Candidate, e.met)
+	because := "no other pod is eligible"
+	if e.next != nil {
+		because = e.victim.Before(e.next)
+	}
+	e.Because = because + e.unreclaimed
+}
+
+// Held is what a victim of a disk holds there, which is freed after its end; empty for the
+// others, and where it is not known.
+func (e *Eviction) Held() string {
+	frees, known := e.Frees().Get()
+	if !known || e.Signal.Condition() != DiskPressure {
+		return ""
+	}
+	return e.Signal.Quantity(frees)
+}

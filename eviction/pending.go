@@ -45,6 +45,14 @@ type TasksLeft struct {
 	Removed bool
 }
 
+// Restarted is a pod that has ended by an eviction which the API server does not have yet, and
+// that has processes which are not being killed. Forbidden says that evictd may not write
+// the status of pods.
+type Restarted struct {
+	UID       types.UID
+	Forbidden bool
+}
+
 // Resumed is a victim of before the start whose kill is to be begun again. Left is
 // what is left of its grace.
 type Resumed struct {
@@ -193,6 +201,18 @@ func (st *State) resume(cfg *Config, in *Input, d *Decision) {
 		}
 		left := max(0, min(f.Since.Add(f.Grace+f.Patience).Sub(in.Now), longest))
 		d.Resumed = append(d.Resumed, Resumed{in.Candidates[at].Pod, *f, left})
+	}
+}
+
+// endAgain has pods end again whose containers were started after their eviction: a kubelet that
+// does not know of it starts them. Where the API server forbids the report, that may last,
+// and the containers run.
+func (st *State) endAgain(cfg *Config, in *Input, d *Decision) {
+	for _, r := range in.Restarted {
+		at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == r.UID })
+		if at >= 0 && !r.Forbidden && !cfg.DryRun && st.indexInFlight(r.UID) < 0 {
+			d.EndAgain = append(d.EndAgain, in.Candidates[at].Pod)
+		}
 	}
 }
 

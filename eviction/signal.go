@@ -122,17 +122,20 @@ func (s Signal) Quantity(amount int64) string {
 
 // Rounded writes an amount of the signal as a person reads it: 1.4Gi for
 // 1503238553 bytes, 15.9M for 15877750 inodes.
-func (s Signal) Rounded(amount int64) string {
+func (s Signal) Rounded(amount int64) string { return s.RoundedAs(amount, amount) }
+
+// RoundedAs is Rounded in the unit in which Rounded writes another amount.
+func (s Signal) RoundedAs(other, amount int64) string {
 	base, units := int64(1024), [...]string{"Ti", "Gi", "Mi", "Ki"}
 	if signals[s].format == resource.DecimalSI {
 		base, units = 1000, [...]string{"T", "G", "M", "k"}
 	}
 	size := base * base * base * base
 	for _, unit := range units {
-		switch whole := amount / size; {
-		case whole >= 100 || whole <= -100 || amount%size == 0 && amount != 0:
-			return strconv.FormatInt(whole, 10) + unit
-		case whole != 0:
+		if other/size != 0 {
+			if whole := amount / size; whole >= 100 || whole <= -100 || amount%size == 0 {
+				return strconv.FormatInt(whole, 10) + unit
+			}
 			return fmt.Sprintf("%.1f%s", float64(amount)/float64(size), unit)
 		}
 		size /= base

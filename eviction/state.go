@@ -198,6 +198,21 @@ func (st *State) lapse(cfg *Config, now time.Time) {
 	st.Looked = now
 }
 
+// GraceEnds is when the first running grace period of a soft threshold ends; zero where none
+// runs.
+func (st *State) GraceEnds(cfg *Config) (first time.Time) {
+	for i := range cfg.Thresholds {
+		s := &st.Thresholds[i]
+		if s.FirstObserved.IsZero() || s.Acting {
+			continue
+		}
+		if ends := s.FirstObserved.Add(cfg.Thresholds[i].Grace); first.IsZero() || ends.Before(first) {
+			first = ends
+		}
+	}
+	return first
+}
+
 // observe evaluates the thresholds and the conditions they raise. An event pass
 // looks at hard thresholds only, and raises conditions but never lowers them.
 func (st *State) observe(cfg *Config, in *Input) {

@@ -14,6 +14,7 @@ import (
 type Explanation struct {
 	Node    string           `json:"node"`
 	Time    Time             `json:"time"`
+	DryRun  bool             `json:"dryRun,omitempty"` // no pod is killed
 	Signals []SignalForecast `json:"signals"`
 	Limits  []PodLimit       `json:"limits"` // local-storage limits of pods, where they are enforced
 }

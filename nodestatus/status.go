@@ -174,7 +174,8 @@ type Eviction struct {
 	Decided   Time      `json:"decided,omitzero"`   // the core chose the pod
 	Signalled Time      `json:"signalled,omitzero"` // first signal sent to its processes
 	Gone      Time      `json:"gone,omitzero"`      // no process was left
-	Freed     string    `json:"freed"`              // "" while not measured
+	Freed     string    `json:"freed"`              // memory; "" while not measured, and of a victim of a disk
+	Held      string    `json:"held,omitempty"`     // of the signal's disk, when the pod was chosen
 	Source    string    `json:"source"`             // what triggered the pass
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`

@@ -126,7 +126,7 @@ func (v *view) drawEviction(p *pen) {
 	last := &all[len(all)-1]
 	end, style := "is being ended", bad
 	if !last.Gone.IsZero() {
-		end, style = "freed "+cmp.Or(render.Short("memory.available", last.Freed), "an unknown amount"), warned
+		end, style = render.Gain(last.Signal, last.Freed, last.Held), warned
 	}
 	p.put(style, fmt.Sprintf("  evicted %s %s ago for %s, %s", last.Pod, v.status.Time.Sub(last.Decided.Time).Round(time.Second), last.Signal, end))
 	if last.Because != "" {

@@ -49,6 +49,7 @@ func doctorCommand() *cobra.Command {
 		}
 		findings := append(examine(), runtimeFinding(c.Context(), client))
 		findings = append(findings, apiFindings(c.Context(), client)...)
+		findings = append(findings, kubeletFindings(c.Context(), client, "/proc", daemon.FindKubelet())...)
 		if output.String() == "json" {
 			return json.NewEncoder(c.OutOrStdout()).Encode(map[string][]finding{"findings": findings})
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,8 @@ func TestTroubleshootingHasASectionForEveryLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody := at("unix:" + t.TempDir() + "/none")
-	for _, f := range append(append(examine(), runtimeFinding(t.Context(), nobody)), apiFindings(t.Context(), nobody)...) {
+	ofKubelet := kubeletFindings(t.Context(), nobody, "/proc", os.Getpid())
+	for _, f := range slices.Concat(examine(), []finding{runtimeFinding(t.Context(), nobody)}, apiFindings(t.Context(), nobody), ofKubelet) {
 		if !strings.Contains(string(page), "\n### "+f.Name+"\n") {
 			t.Errorf("docs/troubleshooting.md has no section %q", f.Name)
 		}

@@ -40,6 +40,11 @@ func serving(t *testing.T, network string, answer http.HandlerFunc) string {
 }
 
 func status() nodestatus.Status {
+	byMemory := []nodestatus.Ranked{
+		{Pod: "kube-system/proxy", QOSClass: v1.PodQOSBurstable, Priority: 2000001000, Usage: "1Gi", Request: "0", Protected: "system-critical priority"},
+		{Pod: "default/a", QOSClass: v1.PodQOSBestEffort, Usage: "700Mi", Request: "0", Because: "default/b has no statistics"},
+		{Pod: "default/b", QOSClass: v1.PodQOSGuaranteed, Request: "1Gi"},
+	}
 	at := func(second int) nodestatus.Time {
 		return nodestatus.Time{Time: time.Date(2026, 1, 2, 15, 4, second, 123456000, time.UTC)}
 	}
@@ -48,6 +53,7 @@ func status() nodestatus.Status {
 		Node: "n1", Mode: nodestatus.Native, Time: at(30),
 		Signals: []nodestatus.SignalStatus{
 			{Name: "memory.available", Available: "900Mi", Capacity: "4Gi", Source: "poll", Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "1Gi", Met: true}, {Kind: "soft", Quantity: "2Gi", Met: true}}},
+			{Name: "allocatableMemory.available", Available: "900Mi", Capacity: "4Gi", Source: "poll", Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "1Gi", Met: true}}},
 			{Name: "nodefs.available", Available: "30Gi", Capacity: "40Gi", Source: "poll", SecondsToThreshold: &left, Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "4Gi"}}},
 			{Name: "pid.available", Source: "poll", Thresholds: []nodestatus.ThresholdStatus{{Kind: "hard", Quantity: "1k"}}},
 		},
@@ -58,15 +64,12 @@ func status() nodestatus.Status {
 		},
 		Taints: []string{"node.kubernetes.io/memory-pressure:NoSchedule"},
 		Ranking: map[string][]nodestatus.Ranked{
-			"memory.available": {
-				{Pod: "kube-system/proxy", QOSClass: v1.PodQOSBurstable, Priority: 2000001000, Usage: "1Gi", Request: "0", Protected: "system-critical priority"},
-				{Pod: "default/a", QOSClass: v1.PodQOSBestEffort, Usage: "700Mi", Request: "0", Because: "default/b has no statistics"},
-				{Pod: "default/b", QOSClass: v1.PodQOSGuaranteed, Request: "1Gi"},
-			},
+			"memory.available": byMemory, "allocatableMemory.available": byMemory,
 			"nodefs.available": {},
 		},
 		Evictions: []nodestatus.Eviction{
 			{Pod: "default/x", Signal: "memory.available", Crossed: at(10), Decided: at(10), Gone: at(11), Freed: "690Mi", Message: "The node was low on resource: memory. "},
+			{Pod: "default/z", Signal: "nodefs.available", Crossed: at(12), Decided: at(12), Gone: at(13), Held: "1503238553", Message: "The node was low on resource: ephemeral-storage. "},
 			{Pod: "default/y", Signal: "pid.available", Crossed: at(20), Decided: at(20), Message: "The node was low on resource: pids. "},
 		},
 		Reclaimable: []nodestatus.Reclaimable{

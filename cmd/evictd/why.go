@@ -140,7 +140,7 @@ func tellStory(out io.Writer, s *recorder.Story) error {
 	case s.Gone.IsZero():
 		fmt.Fprintf(w, "  end\tnot seen\n")
 	default:
-		fmt.Fprintf(w, "  gone\t%v after the crossing, freed %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), cmp.Or(render.Short("memory.available", s.Freed), "an unknown amount"))
+		fmt.Fprintf(w, "  gone\t%v after the crossing, %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), render.Gain(s.Signal, s.Freed, s.Held))
 	}
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {

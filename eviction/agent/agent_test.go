@@ -115,9 +115,12 @@ type loop struct {
 }
 
 func (l *loop) evict(uid types.UID, hard bool, message string) {
-	l.cfg.SoftPatience = 30 * time.Second
 	now := time.Now()
-	l.state.InFlight = append(slices.Clip(l.state.InFlight), eviction.InFlight{UID: uid, Decided: now, Since: now, Hard: hard})
+	f := eviction.InFlight{UID: uid, Decided: now, Since: now, Hard: hard}
+	if !hard {
+		f.Patience = 30 * time.Second
+	}
+	l.state.InFlight = append(slices.Clip(l.state.InFlight), f)
 	l.Record(control.Report{At: now, Eviction: &l.cfg, State: l.state, Decisions: []eviction.Decision{{
 		Evictions: []eviction.Eviction{{Pod: &eviction.Pod{UID: uid}, Hard: hard, Message: message}},
 	}}})

@@ -97,8 +97,8 @@ func (k *APIEvictor) request(w *waiting) {
 	})
 }
 
-// Hasten shortens the grace of a pod that is being killed. A waiting victim is killed now:
-// a hard threshold is crossed.
+// Hasten shortens the grace of a pod that is being killed. A waiting victim is killed now, once
+// the reason is kept: a hard threshold is crossed.
 func (k *APIEvictor) Hasten(uid types.UID, grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,11 +108,11 @@ func (k *APIEvictor) Hasten(uid types.UID, grace time.Duration) {
 		return
 	}
 	w.Soft, w.Grace = false, min(w.Grace, grace)
-	k.kill(w)
 	if !w.granted {
 		w.granted = true
 		k.override(w, "A hard threshold was crossed before the Eviction API granted the eviction")
 	}
+	k.kill(w)
 }
 
 // kill starts to kill a victim. Where the killer is full, the next tick tries again.

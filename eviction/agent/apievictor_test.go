@@ -24,6 +24,7 @@ type recorder struct {
 	refuse int
 	killed map[types.UID]time.Duration
 	left   map[types.UID]bool // to a kubelet
+	before func(types.UID)    // a kill; nil: nothing
 }
 
 func (r *recorder) Kill(v kill.Victim) error {
@@ -31,6 +32,9 @@ func (r *recorder) Kill(v kill.Victim) error {
 	defer r.mu.Unlock()
 	if r.refuse--; r.refuse >= 0 {
 		return errors.New("full")
+	}
+	if r.before != nil {
+		r.before(v.UID)
 	}
 	r.killed[v.UID] = time.Since(r.start)
 	if v.Elsewhere != nil {
@@ -108,6 +112,24 @@ func TestSoftVictimIsEvictedWhenGrantedAndElseAtTheDeadline(t *testing.T) {
 			if !i.Requested || (i.Override == "") != (i.UID == "free") {
 				t.Errorf("intent %+v", i)
 			}
+		}
+	})
+}
+
+// rule: M.104
+func TestHastenedVictimIsKilledOnceTheReasonIsKept(t *testing.T) {
+	asked(t, func(k *APIEvictor, below *recorder) {
+		_ = k.Kill(soft("a"))
+		l := loop{Keeper: k.agent.evictions}
+		l.evict("a", false, "")
+		below.before = func(types.UID) {
+			if kept := l.Evictions(); kept[0].Override == "" {
+				t.Error("it is killed before the reason is kept")
+			}
+		}
+		k.Hasten("a", time.Second)
+		if _, killed := below.at("a"); !killed {
+			t.Error("it is not killed")
 		}
 	})
 }

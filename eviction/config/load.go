@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubelet "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/manifest"
 )
@@ -38,6 +39,19 @@ func Load(data []byte) (EvictdConfiguration, error) {
 			about.APIVersion, about.Kind, APIVersion, Kind, kubelet.SchemeGroupVersion)
 	}
 	return c, errors.Join(manifest.Faults(err)...)
+}
+
+// LoadKubelet reads the files of a kubelet of any version: its configuration and the drop-ins, in
+// their order. As with the kubelet a later one wins by field, in maps by key. Fields that are not
+// known are ignored.
+func LoadKubelet(documents ...[]byte) (EvictdConfiguration, error) {
+	var k kubelet.KubeletConfiguration
+	for _, document := range documents {
+		if err := yaml.Unmarshal(document, &k); err != nil {
+			return EvictdConfiguration{}, fmt.Errorf("read KubeletConfiguration: %w", err)
+		}
+	}
+	return fromKubelet(&k), nil
 }
 
 func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {

@@ -33,6 +33,7 @@ type Loop struct {
 
 	incoming chan podSet
 	configs  chan Config
+	restarts chan []eviction.Restarted
 	reports  chan Report
 	ended    chan kill.Result // from the killer, which closes it
 	scanned  chan struct{}    // a scan of the pods' disks is complete
@@ -59,7 +60,7 @@ type Loop struct {
 	marked            time.Time                        // when the kernel last notified of a usage threshold
 	nearing           bool                             // a memory threshold is about to be crossed
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
-	regular           time.Time                        // when the next housekeeping pass is due
+	regular           time.Time                        // when the next regular housekeeping pass is due
 	sampled           time.Time                        // when the pods were last measured
 	sampledForReaders time.Time                        // when that was begun for readers
 	measuredUpTo      int                              // while pods are being measured for readers, the next of them
@@ -75,12 +76,7 @@ type Loop struct {
 	outcomes  []eviction.Outcome
 	unreaped  []unreaped
 	reclaimed []eviction.ReclaimOutcome
-}
-
-// podSet is the pods of one SetPods, of which it is the number.
-type podSet struct {
-	pods   []Pod
-	number uint64
+	restarted []eviction.Restarted
 }
 
 // figures are what was measured of a pod.
@@ -110,13 +106,6 @@ type standing struct {
 // machine under pressure is late.
 const lapses = 2
 
-// reportQueue bounds the reports that wait for their reader.
-const reportQueue = 64
-
-// endedQueue bounds the ends of kills that wait for the loop; the killer keeps
-// more of them.
-const endedQueue = 8
-
 // New makes a loop over its ports.
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
@@ -125,6 +114,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
 		incoming: make(chan podSet, 1),
 		configs:  make(chan Config, 1),
+		restarts: make(chan []eviction.Restarted, 1),
 		reports:  make(chan Report, reportQueue),
 		ended:    make(chan kill.Result, endedQueue),
 		scanned:  make(chan struct{}, 1),
@@ -137,44 +127,6 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		l.rates[i].Span = rateSpan
 	}
 	return l
-}
-
-// SetPods replaces the pods of the node. It never blocks; a set that the loop has
-// not received yet is dropped. Only one goroutine may call it.
-func (l *Loop) SetPods(pods []Pod) {
-	replace(l.incoming, podSet{pods, l.snapshots.sets.Add(1)})
-	l.waiter.Wake()
-}
-
-// Configure replaces the configuration: thresholds that are the same keep their
-// standing, and the housekeeping interval does not change. It never blocks; only one
-// goroutine may call it.
-func (l *Loop) Configure(cfg Config) {
-	replace(l.configs, cfg)
-	l.waiter.Wake()
-}
-
-// replace sends a value and drops one that was not received yet.
-func replace[T any](queue chan T, value T) {
-	select {
-	case <-queue:
-	default:
-	}
-	queue <- value
-}
-
-// Reports delivers every housekeeping pass, every pass that decided or changed
-// something, and the end of every kill. Run closes it. Reports that are not received
-// in time are lost, and counted.
-func (l *Loop) Reports() <-chan Report { return l.reports }
-
-func (l *Loop) report(r Report) {
-	r.Lost = l.lost.Load()
-	select {
-	case l.reports <- r:
-	default:
-		l.lost.Add(1)
-	}
 }
 
 // Run runs passes until ctx ends or the killer does. It always returns nil: no fault
@@ -193,7 +145,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	var notified, rested time.Time // when a notification last caused a pass; until then nothing but what is due does
 	for {
 		l.snapshots.nearing.Store(l.nearing)
-		source := l.waiter.Wait(time.Until(earlier(l.regular, poll)))
+		due := l.due()
+		source := l.waiter.Wait(time.Until(earlier(due, poll)))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -202,6 +155,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		case !now.Before(l.regular):
 			l.pass(eviction.Housekeeping, Housekeeping)
 			l.regular = l.regular.Add(now.Sub(l.regular).Truncate(l.cfg.HousekeepingInterval) + l.cfg.HousekeepingInterval)
+		case !now.Before(due):
+			l.pass(eviction.Housekeeping, GraceEnded)
 		case source != "" && !now.Before(later(rested, notified.Add(gapOf(source)))):
 			notified = now
 			if source == collect.MemcgThreshold {
@@ -226,6 +181,14 @@ func (l *Loop) Run(ctx context.Context) error {
 			poll = later(rested, l.nextPoll())
 		}
 	}
+}
+
+// due is when the next housekeeping pass is due: at the latest when a running grace period ends.
+func (l *Loop) due() time.Time {
+	if ends := l.driver.State.GraceEnds(&l.cfg.Eviction); !ends.IsZero() {
+		return earlier(l.regular, ends)
+	}
+	return l.regular
 }
 
 const (
@@ -255,79 +218,6 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// forward wakes the loop for what its ports report.
-func (l *Loop) forward(ctx context.Context) {
-	var scanned <-chan struct{}
-	if l.scanner != nil {
-		scanned = l.scanner.Done()
-	}
-	var reclaimed <-chan eviction.Signal
-	if l.reclaimer != nil {
-		reclaimed = l.reclaimer.Reclaimed()
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			l.waiter.Wake()
-			return
-		case <-scanned:
-			select {
-			case l.scanned <- struct{}{}:
-			default:
-			}
-		case signal := <-reclaimed:
-			select {
-			case l.reclaims <- signal:
-			case <-ctx.Done():
-			}
-		case result, open := <-l.killer.Results():
-			if !open {
-				close(l.ended)
-				l.waiter.Wake()
-				return
-			}
-			select {
-			case l.ended <- result:
-			case <-ctx.Done():
-			}
-		}
-		l.waiter.Wake()
-	}
-}
-
-// receive handles everything that waits for the loop, and then the readers. It says whether that
-// caused a pass, and false where the killer has ended.
-func (l *Loop) receive() (passed, open bool) {
-	for {
-		select {
-		case cfg := <-l.configs:
-			l.configure(cfg)
-			l.pass(eviction.Housekeeping, Reconfigured)
-		case set := <-l.incoming:
-			l.received = set.number
-			l.replacePods(set.pods)
-			l.pass(eviction.Event, PodsChanged)
-		case <-l.scanned:
-			if !l.awaitsScan {
-				continue
-			}
-			l.pass(eviction.Housekeeping, DiskScanned)
-		case signal := <-l.reclaims:
-			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
-			l.pass(eviction.Housekeeping, Reclaimed)
-		case result, open := <-l.ended:
-			if !open {
-				return passed, false
-			}
-			l.killEnded(result)
-		default:
-			l.answer() // last: the answer includes all of the above
-			return passed, true
-		}
-		passed = true
-	}
 }
 
 // replacePods replaces the pods. Those that stay keep their figures, and victims stay until

@@ -121,7 +121,7 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 		turns       []string
 	}{
 		{"a grace goes on", grave, 22, 23, nil, nil, 50 * time.Second,
-			[]string{"33s kill a in 1m0s"}, []string{"0s true", "23s true"}},
+			[]string{"30s kill a in 1m0s"}, []string{"0s true", "23s true"}},
 		{"but for time without passes beyond two intervals", slow, 22, 62, nil, nil, 90 * time.Second,
 			[]string{"1m22s kill a in 1m0s"}, []string{"0s true", "1m2s true"}},
 		{"and begins anew where that is longer than itself", grave, 22, 92, nil, nil, 125 * time.Second,

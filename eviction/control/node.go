@@ -67,6 +67,12 @@ func (n node) Resume(r *eviction.Resumed) error {
 	return n.begin(i, victim)
 }
 
+// EndAgain implements eviction.Node.
+func (n node) EndAgain(pod *eviction.Pod) {
+	i := n.indexOf(pod.UID)
+	_ = n.begin(i, n.victim(i)) // a refusal is logged, and what runs is reported again
+}
+
 func (n node) victim(i int) kill.Victim {
 	pod := &n.pods[i]
 	return kill.Victim{UID: pod.UID, Name: n.figures[i].name, Target: pod.Target, Usage: pod.Usage}

@@ -19,7 +19,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	before := l.driver.State
 	in := eviction.Input{
 		Now: time.Now(), Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
-		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Buffers: &l.buffers,
+		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Restarted: l.restarted, Buffers: &l.buffers,
 	}
 	if l.scanner != nil {
 		in.DiskScans, in.ScannedSince = true, l.scanner.LastScan()
@@ -27,14 +27,14 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if l.unknown != nil {
 		in.UnknownPods = eviction.Unasked
 	}
-	l.outcomes, l.reclaimed = nil, nil
+	l.outcomes, l.reclaimed, l.restarted = nil, nil, nil
 	d := &l.driver
 	d.Decisions = l.decisions
 	d.Run(in)
 	// A soft threshold that waits for a scan is evaluated by housekeeping passes only.
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
-	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims) > 0 {
+	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted) > 0 {
 		r := l.reportOf(source, &before, &in)
 		l.report(r)
 		l.publishReport(&r)
@@ -78,7 +78,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
 		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
-		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
+		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,
 	}
 	l.passes = nil
@@ -123,7 +123,7 @@ func keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
 // so that the next housekeeping pass has new ones, and at every pass near a
 // threshold of theirs. Memory far from all thresholds is read in full where asked for.
 func (l *Loop) sense(full bool) {
-	ask := collect.Ask{Disks: l.diskNear || time.Until(l.regular) <= pollCeiling}
+	ask := collect.Ask{Disks: l.diskNear || time.Until(l.due()) <= pollCeiling}
 	if !full {
 		l.spare = l.far()
 		ask.Spare = &l.spare

@@ -129,7 +129,7 @@ func lasts(amount, rate int64) time.Duration {
 // shortly before each housekeeping pass.
 func (l *Loop) nextPoll() time.Time {
 	interval := l.pollInterval()
-	if ask := time.Until(l.regular) - pollCeiling; ask > 0 {
+	if ask := time.Until(l.due()) - pollCeiling; ask > 0 {
 		interval = min(interval, max(ask, pollFloorFalling))
 	}
 	return time.Now().Add(interval)

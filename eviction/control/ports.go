@@ -123,10 +123,12 @@ const (
 	DiskScanned  Source = "disk-survey"
 	Reclaimed    Source = "reclaimed"
 	Reconfigured Source = "reconfigured"
+	GraceEnded   Source = "grace-ended"
+	PodRestarted Source = "pod-restarted"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 10
+const numSources = 12
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
@@ -153,6 +155,7 @@ type Report struct {
 	Outcomes     []eviction.Outcome
 	TasksLeft    []eviction.TasksLeft
 	VictimUsage  []eviction.VictimUsage
+	Restarted    []eviction.Restarted
 	DiskScans    bool
 	ScannedSince time.Time
 	UnknownPods  bool

@@ -248,3 +248,20 @@ func TestEveryPassIsABeatAndOfALoopThatIsStuckThereIsNone(t *testing.T) {
 		close(stuck)
 	})
 }
+
+// TestAnEvictedPodThatRunsAgainIsKilledAtOnce has no threshold met. A pod that is not on the node,
+// and one whose eviction may not be reported, are left alone.
+func TestAnEvictedPodThatRunsAgainIsKilledAtOnce(t *testing.T) {
+	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", mebi), using("b", mebi)}}, func(w *world) {
+		w.at(2500 * time.Millisecond)
+		w.SetRestarted([]eviction.Restarted{{UID: "a"}, {UID: "b", Forbidden: true}, {UID: "c"}})
+		w.at(2600 * time.Millisecond)
+		w.wants("2.5s kill a")
+		again := slices.IndexFunc(w.reported(), func(r control.Report) bool {
+			return len(r.Restarted) == 3 && len(r.Decisions) == 1 && len(r.Decisions[0].EndAgain) == 1
+		})
+		if again < 0 {
+			t.Error("no report says so")
+		}
+	})
+}

@@ -102,10 +102,10 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			[]string{"13s kill a", "13s kill b"},
 		},
 		{
-			"a soft threshold is seen and acted on in housekeeping passes alone",
+			"a soft threshold is seen in housekeeping passes alone, and acted on when its grace ends",
 			setting{thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, 5*time.Second)}, node: plenty, pods: []*pod{using("a", gibi)}},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(35 * time.Second) },
-			[]string{"30s kill a in 1m0s"},
+			[]string{"25s kill a in 1m0s"},
 		},
 		{
 			"a soft victim in flight delays no hard one",
@@ -114,7 +114,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				node:       memory(1500 * mebi), pods: []*pod{ending(using("a", 2*gibi), immortal), using("b", gibi)},
 			},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13 * time.Second) },
-			[]string{"10s kill a in 1m0s", "12.557s kill b"},
+			[]string{"1s kill a in 1m0s", "12.557s kill b"},
 		},
 		{
 			"the next pass follows a victim's end at once",
@@ -147,7 +147,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				pods: []*pod{ending(&pod{name: "a", grace: 2, usage: using("", 3*gibi).usage}, end{after: 12010 * time.Millisecond, err: kill.ErrPopulated}), ending(using("b", 2*gibi), immortal)},
 			},
 			func(w *world) { w.at(29 * time.Second) },
-			[]string{"10s kill a in 2s", "22.01s kill b in 1m0s"},
+			[]string{"1s kill a in 2s", "13.01s kill b in 1m0s"},
 		},
 		{
 			"a victim of a disk has time for its volumes to be removed",
@@ -289,7 +289,7 @@ func TestOneConfigurationFollowsAnother(t *testing.T) {
 		thresholds []eviction.Threshold
 		want       []string
 	}{
-		{"a threshold that stays keeps its standing", append(before[:1:1], hard(eviction.PIDAvailable, 10)), []string{"30s kill a in 1m0s"}},
+		{"a threshold that stays keeps its standing", append(before[:1:1], hard(eviction.PIDAvailable, 10)), []string{"25s kill a in 1m0s"}},
 		{"a threshold that changes starts anew", []eviction.Threshold{soft(eviction.MemoryAvailable, gibi+mebi, grace)}, []string{"40s kill a in 1m0s"}},
 		{"a threshold that is gone acts no more", nil, nil},
 		{"a hard one acts at once", memoryHard, []string{"15s kill a"}},
@@ -374,7 +374,7 @@ func TestADecisionAboutADiskWaitsForAScanYoungerThanTheCrossing(t *testing.T) {
 			"soft ones too, whatever polls are between",
 			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, scanner: &scanner{takes: 3 * time.Second}, pods: []*pod{a()}},
 			func(w *world) { w.at(5 * time.Second); w.sensor.set(full); w.at(29 * time.Second) },
-			1, []string{"23s kill a in 1m0s"},
+			1, []string{"14s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",
@@ -429,7 +429,7 @@ func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 			"soft thresholds wait for it, too",
 			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), freer: &freer{takes: 5 * time.Second}, pods: []*pod{writer()}},
 			func(w *world) { w.at(19 * time.Second) },
-			[]string{"10s free 1073741824 of nodefs.available by [containers images]", "15s kill a in 1m0s"},
+			[]string{"1s free 1073741824 of nodefs.available by [containers images]", "6s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",

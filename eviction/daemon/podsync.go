@@ -44,7 +44,7 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		all := changed || ticks%rescore == 0
 		d.score(measured, all)
 		d.prepare(measured, all)
-		d.endAgain()
+		d.findRestarted()
 		select {
 		case <-ctx.Done():
 			return
@@ -182,48 +182,55 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	d.killer.Prepare(next)
 }
 
-// endAgain kills the processes of evicted pods that have ended while the API server does not
-// have the report: a kubelet that does not know of the eviction starts containers again.
-// Where the API server forbids the report, that may last, and the containers run.
-func (d *Daemon) endAgain() {
+// findRestarted sends the loop the pods that have processes again while the API server does not have
+// their eviction.
+func (d *Daemon) findRestarted() {
 	if d.dryRun || !d.cluster.speaksToAPI() {
 		return
 	}
 	ended := d.keeper.Ended()
-	if len(ended) == 0 || d.cluster.agent.API().Refused["pod status"] != "" {
+	if len(ended) == 0 {
 		return
 	}
+	var restarted []eviction.Restarted
+	forbidden := d.cluster.agent.API().Refused["pod status"] != ""
 	for _, p := range d.tracker.pods() {
 		if !slices.Contains(ended, p.UID) || p.Target == nil || d.killer.Kills(p.UID) {
 			continue
 		}
-		if runs, err := p.Target.Populated(); err != nil || !runs {
-			continue
+		if runs, err := p.Target.Populated(); err == nil && runs {
+			restarted = append(restarted, eviction.Restarted{UID: p.UID, Forbidden: forbidden})
 		}
-		err := d.killer.Kill(kill.Victim{UID: p.UID, Name: p.String(), Target: p.Target})
-		d.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", p.String(), "error", err)
+	}
+	if len(restarted) > 0 {
+		d.loop.SetRestarted(restarted)
 	}
 }
 
 // enforceAllocatable limits the memory of the pods' cgroup to what is allocatable, in native
 // mode only: in the others the kubelet does that. A lower limit that another program
-// has set stays. It retries while the pods use more.
+// has set stays, and is logged in every mode. It retries while the pods use more, and while the
+// cgroup does not exist.
 func (d *Daemon) enforceAllocatable(ctx context.Context) {
 	limit, known := d.node.podsLimit.Get()
-	if d.dryRun || d.node.mode != nodestatus.Native || d.node.cgroups == nil || !known {
+	if d.node.cgroups == nil || !known {
 		return
 	}
+	sets := !d.dryRun && d.node.mode == nodestatus.Native
 	for {
-		before, err := d.limitPods(limit)
-		if before.IsKnown() {
+		before, err := d.limitPods(limit, sets)
+		switch {
+		case before.IsKnown():
 			d.log.Info("the pods' cgroup has a lower memory limit than what is allocatable; it stays", "cgroup", d.tracker.podsGroup.Path(), "limit", before.Or(0), "allocatable", limit)
 			return
-		}
-		if err == nil {
+		case err == nil && sets:
 			d.log.Info("the pods' cgroup is limited to what is allocatable", "cgroup", d.tracker.podsGroup.Path(), "memory", limit)
 			return
+		case err == nil:
+			return
+		case sets:
+			d.log.Warn("the pods' cgroup cannot be limited to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
 		}
-		d.log.Warn("the pods' cgroup cannot be limited to what is allocatable yet", "cgroup", d.tracker.podsGroup.Path(), "error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -232,10 +239,10 @@ func (d *Daemon) enforceAllocatable(ctx context.Context) {
 	}
 }
 
-// limitPods sets the memory limit of the pods' cgroup, unless that has a lower one, which is
-// returned. A limit below the usage is an error: memory.max of v2 would have the kernel kill
+// limitPods sets the memory limit of the pods' cgroup where it may, unless that has a lower one,
+// which is returned. A limit below the usage is an error: memory.max of v2 would have the kernel kill
 // processes at once, and memory.limit_in_bytes of v1 refuses it.
-func (d *Daemon) limitPods(limit int64) (lower stats.Amount, err error) {
+func (d *Daemon) limitPods(limit int64, sets bool) (lower stats.Amount, err error) {
 	group, err := d.node.cgroups.Open(d.tracker.podsGroup.Path())
 	if err != nil {
 		return lower, err
@@ -247,6 +254,9 @@ func (d *Daemon) limitPods(limit int64) (lower stats.Amount, err error) {
 	}
 	if is, known := memory.Limit.Get(); known && is < limit {
 		return memory.Limit, nil
+	}
+	if !sets {
+		return lower, nil
 	}
 	if used := memory.WorkingSet().Or(0); used > limit {
 		return lower, fmt.Errorf("the pods use %d bytes, more than %d", used, limit)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -93,7 +94,7 @@ type Collector struct {
 	podEvicted chan struct{} // has a value after an eviction
 
 	failedBefore bool                 // by the last periodic collection of images
-	lastDryRun   map[Trigger][]string // ids of the last dry run
+	results      map[trigger][]string // of the last collections: ids, reasons of faults, the error
 
 	mu      sync.Mutex
 	policy  reclaim.Policy
@@ -115,7 +116,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Collector {
 	c := &Collector{
 		cfg: cfg, ports: ports, log: log, policy: cfg.Policy,
 		requests: make(chan request, maxRequests), reclaimed: make(chan eviction.Signal, maxRequests), podEvicted: make(chan struct{}, 1),
-		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, lastDryRun: map[Trigger][]string{},
+		removed: map[string]time.Time{}, evicted: map[types.UID]time.Time{}, results: map[trigger][]string{},
 	}
 	if ports.Journal != nil {
 		for _, e := range ports.Journal.Entries(recordKind) {
@@ -301,25 +302,38 @@ func (c *Collector) collectImages(ctx context.Context) {
 	c.report(&w.Report)
 }
 
+// trigger is what a collection was run for, and on which disk.
+type trigger struct {
+	Trigger
+	eviction.Signal
+}
+
 // report passes on a collection that removed something or failed. Without a container
 // runtime there is no report.
 func (c *Collector) report(r *Report) {
-	if errors.Is(r.Error, errNoRuntime) || r.DryRun && !c.changed(r) {
+	if errors.Is(r.Error, errNoRuntime) {
 		return
 	}
-	if len(r.Removed)+len(r.Failed)+r.Logs+len(r.Faults) > 0 || r.Error != nil {
-		c.cfg.OnReport(*r)
+	changes := len(r.Removed) + len(r.Failed) + r.Logs
+	r.Repeated = !c.changed(r) && (r.DryRun || changes == 0)
+	if changes+len(r.Faults) == 0 && r.Error == nil || r.DryRun && r.Repeated {
+		return
 	}
+	c.cfg.OnReport(*r)
 }
 
-// changed says whether a dry run chose other objects than the last one of its trigger.
+// changed says whether a collection has another result than the last one of its trigger.
 func (c *Collector) changed(r *Report) bool {
-	ids := []string{strconv.Itoa(r.Logs)}
+	result := []string{strconv.Itoa(r.Logs), fmt.Sprint(r.Error)}
 	for _, removal := range r.Removed {
-		ids = append(ids, removal.ID)
+		result = append(result, removal.ID)
 	}
-	same := slices.Equal(ids, c.lastDryRun[r.Trigger])
-	c.lastDryRun[r.Trigger] = ids
+	for _, f := range r.Faults {
+		result = append(result, string(f.Reason))
+	}
+	of := trigger{r.Trigger, r.Signal}
+	same := slices.Equal(result, c.results[of])
+	c.results[of] = result
 	return !same
 }
 

@@ -242,7 +242,7 @@ func TestFaultsAreReportedByTheKubeletsReasons(t *testing.T) {
 			"a disk without capacity",
 			gc.Periodic{Images: true},
 			func(w *world) { w.capacity = 0 },
-			[]string{"5m0s images: expected 0, freed 0 GiB InvalidDiskCapacity", "10m0s images: expected 0, freed 0 GiB InvalidDiskCapacity"},
+			[]string{"5m0s images: expected 0, freed 0 GiB InvalidDiskCapacity", "10m0s images: expected 0, freed 0 GiB InvalidDiskCapacity, as before"},
 		},
 		{
 			"images that free too little, and a second time",
@@ -271,6 +271,26 @@ func TestFaultsAreReportedByTheKubeletsReasons(t *testing.T) {
 			})
 		})
 	}
+}
+
+// rule: M.101
+func TestACollectionWithoutAnythingToRemoveIsReportedOnce(t *testing.T) {
+	within(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Images: true}}}, func(w *world) {
+		w.at(12 * time.Minute)
+		w.wants("5m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed", "10m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed")
+		w.at(22 * time.Minute)
+		w.wants("15m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed, as before", "20m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed, as before")
+		w.mu.Lock()
+		w.available = 50 * gibi
+		w.mu.Unlock()
+		w.at(27 * time.Minute)
+		w.wants()
+		w.mu.Lock()
+		w.available = 0
+		w.mu.Unlock()
+		w.at(32 * time.Minute)
+		w.wants("30m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed")
+	})
 }
 
 func TestWhatIsRemovedCanBePreviewed(t *testing.T) {

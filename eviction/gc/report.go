@@ -54,6 +54,9 @@ type Report struct {
 	// Insufficient says that the disk still lacks something.
 	Insufficient bool
 	DryRun       bool
+	// Repeated says that nothing was removed, and the last collection for the same had the same
+	// result; of a dry run, that the same was chosen.
+	Repeated bool
 	// Error ended the collection.
 	Error  error
 	Faults []Fault

@@ -251,5 +251,8 @@ func (w *world) tell(r gc.Report) {
 	for _, f := range r.Faults {
 		words = append(words, string(f.Reason))
 	}
+	if r.Repeated {
+		words = append(words, "as before")
+	}
 	w.write("%s: expected %d, freed %d GiB %s", r.Trigger, r.Expected/gibi, r.Freed/gibi, strings.Join(words, ", "))
 }

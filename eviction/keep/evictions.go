@@ -115,7 +115,9 @@ func (k *Keeper) follow(r *control.Report, victims []eviction.KeptVictim, at osp
 		for j := range r.Decisions[i].Evictions {
 			e := &r.Decisions[i].Evictions[j]
 			if f := r.State.Victim(e.Pod.UID); f != nil {
-				k.add(&record{Intent: intentOf(e, f, r.Eviction), Reported: !k.api})
+				added := &record{Intent: intentOf(e, f), Reported: !k.api}
+				added.ID = f.ID()
+				k.add(added)
 			}
 		}
 	}
@@ -136,13 +138,13 @@ func (k *Keeper) follow(r *control.Report, victims []eviction.KeptVictim, at osp
 	}
 }
 
-// intentOf is what is written to the API server for an eviction. With SoftPatience the Eviction
-// API is asked first.
-func intentOf(e *eviction.Eviction, f *eviction.InFlight, cfg *eviction.Config) wire.Intent {
+// intentOf is what is written to the API server for an eviction, without its ID. For a soft victim
+// with Patience the Eviction API is asked first.
+func intentOf(e *eviction.Eviction, f *eviction.InFlight) wire.Intent {
 	return wire.Intent{
-		ID: f.ID(), UID: f.UID, Decided: f.Decided, Signal: f.Signal.String(), Hard: e.Hard, Namespace: e.Pod.Namespace, Name: e.Pod.Name,
+		UID: f.UID, Decided: f.Decided, Signal: f.Signal.String(), Hard: e.Hard, Namespace: e.Pod.Namespace, Name: e.Pod.Name,
 		Generation: e.Pod.Generation, Owner: e.Pod.Owner, Crossed: e.Since, Message: e.Message, Annotations: e.Annotations,
-		DisruptionTarget: e.DisruptionTarget, Requested: !e.Hard && cfg.SoftPatience > 0,
+		DisruptionTarget: e.DisruptionTarget, Requested: !e.Hard && f.Patience > 0,
 	}
 }
 
@@ -286,9 +288,10 @@ func (k *Keeper) Override(uid types.UID, why string) {
 	if r := k.current(uid); r != nil {
 		r.Override = why
 		k.writeAfter(r, k.intents.Put)
-	} else {
-		k.overrides[uid] = why
+		return
 	}
+	k.overrides[uid] = why
+	k.overrideIntent(uid, why)
 }
 
 // Reported returns an eviction of which nothing is to be sent any more; ok is false for one

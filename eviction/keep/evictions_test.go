@@ -75,7 +75,11 @@ func (n *node) crash(api bool, away time.Duration) {
 
 func (n *node) decide(uid types.UID, hard bool) {
 	now := time.Now()
-	n.state.InFlight = append(slices.Clip(n.state.InFlight), eviction.InFlight{UID: uid, Decided: now, Signal: eviction.MemoryAvailable, Hard: hard, Since: now, Grace: time.Minute})
+	f := eviction.InFlight{UID: uid, Decided: now, Signal: eviction.MemoryAvailable, Hard: hard, Since: now, Grace: time.Minute}
+	if !hard {
+		f.Patience = n.cfg.SoftPatience
+	}
+	n.state.InFlight = append(slices.Clip(n.state.InFlight), f)
 	n.Record(control.Report{At: now, Eviction: &n.cfg, State: n.state, Decisions: []eviction.Decision{{Evictions: []eviction.Eviction{
 		{Pod: &eviction.Pod{UID: uid, Namespace: "default", Name: string(uid)}, Signal: eviction.MemoryAvailable, Hard: hard, Message: "of " + string(uid)},
 	}}}})

@@ -3,9 +3,13 @@ package keep
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/intent"
@@ -17,18 +21,52 @@ import (
 // eviction whose report was lost stays, and the next process reports it. An Intents is the loop's.
 type Intents struct {
 	file *intent.File
-	api  bool
 	text []byte                      // buffer
 	low  [eviction.NumSignals]string // messages
+	// record is that of the last Put, and victim its InFlight. The members point into them.
+	record            record
+	victim            eviction.KeptVictim
+	patience          time.Duration
+	members, ofVictim []member
+}
+
+// member is a field of a record with its name in JSON.
+type member struct {
+	name  string
+	value any // a pointer to a string, int64, bool or time.Time
 }
 
 // NewIntents makes an Intents. api is as for New.
 func NewIntents(file *intent.File, api bool) *Intents {
-	i := &Intents{file: file, api: api, text: make([]byte, 0, intent.MaxEntry)}
+	i := &Intents{file: file, text: make([]byte, 0, intent.MaxEntry)}
 	for _, s := range eviction.Signals() {
 		i.low[s] = eviction.NodeLowMessage(s)
 	}
+	i.record.Reported, i.victim.Patience = !api, &i.patience
+	i.members, i.ofVictim = membersOf(&i.record), membersOf(&i.victim)
 	return i
+}
+
+// membersOf are the members of a struct, which a pointer is of, but for those of other types than
+// a member has.
+func membersOf(of any) (members []member) {
+	v := reflect.ValueOf(of).Elem()
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			continue
+		}
+		pointer := v.FieldByIndex(f.Index).Addr()
+		if f.Type.Kind() == reflect.Pointer {
+			pointer = pointer.Elem()
+		}
+		for _, kind := range []reflect.Type{reflect.TypeFor[*string](), reflect.TypeFor[*int64](), reflect.TypeFor[*bool](), reflect.TypeFor[*time.Time]()} {
+			if pointer.CanConvert(kind) {
+				members = append(members, member{name, pointer.Convert(kind).Interface()})
+			}
+		}
+	}
+	return members
 }
 
 // Put implements control.Intents.
@@ -46,45 +84,39 @@ func (r *record) key() uint64 { return intent.Key(string(r.UID), r.Decided.UnixN
 
 // appendRecord appends a record as JSON. Unlike json.Marshal it allocates nothing.
 func (i *Intents) appendRecord(b []byte, e *eviction.Eviction, f *eviction.InFlight) []byte {
-	message := e.Message
-	if message == "" { // see eviction.Decision.Explain
-		message = i.low[e.Signal]
+	i.record.Intent = intentOf(e, f)
+	if e.Message == "" { // see eviction.Decision.Explain
+		i.record.Message = i.low[e.Signal]
 	}
-	b = append(b, '{')
-	b = appendString(b, "namespace", e.Pod.Namespace)
-	b = appendString(b, "name", e.Pod.Name)
-	b = appendInt(b, "generation", e.Pod.Generation)
-	b = appendString(b, "owner", string(e.Pod.Owner))
-	b = appendTime(b, "crossed", e.Since)
-	b = appendString(b, "message", message)
-	b = appendBool(b, "disruptionTarget", e.DisruptionTarget)
-	b = appendBool(b, "asked", !e.Hard && f.Patience > 0)
-	b = appendBool(b, "reported", !i.api)
-	b = appendVictim(b, f)
-	b = append(appendKey(b, "inFlight"), '{')
-	b = appendVictim(b, f)
-	b = appendInt(b, "grace", int64(f.Grace))
-	b = appendInt(b, "patience", int64(f.Patience))
+	i.patience = f.Patience
+	i.victim = eviction.KeptVictim{UID: f.UID, Decided: f.Decided, Signal: f.Signal.String(), Hard: f.Hard, Grace: f.Grace, Patience: &i.patience}
+	b = appendMembers(append(b, '{'), i.members)
+	b = appendMembers(append(b, `,"inFlight":{`...), i.ofVictim)
 	return append(b, "}}"...)
 }
 
-// appendVictim appends what both an Intent and a KeptVictim have.
-func appendVictim(b []byte, f *eviction.InFlight) []byte {
-	b = appendString(b, "uid", string(f.UID))
-	b = appendString(b, "signal", f.Signal.String())
-	b = appendBool(b, "hard", f.Hard)
-	return appendTime(b, "decided", f.Decided)
-}
-
-func appendKey(b []byte, name string) []byte {
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
+func appendMembers(b []byte, members []member) []byte {
+	for n := range members {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), members[n].name...), `":`...)
+		switch value := members[n].value.(type) {
+		case *string:
+			b = appendString(b, *value)
+		case *int64:
+			b = strconv.AppendInt(b, *value, 10)
+		case *bool:
+			b = strconv.AppendBool(b, *value)
+		case *time.Time:
+			b = append(value.AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+		}
 	}
-	return append(append(append(b, '"'), name...), `":`...)
+	return b
 }
 
-func appendString(b []byte, name, value string) []byte {
-	b = append(appendKey(b, name), '"')
+func appendString(b []byte, value string) []byte {
+	b = append(b, '"')
 	for i := range len(value) {
 		switch c := value[i]; {
 		case c == '"' || c == '\\':
@@ -95,19 +127,6 @@ func appendString(b []byte, name, value string) []byte {
 			b = append(b, c)
 		}
 	}
-	return append(b, '"')
-}
-
-func appendInt(b []byte, name string, value int64) []byte {
-	return strconv.AppendInt(appendKey(b, name), value, 10)
-}
-
-func appendBool(b []byte, name string, value bool) []byte {
-	return strconv.AppendBool(appendKey(b, name), value)
-}
-
-func appendTime(b []byte, name string, value time.Time) []byte {
-	b = value.AppendFormat(append(appendKey(b, name), '"'), time.RFC3339Nano)
 	return append(b, '"')
 }
 
@@ -142,6 +161,21 @@ func (k *Keeper) readIntents(now osprocess.Instant) {
 	}
 	if added > 0 {
 		k.log.Info("evictions from before the start were not in the journal", "evictions", added)
+	}
+}
+
+// overrideIntent writes an Override to the intent of an eviction whose report has not come yet. The
+// lock is held.
+func (k *Keeper) overrideIntent(uid types.UID, why string) {
+	for _, e := range k.intents.Entries() {
+		r := &record{}
+		if json.Unmarshal(e.Data, r) != nil || r.UID != uid || r.ID != "" {
+			continue
+		}
+		r.Override = why
+		if data, err := json.Marshal(r); err == nil {
+			k.intents.Put(e.Key, data)
+		}
 	}
 }
 

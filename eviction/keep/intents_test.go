@@ -112,6 +112,10 @@ func TestAnEvictionSurvivesAKillAtAnyMoment(t *testing.T) {
 			m.flush()
 			m.Override("a", "its deadline has passed")
 		}, "a U in flight R", "of a"},
+		{"after it was overridden before the report", true, func(m *mapped) {
+			m.evict("a", false)
+			m.Override("a", "a hard threshold was crossed")
+		}, "a U in flight R", low},
 		{"in a later eviction of the pod", true, func(m *mapped) {
 			m.Record(m.evict("a", true))
 			m.gone("a")
@@ -187,8 +191,7 @@ func TestTheLoopWritesWhatTheKeeperWould(t *testing.T) {
 			if e.Message == "" {
 				e.Message = "The node was low on resource: inodes. "
 			}
-			want := record{Intent: intentOf(e, f, &eviction.Config{SoftPatience: f.Patience}), Reported: !hard}
-			want.ID = ""
+			want := record{Intent: intentOf(e, f), Reported: !hard}
 			want.InFlight = &eviction.KeptVictim{UID: f.UID, Decided: f.Decided, Signal: signal.String(), Hard: hard, Grace: f.Grace, Patience: &f.Patience}
 			is, _ := json.Marshal(&got)
 			should, _ := json.Marshal(&want)

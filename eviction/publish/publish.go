@@ -17,7 +17,6 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/wire"
@@ -105,15 +104,6 @@ type Publisher struct {
 	thresholdsMet map[eviction.Signal]bool
 }
 
-// record is one eviction as the status document has it.
-type record struct {
-	nodestatus.Eviction
-	pod    wire.PodName
-	owner  types.UID
-	hard   bool
-	signal eviction.Signal // zero for an eviction of a previous process
-}
-
 // New makes a Publisher that adds its metrics to the set.
 func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publisher {
 	addInfo(set, &cfg)
@@ -180,6 +170,9 @@ func (p *Publisher) handle(r control.Report) {
 		for _, pod := range r.Decisions[i].Hastened {
 			p.log.Warn("a hard threshold is crossed: the grace period of a soft victim ends now", "pod", pod.String(), "source", r.Source)
 		}
+		for _, pod := range r.Decisions[i].EndAgain {
+			p.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", pod.String())
+		}
 	}
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])
@@ -208,85 +201,6 @@ func (p *Publisher) logHeldBack(r *control.Report) {
 
 // Passed receives when a pass was reported since the last receive.
 func (p *Publisher) Passed() <-chan struct{} { return p.passed }
-
-// decided records and logs one eviction.
-func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
-	if r.DryRun {
-		p.log.Info("would evict", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "because", e.Because, "message", e.Message, "source", r.Source)
-		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "dry-run").Inc()
-		return
-	}
-	p.evictions = append(p.evictions, &record{
-		Eviction: nodestatus.Eviction{
-			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
-			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated,
-		},
-		pod: wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, hard: e.Hard, signal: e.Signal,
-	})
-	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
-	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.Round(time.Millisecond).String(), "because", e.Because, "message", e.Message, "source", r.Source)
-}
-
-// resumed completes the record of a victim of a previous process.
-func (p *Publisher) resumed(v *eviction.Resumed) {
-	p.log.Info("continuing an eviction of the previous process", "pod", v.Pod.String(), "signal", v.Signal.String(), "hard", v.Hard)
-	if e := p.record(v.Pod.UID); e != nil {
-		e.Pod, e.Grace, e.Estimated = v.Pod.String(), v.Grace.Round(time.Millisecond).String(), v.Pod.Estimated
-	}
-}
-
-// killEnded records the result of a kill.
-func (p *Publisher) killEnded(k *kill.Result) {
-	e := p.record(k.UID)
-	if e == nil {
-		return
-	}
-	if e.Signalled.IsZero() {
-		e.Signalled = nodestatus.Time{Time: k.Signalled}
-	}
-	if e.Killed.IsZero() {
-		e.Killed = nodestatus.Time{Time: k.Killed}
-	}
-	if k.Gone.IsZero() {
-		p.log.Warn("a kill failed; the next candidate is chosen", "pod", e.Pod, "error", k.Err)
-		p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "failed").Inc()
-		return
-	}
-	e.Gone = nodestatus.Time{Time: k.Gone}
-	if p.cfg.Evicted != nil && e.signal.Condition() == eviction.DiskPressure {
-		p.cfg.Evicted(e.UID)
-	}
-	if freed, known := k.Freed.Get(); known {
-		e.Freed = eviction.MemoryAvailable.Quantity(freed)
-		p.metrics.freed.Add(float64(freed))
-	}
-	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "gone").Inc()
-	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
-	p.metrics.relief.WithLabelValues(e.Signal).Observe(k.Gone.Sub(e.Crossed.Time).Seconds())
-	took := []any{"crossingToGone", k.Gone.Sub(e.Crossed.Time).String()} // of a pod without processes
-	if !k.Signalled.IsZero() {
-		took = []any{"crossingToSignal", k.Signalled.Sub(e.Crossed.Time).String(), "signalToGone", k.Gone.Sub(k.Signalled).String()}
-	}
-	p.log.Info("evicted", append([]any{"pod", e.Pod, "signal", e.Signal, "freed", e.Freed}, took...)...)
-}
-
-// record is the newest eviction of a pod that is not over.
-func (p *Publisher) record(uid types.UID) *record {
-	for i := len(p.evictions) - 1; i >= 0; i-- {
-		if e := p.evictions[i]; e.UID == uid && e.Gone.IsZero() {
-			return e
-		}
-	}
-	return nil
-}
-
-func kind(hard bool) string {
-	if hard {
-		return "hard"
-	}
-	return "soft"
-}
 
 // updateConditions updates the node's conditions and logs those that changed.
 func (p *Publisher) updateConditions(r *control.Report) {

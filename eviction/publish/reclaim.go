@@ -41,7 +41,7 @@ func newCollections(set *metric.Set) *collections {
 	return c
 }
 
-// Collected reports a collection. It may be called from any goroutine.
+// Collected reports a collection; one with the result of the last by metrics alone. It may be called from any goroutine.
 func (p *Publisher) Collected(r gc.Report) {
 	words := []any{
 		"for", string(r.Trigger), "signal", r.Signal.String(), "need", bytesOf(r.Need.Bytes), "needInodes", r.Need.Inodes, "removed", names(r.Removed), "logs", r.Logs,
@@ -67,7 +67,13 @@ func (p *Publisher) Collected(r gc.Report) {
 	}
 	for _, f := range r.Faults {
 		c.faults.WithLabelValues(string(f.Reason)).Inc()
+		if r.Repeated {
+			continue
+		}
 		p.event(wire.Event{At: r.Ended, Type: v1.EventTypeWarning, Reason: string(f.Reason), Action: "Reclaiming", Note: f.Note})
+	}
+	if r.Repeated {
+		return
 	}
 	if r.Error != nil {
 		p.log.Warn("a reclaim was ended by an error", append(words, "error", r.Error)...)

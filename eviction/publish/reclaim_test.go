@@ -17,6 +17,7 @@ import (
 )
 
 // rule: 9.19
+// rule: M.101
 func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	told := &told{}
 	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
@@ -35,12 +36,14 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	rehearsed.DryRun = true
 	p.Collected(rehearsed)
 	p.Collected(r)
+	again := gc.Report{Trigger: r.Trigger, Signal: r.Signal, Faults: r.Faults, Repeated: true}
+	p.Collected(again)
 	p.measures(
 		`kubelet_image_garbage_collected_total{reason="space"} 1`,
 		`evictd_reclaim_removed_total{kind="container",reason="pod-gone"} 1`,
 		`evictd_reclaim_removed_total{kind="image",reason="space"} 1`,
 		`evictd_reclaim_failures_total{kind="image"} 1`,
-		`evictd_reclaim_faults_total{reason="FreeDiskSpaceFailed"} 1`,
+		`evictd_reclaim_faults_total{reason="FreeDiskSpaceFailed"} 2`,
 		`evictd_reclaim_expected_bytes_total{occasion="pressure"} 1.073741824e+09`,
 		`evictd_reclaim_freed_bytes_total{occasion="pressure"} 5.36870912e+08`,
 		`evictd_reclaim_duration_seconds_sum{occasion="pressure"} 2`,

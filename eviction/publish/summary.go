@@ -65,9 +65,13 @@ func nearest(cfg *eviction.Config, o *eviction.Observations, counts func(*evicti
 	return near
 }
 
-// describe describes a measured threshold.
+// describe describes a measured threshold, with both amounts in the unit of the smaller.
 func describe(t *eviction.Threshold, o *eviction.Observations) string {
 	available, _ := o[t.Signal].Available.Get()
 	required, _ := t.Value.Of(o[t.Signal])
-	return t.Signal.String() + " is " + t.Signal.Quantity(available) + ", " + t.Kind() + " threshold " + t.Signal.Quantity(required)
+	smaller := min(available, required)
+	if smaller <= 0 {
+		smaller = required
+	}
+	return t.Signal.String() + " is " + t.Signal.RoundedAs(smaller, available) + ", " + t.Kind() + " threshold " + t.Signal.RoundedAs(smaller, required)
 }

@@ -54,6 +54,7 @@ type decided struct {
 	Message            string              `json:"message"`
 	Because            string              `json:"because"`
 	Failed             bool                `json:"failed,omitempty"`
+	Held               string              `json:"held,omitempty"` // as of nodestatus.Eviction
 	Ranking            []nodestatus.Ranked `json:"ranking,omitempty"`
 }
 
@@ -88,7 +89,7 @@ func decisions(r *control.Report) []decided {
 	add := func(e *eviction.Eviction, ranking []eviction.Ranked, failed bool) {
 		d := decided{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(), Hard: e.Hard, Crossed: e.Since,
-			GracePeriodSeconds: e.GracePeriodSeconds, Grace: e.Grace, Message: e.Message, Because: e.Because, Failed: failed,
+			GracePeriodSeconds: e.GracePeriodSeconds, Grace: e.Grace, Message: e.Message, Because: e.Because, Failed: failed, Held: e.Held(),
 			Ranking: nodestatus.RankedPods(e.Signal, ranking[:min(len(ranking), keptRanking)]),
 		}
 		for i := range met {
@@ -169,6 +170,9 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	}
 	for _, left := range r.TasksLeft {
 		put(&s.TasksLeft, left.UID, simulate.FileTasks{Tasks: left.Tasks, Removed: left.Removed})
+	}
+	for _, pod := range r.Restarted {
+		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))

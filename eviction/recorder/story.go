@@ -33,6 +33,7 @@ type Story struct {
 	Signalled          nodestatus.Time `json:"signalled,omitzero"`
 	Gone               nodestatus.Time `json:"gone,omitzero"`
 	Freed              string          `json:"freed,omitempty"`
+	Held               string          `json:"held,omitempty"` // of the disk; then Freed is empty
 	GracePeriodSeconds int64           `json:"gracePeriodSeconds"`
 	// Grace is the time from SIGTERM to SIGKILL.
 	Grace   string          `json:"grace"`
@@ -106,7 +107,7 @@ func story(k *key, r *record, d *decided) Story {
 	s := Story{
 		Pod: d.Pod, UID: d.UID, Signal: d.Signal, Kind: kindOf(d.Hard), DryRun: r.DryRun, Version: k.Version,
 		Required: d.Required, Available: d.Available, Crossed: nodestatus.Time{Time: d.Crossed}, Decided: nodestatus.Time{Time: r.At},
-		GracePeriodSeconds: d.GracePeriodSeconds, Grace: d.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Message: d.Message, Because: d.Because, Ranking: d.Ranking,
+		GracePeriodSeconds: d.GracePeriodSeconds, Grace: d.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Message: d.Message, Because: d.Because, Held: d.Held, Ranking: d.Ranking,
 	}
 	if d.Failed {
 		s.Error = "the kill could not begin"
@@ -137,7 +138,9 @@ func finish(stories []Story, e *ended) {
 		}
 		s.Signalled, s.Gone = nodestatus.Time{Time: e.Signalled}, nodestatus.Time{Time: e.Gone}
 		s.Killed = nodestatus.Time{Time: e.Killed}
-		s.Freed, s.Error = e.Freed, e.Error
+		if s.Error = e.Error; s.Held == "" {
+			s.Freed = e.Freed
+		}
 		return
 	}
 }

@@ -50,6 +50,7 @@ type step struct {
 	ended     map[types.UID]FileEnd
 	tasksLeft []eviction.TasksLeft
 	victims   []eviction.VictimUsage
+	restarted []eviction.Restarted
 }
 
 // usage is what a candidate uses; without pod it has no statistics.
@@ -221,6 +222,9 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	s.absent, s.exited = p.existing(path.Child("absent"), in.Absent), p.existing(path.Child("exited"), in.Exited)
 	for _, uid := range slices.Sorted(maps.Keys(in.TasksLeft)) {
 		s.tasksLeft = append(s.tasksLeft, eviction.TasksLeft{UID: uid, Tasks: in.TasksLeft[uid].Tasks, Removed: in.TasksLeft[uid].Removed})
+	}
+	for _, uid := range slices.Sorted(maps.Keys(in.Restarted)) {
+		s.restarted = append(s.restarted, eviction.Restarted{UID: uid, Forbidden: in.Restarted[uid].Forbidden})
 	}
 	for _, uid := range slices.Sorted(maps.Keys(in.VictimUsage)) {
 		memory := in.VictimUsage[uid]

@@ -26,6 +26,7 @@ type Step struct {
 	Evictions     []Eviction      `json:"evictions"`
 	FailedKills   []string        `json:"failedKills,omitempty"`
 	InFlight      []string        `json:"inFlight,omitempty"`
+	EndAgain      []string        `json:"endAgain,omitempty"`
 
 	// Changes since the step before, and why pods that would have gone earlier
 	// were passed over, for people.
@@ -89,7 +90,7 @@ func (s *Scenario) Run() []Step {
 // play is one pass, after what has ended and appeared since the one before.
 func (r *runner) play(s *step) Step {
 	in := eviction.Input{
-		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, VictimUsage: s.victims, Reclaims: s.reclaimed,
+		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, VictimUsage: s.victims, Reclaims: s.reclaimed, Restarted: s.restarted,
 		UnknownPods: eviction.Unasked, DiskScans: s.diskScan != nil,
 	}
 	if s.state != nil {
@@ -114,6 +115,9 @@ func (r *runner) play(s *step) Step {
 		if _, measured := s.usage[pod.String()]; measured { // its processes are back
 			delete(r.ended, pod.UID)
 		}
+	}
+	for _, pod := range s.restarted {
+		delete(r.ended, pod.UID)
 	}
 	in.Candidates = r.candidates(false)
 
@@ -166,6 +170,9 @@ func (r *runner) ScanDisks() {}
 
 // Shorten implements eviction.Node: steps say when victims end.
 func (r *runner) Shorten(eviction.Shortened) {}
+
+// EndAgain implements eviction.Node: steps say which pods run again.
+func (r *runner) EndAgain(*eviction.Pod) {}
 
 // Resume implements eviction.Node.
 func (r *runner) Resume(v *eviction.Resumed) error {
@@ -265,6 +272,9 @@ func (s *Step) add(d *eviction.Decision) {
 	}
 	if len(d.Ranking) > 0 {
 		s.rank(d)
+	}
+	for _, pod := range d.EndAgain {
+		s.EndAgain = append(s.EndAgain, pod.String())
 	}
 	for _, e := range d.Evictions {
 		s.Evictions = append(s.Evictions, Eviction{

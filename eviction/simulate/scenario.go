@@ -83,6 +83,9 @@ type FileStep struct {
 	// still count.
 	Ended     map[types.UID]FileEnd   `json:"ended,omitempty"`
 	TasksLeft map[types.UID]FileTasks `json:"tasksLeft,omitempty"`
+	// Restarted are pods that have ended by an eviction and have processes again: see
+	// eviction.Restarted.
+	Restarted map[types.UID]FileRestart `json:"restarted,omitempty"`
 	// VictimUsage is the memory of victims after their SIGKILL.
 	VictimUsage map[types.UID]resource.Quantity `json:"victimUsage,omitempty"`
 }
@@ -99,6 +102,11 @@ type FileEnd struct {
 	Age       metav1.Duration `json:"age,omitzero"`
 	Signalled bool            `json:"signalled,omitempty"`
 	Failed    bool            `json:"failed,omitempty"`
+}
+
+// FileRestart says whether the API server forbids the report of the eviction.
+type FileRestart struct {
+	Forbidden bool `json:"forbidden,omitempty"`
 }
 
 // FileTasks is eviction.TasksLeft.

@@ -20,21 +20,37 @@ import (
 // evictionTimeout bounds one request to the Eviction API.
 const evictionTimeout = 3 * time.Second
 
-// requestEvictions sends one request for each pod that waits. evictd stops waiting at
-// the deadline by itself.
+// requestEvictions sends one request for each pod that waits and whose eviction is known. evictd
+// stops waiting at the deadline by itself.
 func (p *Publisher) requestEvictions(ctx context.Context) error {
 	p.mu.Lock()
 	requests := slices.Collect(maps.Values(p.evictionRequests))
 	p.mu.Unlock()
 	for _, request := range requests {
-		if !p.isRequested(request.UID) || request.Delete && !p.markRequested(ctx, request.UID) {
+		v := p.victimOf(request.UID)
+		if v == nil || !p.isRequested(request.UID) {
 			continue
+		}
+		if request.Delete {
+			_, _ = p.markTarget(ctx, v) // the deletion does not wait for it
 		}
 		response, final := p.requestEviction(ctx, &request)
 		if final {
-			p.removeRequest(request.UID)
+			p.granted(v.ID, request.UID)
 		}
 		p.send(wire.FromAgent{EvictionResponse: &response})
+	}
+	return nil
+}
+
+// victimOf is a copy of the victim of a pod; nil without one.
+func (p *Publisher) victimOf(uid types.UID) *victim {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, v := range p.intents {
+		if v.UID == uid {
+			return new(*v)
+		}
 	}
 	return nil
 }
@@ -53,27 +69,14 @@ func (p *Publisher) isRequested(uid types.UID) bool {
 	return waits
 }
 
-// markRequested writes why a pod is deleted. It says whether the pod may be deleted, which
-// is not before its eviction is known.
-func (p *Publisher) markRequested(ctx context.Context, uid types.UID) bool {
-	p.mu.Lock()
-	var found *victim
-	for _, v := range p.intents {
-		if v.UID == uid {
-			found = new(*v)
-		}
-	}
-	p.mu.Unlock()
-	if found != nil {
-		_, _ = p.markTarget(ctx, found) // the deletion does not wait for it
-	}
-	return found != nil
-}
-
-func (p *Publisher) removeRequest(uid types.UID) {
+// granted ends the requests for a pod that the API server has evicted or deleted.
+func (p *Publisher) granted(id string, uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.evictionRequests, uid)
+	if v := p.intents[id]; v != nil {
+		p.addEvicted(v)
+	}
 }
 
 // requestEviction calls the API server once. A pod that does not exist may be evicted.

@@ -33,7 +33,7 @@ type victim struct {
 	ended    time.Time // when the phase was first due; zero before
 	failed   time.Time // when it was first written; zero before
 	// The events were queued.
-	overdue, overridden bool
+	evicted, overdue, overridden bool
 }
 
 // addIntent stores the state of an intent; the lock is held.
@@ -42,9 +42,11 @@ func (p *Publisher) addIntent(intent *wire.Intent) {
 	if v == nil {
 		v = &victim{}
 		p.intents[intent.ID] = v
-		p.enqueue(evictedEvent(intent))
 	}
 	v.Intent = *intent
+	if !v.Requested || v.Override != "" || !v.Ended.IsZero() {
+		p.addEvicted(v)
+	}
 	if v.Overdue && !v.overdue {
 		v.overdue = true
 		p.enqueue(overdueEvent(intent))
@@ -55,7 +57,16 @@ func (p *Publisher) addIntent(intent *wire.Intent) {
 	}
 	p.victims.trigger()
 	if v.Requested {
-		p.evictions.trigger() // a deletion may await it
+		p.evictions.trigger() // its request awaits it
+	}
+}
+
+// addEvicted queues the event Evicted, once, when a pod is evicted: not while the Eviction API
+// has not granted that. The lock is held.
+func (p *Publisher) addEvicted(v *victim) {
+	if !v.evicted {
+		v.evicted = true
+		p.enqueue(evictedEvent(&v.Intent))
 	}
 }
 

@@ -20,7 +20,7 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i := range e.Signals {
 		s := &e.Signals[i]
-		forecast(w, s)
+		forecast(w, s, e.DryRun)
 		for j := range s.Order {
 			explainedPod(w, s.Signal, &s.Order[j], one)
 		}
@@ -39,7 +39,7 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 	return w.Flush()
 }
 
-func forecast(w io.Writer, s *nodestatus.SignalForecast) {
+func forecast(w io.Writer, s *nodestatus.SignalForecast, dryRun bool) {
 	fmt.Fprintf(w, "%s: %s available, %s threshold %s", s.Signal, Short(s.Signal, s.Available), s.Kind, Short(s.Signal, s.Required))
 	if s.Assumed {
 		fmt.Fprint(w, ", not met; below it:\n")
@@ -59,6 +59,8 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast) {
 		fmt.Fprintf(w, "  evict %s; %s, which suffices\n", strings.Join(s.Victims, ", then "), frees)
 	case len(s.Victims) > 0:
 		fmt.Fprintf(w, "  evict %s; %s, which is not known to suffice\n", strings.Join(s.Victims, ", then "), frees)
+	case len(s.Awaited) > 0 && dryRun:
+		fmt.Fprintf(w, "  evict %s, which is not killed in a dry run; no further pod until it would be gone\n", strings.Join(s.Awaited, ", "))
 	case len(s.Awaited) > 0:
 		fmt.Fprintf(w, "  no further pod is evicted while %s is being killed\n", strings.Join(s.Awaited, ", "))
 	default:

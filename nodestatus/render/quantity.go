@@ -1,6 +1,8 @@
 package render
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/evictd/evictd/eviction"
@@ -18,4 +20,13 @@ func Short(signal, quantity string) string {
 		s = eviction.MemoryAvailable
 	}
 	return s.Rounded(q.Value())
+}
+
+// Gain writes what became free by the end of a victim of a signal: memory, or what it held of
+// a disk, which is freed after its end.
+func Gain(signal, freed, held string) string {
+	if held != "" {
+		return "held " + Short(signal, held)
+	}
+	return "freed " + cmp.Or(Short(memory, freed), "an unknown amount")
 }

@@ -60,12 +60,9 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	if s.Runtime != nil {
 		showRuntime(w, s.Runtime)
 	}
-	for _, signal := range slices.Sorted(maps.Keys(s.Ranking)) {
-		if len(s.Ranking[signal]) == 0 {
-			continue
-		}
-		fmt.Fprintf(w, "\neviction order for %s\n", signal)
-		Ranking(w, signal, s.Ranking[signal])
+	for _, signals := range ranked(s) {
+		fmt.Fprintf(w, "\neviction order for %s\n", strings.Join(signals, ", "))
+		Ranking(w, signals[0], s.Ranking[signals[0]])
 	}
 	showReclaimable(w, s)
 	for _, k := range slices.Backward(s.KernelKills) {
@@ -74,11 +71,27 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	for _, e := range slices.Backward(s.Evictions) {
 		end := "still being killed"
 		if !e.Gone.IsZero() {
-			end = fmt.Sprintf("gone %v after the crossing, freed %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), cmp.Or(Short(memory, e.Freed), "unknown"))
+			end = fmt.Sprintf("gone %v after the crossing, %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), Gain(e.Signal, e.Freed, e.Held))
 		}
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
 	return w.Flush()
+}
+
+// ranked are the signals with pods, those with the same order and figures together.
+func ranked(s *nodestatus.Status) (all [][]string) {
+	for i := range s.Signals {
+		name := s.Signals[i].Name
+		same := slices.IndexFunc(all, func(names []string) bool { return slices.Equal(s.Ranking[names[0]], s.Ranking[name]) })
+		switch {
+		case len(s.Ranking[name]) == 0:
+		case same >= 0:
+			all[same] = append(all[same], name)
+		default:
+			all = append(all, []string{name})
+		}
+	}
+	return all
 }
 
 // showKernelKill writes an OOM kill of the kernel, and the limit that caused it.

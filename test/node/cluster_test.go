@@ -188,6 +188,15 @@ func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testin
 	}
 	d.MustHaveEvicted(leaker)
 	awaitReported(a, d, "leaker")
+	d.Stop()
+	again := 0
+	_, steps := replay(n)
+	for _, step := range steps {
+		again += len(step.EndAgain)
+	}
+	if again < 3 {
+		t.Errorf("the recording has %d of 3 starts after the eviction", again)
+	}
 }
 
 func TestAPIServerThatIsAwayAtTheStartIsFoundLater(t *testing.T) {
@@ -285,10 +294,10 @@ func TestSoftVictimKeepsItsGraceOnceItsStatusSaysThatItIsATarget(t *testing.T) {
 	awaitEvicted(a, t, d, stubborn)
 }
 
-func TestSoftVictimIsHeldBackByItsBudgetUntilTheDeadline(t *testing.T) {
-	t.Parallel()
-	n := harness.NewNode(t, nodeMemory, nodePIDs)
-	a := kube.New(n)
+// startHeld starts a pod whose disruption budget does not allow to evict it.
+func startHeld(n *harness.Node, a *kube.API) *harness.Pod {
+	t := n.T
+	t.Helper()
 	labels := map[string]string{"app": "held"}
 	budget := &policy.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "budget"},
@@ -309,8 +318,23 @@ func TestSoftVictimIsHeldBackByItsBudgetUntilTheDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.Do("hold 20Mi")
-	d := runWith(n, a, sandbox.Mode("native"), sandbox.SoftEviction("api"), sandbox.SoftDeadline("500ms"), sandbox.EvictionHard("memory.available<1Mi"),
-		sandbox.EvictionSoft("memory.available<250Mi"), sandbox.SoftGrace("memory.available=100ms"))
+	return held
+}
+
+// softAPI are the flags of an evictd that asks the Eviction API until a deadline.
+func softAPI(deadline string) []string {
+	return []string{
+		sandbox.Mode("native"), sandbox.SoftEviction("api"), sandbox.SoftDeadline(deadline), sandbox.EvictionHard("memory.available<1Mi"),
+		sandbox.EvictionSoft("memory.available<250Mi"), sandbox.SoftGrace("memory.available=100ms"),
+	}
+}
+
+func TestSoftVictimIsHeldBackByItsBudgetUntilTheDeadline(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	a := kube.New(n)
+	held := startHeld(n, a)
+	d := runWith(n, a, softAPI("500ms")...)
 	e := d.AwaitGone(held)
 	if waited := e.Signalled.Sub(e.Decided.Time); waited < 500*time.Millisecond {
 		t.Errorf("the pod was held back for %v", waited)
@@ -320,14 +344,36 @@ func TestSoftVictimIsHeldBackByItsBudgetUntilTheDeadline(t *testing.T) {
 	d.MustHaveEvicted(held)
 }
 
+// TestSoftVictimThatItsBudgetHoldsBackIsNotReportedAsEvicted has evictd start again without the
+// threshold: the pod is spared. The event of the threshold follows that of an eviction.
+//
+// rule: M.102
+func TestSoftVictimThatItsBudgetHoldsBackIsNotReportedAsEvicted(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	a := kube.New(n)
+	held := startHeld(n, a)
+	d := runWith(n, a, softAPI("24h")...)
+	d.AwaitEviction(held, nil)
+	a.AwaitEvent(t, "default", a.Node, "EvictionThresholdMet")
+	d.Stop()
+	d = runWith(n, a, sandbox.Mode("native"), sandbox.EvictionHard("memory.available<1Mi"), noTransition)
+	d.AwaitPods(memorySignal, held)
+	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+	if events := a.Events(t, a.Namespace, "held"); events["Evicted"] > 0 {
+		t.Errorf("events %v of a pod that is not evicted", events)
+	}
+	d.MustHaveEvicted()
+	harness.MustRun(t, held)
+}
+
 func TestSoftVictimWithoutABudgetIsEvictedByTheEvictionAPI(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
 	free := a.CreatePod(n, "free", sandbox.Spec{Request: "8Mi"}, nil)
 	free.Do("hold 20Mi")
-	d := runWith(n, a, sandbox.Mode("native"), sandbox.SoftEviction("api"), sandbox.SoftDeadline("24h"), sandbox.EvictionHard("memory.available<1Mi"),
-		sandbox.EvictionSoft("memory.available<250Mi"), sandbox.SoftGrace("memory.available=100ms"))
+	d := runWith(n, a, softAPI("24h")...)
 	d.AwaitGone(free)
 	harness.Await(t, "the pod to be deleted", func() bool {
 		_, err := a.CoreV1().Pods(a.Namespace).Get(t.Context(), "free", metav1.GetOptions{})

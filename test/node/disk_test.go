@@ -84,6 +84,7 @@ func startOn(n *harness.Node, disk string) (filler, small, idle *harness.Pod) {
 
 // rule: 1.17
 // rule: 1.52
+// rule: M.105
 func TestPodThatFillsTheDiskDiesAndOneThatHoldsNothingOnItLives(t *testing.T) {
 	t.Parallel()
 	n, disk, filler, small, idle := diskNode(t)
@@ -110,7 +111,7 @@ func TestPodThatTakesTheInodesDiesAndOneThatHoldsMoreBytesLives(t *testing.T) {
 // mustHaveRelieved waits until the disk is well again, by the end of one pod.
 func mustHaveRelieved(d *harness.Evictd, filler *harness.Pod, signal, message string) {
 	d.T.Helper()
-	if e := d.AwaitGone(filler); e.Signal != signal || !strings.HasPrefix(e.Message, message) {
+	if e := d.AwaitGone(filler); e.Signal != signal || !strings.HasPrefix(e.Message, message) || e.Freed != "" || e.Held == "" {
 		d.T.Errorf("unexpected eviction %+v", e)
 	}
 	d.AwaitCondition(v1.NodeDiskPressure, v1.TaintNodeDiskPressure, false)

@@ -100,7 +100,7 @@ func TestTheOtherCommandsAnswer(t *testing.T) {
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	p := n.Start("only", sandbox.Spec{Request: "16Mi"})
 	p.Do("hold 32Mi")
-	d := n.Evictd("--eviction-hard=memory.available<32Mi")
+	d := n.Evictd("--eviction-hard=memory.available<32Mi,nodefs.available<1Ki,imagefs.available<1Ki")
 	d.AwaitPods(memorySignal, p)
 
 	stdout, stderr, code := evictctl(t, "version")
@@ -111,7 +111,7 @@ func TestTheOtherCommandsAnswer(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("status: %d, %q", code, stderr)
 	}
-	for _, part := range []string{"node node-1, mode native", "memory.available", "hard 32Mi", "MemoryPressure=False", "eviction order for memory.available", "default/only"} {
+	for _, part := range []string{"node node-1, mode native", "memory.available", "hard 32Mi", "MemoryPressure=False", "eviction order for memory.available\n", "eviction order for nodefs.available, imagefs.available, containerfs.available\n", "default/only"} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("status lacks %q:\n%s", part, stdout)
 		}

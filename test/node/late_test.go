@@ -69,6 +69,7 @@ func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 		{"native", 120, 120, "has a lower memory limit"},
 		{"native", 220, 200, "is limited to what is allocatable"},
 		{"backstop", 220, 220, "protecting the node"},
+		{"backstop", 120, 120, "has a lower memory limit"},
 	} {
 		t.Run(fmt.Sprintf("%s %d Mi", c.mode, c.is), func(t *testing.T) {
 			n := harness.NewNode(t, nodeMemory, nodePIDs)

@@ -165,6 +165,19 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	harness.MustRun(t, bystander)
 }
 
+// TestSoftThresholdActsWhenItsGraceEnds has no second regular housekeeping pass.
+//
+// rule: M.100
+func TestSoftThresholdActsWhenItsGraceEnds(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	greedy := n.Start("greedy", sandbox.Spec{})
+	greedy.Do("hold 150Mi")
+	d := n.Evictd(append(soft("5s"), sandbox.Housekeeping("24h"))...)
+	d.AwaitGone(greedy)
+	d.MustHaveEvicted(greedy)
+}
+
 func TestSoftThresholdThatRecoversBeforeItsGraceEvictsNoPod(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
@@ -239,6 +252,13 @@ func TestDryRunLogsWhichPodItWouldEvictAndKillsNone(t *testing.T) {
 	d.AwaitPods(memorySignal, greedy)
 	greedy.Do("hold 200Mi")
 	d.AwaitLog(`msg="would evict" pod=default/greedy signal=memory.available hard=true`)
+	harness.Await(t, "evictd explain to say that no pod is killed", func() bool {
+		out, errs, code := evictctl(t, "explain", "--status-address=unix:"+n.Socket())
+		if code != 0 || strings.Contains(out, "is being killed") {
+			t.Errorf("explain: %d, %s\n%s", code, errs, out)
+		}
+		return strings.Contains(out, "evict default/greedy, which is not killed in a dry run")
+	})
 	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
 	d.AwaitMetric(`evictd_evictions_total{kind="hard",outcome="dry-run",signal="memory.available"} 1`)
 	d.MustHaveEvicted()

@@ -17,30 +17,18 @@ import (
 // another grace. Call it before the daemon starts. A scenario has fifteen minutes.
 func checkReplay(n *harness.Node) {
 	n.T.Cleanup(func() {
-		recording, err := recorder.Read(filepath.Join(n.StateDir(), "flight"))
-		if err != nil {
-			n.T.Fatal(err)
-		}
-		stories := slices.DeleteFunc(recording.Stories(), func(s recorder.Story) bool { return strings.HasPrefix(s.Error, "the kill could not begin") })
+		stories, steps := replay(n)
 		if len(stories) == 0 {
 			return
 		}
 		last := &stories[len(stories)-1]
-		text, err := json.Marshal(recording.Scenario(last))
-		if err != nil {
-			n.T.Fatal(err)
-		}
-		scenario, err := simulate.Parse(text)
-		if err != nil {
-			n.T.Fatal(err)
-		}
 		var decided, replayed []string
 		for _, s := range stories {
 			if s.Decided.After(last.Decided.Add(-15 * time.Minute)) {
 				decided = append(decided, s.Pod+" for "+s.Signal+" in "+s.Grace)
 			}
 		}
-		for _, step := range scenario.Run() {
+		for _, step := range steps {
 			for _, e := range step.Evictions {
 				replayed = append(replayed, e.Pod+" for "+e.Signal+" in "+e.Grace.Round(time.Millisecond).String())
 			}
@@ -49,4 +37,27 @@ func checkReplay(n *harness.Node) {
 			n.T.Errorf("decided\n%s\nreplayed\n%s", strings.Join(decided, "\n"), strings.Join(replayed, "\n"))
 		}
 	})
+}
+
+// replay plays the recording around the last eviction of a node again. The stories are of
+// evictions whose kill began.
+func replay(n *harness.Node) (stories []recorder.Story, steps []simulate.Step) {
+	n.T.Helper()
+	recording, err := recorder.Read(filepath.Join(n.StateDir(), "flight"))
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	stories = slices.DeleteFunc(recording.Stories(), func(s recorder.Story) bool { return strings.HasPrefix(s.Error, "the kill could not begin") })
+	if len(stories) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(recording.Scenario(&stories[len(stories)-1]))
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	scenario, err := simulate.Parse(text)
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	return stories, scenario.Run()
 }

@@ -126,7 +126,7 @@ function drawEvictions() {
   keyed($("evictions"), all, keyOf, (e) => el("li", {}, el("button", { type: "button", onclick: () => openStory(e) },
     el("span", { class: "mono dim" }, clock(Date.parse(e.decided))),
     el("span", { class: "what" }, e.pod),
-    el("span", { class: e.dry || e.gone ? "dim" : "bad" }, e.dry ? "dry run" : e.gone ? e.freed ? `freed ${written("memory", e.freed)}` : "gone" : "being ended"),
+    el("span", { class: e.dry || e.gone ? "dim" : "bad" }, e.dry ? "dry run" : e.gone ? e.held ? `held ${written(e.signal, e.held)}` : e.freed ? `freed ${written("memory", e.freed)}` : "gone" : "being ended"),
     el("span", { class: "why" }, `${e.signal}: ${e.because || e.message}`))));
 }
 
@@ -180,7 +180,7 @@ function story(s, dry) {
     el("p", {}, s.required ? `${s.signal} was ${written(s.signal, s.available)} where ${written(s.signal, s.required)} is the ${s.kind} threshold.` : s.message),
     times.length > 1 && el("div", {}, el("h3", {}, "Timeline"), el("ol", { class: "steps" }, times.map(([name, t], i) =>
       el("li", {}, el("b", {}, i ? `+${span(Math.max(0, t - times[i - 1][1]) / 1e6)}` : clock(t / 1000)), el("span", { class: "dim" }, name))))),
-    facts([["Why this pod", s.because], ["Next would have been", s.next || (ranking.length ? "no pod" : "")], ["Freed", dry || !s.gone ? "" : s.freed ? written("memory", s.freed) : "an unknown amount"],
+    facts([["Why this pod", s.because], ["Next would have been", s.next || (ranking.length ? "no pod" : "")], ["Held", s.held ? written(s.signal, s.held) : ""], ["Freed", dry || !s.gone || s.held ? "" : s.freed ? written("memory", s.freed) : "an unknown amount"],
       ["Measured by", s.source], ["Grace", s.grace], ["Error", s.error], ["Message", s.message]]),
     ranking.length > 0 && el("div", {}, el("h3", {}, "Ranking at the decision"), table(["##", "Pod", "#Usage", "#Request", ".Why here"],
       ranking.map((r, i) => [i + 1, el("span", { class: r.uid === s.uid ? "bad" : "" }, r.pod), written(s.signal, r.usage), written(s.signal, r.request), el("span", { class: "why" }, r.protected ? `never evicted: ${r.protected}` : r.because ?? "")]))),

@@ -61,6 +61,7 @@ var scenarios = []scenario{
 	{name: "without-api-server", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true},
 }
 
+// rule: 5.22
 func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
 	c := cluster.Start(t)
 	for _, s := range scenarios {

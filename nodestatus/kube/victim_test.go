@@ -1,0 +1,249 @@
+package kube_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// evicted makes a pod and the intent to end it.
+func (w *world) evicted(name string) (*v1.Pod, *wire.Intent) {
+	w.t.Helper()
+	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: w.node + name},
+		Spec:       v1.PodSpec{NodeName: w.node, Containers: []v1.Container{{Name: "c", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod, &wire.Intent{
+		ID: "intent-" + pod.Name, UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Decided: time.Now(),
+		Message: "The node was low on resource: memory. ", Annotations: map[string]string{"starved_resource": "memory"}, DisruptionTarget: true,
+	}
+}
+
+func (w *world) pod(name string) *v1.Pod {
+	w.t.Helper()
+	pod, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+// isTarget says whether the pod has the condition that says why it is being evicted.
+func isTarget(pod *v1.Pod, message string) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == eviction.ReasonTerminationByKubelet && c.Message == message
+	})
+}
+
+// rule: 5.1
+// rule: 5.4
+// rule: 5.5
+func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	told := func() bool {
+		pod := w.pod(pod.Name)
+		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && pod.Status.Message == intent.Message && isTarget(pod, intent.Message)
+	}
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the condition", func() bool { return isTarget(w.pod(pod.Name), intent.Message) })
+	if phase := w.pod(pod.Name).Status.Phase; phase == v1.PodFailed {
+		t.Error("the pod has failed before its end")
+	}
+	gone := *intent
+	gone.Ended = time.Now().Add(-time.Hour) // the window begins with the write, not with the end
+	w.publisher.Handle(wire.ToAgent{Intent: &gone})
+	await(t, "the status", told)
+	blank := []byte(`{"status":{"reason":"","message":""}}`)
+	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the status again", told)
+	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
+	if !told() {
+		t.Errorf("status %+v", w.pod(pod.Name).Status)
+	}
+	events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, e := range events.Items {
+		if e.Regarding.UID == pod.UID {
+			count++
+			if e.Reason != "Evicted" || e.Type != v1.EventTypeWarning || e.Note != strings.TrimSpace(intent.Message) && e.Note != intent.Message || e.Annotations["starved_resource"] != "memory" {
+				t.Errorf("event %+v", e)
+			}
+		}
+	}
+	if count != 1 {
+		t.Errorf("%d events", count)
+	}
+}
+
+// TestPodHasFailedOnlyOnceTheNodeHasItsTaint has the first request for the taint fail.
+//
+// rule: M.86
+func TestPodHasFailedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	w.stand(nodestatus.Backstop, false)
+	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
+	pod, intent := w.evicted("")
+	w.fail(1, http.MethodPatch, "/nodes/"+w.node, cut)
+	w.fail(1<<30, http.MethodPatch, "/pods/"+pod.Name, func(r *http.Request) (*http.Response, error) {
+		if body := w.bodyOf(r); strings.Contains(body, `"Failed"`) && !tainted(w.seen(), ownTaint) {
+			t.Error("the pod has failed before the node has its taint")
+		}
+		return nil, nil
+	})
+	w.stand(nodestatus.Backstop, true)
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
+}
+
+// bodyOf reads the body of a request, which can be read again.
+func (w *world) bodyOf(r *http.Request) string {
+	body, err := r.GetBody()
+	if err != nil {
+		w.t.Error(err)
+		return ""
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return string(text)
+}
+
+// TestPodIsReportedWhereTaintsAreForbidden has a terminal phase wait for no taint.
+func TestPodIsReportedWhereTaintsAreForbidden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(request.URL.Path, "/status") {
+			return nil, nil
+		}
+		return status(http.StatusForbidden, metav1.StatusReasonForbidden)(request)
+	})
+	w.stand(nodestatus.Backstop, true)
+	pod, intent := w.evicted("")
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
+}
+
+// TestPodIsDeletedOnceItsStatusSaysWhy has the request arrive before the eviction, as it may.
+func TestPodIsDeletedOnceItsStatusSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	intent.Requested = true
+	w.fail(1<<30, http.MethodDelete, "/pods/"+pod.Name, func(*http.Request) (*http.Response, error) {
+		if !isTarget(w.pod(pod.Name), intent.Message) {
+			t.Error("the pod is deleted before its status says why")
+		}
+		return nil, nil
+	})
+	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
+		UID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, GraceSeconds: 20, Deadline: wire.Instant{Time: time.Now().Add(wait.Limit)}, Delete: true,
+	}})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the deletion", func() bool { return w.pod(pod.Name).DeletionTimestamp != nil })
+	if grace := w.pod(pod.Name).DeletionGracePeriodSeconds; grace == nil || *grace != 20 {
+		t.Errorf("grace %v, want 20 s", grace)
+	}
+}
+
+// TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt has another event follow the eviction: events
+// are written in their order.
+//
+// rule: M.102
+func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Native)
+	pod, intent := w.evicted("")
+	intent.Requested = true
+	var grants atomic.Bool
+	refused, refuse := make(chan struct{}), status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+	tell := sync.OnceFunc(func() { close(refused) })
+	w.fail(1<<30, http.MethodPost, "/pods/"+pod.Name+"/eviction", func(r *http.Request) (*http.Response, error) {
+		if grants.Load() {
+			return nil, nil
+		}
+		tell()
+		return refuse(r)
+	})
+	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
+		UID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Deadline: wire.Instant{Time: time.Now().Add(wait.Limit)},
+	}})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	w.publisher.Handle(wire.ToAgent{Event: &wire.Event{
+		Pod: wire.PodName{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, At: time.Now(), Type: v1.EventTypeNormal, Reason: "Later", Action: "Testing",
+	}})
+	<-refused
+	await(t, "the later event", func() bool { return slices.Contains(w.reasons(pod.UID), "Later") })
+	if reasons := w.reasons(pod.UID); len(reasons) != 1 {
+		t.Errorf("events %v before the Eviction API has granted the eviction", reasons)
+	}
+	grants.Store(true)
+	await(t, "the event", func() bool { return slices.Contains(w.reasons(pod.UID), "Evicted") })
+}
+
+// reasons are those of the events of a pod.
+func (w *world) reasons(uid types.UID) (reasons []string) {
+	w.t.Helper()
+	events, err := w.api.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if e.Regarding.UID == uid {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	return reasons
+}
+
+func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("-druid-0") // the answers name the pod, so that "uid" is in them
+	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusConflict, metav1.StatusReasonConflict))
+	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
+}
+
+func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	intent.UID = "11111111-2222-3333-4444-555555555555"
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
+	if s := w.pod(pod.Name).Status; s.Phase == v1.PodFailed {
+		t.Errorf("status %+v", s)
+	}
+}
