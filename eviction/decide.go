@@ -54,7 +54,7 @@ type Input struct {
 	// TasksLeft are of ended victims of process ids; needed by the call that opens a
 	// pass.
 	TasksLeft []TasksLeft
-	// VictimUsage is of hard victims of memory whose grace is over; needed by the call that
+	// VictimUsage is of hard victims of memory that were sent SIGKILL; needed by the call that
 	// opens a pass.
 	VictimUsage []VictimUsage
 	// Restarted are pods that have processes again.

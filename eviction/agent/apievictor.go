@@ -17,6 +17,7 @@ import (
 type Killer interface {
 	Kill(kill.Victim) error
 	Hasten(uid types.UID, grace time.Duration)
+	Killed(uid types.UID) bool
 	Results() <-chan kill.Result
 }
 

@@ -53,6 +53,7 @@ func (c *crowd) Kill(v kill.Victim) error {
 func (c *crowd) Put(e *eviction.Eviction, f *eviction.InFlight) { c.called("put", f.UID) }
 func (c *crowd) Withdraw(f *eviction.InFlight)                  { c.called("withdraw", f.UID) }
 func (c *crowd) Hasten(types.UID, time.Duration)                {}
+func (c *crowd) Killed(types.UID) bool                          { return true }
 func (c *crowd) Results() <-chan kill.Result                    { return nil }
 
 func mallocs() uint64 {

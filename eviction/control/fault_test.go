@@ -223,6 +223,7 @@ func (w *troubled) Kill(v kill.Victim) error {
 }
 
 func (w *troubled) Hasten(types.UID, time.Duration) {}
+func (w *troubled) Killed(types.UID) bool           { return true }
 func (w *troubled) Results() <-chan kill.Result     { return w.killer.results }
 
 // Wait implements control.Waiter.

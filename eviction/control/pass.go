@@ -251,13 +251,13 @@ func (l *Loop) tasksLeft() (all []eviction.TasksLeft) {
 	return all
 }
 
-// victimUsage reads the memory of hard victims whose grace is over.
+// victimUsage reads the memory of hard victims that were sent SIGKILL.
 func (l *Loop) victimUsage() (all []eviction.VictimUsage) {
 	if !l.cfg.Eviction.MeasuresRelief {
 		return nil
 	}
 	for _, f := range l.driver.State.InFlight {
-		if !f.Hard || f.Unattended || !f.Ended.IsZero() || f.Signal.Condition() != eviction.MemoryPressure || time.Since(f.Since) < f.Grace {
+		if !f.Hard || f.Unattended || !f.Ended.IsZero() || f.Signal.Condition() != eviction.MemoryPressure || !l.killer.Killed(f.UID) {
 			continue
 		}
 		i := l.indexOf(f.UID)

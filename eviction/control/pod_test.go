@@ -134,6 +134,8 @@ type killer struct {
 	*world
 	results chan kill.Result
 	graces  map[types.UID]time.Duration // the shortest of each
+	sigkill map[types.UID]time.Time     // when it is due
+	late    time.Duration               // by which it is sent later
 }
 
 func (k *killer) Kill(v kill.Victim) error {
@@ -174,6 +176,16 @@ func (k *killer) Hasten(uid types.UID, grace time.Duration) {
 	if shortest, ok := k.graces[uid]; !ok || grace < shortest {
 		k.graces[uid] = grace
 	}
+	if at, due := time.Now().Add(grace), k.sigkill[uid]; due.IsZero() || at.Before(due) {
+		k.sigkill[uid] = at
+	}
+}
+
+// Killed has SIGKILL sent at the end of the grace, or later.
+func (k *killer) Killed(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !time.Now().Before(k.sigkill[uid].Add(k.late))
 }
 
 func (k *killer) Results() <-chan kill.Result { return k.results }

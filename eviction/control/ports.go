@@ -43,6 +43,8 @@ type Waiter interface {
 type Killer interface {
 	Kill(kill.Victim) error
 	Hasten(uid types.UID, grace time.Duration)
+	// Killed says whether SIGKILL was sent to a pod that is being killed.
+	Killed(uid types.UID) bool
 	Results() <-chan kill.Result
 }
 

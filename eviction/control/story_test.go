@@ -21,6 +21,7 @@ var (
 	diskHard   = []eviction.Threshold{hard(eviction.NodeFsAvailable, gibi)}
 	plenty     = memory(32 * gibi)
 	short      = memory(900 * mebi)
+	spent      = memory(200 * mebi) // less than a quarter of the threshold
 	immortal   = end{after: -1}
 )
 
@@ -36,6 +37,8 @@ func requesting(p *pod, memory int64) *pod {
 }
 
 // rule: M.46
+// rule: M.64
+// rule: M.95
 func TestWhichPodIsKilledAndWhen(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -48,6 +51,18 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
 			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
 			[]string{"13s kill a"},
+		},
+		{
+			"another pod follows one that holds its memory 200 ms after SIGKILL",
+			setting{thresholds: memoryHard, node: plenty, relief: true, pods: []*pod{ending(using("a", gibi), immortal), ending(using("b", gibi/8), immortal)}},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(spent); w.at(15 * time.Second) },
+			[]string{"13s kill a", "13.205s kill b"},
+		},
+		{
+			"the 200 ms begin when SIGKILL was sent, not when it was due",
+			setting{thresholds: memoryHard, node: plenty, relief: true, late: 700 * time.Millisecond, pods: []*pod{ending(using("a", gibi), immortal), ending(using("b", gibi/8), immortal)}},
+			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(spent); w.at(15 * time.Second) },
+			[]string{"13s kill a", "13.9s kill b"},
 		},
 		{
 			"a pod of exited processes is not killed again and again",

@@ -57,6 +57,8 @@ type setting struct {
 	processors int
 	enough     bool // as many victims as are enough go in a pass
 	dryRun     bool
+	relief     bool                 // what victims free is measured
+	late       time.Duration        // by which SIGKILL is sent after the end of a grace
 	unread     bool                 // nobody reads the reports
 	read       func(control.Report) // reads them too; nil: nobody
 	pulse      control.Pulse
@@ -70,7 +72,7 @@ func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
 			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
-			HardGrace: time.Second, DryRun: s.dryRun,
+			HardGrace: time.Second, DryRun: s.dryRun, MeasuresRelief: s.relief,
 		}, eviction.SharedFs),
 		Processors:           s.processors,
 		HousekeepingInterval: housekeeping,
@@ -91,7 +93,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 
 // start runs a loop in the world; one before it has ended.
 func (w *world) start(s setting) {
-	w.killer = &killer{world: w, results: make(chan kill.Result, 8), graces: map[types.UID]time.Duration{}}
+	w.killer = &killer{world: w, results: make(chan kill.Result, 8), graces: map[types.UID]time.Duration{}, sigkill: map[types.UID]time.Time{}, late: s.late}
 	w.waiter = &waiter{notified: make(chan string, 1)}
 	ports := control.Ports{Sensor: w.sensor, Waiter: w.waiter, Killer: w.killer, Pulse: s.pulse}
 	if s.scanner != nil {

@@ -194,6 +194,15 @@ func (k *Killer) Hasten(uid types.UID, grace time.Duration) {
 	}
 }
 
+// Killed says whether SIGKILL was sent to a pod that is being killed. On a busy machine it is sent
+// later than the grace period ends.
+func (k *Killer) Killed(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.inFlight[uid]
+	return p != nil && p.sigkilled.Load()
+}
+
 // Kills says whether a pod is being killed: its Target and Usage are in use.
 func (k *Killer) Kills(uid types.UID) bool {
 	k.mu.Lock()

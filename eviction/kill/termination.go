@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,15 +30,16 @@ const (
 	overduePause  = time.Second
 )
 
-// termination is the kill of one pod. Its goroutine owns all fields except those behind
-// mu.
+// termination is the kill of one pod. Its goroutine owns all fields except sigkilled and those
+// behind mu.
 type termination struct {
 	Victim
 	*pidfdSet
 	k                 *Killer
-	signalled, killed time.Time // first signal, first SIGKILL
-	fault             error     // the last one
-	restoreCPU        func()    // undoes boost; nil before it
+	signalled, killed time.Time   // first signal, first SIGKILL
+	sigkilled         atomic.Bool // killed is set
+	fault             error       // the last one
+	restoreCPU        func()      // undoes boost; nil before it
 	releasing         pendingReleases
 	finished          bool // does not count toward the bound; of Killer.mu
 
@@ -351,6 +353,7 @@ func (p *termination) noteSignal(sig unix.Signal, err error) {
 	}
 	if sig == unix.SIGKILL && p.killed.IsZero() {
 		p.killed = time.Now()
+		p.sigkilled.Store(true)
 	}
 }
 

@@ -279,6 +279,11 @@ func TestAPodThatNeverEmptiesFailsWhenOverdueAndIsReportedGoneLate(t *testing.T)
 		usage := []stats.Amount{stats.Known(100), stats.Known(30)}
 		since := start(t, k, Victim{UID: "a", Name: "default/a", Grace: 5 * time.Second, Target: pod,
 			Usage: func() stats.Amount { now := usage[0]; usage = usage[1:]; return now }})
+		for _, killed := range []bool{false, true} {
+			if time.Sleep(4 * time.Second); k.Killed("a") != killed {
+				t.Errorf("after %v SIGKILL was sent: %v", time.Since(since), !killed)
+			}
+		}
 		r := wantAfter(t, k, since, 15*time.Second, 15*time.Second+longestPause)
 		if !errors.Is(r.Err, ErrPopulated) || !r.Gone.IsZero() || r.Signalled.IsZero() || r.Freed.IsKnown() {
 			t.Errorf("result %+v, want %v", r, ErrPopulated)

@@ -173,6 +173,17 @@ type killer struct{ *incident }
 
 func (k killer) Results() <-chan kill.Result { return k.results }
 
+func (k killer) Killed(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.pods {
+		if p.manifest.UID == uid {
+			return !p.sigkill.IsZero() && !time.Now().Before(p.sigkill)
+		}
+	}
+	return false
+}
+
 func (k killer) Hasten(uid types.UID, grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

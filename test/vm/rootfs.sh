@@ -14,8 +14,10 @@ need() { command -v "$1" >/dev/null || cannot "there is no $1: Debian's package 
 
 [ "$(uname -m)" = x86_64 ] || cannot "the machine is one of x86_64"
 [ "$(id -u)" = 0 ] || cannot "a root filesystem is made by root"
-# What debootstrap mounts ends with the namespace, also where this is killed.
-[ "${2:-}" = inside ] || exec unshare --mount sh "$0" "$dir" inside
+# Of two that run at once the second waits, and takes what the first has made. What debootstrap
+# mounts ends with the namespace, also where this is killed.
+[ "${2:-}" = inside ] || exec flock "$dir.lock" unshare --mount sh "$0" "$dir" inside
+[ ! -d "$dir" ] || exit 0
 need debootstrap debootstrap
 need mke2fs e2fsprogs
 free=$(df --output=avail -B 1M "$(dirname "$dir")" | tail -n 1)

@@ -3,10 +3,13 @@
 package machine
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Own says that the whole machine may be put under pressure and has the package
@@ -19,6 +22,8 @@ const (
 	StatusSocket  = "/run/evictd/status.sock"
 	JournalFile   = "/var/lib/evictd/journal"
 	configuration = "/etc/evictd/evictd.yaml"
+
+	flightRecorder = "/var/lib/evictd/flight/*" // its segments
 )
 
 // Need skips a test that is elsewhere.
@@ -50,17 +55,18 @@ func Configure(t testing.TB, settings string) {
 }
 
 // Restart starts the service with an empty state. When the test ends, the machine must
-// have refused it nothing.
+// have refused it nothing, however often it was started meanwhile.
 func Restart(t testing.TB) {
 	t.Helper()
 	Systemctl(t, "stop", Service)
 	_ = os.Remove(JournalFile)
+	begun := time.Now()
+	_, cursor, _ := strings.Cut(Journal(t, "--lines=0", "--show-cursor"), "-- cursor: ")
 	if out, err := exec.Command("systemctl", "start", Service).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s%s", err, out, Journal(t, "--unit="+Service, "--lines=10"))
 	}
-	invocation := Show(t, "InvocationID")
 	t.Cleanup(func() {
-		text := Journal(t, "_SYSTEMD_INVOCATION_ID="+invocation)
+		text := Journal(t, "--unit="+Service, "--after-cursor="+strings.TrimSpace(cursor))
 		for line := range strings.Lines(text) {
 			for _, refusal := range []string{"operation not permitted", "function not implemented", "read-only file system", "permission denied", "is not available"} {
 				if strings.Contains(line, refusal) {
@@ -69,9 +75,25 @@ func Restart(t testing.TB) {
 			}
 		}
 		if t.Failed() {
-			t.Logf("the journal:\n%s", text)
+			t.Logf("the journal:\n%s\nthe flight recorder:\n%s", text, recorded(begun))
 		}
 	})
+}
+
+// recorded is what the flight recorder has of the time since then.
+func recorded(since time.Time) (lines string) {
+	segments, _ := filepath.Glob(flightRecorder)
+	for _, file := range segments {
+		text, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			var record struct{ At time.Time }
+			_, body, _ := strings.Cut(line, " ")
+			if json.Unmarshal([]byte(body), &record) == nil && record.At.After(since) {
+				lines += body
+			}
+		}
+	}
+	return lines
 }
 
 // Systemctl returns what it prints.
