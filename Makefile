@@ -165,8 +165,8 @@ clustered := $(addprefix test/controlplane/bin/,kubelet kube-controller-manager)
 cluster: controlplane containerd $(clustered) ## build what a whole cluster of tests is made of; the first time takes minutes
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
-# runc is in C. It is built without seccomp, which the kubelet asks for: a cluster runs
-# Debian's runc.
+# runc is in C. A kubelet asks for a runc with seccomp, for which libseccomp's headers must
+# be there when it is built; a cluster runs Debian's runc otherwise.
 runtime := $(addprefix test/containerd/bin/,containerd containerd-shim-runc-v2 ctr runc crictl)
 
 .PHONY: containerd
@@ -176,7 +176,11 @@ test/containerd/bin/%: export CGO_ENABLED = 1
 test/containerd/bin/%: test/containerd/parts/go.mod test/containerd/parts/go.sum
 	@package=$$(sed -n 's|^\t\([^ ]*/$*\)$$|\1|p' $<)
 	printf 'building %s %s\n' '$*' "$$(go -C $(<D) list -f '{{.Module.Version}}' "$$package")"
-	nice go -C $(<D) build -ldflags '-s -w' -o ../bin/ "$$package"
+	tags=
+	if [ '$*' = runc ]; then
+		if pkg-config --exists libseccomp 2>/dev/null; then tags=seccomp; else echo 'without seccomp: apt-get install libseccomp-dev pkg-config'; fi
+	fi
+	nice go -C $(<D) build -tags "$$tags" -ldflags '-s -w' -o ../bin/ "$$package"
 	touch $@
 
 # Makes $(1) of the packages $(3) of the module test/$(2), which takes $(4) GiB.
