@@ -128,6 +128,10 @@ bench-reaction: build ## how soon a node that fills up is relieved, beside early
 bench-containers: containerd ## what evictd and a containerd use with 500 containers, beside crictl stats; takes ten minutes
 	EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 20m -v -run '^TestCampaignCost' ./suite
 
+.PHONY: bench-kubelet
+bench-kubelet: cluster build ## how soon a node is relieved by evictd beside a real kubelet, and by the kubelet alone; EVICTD_ROUNDS=3
+	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 90m -v -run '^TestCampaignReactionBesideAKubelet$$' ./cluster | grep -e '^|' -e '---' -e FAIL -e _test.go
+
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
 	@go run -ldflags=-w ./test/controlplane/bench $(BENCHFLAGS)
