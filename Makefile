@@ -7,6 +7,7 @@
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
+#   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...

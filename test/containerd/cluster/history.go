@@ -188,12 +188,13 @@ func (h *History) AwaitTaint(tainted bool) {
 	})
 }
 
-// Tainted is when the node had a taint of pressure first; zero where it had none.
-func (h *History) Tainted() time.Time {
+// Tainted is when the node had a taint of pressure first after an instant; zero where it had
+// none.
+func (h *History) Tainted(since time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.taint {
-		if c.tainted {
+		if c.tainted && c.at.After(since) {
 			return c.at
 		}
 	}

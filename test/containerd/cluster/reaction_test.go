@@ -148,10 +148,11 @@ func (p *protector) measure(c *cluster.Cluster) reaction {
 		c.T.Fatal("the hog has no terminal phase")
 	}
 	crossed, kept, most := follow()
+	h.AwaitTaint(false) // an evictd that stops leaves its taint
 	signalled := readTime(c, filepath.Join(shared, "term"))
 	ready := firstSight(h, func(s cluster.Sighting) bool { return s.UID == replacement.UID && cluster.IsReady(s) })
 	r := reaction{below: (most - (reactionMemory-p.threshold)*node.MiB) / node.MiB, back: replacement.Spec.NodeName == first}
-	for _, at := range []time.Time{signalled, kept, h.Tainted(), terminal, ready} {
+	for _, at := range []time.Time{signalled, kept, h.Tainted(crossed), terminal, ready} {
 		r.after = append(r.after, at.Sub(crossed).Round(100*time.Microsecond))
 	}
 	return r
