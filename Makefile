@@ -7,6 +7,7 @@
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
+#   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -128,6 +129,10 @@ bench-reaction: build ## how soon a node that fills up is relieved, beside early
 bench-containers: containerd ## what evictd and a containerd use with 500 containers, beside crictl stats; takes ten minutes
 	EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 20m -v -run '^TestCampaignCost' ./suite
 
+.PHONY: bench-kubelet
+bench-kubelet: cluster build ## how soon a node is relieved by evictd beside a real kubelet, and by the kubelet alone; EVICTD_ROUNDS=3
+	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 90m -v -run '^TestCampaignReactionBesideAKubelet$$' ./cluster | grep -e '^|' -e '---' -e FAIL -e _test.go
+
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
 	@go run -ldflags=-w ./test/controlplane/bench $(BENCHFLAGS)
@@ -165,8 +170,8 @@ clustered := $(addprefix test/controlplane/bin/,kubelet kube-controller-manager)
 cluster: controlplane containerd $(clustered) ## build what a whole cluster of tests is made of; the first time takes minutes
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
-# runc is in C. It is built without seccomp, which the kubelet asks for: a cluster runs
-# Debian's runc.
+# runc is in C. A kubelet asks for a runc with seccomp, for which libseccomp's headers must
+# be there when it is built; a cluster runs Debian's runc otherwise.
 runtime := $(addprefix test/containerd/bin/,containerd containerd-shim-runc-v2 ctr runc crictl)
 
 .PHONY: containerd
@@ -176,7 +181,11 @@ test/containerd/bin/%: export CGO_ENABLED = 1
 test/containerd/bin/%: test/containerd/parts/go.mod test/containerd/parts/go.sum
 	@package=$$(sed -n 's|^\t\([^ ]*/$*\)$$|\1|p' $<)
 	printf 'building %s %s\n' '$*' "$$(go -C $(<D) list -f '{{.Module.Version}}' "$$package")"
-	nice go -C $(<D) build -ldflags '-s -w' -o ../bin/ "$$package"
+	tags=
+	if [ '$*' = runc ]; then
+		if pkg-config --exists libseccomp 2>/dev/null; then tags=seccomp; else echo 'without seccomp: apt-get install libseccomp-dev pkg-config'; fi
+	fi
+	nice go -C $(<D) build -tags "$$tags" -ldflags '-s -w' -o ../bin/ "$$package"
 	touch $@
 
 # Makes $(1) of the packages $(3) of the module test/$(2), which takes $(4) GiB.

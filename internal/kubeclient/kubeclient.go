@@ -13,12 +13,14 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 )
 
 // Config is how to reach the API server of --kubeconfig and --server: that of
 // the file, the URL or unix:PATH of the embedded API, the URL with the file's
 // credentials, or where both are empty that of the cluster around this pod.
-// The client does not limit its own rate: the server does. Errors name the flag
+// The client does not limit its own rate: the server does. A token in a file is read again
+// once a minute, and at the next request after one that was refused with 401. Errors name the flag
 // and what was expected.
 func Config(kubeconfig, server string) (*rest.Config, error) {
 	cfg, err := config(kubeconfig, server)
@@ -26,6 +28,11 @@ func Config(kubeconfig, server string) (*rest.Config, error) {
 		return nil, err
 	}
 	cfg.QPS = -1
+	if file := cfg.BearerTokenFile; file != "" {
+		// client-go's own reads the file once a minute, after a 401 as well.
+		cfg.BearerToken, cfg.BearerTokenFile = "", ""
+		cfg.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
+	}
 	return cfg, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/internal/kubeclient"
 )
@@ -40,6 +42,52 @@ func TestServerIsFoundWhereTheFlagsSay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rule: M.97
+func TestATokenThatIsRefusedIsReadAgain(t *testing.T) {
+	accepted := "first"
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+accepted {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	token, kubeconfig := filepath.Join(dir, "token"), filepath.Join(dir, "config")
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(token, "first")
+	write(kubeconfig, strings.NewReplacer("token: secret", "tokenFile: "+token, "https://10.0.0.1:6443", server.URL, "server:", "insecure-skip-tls-verify: true, server:").Replace(file))
+	cfg, err := kubeclient.Config(kubeconfig, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func(want int) {
+		t.Helper()
+		response, err := client.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("answer %s, want %d", response.Status, want)
+		}
+	}
+	request(http.StatusOK)
+	write(token, "second")
+	request(http.StatusOK) // a token is read once a minute at most
+	accepted = "second"
+	request(http.StatusUnauthorized)
+	request(http.StatusOK)
 }
 
 func TestEmbeddedAPIIsReachedOverItsSocket(t *testing.T) {

@@ -32,8 +32,19 @@ import (
 const controllers = "--controllers=deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,job-controller," +
 	"disruption-controller,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,garbage-collector-controller,namespace-controller"
 
-// nodeMemory bounds the pods of a node, in bytes.
-const nodeMemory = 512 * node.MiB
+// Options say how the nodes differ from those that most tests need.
+type Options struct {
+	// Memory bounds the pods of a node, in bytes; 0 is 512 MiB.
+	Memory int64
+	// Disk has the first node keep images, writable layers, volumes and logs on a
+	// filesystem of its own, of so many bytes; 0 for none.
+	Disk int64
+	// Kubelet are fields of every KubeletConfiguration.
+	Kubelet map[string]any
+}
+
+// inodes are those of a node's own filesystem.
+const inodes = 50_000
 
 // Cluster is a running cluster, as the test T uses it.
 type Cluster struct {
@@ -52,16 +63,22 @@ type Node struct {
 
 	identity string // of the kubelet
 	kubelet  *program
+	fields   map[string]any // of Options.Kubelet
 }
 
 // Start runs a cluster until the test ends, and returns once its nodes are Ready. It skips
 // the test where that cannot be.
-func Start(t testing.TB) *Cluster {
+func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c := &Cluster{T: t}
-	for _, n := range []*Node{{Name: apiserver.NodeName, identity: apiserver.Node}, {Name: apiserver.OtherNodeName, identity: apiserver.OtherNode}} {
-		n.Node = node.Start(t, node.BesideKubelet, node.Options{Memory: nodeMemory})
-		c.Nodes = append(c.Nodes, n)
+	first := node.Options{Memory: o.Memory}
+	if o.Disk > 0 {
+		disk := node.Disk(t, node.Ext4, o.Disk, inodes)
+		first.Root, first.Kubelet, first.Logs = filepath.Join(disk, "containerd"), filepath.Join(disk, "kubelet"), filepath.Join(disk, "logs")
+	}
+	c.Nodes = []*Node{
+		{Name: apiserver.NodeName, identity: apiserver.Node, Node: node.Start(t, node.BesideKubelet, first)},
+		{Name: apiserver.OtherNodeName, identity: apiserver.OtherNode, Node: node.Start(t, node.BesideKubelet, node.Options{Memory: o.Memory})},
 	}
 	c.dir = c.Nodes[0].Dir()
 	c.startServer()
@@ -78,6 +95,7 @@ func Start(t testing.TB) *Cluster {
 		c.run(program.name, func() *exec.Cmd { return exec.Command(path, args...) })
 	}
 	for _, n := range c.Nodes {
+		n.fields = o.Kubelet
 		c.startKubelet(n)
 	}
 	for _, n := range c.Nodes {
@@ -207,7 +225,7 @@ func (c *Cluster) Evictd(flags ...string) *node.Evictd {
 	credentials := kube.AgentKubeconfig(c.T, n.Dir(), n.Name, c.API.Kubeconfig(apiserver.Admin))
 	return n.Evictd(append([]string{
 		sandbox.Mode("backstop"), sandbox.Kubeconfig(credentials), sandbox.NodeName(n.Name), sandbox.NodeFs(n.Kubelet),
-		sandbox.Housekeeping("1s"), sandbox.Transition("10s"),
+		sandbox.Housekeeping("1s"), sandbox.Transition("5s"),
 	}, flags...)...)
 }
 

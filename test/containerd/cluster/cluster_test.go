@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,9 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/containerd/cluster"
@@ -21,32 +21,53 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(node.Main(m)) }
 
-const memory = "memory.available"
+// ownDisk is the size of the filesystem of the first node, in bytes.
+const ownDisk = 768 * node.MiB
 
-// hard is the threshold that a victim of holds bytes crosses, and soft the one that it
-// crosses with a grace of 1 s.
-var (
-	hard = []string{sandbox.EvictionHard(memory + "<150Mi")}
-	soft = []string{
-		sandbox.EvictionHard(memory + "<40Mi"), sandbox.EvictionSoft(memory + "<150Mi"), sandbox.SoftGrace(memory + "=1s"), sandbox.MaxPodGrace("30"),
-	}
-)
+// shortage is what a victim uses up, and the order by which it does.
+type shortage struct {
+	signal, resource string
+	press            []any
+}
 
-// What a victim holds, and how fast it begins to, in bytes a second.
+// What a victim holds or writes, and how fast, in bytes a second.
 const (
 	holds = 400 * node.MiB
 	rate  = 400 * node.MiB
 )
 
+var (
+	memory = &shortage{"memory.available", "memory", []any{"leak", rate, holds}}
+	disk   = &shortage{"nodefs.available", "ephemeral-storage", []any{"write", "/scratch/file", holds, rate / 4}}
+)
+
+// hard is the threshold that a victim crosses, and soft the one that it crosses with a
+// grace of 1 s.
+var (
+	hard = []string{sandbox.EvictionHard("memory.available<150Mi")}
+	soft = []string{
+		sandbox.EvictionHard("memory.available<40Mi"), sandbox.EvictionSoft("memory.available<150Mi"), sandbox.SoftGrace("memory.available=1s"), sandbox.MaxPodGrace("30"),
+	}
+	hardDisk = []string{sandbox.EvictionHard("nodefs.available<400Mi")}
+)
+
 // scenario is an eviction on the first node.
 type scenario struct {
-	name    string
-	kind    cluster.Kind
-	flags   []string // of evictd
-	orders  []string // of every pod of the controller
-	hook    bool     // the pod has a preStop hook, which runs
-	crash   bool     // evictd and the kubelet are killed once the victim is chosen, and started again
-	offline bool     // the API server stops before the crossing, until the kubelet has started the victim again
+	name     string
+	kind     cluster.Kind
+	flags    []string // of evictd
+	orders   []string // of every pod of the controller
+	shortage *shortage
+	shape    func(*v1.PodTemplateSpec)
+	hook     bool           // the pod has a preStop hook, which runs
+	budget   bool           // a PodDisruptionBudget allows no disruption of the pod
+	renew    bool           // the token of evictd's agent is replaced by another before the crossing
+	kubelet  map[string]any // fields of its configuration
+	unused   string         // an image that no pod uses, and that is removed
+	wait     time.Duration  // from the start of the kubelet to the crossing
+	kill     []string       // what is killed once the victim is chosen, and started again
+	offline  bool           // the API server stops before the crossing, until the kubelet has started the victim again
+	away     time.Duration  // and so much longer
 }
 
 var scenarios = []scenario{
@@ -54,71 +75,89 @@ var scenarios = []scenario{
 	{name: "statefulset", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}},
 	{name: "daemonset", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}},
 	{name: "job", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}},
+	{name: "job-with-a-sidecar", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}, shape: cluster.AddSidecar},
+	{name: "deployment-with-a-sidecar", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, shape: cluster.AddSidecar},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
 	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 15s"}, hook: true},
-	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: append(soft[:len(soft):len(soft)], sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
-	{name: "killed-in-the-middle", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, crash: true},
+	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: with(soft, sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
+	{name: "budget-is-overridden", kind: cluster.Deployment, flags: with(soft, sandbox.SoftDeadline(patience.String())), budget: true},
+	{name: "takeover", kind: cluster.StatefulSet, flags: with(hard, sandbox.Mode("takeover")), kubelet: noEviction},
+	{name: "disk", kind: cluster.StatefulSet, flags: hardDisk, shortage: disk, shape: cluster.AddScratch, kill: []string{"kubelet"}},
+	{name: "token-is-replaced", kind: cluster.Deployment, flags: hard, renew: true},
+	{name: "killed-in-the-middle", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"evictd", "kubelet"}},
+	{name: "all-three-killed-in-the-middle", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"evictd", "kubelet", "containerd"}},
 	{name: "without-api-server", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true},
 }
 
+// patience is how long evictd waits for a budget.
+const patience = 3 * time.Second
+
+// with adds flags to others.
+func with(flags []string, more ...string) []string { return slices.Concat(flags, more) }
+
+var (
+	// noEviction is the kubelet's part of takeover, see docs/modes.md.
+	noEviction = map[string]any{
+		"evictionHard":                map[string]string{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%", "pid.available": "0%"},
+		"imageGCHighThresholdPercent": 100,
+	}
+	// collects has the kubelet remove unused images where a third of the disk is used. It looks
+	// every five minutes.
+	collects = map[string]any{"imageGCHighThresholdPercent": 33, "imageGCLowThresholdPercent": 10, "imageMinimumGCAge": "1ms"}
+)
+
 // rule: 5.22
 func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
-	c := cluster.Start(t)
+	c := cluster.Start(t, cluster.Options{Disk: ownDisk})
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) { s.run(c.With(t)) })
 	}
-	t.Run("critical-pod-that-grows", func(t *testing.T) { testCriticalPod(c.With(t)) })
+	for _, o := range others {
+		t.Run(o.name, func(t *testing.T) { o.test(c.With(t)) })
+	}
 }
 
-// testCriticalPod has a pod that may not be evicted fill the node.
-func testCriticalPod(c *cluster.Cluster) {
-	const namespace = "critical"
-	h := c.Record(c.Namespace(namespace))
-	e := c.Evictd(hard...)
-	c.AwaitNoTaint()
-	defer e.Stop()
-	defer c.Remove(namespace)
-	c.Make(cluster.Deployment, namespace, 3, c.Template("hold 31457280"))
-	c.MakeCritical(namespace, c.Template())
-	culprit := h.Await("the critical pod to be ready", func(s cluster.Sighting) bool { return s.Name == "critical" && cluster.IsReady(s) })
-	e.Await("evictd to measure four pods", func(s *nodestatus.Status) bool {
-		return !slices.ContainsFunc(h.UIDs(), func(uid types.UID) bool { return !harness.Measured(s, memory, uid) })
-	})
-	c.Pod(culprit.Pod).Do("hold", 240*node.MiB)
-	c.Pod(culprit.Pod).Do("leak", 10*node.MiB, 380*node.MiB) // it grows for longer than ten seconds beyond the threshold
-	e.Await("evictd to name the critical pod", func(s *nodestatus.Status) bool {
-		return slices.ContainsFunc(s.Outside, func(o nodestatus.Outside) bool { return strings.Contains(o.String(), "pod critical/critical") })
-	})
-	if err := c.CoreV1().Pods(namespace).Delete(c.T.Context(), "critical", metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}); err != nil {
-		c.T.Fatal(err)
+func TestCampaignEvictionWhileTheAPIServerIsAway(t *testing.T) {
+	campaign.Only(t)
+	c := cluster.Start(t, cluster.Options{})
+	for _, away := range []time.Duration{5 * time.Second, 30 * time.Second, 150 * time.Second} {
+		s := scenario{name: fmt.Sprint("away-", away), kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true, away: away}
+		t.Run(s.name, func(t *testing.T) { s.run(c.With(t)) })
 	}
-	h.AwaitTaint(true)
-	h.AwaitTaint(false)
-	var last time.Time
-	for _, eviction := range e.Status().Evictions {
-		if between := eviction.Decided.Sub(last); between < 10*time.Second {
-			c.T.Errorf("pod %s was evicted %v after another one", eviction.Pod, between)
-		}
-		last = eviction.Decided.Time
-	}
+}
+
+func TestCampaignDiskBesideTheKubeletsImageCollection(t *testing.T) {
+	campaign.Only(t)
+	c := cluster.Start(t, cluster.Options{Disk: ownDisk})
+	s := scenario{name: "image-collection", kind: cluster.StatefulSet, flags: hardDisk, shortage: disk, shape: cluster.AddScratch, kubelet: collects, unused: "localhost/unused:1", wait: 5*time.Minute - 2*time.Second}
+	s.run(c)
 }
 
 func (s *scenario) run(c *cluster.Cluster) {
+	if s.shortage == nil {
+		s.shortage = memory
+	}
 	namespace := c.Namespace(s.name)
 	h := c.Record(namespace)
-	e := c.Evictd(s.flags...)
+	begun := time.Now()
+	if s.kubelet != nil {
+		c.Reconfigure(s.kubelet)
+	}
+	flags, renew := s.flags, func() {}
+	if s.renew {
+		var kubeconfig string
+		kubeconfig, renew = keepToken(c)
+		flags = with(flags, sandbox.Kubeconfig(kubeconfig))
+	}
+	e := c.Evictd(flags...)
 	c.AwaitNoTaint()
 	defer c.Remove(namespace)
-	template, shared := c.Template(s.orders...), c.T.TempDir()
-	if s.hook {
-		cluster.OnStop(&template, shared, "write /shared/hook 1 0")
-	}
-	c.Make(s.kind, namespace, 1, template)
-	first := c.Nodes[0].Name
-	victim := h.Await("a pod to be ready on "+first, func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.Spec.NodeName == first })
-	e.Await("evictd to measure the pod", func(s *nodestatus.Status) bool { return harness.Measured(s, memory, victim.UID) })
+	victim, shared := s.makeVictim(c, h, namespace)
+	e.Await("evictd to measure the pod", func(status *nodestatus.Status) bool { return harness.Measured(status, s.shortage.signal, victim.UID) })
+	renew()
+	<-time.After(time.Until(begun.Add(s.wait)))
 	before := h.UIDs()
-	e, eviction := s.evict(c, e, victim)
+	e, eviction := s.evict(c, e, flags, victim)
 	defer e.Stop()
 	if !s.offline { // else the shortage may be over when the API server is back
 		h.AwaitTaint(true)
@@ -128,30 +167,63 @@ func (s *scenario) run(c *cluster.Cluster) {
 	if !s.offline {
 		h.AwaitTaint(false)
 	}
-	mustBeEvicted(c, h.Of(victim.UID))
+	s.mustBeEvicted(c, h.Of(victim.UID))
 	if _, err := os.Stat(filepath.Join(shared, "hook")); s.hook && err != nil {
 		c.T.Errorf("the preStop hook of the victim has not run: %v", err)
+	}
+	if overridden := h.Events(victim.UID, "EvictionRequestOverridden"); s.budget != (overridden == 1) {
+		c.T.Errorf("%d events EvictionRequestOverridden", overridden)
+	}
+	if s.budget {
+		mustBeHeld(c, h.Of(victim.UID), eviction.Decided.Time)
+	}
+	if s.unused != "" {
+		c.Await("the unused image to be removed", func() bool { return !c.Nodes[0].HasImage(s.unused) })
 	}
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 
-// evict has the victim fill the node, and waits until no process of it is left. It returns
-// the evictd that runs then.
-func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, victim cluster.Sighting) (now *node.Evictd, eviction nodestatus.Eviction) {
-	press := func() { c.Pod(victim.Pod).Do("leak", rate, holds) }
+// makeVictim makes the controller and what belongs to it, and waits for its pod on the
+// first node. It returns the directory that the pod's preStop hook writes to.
+func (s *scenario) makeVictim(c *cluster.Cluster, h *cluster.History, namespace string) (victim cluster.Sighting, shared string) {
+	template, shared := c.Template(s.orders...), c.T.TempDir()
+	if s.hook {
+		cluster.OnStop(&template, shared, "write /shared/hook 1 0")
+	}
+	if s.shape != nil {
+		s.shape(&template)
+	}
+	if s.unused != "" {
+		c.Nodes[0].Import(node.Image{Name: node.Workload, Pinned: true}, node.Image{Name: s.unused, Bytes: 32 * node.MiB})
+	}
+	c.Make(s.kind, namespace, 1, template)
+	first := c.Nodes[0].Name
+	victim = h.Await("a pod to be ready on "+first, func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.Spec.NodeName == first })
+	if s.budget {
+		c.MakeBudget(namespace)
+	}
+	return victim, shared
+}
+
+// evict has the victim use up what there is, and waits until no process of it is left. It
+// returns the evictd that runs then.
+func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, flags []string, victim cluster.Sighting) (now *node.Evictd, eviction nodestatus.Eviction) {
+	press := func() { c.Pod(victim.Pod).Do(s.shortage.press[0].(string), s.shortage.press[1:]...) }
 	gone := func() { eviction = e.Evictd.AwaitEviction(victim.Pod, harness.Gone) }
 	switch {
-	case s.crash:
+	case len(s.kill) > 0:
 		press()
 		eviction = e.Evictd.AwaitEviction(victim.Pod, nil)
-		e.Kill()
-		c.RestartKubelet()
-		e = c.Evictd(s.flags...)
+		e = s.crash(c, e, flags)
 		e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
 	case s.offline:
 		c.Pause(func() {
 			press()
 			gone()
+			if s.away > 0 {
+				<-time.After(s.away)
+				return
+			}
 			const restarted = "an evicted pod has processes again"
 			c.Await("the kubelet to start the victim twice", func() bool { return strings.Count(e.Log(), restarted) >= 2 })
 		})
@@ -162,11 +234,28 @@ func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, victim cluster.Sigh
 	return e, eviction
 }
 
+// crash kills programs of the first node, one after the other, and starts them again, the
+// last first. It returns the evictd that runs then.
+func (s *scenario) crash(c *cluster.Cluster, e *node.Evictd, flags []string) *node.Evictd {
+	programs := map[string]struct{ kill, start func() }{
+		"evictd":     {e.Kill, func() { e = c.Evictd(flags...) }},
+		"kubelet":    {c.KillKubelet, c.StartKubelet},
+		"containerd": {c.Nodes[0].Kill, c.Nodes[0].Restart},
+	}
+	for _, name := range s.kill {
+		programs[name].kill()
+	}
+	for _, name := range slices.Backward(s.kill) {
+		programs[name].start()
+	}
+	return e
+}
+
 // mustBeEvicted fails the test where the sightings of a victim do not say that it was
 // evicted, and why, as long as it existed.
-func mustBeEvicted(c *cluster.Cluster, of []cluster.Sighting) {
+func (s *scenario) mustBeEvicted(c *cluster.Cluster, of []cluster.Sighting) {
 	c.T.Helper()
-	const why = "The node was low on resource: memory. "
+	why := "The node was low on resource: " + s.shortage.resource + ". "
 	last := of[len(of)-1]
 	target := v1.PodCondition{}
 	for _, condition := range last.Status.Conditions {
@@ -176,5 +265,16 @@ func mustBeEvicted(c *cluster.Cluster, of []cluster.Sighting) {
 	}
 	if s := last.Status; target.Status != v1.ConditionTrue || !last.Deleted && (s.Phase != v1.PodFailed || s.Reason != "Evicted" || !strings.HasPrefix(s.Message, why)) {
 		c.T.Errorf("the pod is %s, reason %q, message %q, with condition %+v", s.Phase, s.Reason, s.Message, target)
+	}
+}
+
+// mustBeHeld fails the test where a victim was deleted before evictd lost its patience with
+// its budget.
+func mustBeHeld(c *cluster.Cluster, of []cluster.Sighting, decided time.Time) {
+	c.T.Helper()
+	for _, s := range of {
+		if held := s.At.Sub(decided); s.DeletionTimestamp != nil && held < patience {
+			c.T.Errorf("the pod was deleted %v after the decision", held)
+		}
 	}
 }

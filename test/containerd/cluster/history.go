@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // Sighting is a state of a pod as a watch has shown it.
@@ -42,21 +44,35 @@ type change struct {
 	tainted bool
 }
 
-// Taint keeps pods away from a node that is short of memory.
-const Taint = "evictd.io/memory-pressure"
+// pressure ends the keys of the taints that keep pods away from a node under pressure,
+// evictd's and those of Kubernetes.
+const pressure = "-pressure"
 
 // Record begins a history, which ends with the test.
 func (c *Cluster) Record(namespace string) *History {
 	c.T.Helper()
 	h := &History{c: c, namespace: namespace}
-	pods, err := c.CoreV1().Pods(namespace).Watch(c.T.Context(), metav1.ListOptions{})
-	c.must(err)
-	nodes, err := c.CoreV1().Nodes().Watch(c.T.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.Nodes[0].Name})
-	c.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
+	list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	c.must(err)
+	node, err := c.CoreV1().Nodes().Get(ctx, c.Nodes[0].Name, metav1.GetOptions{})
+	c.must(err)
+	h.seeNode(watch.Event{Object: node})
+	pods := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		return c.CoreV1().Pods(namespace).Watch(ctx, o)
+	}
+	nodes := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.FieldSelector = "metadata.name=" + node.Name
+		return c.CoreV1().Nodes().Watch(ctx, o)
+	}
 	var following sync.WaitGroup
-	following.Go(func() { h.follow(ctx, pods, h.seePod) })
-	following.Go(func() { h.follow(ctx, nodes, h.seeNode) })
+	follow := func(since string, watcher cache.WatchFuncWithContext, see func(watch.Event)) {
+		w, err := watchtools.NewRetryWatcherWithContext(ctx, since, &cache.ListWatch{WatchFuncWithContext: watcher})
+		c.must(err)
+		following.Go(func() { h.follow(ctx, w, see) })
+	}
+	follow(list.ResourceVersion, pods, h.seePod)
+	follow(node.ResourceVersion, nodes, h.seeNode)
 	c.T.Cleanup(func() {
 		cancel()
 		following.Wait()
@@ -67,8 +83,8 @@ func (c *Cluster) Record(namespace string) *History {
 	return h
 }
 
-// follow hands on what a watch shows until ctx ends. A watch that ends before is a fault: what
-// it would have shown is not known.
+// follow hands on what a watch shows until ctx ends. The watch continues where it was when the
+// API server was away. One that ends is a fault: what it would have shown is not known.
 func (h *History) follow(ctx context.Context, w watch.Interface, see func(watch.Event)) {
 	defer w.Stop()
 	for {
@@ -106,7 +122,7 @@ func (h *History) seeNode(event watch.Event) {
 	if !is {
 		return
 	}
-	tainted := slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Key == Taint })
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return strings.HasSuffix(t.Key, pressure) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last := len(h.taint) - 1; last < 0 || h.taint[last].tainted != tainted {
@@ -162,23 +178,36 @@ func IsTerminal(s Sighting) bool {
 	return s.Status.Phase == v1.PodFailed || s.Status.Phase == v1.PodSucceeded
 }
 
-// AwaitTaint waits until the node has the taint of evictd, or had it and has it no more.
+// AwaitTaint waits until the node has a taint of pressure, or had one and has none any more.
 func (h *History) AwaitTaint(tainted bool) {
 	h.c.T.Helper()
-	h.c.Await(fmt.Sprintf("taint %s of node %s: %t", Taint, h.c.Nodes[0].Name, tainted), func() bool {
+	h.c.Await(fmt.Sprintf("a taint of pressure of node %s: %t", h.c.Nodes[0].Name, tainted), func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return len(h.taint) > 1 && h.taint[len(h.taint)-1].tainted == tainted
 	})
 }
 
-// Evicted counts the events Evicted about a pod.
-func (h *History) Evicted(uid types.UID) (events int) {
+// Tainted is when the node had a taint of pressure first after an instant; zero where it had
+// none.
+func (h *History) Tainted(since time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.taint {
+		if c.tainted && c.at.After(since) {
+			return c.at
+		}
+	}
+	return time.Time{}
+}
+
+// Events counts the events of a reason about a pod.
+func (h *History) Events(uid types.UID, reason string) (events int) {
 	h.c.T.Helper()
 	list, err := h.c.EventsV1().Events(h.namespace).List(h.c.T.Context(), metav1.ListOptions{})
 	h.c.must(err)
 	for _, e := range list.Items {
-		if e.Regarding.UID == uid && e.Reason == "Evicted" {
+		if e.Regarding.UID == uid && e.Reason == reason {
 			events++
 		}
 	}

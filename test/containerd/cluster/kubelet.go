@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -15,8 +16,14 @@ import (
 )
 
 // isolated runs a kubelet that does not change this host: it has a /var/log/containers of
-// its own, and copies of the kernel parameters that it sets, in the directory $0.
+// its own, and copies of the kernel parameters that it sets, in the directory $0. Its mounts
+// below the directory $1 are those of the host, as containerd mounts volumes from there.
 const isolated = `set -e
+root=$1
+shift
+while read -r _ _ _ _ point _; do
+	case $point in "$root"*) ;; *) mount --make-private "$point" 2>/dev/null || true ;; esac
+done </proc/self/mountinfo
 mkdir -p /var/log/containers "$0"
 mount -t tmpfs none /var/log/containers
 for parameter in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
@@ -32,24 +39,50 @@ func (c *Cluster) startKubelet(n *Node) {
 	kubelet := c.program("kubelet")
 	n.makeGroup(c)
 	config := filepath.Join(n.Dir(), "kubelet.yaml")
-	text, err := json.Marshal(n.kubeletConfiguration(c))
-	c.must(err)
-	c.must(os.WriteFile(config, text, 0o644))
+	n.configureKubelet(c, nil)
+	c.must(os.MkdirAll(n.Kubelet, 0o755))
+	c.must(unix.Mount(n.Kubelet, n.Kubelet, "", unix.MS_BIND, ""))
+	c.must(unix.Mount("", n.Kubelet, "", unix.MS_SHARED, ""))
 	unshare := harness.Need(c.T, "unshare", "util-linux")
 	args := []string{
-		"--mount", "sh", "-c", isolated, filepath.Join(n.Dir(), "parameters"), kubelet,
+		"--mount", "--propagation", "unchanged", "sh", "-c", isolated, filepath.Join(n.Dir(), "parameters"), n.Kubelet, kubelet,
 		"--config=" + config, "--kubeconfig=" + c.API.Kubeconfig(n.identity), "--hostname-override=" + n.Name,
 		"--root-dir=" + n.Kubelet, "--cert-dir=" + filepath.Join(n.Kubelet, "pki"), "--v=3",
 	}
 	n.kubelet = c.run("kubelet-"+n.Name, func() *exec.Cmd { return exec.Command(unshare, args...) })
 }
 
-// RestartKubelet kills the kubelet of the first node and starts it again.
-func (c *Cluster) RestartKubelet() {
+// KillKubelet kills the kubelet of the first node.
+func (c *Cluster) KillKubelet() { c.Nodes[0].kubelet.process.Kill() }
+
+// StartKubelet starts the kubelet of the first node, which KillKubelet has killed.
+func (c *Cluster) StartKubelet() {
 	c.T.Helper()
-	kubelet := c.Nodes[0].kubelet
-	kubelet.process.Kill()
-	c.must(kubelet.start())
+	c.must(c.Nodes[0].kubelet.start())
+}
+
+// Reconfigure restarts the kubelet of the first node with other values of some fields, until
+// the test ends.
+func (c *Cluster) Reconfigure(fields map[string]any) {
+	c.T.Helper()
+	restart := func(fields map[string]any) {
+		c.KillKubelet()
+		c.Nodes[0].configureKubelet(c, fields)
+		c.StartKubelet()
+	}
+	restart(fields)
+	c.T.Cleanup(func() { restart(nil) })
+}
+
+// configureKubelet writes the kubelet's configuration, with other values of some fields.
+func (n *Node) configureKubelet(c *Cluster, fields map[string]any) {
+	c.T.Helper()
+	configuration := n.kubeletConfiguration(c)
+	maps.Copy(configuration, n.fields)
+	maps.Copy(configuration, fields)
+	text, err := json.Marshal(configuration)
+	c.must(err)
+	c.must(os.WriteFile(filepath.Join(n.Dir(), "kubelet.yaml"), text, 0o644))
 }
 
 // makeGroup makes the node's cgroup in the hierarchies that the kubelet needs and evictd

@@ -1,13 +1,19 @@
 package cluster
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/evictd/evictd/test/containerd/node"
 )
@@ -44,8 +50,62 @@ func (c *Cluster) Template(list ...string) v1.PodTemplateSpec {
 func OnStop(t *v1.PodTemplateSpec, dir, order string) {
 	container := &t.Spec.Containers[0]
 	container.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/workload", order, "exit 0"}}}}
-	container.VolumeMounts = []v1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
-	t.Spec.Volumes = []v1.Volume{{Name: "shared", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+	Share(t, dir, "/shared")
+}
+
+// Share mounts a directory of this host in the container.
+func Share(t *v1.PodTemplateSpec, dir, at string) {
+	container := &t.Spec.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, v1.VolumeMount{Name: "shared", MountPath: at})
+	t.Spec.Volumes = append(t.Spec.Volumes, v1.Volume{Name: "shared", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}})
+}
+
+// AddSidecar adds a restartable init container that ends by itself on SIGTERM.
+func AddSidecar(t *v1.PodTemplateSpec) {
+	sidecar := *t.Spec.Containers[0].DeepCopy()
+	sidecar.Name, sidecar.Args, sidecar.RestartPolicy = "sidecar", nil, new(v1.ContainerRestartPolicyAlways)
+	sidecar.Env[1].Value = "@" + orders + "/$(UID)/sidecar"
+	t.Spec.InitContainers = append(t.Spec.InitContainers, sidecar)
+}
+
+// AddScratch mounts an empty directory at /scratch.
+func AddScratch(t *v1.PodTemplateSpec) {
+	container := &t.Spec.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, v1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
+	t.Spec.Volumes = append(t.Spec.Volumes, v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+}
+
+// MakeBudget makes a PodDisruptionBudget that allows no disruption of the pods of a
+// controller, and returns once it is in force.
+func (c *Cluster) MakeBudget(namespace string) {
+	c.T.Helper()
+	budgets := c.PolicyV1().PodDisruptionBudgets(namespace)
+	budget := &policy.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "victim"}, Spec: policy.PodDisruptionBudgetSpec{Selector: selector, MaxUnavailable: new(intstr.FromInt32(0))}}
+	_, err := budgets.Create(c.T.Context(), budget, metav1.CreateOptions{})
+	c.must(err)
+	c.Await("the budget to count its pods", func() bool {
+		b, err := budgets.Get(c.T.Context(), "victim", metav1.GetOptions{})
+		return err == nil && b.Status.ExpectedPods > 0
+	})
+}
+
+// RemoveBudget deletes that PodDisruptionBudget.
+func (c *Cluster) RemoveBudget(namespace string) {
+	c.T.Helper()
+	c.must(c.PolicyV1().PodDisruptionBudgets(namespace).Delete(c.T.Context(), "victim", metav1.DeleteOptions{}))
+}
+
+// MakeStatic has the kubelet of the first node run a pod of its own, and returns the
+// function that removes it.
+func (c *Cluster) MakeStatic(namespace, name string, t v1.PodTemplateSpec) (remove func()) {
+	c.T.Helper()
+	text, err := json.Marshal(&v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: t.Spec})
+	c.must(err)
+	dir := c.Nodes[0].staticPods(c)
+	file, hidden := filepath.Join(dir, name+".json"), filepath.Join(dir, "."+name) // which the kubelet does not read
+	c.must(os.WriteFile(hidden, text, 0o644))
+	c.must(os.Rename(hidden, file))
+	return func() { c.must(os.Remove(file)) }
 }
 
 // MakeCritical makes a pod that may not be evicted, on the first node.
@@ -104,7 +164,7 @@ var ignoreDisruptions = &batch.PodFailurePolicy{Rules: []batch.PodFailurePolicyR
 // Remove removes what the namespace has, and waits until no pod of it is left.
 func (c *Cluster) Remove(namespace string) {
 	c.T.Helper()
-	ctx, now := c.T.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(1)), PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	ctx, now := context.WithoutCancel(c.T.Context()), metav1.DeleteOptions{GracePeriodSeconds: new(int64(1)), PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	all := metav1.ListOptions{}
 	c.must(c.AppsV1().Deployments(namespace).DeleteCollection(ctx, now, all))
 	c.must(c.AppsV1().StatefulSets(namespace).DeleteCollection(ctx, now, all))

@@ -17,6 +17,7 @@ var rules = []struct {
 	{"a phase is terminal only once no process of the pod runs", earlyEnd},
 	{"no pod replaces one of the same name while a process of that runs", twoOfAName},
 	{"an eviction has one event", severalEvents},
+	{"a victim has one replacement", severalReplacements},
 	{"nothing is bound to the node until its taint is gone", boundMeanwhile},
 }
 
@@ -69,8 +70,21 @@ func twoOfAName(h *History, _ types.UID, _ time.Time) (broken []string) {
 }
 
 func severalEvents(h *History, victim types.UID, _ time.Time) (broken []string) {
-	if events := h.Evicted(victim); events != 1 {
+	if events := h.Events(victim, "Evicted"); events != 1 {
 		broken = append(broken, fmt.Sprintf("there are %d", events))
+	}
+	return broken
+}
+
+func severalReplacements(h *History, _ types.UID, decided time.Time) (broken []string) {
+	var since []string
+	for _, uid := range h.UIDs() {
+		if first := h.Of(uid)[0]; first.At.After(decided) {
+			since = append(since, name(first.Pod))
+		}
+	}
+	if len(since) != 1 {
+		broken = append(broken, fmt.Sprintf("pods made since: %q", since))
 	}
 	return broken
 }

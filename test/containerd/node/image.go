@@ -56,11 +56,14 @@ func (n *Node) Import(images ...Image) {
 		if image.Pinned {
 			n.ctr(nil, "images", "label", image.Name, labelPinned)
 		}
-		Await(n.t, "image "+image.Name+" to be listed", func() bool {
-			status := Call(n, n.Images.ImageStatus, &runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image.Name}})
-			return status.Image != nil
-		})
+		Await(n.t, "image "+image.Name+" to be listed", func() bool { return n.HasImage(image.Name) })
 	}
+}
+
+// HasImage says whether containerd has an image.
+func (n *Node) HasImage(name string) bool {
+	n.t.Helper()
+	return Call(n, n.Images.ImageStatus, &runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: name}}).Image != nil
 }
 
 // ctr runs containerd's own client.

@@ -77,7 +77,7 @@ type Node struct {
 	version Version
 	dir     string
 	cgroups *cgroup.System
-	daemon  daemon
+	daemon  *daemon
 	uids    int
 }
 
@@ -108,7 +108,7 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
-	n := &Node{Options: o, Group: harness.CgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups}
+	n := &Node{Options: o, Group: harness.CgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups, daemon: &daemon{programs: programs}}
 	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
@@ -120,13 +120,15 @@ func Start(t testing.TB, v Version, o Options) *Node {
 			t.Fatal(err)
 		}
 	}
-	n.daemon.programs = programs
 	n.connect()
 	n.Restart()
 	t.Cleanup(n.stop)
 	n.Import(pause, Image{Name: Workload})
 	return n
 }
+
+// Cgroup opens Group.
+func (n *Node) Cgroup() (*cgroup.Group, error) { return n.cgroups.Open(n.Group) }
 
 // Dir is the directory of what the node has outside of Options.
 func (n *Node) Dir() string { return n.dir }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,11 +79,15 @@ func (n *Node) Run(m *v1.Pod) *Pod {
 	return p
 }
 
-// Attach is a pod that a kubelet runs in the node. The variable ORDERS of its containers
-// is @prefix/UID/NAME.
+// Attach is a pod that a kubelet runs in the node, or its mirror. The variable ORDERS of its
+// containers is @prefix/UID/NAME; the uid of a static pod is its config hash.
 func (n *Node) Attach(m *v1.Pod, prefix string) *Pod {
+	if hash := m.Annotations["kubernetes.io/config.hash"]; hash != "" {
+		m = m.DeepCopy()
+		m.UID = types.UID(hash)
+	}
 	p := &Pod{Pod: m, n: n, prefix: prefix, Group: n.podGroup(m)}
-	for _, c := range m.Status.ContainerStatuses {
+	for _, c := range slices.Concat(m.Status.ContainerStatuses, m.Status.InitContainerStatuses) {
 		_, id, _ := strings.Cut(c.ContainerID, "://")
 		p.Containers = append(p.Containers, &Container{ID: id, Name: c.Name, Group: filepath.Join(p.Group, id), pod: p})
 	}

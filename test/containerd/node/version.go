@@ -34,13 +34,21 @@ var Debian = Version{"debian", func(program string) (string, error) {
 // Built is the containerd of which test/containerd/parts/go.mod says the version.
 var Built = Version{"built", Program}
 
-// BesideKubelet is Built with Debian's runc, which has the seccomp that a kubelet asks for.
+// BesideKubelet is Built, with Debian's runc where the other is built without the seccomp
+// that a kubelet asks for.
 var BesideKubelet = Version{"beside-kubelet", func(program string) (string, error) {
-	if program == "runc" {
-		return Debian.find(program)
+	path, err := Program(program)
+	if program != "runc" || err == nil && hasSeccomp(path) {
+		return path, err
 	}
-	return Program(program)
+	return Debian.find(program)
 }}
+
+// hasSeccomp says whether a runc is built with libseccomp.
+func hasSeccomp(runc string) bool {
+	out, err := exec.Command(runc, "--version").Output()
+	return err == nil && strings.Contains(string(out), "libseccomp: ")
+}
 
 // Each runs a test for every version, one after the other.
 func Each(t *testing.T, test func(t *testing.T, v Version)) {

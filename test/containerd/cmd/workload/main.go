@@ -9,6 +9,7 @@
 //	write FILE BYTES RATE  append to a file, RATE bytes a second in the background, or at once where that is 0
 //	unlinked FILE BYTES    write a file, and delete it without closing it
 //	files DIR N            make N empty files
+//	copy FROM TO           copy a file in place of another, again every second in the background
 //	print BYTES            write to the log
 //	ignore-term            live on after SIGTERM
 //	on SIGNAL FILE DELAY   on TERM or QUIT write the time in nanoseconds to a file, and end DELAY later
@@ -39,6 +40,7 @@ var orders = map[string]struct {
 	"write":       {3, (*workload).write},
 	"unlinked":    {2, (*workload).unlinked},
 	"files":       {2, (*workload).files},
+	"copy":        {2, (*workload).copy},
 	"print":       {1, (*workload).print},
 	"ignore-term": {0, (*workload).ignoreTerm},
 	"on":          {3, (*workload).on},
@@ -46,7 +48,7 @@ var orders = map[string]struct {
 }
 
 // most is the most memory that can be held.
-const most = 1 << 30
+const most = 8 << 30
 
 // workload is the state that orders leave behind.
 type workload struct {
@@ -247,6 +249,29 @@ func (w *workload) files(args []string) error {
 		}
 	}
 	return nil
+}
+
+func (w *workload) copy(args []string) error {
+	go func() {
+		for tick := time.Tick(time.Second); ; <-tick {
+			if err := replace(args[1], args[0]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}()
+	return nil
+}
+
+// replace puts what a file has in the place of another.
+func replace(to, from string) error {
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to+".new", text, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(to+".new", to)
 }
 
 func (w *workload) print(args []string) error {
