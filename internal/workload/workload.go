@@ -56,10 +56,8 @@ func Listen(address string, first []string) error {
 	if os.Getpid() == 1 {
 		w.handle(syscall.SIGTERM) // the first process of a PID namespace gets only signals that it handles
 	}
-	for _, order := range first {
-		if err := w.obey(order); err != nil {
-			return fmt.Errorf("%s: %w", order, err)
-		}
+	if err := w.do(first); err != nil {
+		return err
 	}
 	if address == "" {
 		select {}
@@ -76,6 +74,18 @@ func Listen(address string, first []string) error {
 		w.obeyAll(client, client)
 		client.Close()
 	}
+}
+
+// Do carries out orders.
+func Do(orders ...string) error { return new(workload).do(orders) }
+
+func (w *workload) do(orders []string) error {
+	for _, order := range orders {
+		if err := w.obey(order); err != nil {
+			return fmt.Errorf("%s: %w", order, err)
+		}
+	}
+	return nil
 }
 
 // workload is what orders leave behind.
