@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -40,9 +41,7 @@ func TestAFileLongerThanTheBufferIsReadInWholeLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "memory.stat")
 	put(t, file, "anon 100\nfile 200\nslab 300\n")
 	f, err := OpenFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	for size, want := range map[int]string{5: "", 11: "anon 100\n", 18: "anon 100\nfile 200\n", 64: "anon 100\nfile 200\nslab 300\n"} {
 		if got, err := f.Read(make([]byte, size)); err != nil || string(got) != want {
@@ -72,9 +71,7 @@ func seed(f *testing.F, names ...string) {
 			}
 			return err
 		})
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 	}
 	f.Add([]byte{})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -18,9 +19,7 @@ func TestEverySignalIsComplete(t *testing.T) {
 	observer := Observer{}
 	observed := observer.Observe(&node)
 	page, err := os.ReadFile("../docs/how-eviction-decides.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range Signals() {
 		name := s.String()
 		if parsed, err := ParseSignal(name); err != nil || parsed != s {

@@ -14,6 +14,7 @@ import (
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -201,13 +202,9 @@ func write(out *bytes.Buffer, plan *reclaim.Plan) {
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var f fileCase
-		if err := manifest.Decode(data, &f); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, manifest.Decode(data, &f))
 		var out bytes.Buffer
 		goal := f.goal(&out)
 		plan := reclaim.Choose(f.inventory(), f.policy(), goal, now)

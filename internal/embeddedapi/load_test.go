@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // Reports pods bound a second by 32 clients beside a watching informer, and the
@@ -67,9 +69,7 @@ func BenchmarkBindingFiveThousandPods(b *testing.B) {
 		b.StopTimer()
 		runtime.GC()
 		status, err := os.ReadFile("/proc/self/status")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		for line := range strings.Lines(string(status)) {
 			if strings.HasPrefix(line, "VmRSS") {
 				b.Log(strings.TrimSpace(line))

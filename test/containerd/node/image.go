@@ -19,6 +19,8 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	oci "github.com/opencontainers/image-spec/specs-go/v1"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // Workload is the image that a pod runs unless it names another.
@@ -77,9 +79,7 @@ func (n *Node) ctr(stdin []byte, args ...string) {
 func (i Image) layout(t testing.TB) []byte {
 	t.Helper()
 	program, err := os.ReadFile(workloadProgram(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var l layout
 	layers := []oci.Descriptor{
 		l.blob(oci.MediaTypeImageLayer, archive(file{"workload", program})),

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -84,9 +85,7 @@ func TestContainerThatCatchesTermHasItsGrace(t *testing.T) {
 			t.Errorf("exit code %d: it was killed", status.ExitCode)
 		}
 		text, err := os.ReadFile(filepath.Join(p.Volume("scratch"), "ended"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
 			t.Errorf("no time in the mark: %v", err)
 		}
