@@ -204,8 +204,7 @@ func put(t testing.TB, file, content string) {
 
 func get(t testing.TB, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	require.NoError(t, err)
+	b := require.ReadFile(t, file)
 	return string(b)
 }
 

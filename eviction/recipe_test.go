@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -18,8 +17,7 @@ func TestEverySignalIsComplete(t *testing.T) {
 	measureAll(reflect.ValueOf(&node).Elem())
 	observer := Observer{}
 	observed := observer.Observe(&node)
-	page, err := os.ReadFile("../docs/how-eviction-decides.md")
-	require.NoError(t, err)
+	page := require.ReadFile(t, "../docs/how-eviction-decides.md")
 	for _, s := range Signals() {
 		name := s.String()
 		if parsed, err := ParseSignal(name); err != nil || parsed != s {

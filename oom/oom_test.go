@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,8 +26,7 @@ func TestScoresAreTheExpectedOnes(t *testing.T) {
 
 func scoreFile(t *testing.T, file string) []byte {
 	t.Helper()
-	manifests, err := os.ReadFile(file)
-	require.NoError(t, err)
+	manifests := require.ReadFile(t, file)
 	var out bytes.Buffer
 	lines := json.NewEncoder(&out)
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {

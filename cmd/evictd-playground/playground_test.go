@@ -235,8 +235,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 // workerOf is the process of the pod of a manifest.
 func workerOf(t *testing.T, file string) int {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := require.ReadFile(t, file)
 	found := regexp.MustCompile(`playground/process: "(\d+)"`).FindStringSubmatch(string(text))
 	if found == nil {
 		t.Fatalf("no process in %s", text)

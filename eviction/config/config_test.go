@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +23,7 @@ import (
 // a node with one disk against the file beside it.
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
+		data := require.ReadFile(t, file)
 		golden.Check(t, golden.Beside(file, ".txt"), effective(data))
 	})
 }

@@ -91,8 +91,7 @@ func TestATornEntryIsDroppedWithOneLineAndTheOthersStay(t *testing.T) {
 	f.Put(7, []byte(text))
 	f.Put(8, []byte("other"))
 	kill(t, f)
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	whole := require.ReadFile(t, path)
 	for at := range entryAt + len(text) {
 		torn := bytes.Clone(whole)
 		torn[at] ^= 0x10

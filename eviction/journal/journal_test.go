@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -69,8 +68,7 @@ func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
 	put(t, j, "intent", "b", "second")
 	written(t, j)
 	path := filepath.Join(dir, fileName)
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	whole := require.ReadFile(t, path)
 	first := bytes.IndexByte(whole, '\n') + 1
 	for cut := first + 1; cut < len(whole); cut++ {
 		require.NoError(t, os.WriteFile(path, whole[:cut], 0o600))
@@ -260,17 +258,14 @@ func TestForeignFileIsSetAside(t *testing.T) {
 func TestJournalStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := open(t, dir)
-	var running sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	running.Go(func() { _ = j.Run(ctx) })
+	stop := require.Running(t, j.Run)
 	for i := range 3 * maxEntries {
 		put(t, j, "intent", fmt.Sprint(i), strings.Repeat("x", 1000))
 		if i%2 == 0 {
 			j.Drop("intent", fmt.Sprint(i))
 		}
 	}
-	cancel()
-	running.Wait()
+	stop()
 	j, _ = open(t, dir)
 	entries := j.Entries("intent")
 	if len(entries) != maxEntries || entries[len(entries)-1].ID != fmt.Sprint(3*maxEntries-1) {

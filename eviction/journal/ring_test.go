@@ -98,8 +98,7 @@ func TestRecordThatIsTornEndsItsSegment(t *testing.T) {
 	appendTo(t, r, "b")
 	appendTo(t, r, "c")
 	path := r.files[r.at].path
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := require.ReadFile(t, path)
 	data[strings.Index(string(data), " b\n")+1] = 'x'
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 	if got := recorded(t, dir); got != "[key before a] a" {

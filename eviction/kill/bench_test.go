@@ -163,8 +163,7 @@ func newShares(b *testing.B, s *cgroup.System, group string, shares int64) *pod 
 
 func memAvailable(b *testing.B) (bytes int64) {
 	b.Helper()
-	text, err := os.ReadFile("/proc/meminfo")
-	require.NoError(b, err)
+	text := require.ReadFile(b, "/proc/meminfo")
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &bytes); err == nil {
 			return bytes << 10

@@ -207,8 +207,7 @@ func TestTheNodeManifest(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "node.yaml")
 			p := newPress(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
 			p.tell(newStory().told()[:2]...)
-			got, err := os.ReadFile(file)
-			require.NoError(t, err)
+			got := require.ReadFile(t, file)
 			golden.Check(t, "testdata/node-"+mode.String()+".yaml", got)
 		})
 	}

@@ -3,7 +3,6 @@ package reclaim_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -201,8 +200,7 @@ func write(out *bytes.Buffer, plan *reclaim.Plan) {
 // beside it.
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
+		data := require.ReadFile(t, file)
 		var f fileCase
 		require.NoError(t, manifest.Decode(data, &f))
 		var out bytes.Buffer

@@ -299,8 +299,7 @@ func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 		t.Fatalf("%v, %v", paths, err)
 	}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
+		data := require.ReadFile(t, path)
 		if strings.Contains(string(data), "hunter2") {
 			t.Errorf("%s holds what a container was told", path)
 		}

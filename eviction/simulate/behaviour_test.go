@@ -252,8 +252,7 @@ func TestBehaviourTableIsUpToDate(t *testing.T) {
 	top := filepath.Join("..", "..")
 	var rules [][]rule
 	for _, p := range parts {
-		text, err := os.ReadFile(filepath.Join(top, p.file))
-		require.NoError(t, err)
+		text := require.ReadFile(t, filepath.Join(top, p.file))
 		of, err := parseRules(p.file, string(text))
 		require.NoError(t, err)
 		rules = append(rules, of)

@@ -3,7 +3,6 @@ package simulate_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -50,8 +49,7 @@ func scenarioOf(t *testing.T, file string) []byte {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := require.ReadFile(t, file)
 	return data
 }
 

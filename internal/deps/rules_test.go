@@ -50,7 +50,7 @@ var arrows = []arrow{
 	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
 	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/openapi", "internal/embeddedapi/store", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
-	{"internal/embeddedapi/apitest", []string{"internal/embeddedapi"}, "tests of what speaks to an API have one"},
+	{"internal/embeddedapi/apitest", []string{"internal/embeddedapi", "internal/require"}, "tests of what speaks to an API have one"},
 	{"internal/embeddedapi/openapi", nil, "types in, documents out"},
 	{"internal/embeddedapi/store", nil, "objects are kept, whatever they are"},
 	{"internal/deps", nil, "a test of the house stands outside it"},

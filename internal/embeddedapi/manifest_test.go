@@ -38,8 +38,7 @@ func write(t *testing.T, path, text string) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := require.ReadFile(t, path)
 	return string(text)
 }
 

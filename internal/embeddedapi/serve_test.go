@@ -1,7 +1,6 @@
 package embeddedapi_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -45,28 +44,21 @@ func serve(t testing.TB, dir string) *server {
 	sockets, err := os.MkdirTemp("", "embeddedapi")
 	require.NoError(t, err)
 	socket := filepath.Join(sockets, "api.sock")
-	var (
-		running     sync.WaitGroup
-		ctx, cancel = context.WithCancel(context.Background())
-		web         = &http.Server{Handler: api}
-	)
+	var serving sync.WaitGroup
+	web := &http.Server{Handler: api}
 	for _, at := range [][2]string{{"unix", socket}, {"tcp", "127.0.0.1:0"}} {
 		l, err := net.Listen(at[0], at[1])
 		require.NoError(t, err)
 		s.url = "http://" + l.Addr().String()
-		running.Go(func() { web.Serve(l) })
+		serving.Go(func() { web.Serve(l) })
 	}
-	running.Go(func() {
-		if err := api.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	stopAPI := require.Running(t, api.Run)
 	s.stop = sync.OnceFunc(func() {
-		cancel()
+		stopAPI()
 		if err := web.Shutdown(t.Context()); err != nil {
 			web.Close()
 		}
-		running.Wait()
+		serving.Wait()
 		if err := api.Close(); err != nil {
 			t.Error(err)
 		}

@@ -56,8 +56,7 @@ func mapped(t *testing.T, at uintptr) bool {
 // status is a number of /proc/self/status, KiB.
 func status(t *testing.T, key string) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "/proc/self/status")
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, key); ok {
 			kib, err := strconv.Atoi(strings.Fields(value)[0])

@@ -131,8 +131,7 @@ func TestAPortAnswersOnlyWhoShowsACertificateAndFollowsItsFiles(t *testing.T) {
 	}
 
 	// A new certificate without its key leaves the old pair in force.
-	text, err := os.ReadFile(ours.path("server.key"))
-	require.NoError(t, err)
+	text := require.ReadFile(t, ours.path("server.key"))
 	ours.server("server")
 	renewed, err := os.ReadFile(ours.path("server.key"))
 	require.NoError(t, errors.Join(err, os.WriteFile(ours.path("server.key"), text, 0o600)))

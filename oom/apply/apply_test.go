@@ -153,8 +153,7 @@ func BenchmarkApplyToProcessesThatHoldTheirScore(b *testing.B) {
 	require.NoError(b, err)
 	defer a.Close()
 	pids := slices.Repeat([]int{os.Getpid()}, 100)
-	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	require.NoError(b, err)
+	own := require.ReadFile(b, "/proc/self/oom_score_adj")
 	held, err := strconv.Atoi(strings.TrimSpace(string(own)))
 	require.NoError(b, err)
 	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: held}}
@@ -186,8 +185,7 @@ func wantCounts(t *testing.T, a *apply.Applier, scores []oom.ContainerScore, of 
 
 func score(t *testing.T, pid int) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-	require.NoError(t, err)
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, err)
 	return n

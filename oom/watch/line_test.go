@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -88,8 +87,7 @@ func TestOnlyTheKernelIsBelieved(t *testing.T) {
 
 // The seeds are records of Linux 6.18 as /dev/kmsg gave them.
 func FuzzLine(f *testing.F) {
-	captured, err := os.ReadFile("testdata/kmsg-6.18")
-	require.NoError(f, err)
+	captured := require.ReadFile(f, "testdata/kmsg-6.18")
 	for line := range strings.Lines(string(captured)) {
 		f.Add(strings.TrimSuffix(line, "\n"))
 	}

@@ -2,7 +2,6 @@ package collect
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,15 +23,7 @@ func runDisks(t testing.TB, given Paths, log slog.Handler) *Disks {
 	t.Helper()
 	d := NewDisks(given, slog.New(log))
 	_ = d.Measure(time.Minute)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	require.Running(t, d.Run)
 	return d
 }
 
@@ -232,9 +223,7 @@ func TestAFilesystemThatHangsBlocksNothingAndBlindsNothingElse(t *testing.T) {
 	if err := d.Measure(10 * time.Millisecond); err != nil {
 		t.Errorf("at the start: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
+	require.Running(t, d.Run)
 	var s stats.Filesystem
 	now := time.Now()
 	for range 3 {
@@ -252,10 +241,6 @@ func TestAFilesystemThatHangsBlocksNothingAndBlindsNothingElse(t *testing.T) {
 	}
 	release()
 	awaitThat(t, "an answer", func() bool { err := d.read(1, later, &s); return err != nil && !errors.Is(err, errSilent) })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
@@ -263,9 +248,7 @@ func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
 	dir, release := hungMount(t)
 	var log bytes.Buffer
 	d := NewDisks(Paths{NodeFs: dir}, slog.New(slog.NewTextHandler(&log, nil)))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
+	stop := require.Running(t, d.Run)
 	awaitThat(t, "the kernel to be asked", func() bool {
 		idle := d.filesystems[0].busy.TryLock()
 		if idle {
@@ -273,8 +256,7 @@ func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
 		}
 		return !idle
 	})
-	cancel()
-	<-ended
+	stop()
 	if !strings.Contains(log.String(), "is abandoned") {
 		t.Errorf("log:\n%s", &log)
 	}

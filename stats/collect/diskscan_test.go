@@ -18,15 +18,7 @@ import (
 func surveying(t *testing.T, log *bytes.Buffer, pods ...*PodDisk) (s *DiskScanner, round func()) {
 	t.Helper()
 	s = NewDiskScanner(slog.New(slog.NewTextHandler(log, nil)))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	require.Running(t, s.Run)
 	s.SetPods(pods)
 	<-s.Done()
 	return s, func() {

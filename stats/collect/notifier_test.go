@@ -44,17 +44,8 @@ func newWatched(t *testing.T, thresholds bool) *watched {
 	if w.MemoryNotifier, err = NewMemoryNotifier(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		w.Close()
-	})
+	t.Cleanup(w.Close)
+	require.Running(t, func(ctx context.Context) error { w.Run(ctx); return nil })
 	return w
 }
 

@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -46,13 +45,7 @@ func scanning(t *testing.T, patience time.Duration, log *wait.Log) *DiskScanner 
 	t.Helper()
 	s := NewDiskScanner(slog.New(slog.NewTextHandler(log, nil)))
 	s.patience = patience
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
+	require.Running(t, s.Run)
 	return s
 }
 

@@ -61,8 +61,7 @@ func pages(t *testing.T) []string {
 
 func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
 	for _, file := range pages(t) {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := require.ReadFile(t, file)
 		p := readPage(string(text))
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			for _, fault := range p.faults {

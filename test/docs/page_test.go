@@ -106,8 +106,7 @@ func anchors(text string) (names []string) {
 
 func TestEveryLinkOfTheDocumentationLeadsSomewhere(t *testing.T) {
 	for _, file := range pages(t) {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := require.ReadFile(t, file)
 		for _, found := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
 			if strings.Contains(found[1], "://") {
 				continue

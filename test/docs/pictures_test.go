@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -64,8 +63,7 @@ func mib(q resource.Quantity) float64 { return float64(q.Value()) / (1 << 20) }
 // play runs the scenario of a file.
 func play(t *testing.T, file string) (*scenario, []pass) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := require.ReadFile(t, file)
 	s := new(scenario)
 	require.NoError(t, yaml.Unmarshal(text, s))
 	out, err := exec.Command(filepath.Join(programs(t), "evictd"), "simulate", "-o", "json", file).Output()

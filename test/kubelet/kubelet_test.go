@@ -79,8 +79,7 @@ func asYAML(t *testing.T, f *simulate.File) []byte {
 func TestEveryRowIsDocumented(t *testing.T) {
 	root, err := sandbox.SourceRoot()
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs/differences.md"))
-	require.NoError(t, err)
+	text := require.ReadFile(t, filepath.Join(root, "docs/differences.md"))
 	for _, r := range rows {
 		found := false
 		for paragraph := range strings.SplitSeq(string(text), "\n") {

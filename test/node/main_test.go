@@ -63,7 +63,6 @@ func reported(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untol
 
 func content(t testing.TB, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := require.ReadFile(t, file)
 	return strings.TrimSpace(string(text))
 }

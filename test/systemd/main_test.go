@@ -122,8 +122,7 @@ func boot(t *testing.T) *machine {
 // hierarchiesOf are the mounts of cgroups on this host.
 func hierarchiesOf(t *testing.T) []string {
 	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	require.NoError(t, err)
+	mounts := require.ReadFile(t, "/proc/self/mounts")
 	var all []string
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); fields[2] == "cgroup" || fields[2] == "cgroup2" {

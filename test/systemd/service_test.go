@@ -97,8 +97,7 @@ func (m *machine) isReady() {
 // isConfined looks at the running process, and runs a program of ours in its place
 // with everything else as it is shipped.
 func (m *machine) isConfined() {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(daemon)))
-	require.NoError(m, err)
+	status := require.ReadFile(m, fmt.Sprintf("/proc/%d/status", m.pidOf(daemon)))
 	const granted = 1<<5 | 1<<1 | 1<<24 | 1<<23 | 1<<19 // KILL, DAC_OVERRIDE, SYS_RESOURCE, SYS_NICE, SYS_PTRACE
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
@@ -114,8 +113,7 @@ func (m *machine) isConfined() {
 		err = os.WriteFile(filepath.Join(m.root, "usr/bin/evictd-probe"), self, 0o755)
 	}
 	require.NoError(m, err)
-	unit, err := os.ReadFile(filepath.Join(m.root, "usr/lib/systemd/system", daemon))
-	require.NoError(m, err)
+	unit := require.ReadFile(m, filepath.Join(m.root, "usr/lib/systemd/system", daemon))
 	var lines []string
 	for line := range strings.Lines(string(unit)) {
 		key, _, _ := strings.Cut(line, "=")
@@ -260,8 +258,7 @@ func (m *machine) hasAgent() {
 	if len(unit) == 0 {
 		m.Fatal("no agent of the service manager's runs")
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(unit[0])))
-	require.NoError(m, err)
+	status := require.ReadFile(m, fmt.Sprintf("/proc/%d/status", m.pidOf(unit[0])))
 	const readSearch = "CapEff:\t0000000000000004\n"
 	if text := string(status); !strings.Contains(text, readSearch) || strings.Contains(text, "Uid:\t0\t") || !strings.Contains(text, "NoNewPrivs:\t1\n") {
 		m.Errorf("the agent is\n%s", text)

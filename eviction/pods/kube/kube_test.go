@@ -125,14 +125,11 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	s := &sink{pods: map[types.UID]*v1.Pod{}}
 	var kept atomic.Value
 	kept.Store(types.UID(""))
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
+	require.Running(t, func(ctx context.Context) error {
 		cfg := kube.Config{Node: "n1", Keep: func(uid types.UID) bool { return uid == kept.Load() }}
 		kube.Follow(ctx, client, cfg, s, slog.New(slog.DiscardHandler))
+		return nil
 	})
-	defer running.Wait()
-	defer cancel()
 	await(t, "all pods there are", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -181,13 +178,11 @@ func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
 		t.Fatal(err)
 	}
 	s := &sink{pods: map[types.UID]*v1.Pod{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() {
+	stop := require.Running(t, func(ctx context.Context) error {
 		kube.Follow(ctx, client, kube.Config{Node: "n1", Keep: func(types.UID) bool { return true }}, s, slog.New(slog.DiscardHandler))
+		return nil
 	})
+	defer stop()
 	await(t, "the pod", s.has("pod"))
 	return s.pods[created.UID]
 }

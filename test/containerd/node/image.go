@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
@@ -78,8 +77,7 @@ func (n *Node) ctr(stdin []byte, args ...string) {
 // layout is the image as a tar of an OCI image layout.
 func (i Image) layout(t testing.TB) []byte {
 	t.Helper()
-	program, err := os.ReadFile(workloadProgram(t))
-	require.NoError(t, err)
+	program := require.ReadFile(t, workloadProgram(t))
 	var l layout
 	layers := []oci.Descriptor{
 		l.blob(oci.MediaTypeImageLayer, archive(file{"workload", program})),

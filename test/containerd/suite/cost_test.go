@@ -2,7 +2,6 @@ package suite_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -119,8 +118,7 @@ func median(of []time.Duration) time.Duration {
 
 func load(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/loadavg")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "/proc/loadavg")
 	return strings.Fields(string(text))[0]
 }
 
@@ -128,8 +126,7 @@ func load(t *testing.T) string {
 // hundredths of a second, see proc_pid_stat(5).
 func processor(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	require.NoError(t, err)
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	return time.Duration(number(t, fields[11])+number(t, fields[12])) * 10 * time.Millisecond
 }
@@ -137,8 +134,7 @@ func processor(t *testing.T, pid int) time.Duration {
 // resident is the second field of /proc/PID/statm, in bytes.
 func resident(t *testing.T, pid int) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	require.NoError(t, err)
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/statm", pid))
 	return number(t, strings.Fields(string(text))[1]) * int64(syscall.Getpagesize())
 }
 

@@ -3,7 +3,6 @@ package suite_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,8 +83,7 @@ func TestContainerThatCatchesTermHasItsGrace(t *testing.T) {
 		if status := p.Containers[0].AwaitExit(); status.ExitCode != 0 {
 			t.Errorf("exit code %d: it was killed", status.ExitCode)
 		}
-		text, err := os.ReadFile(filepath.Join(p.Volume("scratch"), "ended"))
-		require.NoError(t, err)
+		text := require.ReadFile(t, filepath.Join(p.Volume("scratch"), "ended"))
 		if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
 			t.Errorf("no time in the mark: %v", err)
 		}

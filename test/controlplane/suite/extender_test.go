@@ -52,8 +52,7 @@ func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T
 func (a *api) kubeScheduler(config, extender string) {
 	a.t.Helper()
 	path := foreign(a.t, "kube-scheduler")
-	example, err := os.ReadFile(config)
-	require.NoError(a.t, err)
+	example := require.ReadFile(a.t, config)
 	changed := strings.ReplaceAll(string(example), "127.0.0.1:10270", extender) +
 		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(apiserver.Kube))
 	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")

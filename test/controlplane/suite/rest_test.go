@@ -87,8 +87,7 @@ func TestRESTAsAKubeAPIServerAnswers(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			each(t, func(t *testing.T, a *api) {
-				text, err := os.ReadFile(file)
-				require.NoError(t, err)
+				text := require.ReadFile(t, file)
 				var requests []request
 				if err := yaml.UnmarshalStrict(text, &requests); err != nil {
 					t.Fatalf("%s: %v", file, err)
@@ -119,8 +118,7 @@ func checkGolden(t *testing.T, server, file string, answers []answer) {
 		require.NoError(t, os.WriteFile(file, text.Bytes(), 0o644))
 		return
 	}
-	golden, err := os.ReadFile(file)
-	require.NoError(t, err)
+	golden := require.ReadFile(t, file)
 	want, got := strings.Split(string(golden), divider), strings.Split(text.String(), divider)
 	if len(got) != len(want) {
 		t.Fatalf("%d answers, %s has %d", len(got)-1, file, len(want)-1)
