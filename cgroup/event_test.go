@@ -10,15 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
 func newBell(t testing.TB) *Poller {
 	t.Helper()
 	b, err := NewPoller()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -83,23 +82,15 @@ func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 		t.Skip("skipped: needs cgroup v1, which has usage thresholds")
 	}
 	sub := group + "/sub"
-	if err := s.Create(sub, bounded()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(sub, bounded()))
 	g, err := s.Open(sub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	n, err := g.NotifyUsage(32 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer n.Close()
 	b := newBell(t)
-	if err := b.Add(n, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Add(n, 5))
 	if rang := b.Wait(0); rang != 0 {
 		t.Fatalf("notices %b before anything happened", rang)
 	}
@@ -114,9 +105,7 @@ func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 	m.end()
 	for b.Wait(0) != 0 { // it fell below the mark
 	}
-	if err := s.Delete(sub); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Delete(sub))
 	if rang := awaitRing(t, b); rang != 1<<5 {
 		t.Errorf("notices %b", rang)
 	}
@@ -148,22 +137,16 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
 				t.Skip("skipped: needs "+notice.needs+":", err)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer n.Close()
 			b := newBell(t)
-			if err := b.Add(n, 7); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.Add(n, 7))
 			if rang := b.Wait(0); rang != 0 {
 				t.Error("it rings before anything happened")
 			}
 			goes := t.TempDir() + "/goes"
 			for range notice.times {
-				if err := os.WriteFile(goes, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(goes, nil, 0o600))
 				fmt.Fprintf(m.tell, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
 				if rang := awaitRing(t, b); rang != 1<<7 {
 					t.Errorf("notices %b", rang)
@@ -180,9 +163,7 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 	t.Parallel()
 	s, group := realGroup(t, bounded())
 	sub := group + "/sub"
-	if err := s.Create(sub, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(sub, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)}))
 	b := newBell(t)
 	const above, below = 1, 2
 	for id, path := range map[int]string{above: group, below: sub} {
@@ -190,13 +171,9 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			t.Skip("skipped: needs cgroup v2, which has memory.events.local")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer n.Close()
-		if err := b.Add(n, id); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Add(n, id))
 	}
 	m := join(t, s, sub)
 	file := t.TempDir() + "/file"
@@ -220,21 +197,15 @@ func TestAGroupThatReachesMemoryHighIsReported(t *testing.T) {
 		t.Skip("skipped: needs cgroup v2, which has memory.high")
 	}
 	n, err := open(t, s, group).NotifyEvents()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer n.Close()
 	b := newBell(t)
-	if err := b.Add(n, 3); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Add(n, 3))
 	m := join(t, s, group)
 	file := t.TempDir() + "/file"
 	const step = 16 << 20
 	for value := step; value <= 3*step; value += step {
-		if err := os.WriteFile(high, []byte(strconv.Itoa(value)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(high, []byte(strconv.Itoa(value)), 0o644))
 		m.do(t, fmt.Sprintf("head -c %d /dev/zero >>%s", step, file))
 		if rang := awaitRing(t, b); rang != 1<<3 {
 			t.Errorf("notices %b", rang)
@@ -245,22 +216,16 @@ func TestAGroupThatReachesMemoryHighIsReported(t *testing.T) {
 func TestAStallIsReportedInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	g, err := s.Open(group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	n, err := g.NotifyStall(Some, 100*time.Millisecond, 2*time.Second)
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
 		t.Skip("skipped: needs "+psi+":", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer n.Close()
 	b := newBell(t)
-	if err := b.Add(n, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Add(n, 0))
 	if rang := b.Wait(0); rang != 0 {
 		t.Errorf("notices %b of a group that is empty", rang)
 	}

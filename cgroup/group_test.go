@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -59,9 +60,7 @@ func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
 			s := captured(t, c.fixture)
 			g := open(t, s, c.group)
 			var m stats.Memory
-			if err := g.Memory(&m); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, g.Memory(&m))
 			if m != c.want {
 				t.Errorf("got  %v\nwant %v", m, c.want)
 			}
@@ -94,9 +93,7 @@ func TestAPodsProcessesAreThoseOfItsContainers(t *testing.T) {
 	threads, err2 := g.Threads()
 	limit, err3 := g.MaxPIDs()
 	kills, err4 := g.OOMKills()
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, err3, err4))
 	if got, want := []stats.Amount{processes, threads, limit, kills}, amounts(4, 23, 100, 1); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -109,9 +106,7 @@ func TestAPodsProcessesAreThoseOfItsContainers(t *testing.T) {
 
 func TestThreadsAreCountedWhereThePidsControllerIsMissing(t *testing.T) {
 	s, host := fixture(t, "v2")
-	if err := os.Remove(host + "/sys/fs/cgroup" + v2Pod + "/pids.current"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(host+"/sys/fs/cgroup"+v2Pod+"/pids.current"))
 	if n, err := open(t, s, v2Pod).Threads(); err != nil || n != stats.Known(5) {
 		t.Errorf("got %v, %v", n, err)
 	}
@@ -164,9 +159,7 @@ func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
 	g := open(t, s, v1Pod)
 	read := func() stats.Amount {
 		var m stats.Memory
-		if err := g.Memory(&m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.Memory(&m))
 		return m.InactiveFile
 	}
 	stale, fresh := stats.Known(8052736), stats.Known(1048576)
@@ -212,17 +205,13 @@ func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
 			"total_shmem 5000000\ntotal_inactive_file %d\ntotal_active_file %d\n", c.toldInactive, c.toldActive))
 		put(t, at+c1+"/memory.stat", "cache 20000000\nrss 4000000\nshmem 3000000\ninactive_file 10000000\nactive_file 7000000\n")
 		if c.removed != "" {
-			if err := os.RemoveAll(at + c.removed); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(at+c.removed))
 		}
 		g := open(t, s, v1Pod)
 		var m stats.Memory
 		for _, usage := range []int64{c.before, c.usage} { // the totals stand still
 			put(t, at+v1Pod+"/memory.usage_in_bytes", fmt.Sprintln(usage))
-			if err := g.Memory(&m); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, g.Memory(&m))
 		}
 		if m.InactiveFile != stats.Known(c.wantedInactive) || m.ActiveFile != stats.Known(c.wantedActive) {
 			t.Errorf("%s: got %v and %v, want %d and %d", c.name, m.InactiveFile, m.ActiveFile, c.wantedInactive, c.wantedActive)
@@ -262,15 +251,9 @@ func TestAGroupAtFullSpeedLeavesAFifthToTheGroupsFurtherUp(t *testing.T) {
 	} {
 		s, host := fixture(t, c.fixture)
 		for group, weight := range c.weights {
-			if err := os.MkdirAll(s.dir(memory, group), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.MkdirAll(s.dir(cpu, group), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(s.weightFile(group), []byte(weight+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(s.dir(memory, group), 0o755))
+			require.NoError(t, os.MkdirAll(s.dir(cpu, group), 0o755))
+			require.NoError(t, os.WriteFile(s.weightFile(group), []byte(weight+"\n"), 0o644))
 		}
 		got, err := s.CPUBoost(c.group, c.top)
 		if err != nil {
@@ -321,14 +304,10 @@ func TestCreatingOnV2EnablesControllersDownThePath(t *testing.T) {
 	s, host := fixture(t, "v2")
 	root := host + "/sys/fs/cgroup"
 	for _, dir := range []string{"", "/demo"} {
-		if err := os.MkdirAll(root+dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(root+dir, 0o755))
 		put(t, root+dir+"/cgroup.subtree_control", "")
 	}
-	if err := s.Create("/demo/pod", Limits{Memory: stats.Known(1 << 26), PIDs: stats.Known(64)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create("/demo/pod", Limits{Memory: stats.Known(1 << 26), PIDs: stats.Known(64)}))
 	for file, want := range map[string]string{
 		"/cgroup.subtree_control": "+cpu +memory +pids", "/demo/cgroup.subtree_control": "+cpu +memory +pids",
 		"/demo/pod/memory.max": "67108864", "/demo/pod/pids.max": "64",

@@ -3,15 +3,15 @@ package cgroup
 import (
 	"os"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // rule: M.74
 func TestAWalkOfNestedGroupsIsBounded(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	for _, name := range []string{"a", "b", "c"} {
-		if err := s.Create(group+"/"+name, bounded()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Create(group+"/"+name, bounded()))
 	}
 	g := open(t, s, group)
 	for most, cut := range map[int]bool{0: false, 4: false, 3: true, 1: true} { // the group itself, and three below
@@ -27,26 +27,18 @@ func TestAWalkOfNestedGroupsIsBounded(t *testing.T) {
 func TestAKilledProcessThatIsFrozenBelowDies(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	sub := group + "/container"
-	if err := s.Create(sub, bounded()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(sub, bounded()))
 	g := open(t, s, group)
 	m := join(t, s, sub)
 	frozen, ok := s.FreezeSetting(sub)
 	if !ok {
 		t.Skip("skipped: needs the freezer")
 	}
-	if err := os.WriteFile(frozen.File, []byte(frozen.Value), 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(frozen.File, []byte(frozen.Value), 0))
 	below := open(t, s, sub)
 	t.Cleanup(func() { below.Thaw() })
-	if err := m.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Thaw(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.Process.Kill())
+	require.NoError(t, g.Thaw())
 	if state, err := m.Process.Wait(); err != nil || state.Success() {
 		t.Errorf("%v, %v", state, err)
 	}

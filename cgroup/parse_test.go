@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -30,7 +31,7 @@ func TestMountPointsWithBlanksAreUnescaped(t *testing.T) {
 }
 
 func TestCoMountedControllersAreOneHierarchy(t *testing.T) {
-	mounts, err := parseMountinfo(bytes.NewReader([]byte("33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n")))
+	mounts, err := readMounts(bytes.NewReader([]byte("33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n")))
 	if err != nil || len(mounts) != 1 || !mounts[0].has("cpu") || !mounts[0].has("cpuacct") || mounts[0].has("") {
 		t.Errorf("got %+v, %v", mounts, err)
 	}
@@ -40,9 +41,7 @@ func TestAFileLongerThanTheBufferIsReadInWholeLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "memory.stat")
 	put(t, file, "anon 100\nfile 200\nslab 300\n")
 	f, err := OpenFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	for size, want := range map[int]string{5: "", 11: "anon 100\n", 18: "anon 100\nfile 200\n", 64: "anon 100\nfile 200\nslab 300\n"} {
 		if got, err := f.Read(make([]byte, size)); err != nil || string(got) != want {
@@ -72,9 +71,7 @@ func seed(f *testing.F, names ...string) {
 			}
 			return err
 		})
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 	}
 	f.Add([]byte{})
 }
@@ -137,7 +134,7 @@ func FuzzProcs(f *testing.F) {
 func FuzzMountinfo(f *testing.F) {
 	seed(f, "mountinfo")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		mounts, err := parseMountinfo(bytes.NewReader(b))
+		mounts, err := readMounts(bytes.NewReader(b))
 		if err != nil || len(mounts) > bytes.Count(b, []byte("cgroup")) {
 			t.Fatalf("%v, %v out of %q", mounts, err, b)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -53,14 +54,10 @@ func join(t testing.TB, s *System, group string) *member {
 	m := &member{Cmd: exec.Command("sh")}
 	in, err1 := m.StdinPipe()
 	out, err2 := m.StdoutPipe()
-	if err := errors.Join(err1, err2, m.Start()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, m.Start()))
 	m.tell, m.says = in, bufio.NewReader(out)
 	t.Cleanup(m.end)
-	if err := s.Add(group, m.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Add(group, m.Process.Pid))
 	return m
 }
 
@@ -90,9 +87,7 @@ func (m *member) end() {
 
 func TestARealGroupShowsWhatItsProcessUses(t *testing.T) {
 	s, group := realGroup(t, bounded())
-	if err := s.Create(group+"/c1", Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(group+"/c1", Limits{}))
 	g := open(t, s, group)
 	var before, after stats.Memory
 	if err := g.Memory(&before); err != nil || before.Limit != stats.Known(256<<20) {
@@ -100,9 +95,7 @@ func TestARealGroupShowsWhatItsProcessUses(t *testing.T) {
 	}
 	m := join(t, s, group+"/c1")
 	m.do(t, "x=$(head -c 20000000 /dev/zero | tr '\\0' x)")
-	if err := g.Memory(&after); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Memory(&after))
 	if grown, known := after.WorkingSet().Minus(before.WorkingSet()).Get(); !known || grown < 19_000_000 || grown > 200<<20 {
 		t.Errorf("20 MB more in use show as %d", grown)
 	}
@@ -110,9 +103,7 @@ func TestARealGroupShowsWhatItsProcessUses(t *testing.T) {
 	threads, err2 := g.Threads()
 	limit, err3 := g.MaxPIDs()
 	kills, err4 := g.OOMKills()
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, err3, err4))
 	if got, want := []stats.Amount{processes, threads, limit, kills}, amounts(1, 1, 64, 0); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -152,9 +143,7 @@ func TestARemovedGroupIsGoneForEveryRead(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := s.Delete(group); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Delete(group))
 	for name, g := range map[string]*Group{"a group that was read before": g, "a group that was never read": late} {
 		for what, err := range readAll(g) {
 			if !errors.Is(err, ErrGone) {
@@ -175,9 +164,7 @@ func TestARemovedGroupIsGoneForEveryRead(t *testing.T) {
 
 func TestKillEndsEveryProcessOfTheGroupWhereTheKernelCan(t *testing.T) {
 	s, group := realGroup(t, bounded())
-	if err := s.Create(group+"/c1", Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(group+"/c1", Limits{}))
 	g := open(t, s, group)
 	m := join(t, s, group+"/c1")
 	m.do(t, "sleep 300 >/dev/null & sleep 300 >/dev/null &")
@@ -208,9 +195,7 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	if !ok {
 		t.Skip("skipped: needs the freezer")
 	}
-	if err := os.WriteFile(frozen.File, []byte(frozen.Value), 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(frozen.File, []byte(frozen.Value), 0))
 	t.Cleanup(func() { g.Thaw() })
 	said := make(chan string, 1)
 	go func() {
@@ -226,9 +211,7 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 		t.Errorf("a frozen shell said %q", line)
 	default:
 	}
-	if err := g.Thaw(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Thaw())
 	if line := <-said; line != "done\n" {
 		t.Errorf("got %q", line)
 	}
@@ -236,20 +219,14 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 
 func TestARealGroupTakesTheSettingsOfFullSpeed(t *testing.T) {
 	s, group := realGroup(t, bounded())
-	if err := s.Create(group+"/pod/c1", Limits{CPUShares: stats.Known(2), CPUQuota: stats.Known(5000)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(group+"/pod/c1", Limits{CPUShares: stats.Known(2), CPUQuota: stats.Known(5000)}))
 	settings, err := s.CPUBoost(group+"/pod", group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if s.Mount("cpu") == "" {
 		t.Skip("skipped: needs the cpu controller")
 	}
 	for _, setting := range settings {
-		if err := os.WriteFile(setting.File, []byte(setting.Value), 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(setting.File, []byte(setting.Value), 0))
 		if is, err := os.ReadFile(setting.File); err != nil || strings.Fields(string(is))[0] != setting.Value {
 			t.Errorf("%s holds %q, %v; want %s", setting.File, is, err, setting.Value)
 		}
@@ -263,9 +240,7 @@ func TestALimitCanBeSetAndTakenOff(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	g := open(t, s, group)
 	for _, want := range []stats.Amount{stats.Known(64 << 20), {}} {
-		if err := g.SetMemoryLimit(want); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.SetMemoryLimit(want))
 		var m stats.Memory
 		if err := g.Memory(&m); err != nil || m.Limit != want {
 			t.Errorf("got %v, %v; want %v", m.Limit, err, want)
@@ -282,15 +257,11 @@ func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 	}
 	const size = 64 << 20
 	file := filepath.Join(t.TempDir(), "file")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size), s.Create(group+"/reader", Limits{})); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size), s.Create(group+"/reader", Limits{})))
 	m := join(t, s, group+"/reader")
 	m.do(t, "cat "+file+" >/dev/null")
 	m.end()
-	if err := s.Delete(group + "/reader"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Delete(group+"/reader"))
 	g := open(t, s, group)
 	var told stats.Memory
 	var stat memoryStat
@@ -315,9 +286,7 @@ func TestMemoryFarFromItsLimitIsReadWithoutItsPageCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.do(t, "head -c 64000000 /dev/zero >"+t.TempDir()+"/file")
-	if err := errors.Join(g.MemoryFar(&far, 64<<20), g.MemoryFar(&near, 250<<20)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(g.MemoryFar(&far, 64<<20), g.MemoryFar(&near, 250<<20)))
 	if cached := near.InactiveFile.Or(0) + near.ActiveFile.Or(0); cached < 32<<20 || near.Usage.Or(0) < 32<<20 || far.Usage.Or(0) < 32<<20 {
 		t.Errorf("far %+v\nnear %+v", far, near)
 	}
@@ -331,9 +300,7 @@ func TestReadsAllocateNothing(t *testing.T) {
 		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
 	s, group := realGroup(t, bounded())
-	if err := s.Create(group+"/c1", Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(group+"/c1", Limits{}))
 	join(t, s, group+"/c1")
 	g, top := open(t, s, group), open(t, s, "/")
 	var m stats.Memory
@@ -385,9 +352,7 @@ func BenchmarkUsage(b *testing.B) {
 func BenchmarkProcessesOfAPodOfTwoContainers(b *testing.B) {
 	s, group := realGroup(b, bounded())
 	for _, c := range []string{"/c1", "/c2"} {
-		if err := s.Create(group+c, Limits{}); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, s.Create(group+c, Limits{}))
 		join(b, s, group+c)
 	}
 	g := open(b, s, group)
@@ -433,9 +398,7 @@ func TestARealGroupAtTheTopOfV2ShowsWhatItsMemoryStatDoes(t *testing.T) {
 	top := open(t, s, "/")
 	var m stats.Memory
 	eventually(t, "two readings between which the host changes little", func() bool {
-		if err := top.Memory(&m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, top.Memory(&m))
 		stat := []byte(get(t, "/sys/fs/cgroup/memory.stat"))
 		const batches = 8 << 20 // that are not charged yet
 		for _, c := range []struct{ got, want stats.Amount }{

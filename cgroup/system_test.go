@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -17,13 +18,9 @@ import (
 func fixture(t testing.TB, name string) (*System, string) {
 	t.Helper()
 	host := t.TempDir()
-	if err := os.CopyFS(host, os.DirFS(filepath.Join("testdata", name))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(host, os.DirFS(filepath.Join("testdata", name))))
 	s, err := Discover(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, host
 }
 
@@ -31,18 +28,14 @@ func fixture(t testing.TB, name string) (*System, string) {
 func captured(t testing.TB, name string) *System {
 	t.Helper()
 	s, err := Discover(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
 func open(t testing.TB, s *System, group string) *Group {
 	t.Helper()
 	g, err := s.Open(group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(g.Close)
 	return g
 }
@@ -68,9 +61,7 @@ func TestTheVersionIsWhereTheMemoryControllerLives(t *testing.T) {
 
 func TestAHostWithoutMemoryControllerIsNamedAsSuch(t *testing.T) {
 	host := t.TempDir()
-	if err := os.CopyFS(host, os.DirFS("testdata/v2")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(host, os.DirFS("testdata/v2")))
 	put(t, host+"/sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
 	if _, err := Discover(host); !errors.Is(err, ErrNoMemoryController) {
 		t.Errorf("got %v", err)
@@ -102,9 +93,7 @@ func TestARootIsACgroupPathOrAPathUnderAMountPoint(t *testing.T) {
 
 func TestARootThatCannotBeMeasuredIsOneErrorNamingIt(t *testing.T) {
 	s, host := fixture(t, "v2")
-	if err := os.Remove(host + "/sys/fs/cgroup/system.slice/memory.current"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(host+"/sys/fs/cgroup/system.slice/memory.current"))
 	for root, want := range map[string]string{
 		"/nowhere":                "cgroup root /nowhere: open cgroup /nowhere: cgroup is gone",
 		"kubepods.slice":          "cgroup root kubepods.slice: not an absolute path",
@@ -125,9 +114,7 @@ func TestInAContainerThePathIsThatBelowTheMount(t *testing.T) {
 	put(t, host+"/proc/self/mountinfo", "31 22 0:26 /a/container /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 	put(t, host+"/proc/self/cgroup", "0::/a/container/system.slice\n")
 	s, err := Discover(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if s.Self() != "/system.slice" {
 		t.Errorf("own group is %q", s.Self())
 	}
@@ -168,9 +155,7 @@ func TestPodsThatHaveAGroupAreListedWithTheirClassAndID(t *testing.T) {
 		t.Fatalf("got %q, %v", pods.Path(), err)
 	}
 	got, err := s.PodGroups(pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []PodGroup{
 		{ID: "99998888-7777-4666-8555-444433332222", QoS: v1.PodQOSGuaranteed},
 		{ID: "0a1b2c3d-1111-4222-8333-444455556666", QoS: v1.PodQOSBurstable},
@@ -197,22 +182,14 @@ func TestPodsAreFoundInTheGroupThatHoldsThem(t *testing.T) {
 		"/kubepods.slice": {"kubepods/besteffort", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"},
 	} {
 		host := t.TempDir()
-		if err := os.CopyFS(host, os.DirFS("testdata/v2")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.CopyFS(host, os.DirFS("testdata/v2")))
 		s, err := Discover(host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range []string{"kubepods", "kubepods.slice"} {
-			if err := os.RemoveAll(s.dir(memory, "/"+name)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.RemoveAll(s.dir(memory, "/"+name)))
 		}
 		for _, dir := range dirs {
-			if err := os.MkdirAll(s.dir(memory, "/"+dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(s.dir(memory, "/"+dir), 0o755))
 		}
 		if got, err := s.FindPods("/", ""); err != nil || got.Path() != want {
 			t.Errorf("got %s, %v; want %s", got.Path(), err, want)
@@ -222,17 +199,12 @@ func TestPodsAreFoundInTheGroupThatHoldsThem(t *testing.T) {
 
 func put(t testing.TB, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
 }
 
 func get(t testing.TB, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := require.ReadFile(t, file)
 	return string(b)
 }
 

@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -36,13 +37,9 @@ func TestEveryFieldOfTheInventoryIsFilledAndSent(t *testing.T) {
 
 	sent := wire.FromAgent{Sandbox: &sandbox, Container: &container, Image: &held, Layers: []inventory.Layer{layer}}
 	message, err := json.Marshal(sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var received wire.FromAgent
-	if err := json.Unmarshal(message, &received); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(message, &received))
 	for _, value := range []any{*received.Sandbox, *received.Container, *received.Image, received.Layers[0]} {
 		v := reflect.ValueOf(value)
 		for i := range v.NumField() {

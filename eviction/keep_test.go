@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // rule: M.50
@@ -22,9 +23,7 @@ func TestAStateThatWasKeptIsAsItWasHoweverLongAgoThatIs(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(text, &kept)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ago := time.Duration(r.IntN(100)) * time.Second
 		now, want := n.now.Add(ago), n.state
 		want.InFlight = nil
@@ -54,9 +53,7 @@ func TestAnEntryOfTheVersionBeforeIsRestored(t *testing.T) {
 		{"uid":"hard","signal":"memory.available","hard":true,"since":3000000000,"grace":1000000000},
 		{"uid":"soft","signal":"memory.available","since":4000000000,"grace":67000000000}]}`
 	var kept eviction.Kept
-	if err := json.Unmarshal([]byte(entry), &kept); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(entry), &kept))
 	cfg := newSmallNode().cfg
 	cfg.SoftPatience = 7 * time.Second
 	got := kept.Restore(&cfg, noon, time.Second)

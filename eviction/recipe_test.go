@@ -1,12 +1,12 @@
 package eviction
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -17,10 +17,7 @@ func TestEverySignalIsComplete(t *testing.T) {
 	measureAll(reflect.ValueOf(&node).Elem())
 	observer := Observer{}
 	observed := observer.Observe(&node)
-	page, err := os.ReadFile("../docs/how-eviction-decides.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := require.ReadFile(t, "../docs/how-eviction-decides.md")
 	for _, s := range Signals() {
 		name := s.String()
 		if parsed, err := ParseSignal(name); err != nil || parsed != s {

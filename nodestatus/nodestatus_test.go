@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -280,9 +281,7 @@ func TestHeadroomKeepsRecentEvictionsWithinFourKibibytes(t *testing.T) {
 			t.Fatalf("%d bytes, %v", len(text), err)
 		}
 		var got nodestatus.Headroom
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(text), &got))
 		n := len(got.Evicted)
 		if len(got.Signals) != eviction.NumSignals || n < min(atLeast, 30) {
 			t.Errorf("%d signals and %d evictions of owners of %d bytes in %d bytes", len(got.Signals), n, len(owner), len(text))
@@ -311,9 +310,7 @@ func TestHeadroomIsWrittenAsTheContractShowsIt(t *testing.T) {
 func TestNodeManifestIsAStrictNode(t *testing.T) {
 	capacity := resources("memory", "4Gi", "cpu", "4", "ephemeral-storage", "10Gi")
 	allocatable, err := nodestatus.Reserved{System: resources("memory", "1Gi")}.Allocatable(capacity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := nodestatus.Node{
 		Name:        "n1",
 		Taints:      nodestatus.Native.Taints(memoryOnly),
@@ -321,9 +318,7 @@ func TestNodeManifestIsAStrictNode(t *testing.T) {
 		Allocatable: allocatable,
 		Conditions:  nodestatus.Native.Conditions(memoryOnly, messages, nil, noon),
 	}.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	golden.Check(t, "testdata/node.yaml", text)
 	var node v1.Node
 	if err := yaml.UnmarshalStrict(text, &node); err != nil || node.Kind != "Node" || len(node.Status.Conditions) != 3 {
@@ -357,9 +352,7 @@ func TestStatusDocumentIsWrittenAsTheContractShowsIt(t *testing.T) {
 		}},
 	}
 	text, err := json.MarshalIndent(status, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	golden.Check(t, "testdata/status.json", append(text, '\n'))
 
 	var back nodestatus.Status
@@ -375,8 +368,6 @@ func TestStatusDocumentIsWrittenAsTheContractShowsIt(t *testing.T) {
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/oom"
 )
 
@@ -26,27 +26,20 @@ func TestScoresAreTheExpectedOnes(t *testing.T) {
 
 func scoreFile(t *testing.T, file string) []byte {
 	t.Helper()
-	manifests, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifests := require.ReadFile(t, file)
 	var out bytes.Buffer
 	lines := json.NewEncoder(&out)
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var pod v1.Pod
-		if err := yaml.UnmarshalStrict(document, &pod); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.UnmarshalStrict(document, &pod))
 		before := pod.DeepCopy()
 		for _, c := range oom.Scores(&pod, 4<<30) {
-			if err := lines.Encode(struct {
+			require.NoError(t, lines.Encode(struct {
 				Pod       string         `json:"pod"`
 				Container string         `json:"container"`
 				QOS       v1.PodQOSClass `json:"qosClass"`
 				ScoreAdj  int            `json:"oomScoreAdj"`
-			}{pod.Namespace + "/" + pod.Name, c.Name, c.QOS, c.ScoreAdj}); err != nil {
-				t.Fatal(err)
-			}
+			}{pod.Namespace + "/" + pod.Name, c.Name, c.QOS, c.ScoreAdj}))
 		}
 		if !equality.Semantic.DeepEqual(before, &pod) {
 			t.Errorf("pod %s was modified", pod.Name)

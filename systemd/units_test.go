@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // maxExposure is what `systemd-analyze security` may find of a service, of 10.
@@ -35,14 +37,10 @@ func shipped(t *testing.T) (dir string, units []string) {
 			text = []byte(strings.ReplaceAll(string(text), "/usr/bin/", dir+"/"))
 			err = os.WriteFile(filepath.Join(dir, unit), text, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	for _, name := range []string{"evictd", "evictd-agent", "evictd-apiserver", "evictd-scheduler"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755))
 	}
 	return dir, units
 }
@@ -84,9 +82,7 @@ func TestExposureOfTheServicesIsSmall(t *testing.T) {
 			t.Fatalf("%s: %s%s", unit, out, errs)
 		}
 		exposure, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("exposure of %s: %.1f", unit, exposure)
 		if exposure > maxExposure {
 			t.Errorf("exposure of %s: %.1f is more than %.1f\n%s", unit, exposure, maxExposure, out)
@@ -114,9 +110,7 @@ func TestUsersAndDirectoriesOfTheUnitsAreMade(t *testing.T) {
 	if err == nil {
 		err = os.Mkdir(filepath.Join(root, "etc"), 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tool(t, root, "systemd-sysusers", filepath.Join(here, "evictd.sysusers"))
 	for _, file := range []string{"passwd", "group"} {
 		text, err := os.ReadFile(filepath.Join(root, "etc", file))
@@ -127,9 +121,7 @@ func TestUsersAndDirectoriesOfTheUnitsAreMade(t *testing.T) {
 		}
 	}
 	for file, text := range map[string]string{"passwd": "root:x:0:0::/:/bin/sh\n", "group": "root:x:0:\n"} {
-		if err := os.WriteFile(filepath.Join(root, "etc", file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(root, "etc", file), []byte(text), 0o644))
 	}
 	if err := os.MkdirAll(filepath.Join(root, "var/log/pods"), 0o750); err != nil { // by a kubelet
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -38,9 +39,7 @@ func start(t *testing.T, dir string) (*exec.Cmd, *kubernetes.Clientset) {
 	c := exec.Command(os.Args[0], "--data", filepath.Join(dir, "data"), "--listen", "unix:"+socket)
 	c.Env = append(os.Environ(), runAsProgram+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	t.Cleanup(func() {
 		if c.ProcessState == nil {
 			c.Process.Kill()
@@ -48,13 +47,9 @@ func start(t *testing.T, dir string) (*exec.Cmd, *kubernetes.Clientset) {
 		}
 	})
 	cfg, err := kubeclient.Config("", "unix:"+socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	wait.Until(t, "the API to be served", func() bool {
 		_, err := client.Discovery().ServerVersion()
 		return err == nil
@@ -74,9 +69,7 @@ func execute(t *testing.T, errs *bytes.Buffer, args ...string) int {
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "apiserver") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -121,13 +114,9 @@ func TestWhatWasAcknowledgedSurvivesSIGKILL(t *testing.T) {
 func TestTermEndsItInOrderDespiteAWatch(t *testing.T) {
 	c, client := start(t, shortDir(t))
 	w, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer w.Stop()
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 	for range w.ResultChan() { // ends with the server
 	}
 	if err := c.Wait(); err != nil {

@@ -18,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -51,9 +52,7 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	}
 	for _, found := range pages {
 		response, err := http.Get(found[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		page, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if want := "<title>evictd" + map[bool]string{true: "-scheduler"}[found[2] == "the scheduler"] + "</title>"; err != nil || !bytes.Contains(page, []byte(want)) {
@@ -62,17 +61,13 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	}
 	server := regexp.MustCompile(`--server (http://[0-9.:]+)`).FindStringSubmatch(s.told.String())[1]
 	response, err := http.Get(server + "/api/v1/nodes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	var nodes v1.NodeList
 	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil || len(nodes.Items) != 3 {
 		t.Errorf("it has nodes %+v, %v", nodes.Items, err)
 	}
-	if err := s.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Process.Signal(os.Interrupt))
 	s.end(t, 0)
 	s.says(t, "yes  every program stopped in order", "yes  nothing is left behind")
 	s.leavesNothing(t)
@@ -132,9 +127,7 @@ func TestAnInterruptedPlaygroundSaysSoAndCleansUp(t *testing.T) {
 		t.Run(moment, func(t *testing.T) {
 			s := play(t, false, c.args...)
 			s.until(t, c.text)
-			if err := s.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Process.Signal(c.signal))
 			s.end(t, exitInterrupted)
 			s.says(t, "interrupted: cleaning up")
 			s.leavesNothing(t)
@@ -148,9 +141,7 @@ func TestAProgramThatDoesNotStartIsShownWithItsLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := programs(t, false)
 			broken := filepath.Join(dir, name)
-			if err := errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\necho no luck today >&2\nexit 3\n"), 0o755)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\necho no luck today >&2\nexit 3\n"), 0o755)))
 			s := playIn(t, dir, false)
 			s.end(t, exitFault)
 			s.says(t, name, ": exit status 3", "no luck today")
@@ -163,9 +154,7 @@ func TestAnAgentThatItsUserMayNotExecuteEndsThePlaygroundWithTheWayOut(t *testin
 	needCgroups(t)
 	dir := programs(t, false)
 	agent := filepath.Join(dir, "evictd-agent")
-	if err := errors.Join(os.Remove(agent), os.WriteFile(agent, []byte("#!/bin/false\n"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Remove(agent), os.WriteFile(agent, []byte("#!/bin/false\n"), 0o700)))
 	s := playIn(t, dir, false)
 	s.end(t, exitFault)
 	s.says(t, "evictd-playground: evictd of node-", "chmod 755 "+agent)
@@ -193,9 +182,7 @@ func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
 			}
 			s := play(t, false, args...)
 			s.until(t, "leak  ")
-			if err := s.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Process.Kill())
 			s.end(t, -1)
 			wait.Until(t, "the end of its children", func() bool { return len(s.children(t)) == 0 })
 			if args == nil {
@@ -224,9 +211,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	}
 	worker := workerOf(t, filepath.Join(s.dir, "trial", "pods", "worker.yaml"))
 	before, err := resident(worker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if out, err := tell("leak", "trial", "worker"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -234,9 +219,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 		now, err := resident(worker)
 		return err == nil && now > before+console.MiB
 	})
-	if err := syscall.Kill(worker, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(worker, syscall.SIGTERM))
 	s.until(t, "ended      shop/worker: signal: terminated")
 	if out, err := tell("leak", "trial", "worker"); err == nil || !strings.Contains(out, "does not run") {
 		t.Errorf("told to leak after its end: %v: %s", err, out)
@@ -244,9 +227,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	if out, err := tell("leak", "trial", "nobody"); err == nil || !strings.Contains(out, "evictd-playground node trial makes it") {
 		t.Errorf("told a pod that there is not: %v: %s", err, out)
 	}
-	if err := s.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Process.Signal(os.Interrupt))
 	s.end(t, 0)
 	s.leavesNothing(t)
 }
@@ -254,17 +235,12 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 // workerOf is the process of the pod of a manifest.
 func workerOf(t *testing.T, file string) int {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, file)
 	found := regexp.MustCompile(`playground/process: "(\d+)"`).FindStringSubmatch(string(text))
 	if found == nil {
 		t.Fatalf("no process in %s", text)
 	}
 	pid, err := strconv.Atoi(found[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pid
 }

@@ -5,16 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/workload"
 )
 
 // podProcess is what the process of a pod does.
@@ -35,96 +31,30 @@ func podCommand() *cobra.Command {
 	return c
 }
 
-// run begins at the first byte from its parent, by which time the process has
-// been put into its cgroup, and answers with one once it holds what it shall.
-// Then it ends with its input.
+// run begins at the first byte from its parent, by which time the process is in its cgroup,
+// and answers with one once it holds what it shall. Then it ends with its input.
 func (l *podProcess) run() error {
-	if err := bound(l.hold.Value() + l.most.Value()); err != nil {
-		return err
-	}
-	leak, farewell := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(leak, syscall.SIGUSR1)
-	if l.farewell > 0 {
-		signal.Notify(farewell, syscall.SIGTERM)
-	}
-	if !next() {
-		return nil
-	}
-	if err := take(l.hold.Value()); err != nil {
-		return err
-	}
-	if _, err := os.Stdout.Write([]byte{'\n'}); err != nil {
-		return err
-	}
-	over := make(chan struct{})
-	go func() {
-		for next() {
-		}
-		close(over)
-	}()
-	const tick = 10 * time.Millisecond
-	var ticks <-chan time.Time
-	chunk := l.leak.Value() * int64(tick) / int64(time.Second)
-	for taken := int64(0); ; {
-		select {
-		case <-over:
-			return nil
-		case <-farewell:
-			time.Sleep(l.farewell)
-			return nil
-		case <-leak:
-			ticker := time.NewTicker(tick)
-			defer ticker.Stop()
-			ticks, leak = ticker.C, nil
-		case <-ticks:
-			if chunk <= 0 || taken+chunk > l.most.Value() || take(chunk) != nil {
-				ticks = nil
-			}
-			taken += chunk
-		}
-	}
-}
-
-// next waits for a byte from the parent; false says that there is none left.
-func next() bool {
-	_, err := io.ReadFull(os.Stdin, make([]byte, 1))
-	return err == nil
-}
-
-// bound limits the address space to what is there, what will be taken, and what
-// the Go runtime and the C library may still reserve: whatever happens, there is an
-// end to what the pod can take.
-func bound(more int64) error {
-	const slack = 256 * console.MiB
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return err
-	}
-	pages, err := strconv.ParseUint(strings.Fields(string(statm))[0], 10, 40)
-	if err != nil {
-		return fmt.Errorf("read own size: %w", err)
-	}
-	if more < 0 {
+	if l.hold.Value() < 0 || l.most.Value() < 0 {
 		return errors.New("--hold and --cap: must not be negative")
 	}
-	size := pages*uint64(os.Getpagesize()) + uint64(more) + slack
-	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: size, Max: size}); err != nil {
-		return fmt.Errorf("limit own memory: %w", err)
+	leak := "grow 0"
+	if l.leak.Value() > 0 {
+		leak = fmt.Sprintf("leak %d %d", l.leak.Value(), l.hold.Value()+l.most.Value())
 	}
-	return nil
-}
-
-// take maps memory that is never given back, and touches every page of it.
-func take(size int64) error {
-	if size == 0 {
-		return nil
+	if l.farewell > 0 {
+		if err := workload.Do(fmt.Sprint("on TERM exit 0 ", l.farewell)); err != nil {
+			return err
+		}
 	}
-	memory, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		return fmt.Errorf("take %d bytes: %w", size, err)
+	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
+		return nil // its parent has ended
 	}
-	for i := 0; i < len(memory); i += os.Getpagesize() {
-		memory[i] = 1
+	err := workload.Do("on USR1 "+leak, fmt.Sprint("hold ", l.hold.Value()), fmt.Sprint("bound ", l.most.Value()))
+	if err == nil {
+		_, err = os.Stdout.Write([]byte{'\n'})
 	}
-	return nil
+	if err == nil {
+		_, err = io.Copy(io.Discard, os.Stdin)
+	}
+	return err
 }

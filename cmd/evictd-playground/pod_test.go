@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -20,22 +21,16 @@ func TestALeakEndsByItselfAtItsCap(t *testing.T) {
 	cmd := exec.Command(filepath.Join(built, "evictd-playground"), "pod", "--hold", "4Mi", "--leak", "100Mi", "--cap", "8Mi")
 	commands, err1 := cmd.StdinPipe()
 	replies, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, cmd.Start()))
 	defer cmd.Process.Kill()
 	_, err1 = commands.Write([]byte{'\n'})
 	_, err2 = io.ReadFull(replies, make([]byte, 1))
 	held, err3 := resident(cmd.Process.Pid)
-	if err := errors.Join(err1, err2, err3, cmd.Process.Signal(syscall.SIGUSR1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, err3, cmd.Process.Signal(syscall.SIGUSR1)))
 	taken := int64(0)
 	look := func() {
 		now, err := resident(cmd.Process.Pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		taken = max(taken, now-held)
 	}
 	wait.Until(t, "the leak", func() bool {
@@ -78,9 +73,7 @@ func TestATerminatedPodFinishesWhatItDoes(t *testing.T) {
 	cmd := exec.Command(filepath.Join(built, "evictd-playground"), "pod", "--farewell", "50ms")
 	commands, err1 := cmd.StdinPipe()
 	replies, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, cmd.Start()))
 	defer commands.Close()
 	_, err1 = commands.Write([]byte{'\n'})
 	_, err2 = io.ReadFull(replies, make([]byte, 1))

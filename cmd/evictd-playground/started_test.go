@@ -16,6 +16,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cmd/evictd-playground/console"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -49,23 +50,15 @@ var programNames = []string{"evictd-playground", "evictd", "evictd-agent", "evic
 func programs(t *testing.T, asNobody bool) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg-") // short: a socket's path has 108 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, name := range programNames {
-		if err := os.Link(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Link(filepath.Join(built, name), filepath.Join(dir, name)))
 	}
 	tmp := filepath.Join(dir, "tmp")
-	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(dir, 0o700)))
 	if asNobody && os.Geteuid() == 0 {
-		if err := errors.Join(os.Chown(tmp, nobody, nobody), os.Chown(dir, nobody, nobody)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.Chown(tmp, nobody, nobody), os.Chown(dir, nobody, nobody)))
 	}
 	return dir
 }
@@ -96,13 +89,9 @@ func playIn(t *testing.T, dir string, asNobody bool, args ...string) *started {
 		s.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
 	out, err := s.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.stdout = bufio.NewReader(out)
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Start())
 	return s
 }
 
@@ -164,9 +153,7 @@ func (s *started) leavesNothing(t *testing.T) {
 func (s *started) children(t *testing.T) (left []string) {
 	t.Helper()
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, link := range programs {
 		if at, err := os.Readlink(link); err == nil && strings.HasPrefix(at, s.dir) {
 			left = append(left, link)
@@ -199,9 +186,7 @@ func needCgroups(t *testing.T) {
 func (s *started) removeCgroups(t *testing.T) {
 	t.Helper()
 	cgroups, err := cgroup.Discover("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// A process leaves its cgroup after its memory.
 	wait.Until(t, "the cgroups to be without processes", func() bool {
 		return cgroups.Delete("/evictd-playground-"+strconv.Itoa(s.Process.Pid)) == nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -36,16 +37,12 @@ func TestTheViewInATerminal(t *testing.T) {
 		t.Skip("skipped: needs Debian's package tmux, the terminal of this test")
 	}
 	dir, err := os.MkdirTemp("", "top") // short: it becomes a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var status nodestatus.Status
 	load(t, "status.json", &status)
 	listener, err := net.Listen("unix", filepath.Join(dir, "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var document any = status
 		if r.URL.Path == "/v1/explain" {
@@ -68,9 +65,7 @@ func TestTheViewInATerminal(t *testing.T) {
 		return string(out)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	start := func(name, noColour string) {
 		run("new-session", "-d", "-s", name, "-x", "120", "-y", "24", "-e", play+"=unix:"+filepath.Join(dir, "status"), "-e", "NO_COLOR="+noColour, "-e", "LANG=C.UTF-8", self+"; sleep 60")
 	}

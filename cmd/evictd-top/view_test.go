@@ -9,6 +9,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -18,18 +19,14 @@ func load(t *testing.T, file string, into any) {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // contents is what a terminal of a size shows.
 func contents(t *testing.T, v *view, width, height int) string {
 	t.Helper()
 	screen := tcell.NewSimulationScreen("UTF-8")
-	if err := screen.Init(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, screen.Init())
 	defer screen.Fini()
 	screen.SetSize(width, height)
 	v.draw(screen)

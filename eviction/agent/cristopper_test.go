@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -71,9 +72,7 @@ var family = Running{Containers: []string{"a", "b"}, Sidecars: []string{"first",
 func TestSoftVictimIsStoppedByTheRuntimeInOrder(t *testing.T) {
 	a := withRuntime()
 	k, killer := stopper(a, Running{family.Containers, slices.Clone(family.Sidecars), family.Sandboxes})
-	if err := k.Kill(kill.Victim{UID: "u", Soft: true, Grace: 10 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(kill.Victim{UID: "u", Soft: true, Grace: 10 * time.Second}))
 	for _, want := range []string{"stopContainer a, stopContainer b", "stopContainer second", "stopContainer first", "stopSandbox s"} {
 		given, got := ordersOf(a)
 		if got != want {
@@ -106,9 +105,7 @@ func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := withRuntime()
 			k, killer := stopper(a, Running{Containers: []string{"a"}, Sidecars: []string{"side"}, Sandboxes: []string{"s"}})
-			if err := k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Second}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Second}))
 			if killer.untold() {
 				t.Fatal("the victim is left to the killer from the start")
 			}
@@ -125,9 +122,7 @@ func TestHardVictimIsKilledAtOnceAndItsSandboxStoppedAfterwards(t *testing.T) {
 	a := withRuntime()
 	k, killer := stopper(a, family)
 	for _, v := range []kill.Victim{{UID: "hard", Grace: time.Second}, {UID: "hurried", Soft: true, Grace: 0}} {
-		if err := k.Kill(v); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, k.Kill(v))
 		if _, got := ordersOf(a); !killer.untold() || got != "" {
 			t.Errorf("%s: orders %q, want none", v.UID, got)
 		}
@@ -142,9 +137,7 @@ func TestHardVictimIsKilledAtOnceAndItsSandboxStoppedAfterwards(t *testing.T) {
 func TestVictimThatTheRuntimeDoesNotRunIsTheKillersAlone(t *testing.T) {
 	a := withRuntime()
 	k, killer := stopper(a, Running{})
-	if err := k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Minute}))
 	if v := killer.victims[0]; v.Elsewhere != nil || v.Ended != nil {
 		t.Errorf("victim %+v, want it as it was", v)
 	}
@@ -154,13 +147,11 @@ func TestOrdersAreRefusedWithoutARuntimeAndBounded(t *testing.T) {
 	a := withRuntime()
 	failed := 0
 	for i := range maxOrders {
-		if err := a.Order(wire.Order{Kind: wire.RemoveImage, Target: fmt.Sprint(i)}, func(err error) {
+		require.NoError(t, a.Order(wire.Order{Kind: wire.RemoveImage, Target: fmt.Sprint(i)}, func(err error) {
 			if errors.Is(err, wire.ErrAway) {
 				failed++
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if err := a.Order(wire.Order{}, nil); !errors.Is(err, ErrManyOrders) {
 		t.Errorf("%v, want %v", err, ErrManyOrders)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/osprocess"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wire"
 )
 
@@ -18,9 +19,7 @@ import (
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
 	program, err := osprocess.OpenProgram(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { program.Close() })
 	return program
 }
@@ -35,9 +34,7 @@ func unreachable(t *testing.T, mode os.FileMode) (program *os.File, user *User) 
 	dir := t.TempDir()
 	path := filepath.Join(dir, "agent")
 	self, err := os.ReadFile("/proc/self/exe")
-	if err := errors.Join(err, os.WriteFile(path, self, mode), os.Chmod(path, mode), os.Chmod(dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, os.WriteFile(path, self, mode), os.Chmod(path, mode), os.Chmod(dir, 0o700)))
 	const overflow = 65534
 	return open(t, path), &User{Name: "nobody", UID: overflow, GID: overflow}
 }
@@ -56,9 +53,7 @@ func TestAgentIsStartedAndRestartedThoughItsUserCannotReachItsPath(t *testing.T)
 	} {
 		a.SetConditions(standing("stands"))
 		await(t, "an agent that knows", func() bool { return a.API().Restarts == uint64(restarts) && a.API().Error == "stands" })
-		if err := meanwhile(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, meanwhile())
 		a.Event(wire.Event{Reason: "end"})
 	}
 }

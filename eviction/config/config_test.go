@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -23,10 +23,7 @@ import (
 // a node with one disk against the file beside it.
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := require.ReadFile(t, file)
 		golden.Check(t, golden.Beside(file, ".txt"), effective(data))
 	})
 }
@@ -83,13 +80,9 @@ evictionSoft: {nodefs.available: 100Gi}
 evictionSoftGracePeriod: {nodefs.available: 1m}
 evictionMinimumReclaim: {nodefs.inodesFree: 11%, pid.available: "28"}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := config.Compile(&file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	capacity := func(n int64) eviction.Observation { return eviction.Observation{Capacity: stats.Known(n)} }
 	warnings, err := c.CheckCapacity(eviction.Observations{
 		eviction.MemoryAvailable:            capacity(4 << 30),

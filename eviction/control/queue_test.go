@@ -13,6 +13,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -118,9 +119,7 @@ func TestASnapshotIsMeasuredForItsCaller(t *testing.T) {
 		w.at(12500 * time.Millisecond)
 		w.sensor.set(plenty)
 		s, err := w.Snapshot(w.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		a.gone()
 		w.at(13 * time.Second)
 		if got, _ := s.Observations[eviction.MemoryAvailable].Available.Get(); got != 32*gibi {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -35,9 +36,7 @@ func TestThePageBeginsWithWhatItHasMissed(t *testing.T) {
 	h.Record(crossing)
 	said := func(since time.Time) string {
 		text, err := json.Marshal(h.past(since).Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(text)
 	}
 	const names = `{"signals":["memory.available","allocatableMemory.available","nodefs.available","nodefs.inodesFree","imagefs.available","imagefs.inodesFree","containerfs.available","containerfs.inodesFree","pid.available"],`

@@ -14,15 +14,14 @@ import (
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // rule: M.71
 func TestACriticalPodIsProtectedWhileOnlyTheRuntimeHasIt(t *testing.T) {
 	open := func() *journal.Journal {
 		j, err := journal.Open(t.TempDir(), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return j
 	}
 	kept := open()

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestAReloadShowsEveryFieldThatDiffersAndWhenItTakesEffect(t *testing.T) {
 	load := func(text string) config.EvictdConfiguration {
 		t.Helper()
 		c, err := config.Load([]byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n" + text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return c
 	}
 	before := load("evictionHard: {memory.available: 100Mi, nodefs.available: 10%}\nmode: backstop\nmemoryModel: workingSet\n")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -22,13 +23,9 @@ import (
 func newTracker(t *testing.T, n int) (*podTracker, []*v1.Pod) {
 	t.Helper()
 	host := t.TempDir()
-	if err := os.CopyFS(host, os.DirFS("../../cgroup/testdata/v2")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(host, os.DirFS("../../cgroup/testdata/v2")))
 	cgroups, err := cgroup.Discover(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: &podsCgroup{current: cgroup.PodsAt("/kubepods")}, disks: collect.NewDiskScanner(slog.New(slog.DiscardHandler))}
 	var all []*v1.Pod
 	for i := range n {
@@ -48,18 +45,14 @@ func newTracker(t *testing.T, n int) (*podTracker, []*v1.Pod) {
 func openDescriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return len(all)
 }
 
 // use measures a pod and asks for its processes, as loop, killer and disk scan do.
 func use(t *testing.T, p *trackedPod) {
 	t.Helper()
-	if err := p.Meter.Read(&stats.Pod{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Meter.Read(&stats.Pod{}))
 	if _, err := p.Target.Populated(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // tree makes files, and directories where a name ends in a slash, all of them
@@ -18,13 +19,9 @@ func tree(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if name[len(name)-1] == '/' {
-			if err := os.MkdirAll(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(path, 0o755))
 		} else if err := os.WriteFile(path, []byte("a line\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -33,9 +30,7 @@ func tree(t *testing.T, dir string, names ...string) {
 
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(target, name))
 }
 
 // age makes all below a directory look an hour older than the simulated time.
@@ -47,9 +42,7 @@ func age(t *testing.T, dir string, now time.Time) {
 		}
 		return os.Chtimes(path, now.Add(-time.Hour), now.Add(-time.Hour))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // files lists all below a directory, links among them.
@@ -62,9 +55,7 @@ func files(t *testing.T, dir string) (names []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return names
 }
 
@@ -107,9 +98,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 			within(t, setting{cfg: cfg, prepare: func(w *world) {
 				age(t, dir, w.begun)
 				young := filepath.Join(logs, "default_young_young")
-				if err := os.Chtimes(young, w.begun.Add(59*time.Second), w.begun.Add(59*time.Second)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Chtimes(young, w.begun.Add(59*time.Second), w.begun.Add(59*time.Second)))
 				w.incomplete = c.incomplete
 				w.pods["here"] = reclaim.Pod{}
 				w.inventory.Sandboxes = []inventory.Sandbox{{ID: "s", UID: "running", Ready: true}}

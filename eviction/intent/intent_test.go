@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // opened opens a file and returns its log.
@@ -18,9 +20,7 @@ func opened(t *testing.T, path string) (*File, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	f, err := open(path, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { f.file.Close() })
 	return f, &log
 }
@@ -28,9 +28,7 @@ func opened(t *testing.T, path string) (*File, *bytes.Buffer) {
 // kill leaves a file as a process does that is killed.
 func kill(t *testing.T, f *File) {
 	t.Helper()
-	if err := errors.Join(syscall.Munmap(f.memory), f.file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(syscall.Munmap(f.memory), f.file.Close()))
 }
 
 func all(f *File) string {
@@ -93,16 +91,11 @@ func TestATornEntryIsDroppedWithOneLineAndTheOthersStay(t *testing.T) {
 	f.Put(7, []byte(text))
 	f.Put(8, []byte("other"))
 	kill(t, f)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := require.ReadFile(t, path)
 	for at := range entryAt + len(text) {
 		torn := bytes.Clone(whole)
 		torn[at] ^= 0x10
-		if err := os.WriteFile(path, torn, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, torn, 0o600))
 		f, log := opened(t, path)
 		wants(t, f, "8=other")
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "slot 0") {
@@ -123,9 +116,7 @@ func TestAFileOfAnotherSizeOrVersionIsReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
-			if err := os.WriteFile(path, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, content, 0o600))
 			f, log := opened(t, path)
 			if strings.Count(log.String(), "\n") != 1 {
 				t.Errorf("log %s", log)
@@ -161,9 +152,7 @@ func TestAFullFileRefusesAndCounts(t *testing.T) {
 func TestAFileOfAnotherProcessOrKindIsNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	opened(t, filepath.Join(dir, "used"))
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "directory"), 0o700), os.Symlink("used", filepath.Join(dir, "link")), syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Mkdir(filepath.Join(dir, "directory"), 0o700), os.Symlink("used", filepath.Join(dir, "link")), syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600)))
 	for _, name := range []string{"used", "directory", "link", "pipe", "missing/f"} {
 		if f, err := open(filepath.Join(dir, name), slog.New(slog.DiscardHandler)); err == nil {
 			t.Errorf("%s was opened", name)
@@ -182,12 +171,8 @@ func TestOpenNeedsATmpfs(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	f, err := Open(filepath.Join(dir, "new"), "f", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
 }
 
 func TestCloseFreesTheMemoryOfAFileWithoutEntries(t *testing.T) {
@@ -201,9 +186,7 @@ func TestCloseFreesTheMemoryOfAFileWithoutEntries(t *testing.T) {
 		if c.free {
 			f.Free(7)
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.Close())
 		if info, err := os.Stat(path); err != nil || info.Size() != c.size {
 			t.Errorf("size %v, %v; want %d", info.Size(), err, c.size)
 		}

@@ -11,18 +11,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func open(t testing.TB, dir string) (*Journal, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	j, err := Open(dir, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return j, &log
 }
 
@@ -31,9 +30,7 @@ func written(t testing.TB, j *Journal) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := j.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, j.Run(ctx))
 }
 
 func ids(j *Journal, kind string) string {
@@ -46,9 +43,7 @@ func ids(j *Journal, kind string) string {
 
 func put(t testing.TB, j *Journal, kind, id string, value any) {
 	t.Helper()
-	if err := j.Put(kind, id, value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, j.Put(kind, id, value))
 }
 
 func TestWhatWasPutIsThereAfterARestartAndWhatWasDroppedIsNot(t *testing.T) {
@@ -73,15 +68,10 @@ func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
 	put(t, j, "intent", "b", "second")
 	written(t, j)
 	path := filepath.Join(dir, fileName)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := require.ReadFile(t, path)
 	first := bytes.IndexByte(whole, '\n') + 1
 	for cut := first + 1; cut < len(whole); cut++ {
-		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, whole[:cut], 0o600))
 		j, log := open(t, dir)
 		if got := ids(j, "intent"); got != `a="first"` || !strings.Contains(log.String(), "torn") {
 			t.Fatalf("cut at %d: %q, log %q", cut, got, log)
@@ -95,9 +85,7 @@ func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
 func TestJournalOpensWhereNothingCanBeWrittenAndIsWrittenWhenItCan(t *testing.T) {
 	dir := t.TempDir()
 	draft := filepath.Join(dir, fileName+".new")
-	if err := os.MkdirAll(filepath.Join(draft, "in-the-way"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(draft, "in-the-way"), 0o700))
 	j, log := open(t, dir)
 	if log.Len() > 0 {
 		t.Errorf("to open it says %q", log)
@@ -111,9 +99,7 @@ func TestJournalOpensWhereNothingCanBeWrittenAndIsWrittenWhenItCan(t *testing.T)
 	if got := ids(j, "intent"); got != "a=1" {
 		t.Errorf("entries %q", got)
 	}
-	if err := os.RemoveAll(draft); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(draft))
 	written(t, j)
 	if j, _ := open(t, dir); ids(j, "intent") != "a=1" {
 		t.Errorf("after all: %q", ids(j, "intent"))
@@ -132,17 +118,13 @@ func TestWrittenCountsTheChangesThatAreDurable(t *testing.T) {
 		t.Errorf("%d changes, want 3", j.Changes())
 	}
 	obstacle := filepath.Join(dir, fileName+".new")
-	if err := os.Mkdir(obstacle, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(obstacle, 0o700))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := j.Run(ctx); err == nil || len(counts) > 0 {
 		t.Errorf("error %v, counts %v", err, counts)
 	}
-	if err := os.Remove(obstacle); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(obstacle))
 	written(t, j)
 	put(t, j, "intent", "c", 3)
 	written(t, j)
@@ -176,22 +158,16 @@ func fill(t *testing.T, disk string) (free func()) {
 	t.Helper()
 	name := filepath.Join(disk, "filler")
 	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	for size := 1 << 20; size > 0; {
 		if _, err := file.Write(make([]byte, size)); err != nil {
 			size /= 2
 		}
 	}
-	if err := file.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Sync())
 	return func() {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(name))
 	}
 }
 
@@ -249,9 +225,7 @@ func TestWhatCannotBeAJournalIsSetAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := make(filepath.Join(dir, fileName)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, make(filepath.Join(dir, fileName)))
 			j, log := open(t, dir)
 			if !strings.Contains(log.String(), "is renamed") {
 				t.Errorf("log %q", log)
@@ -268,9 +242,7 @@ func TestWhatCannotBeAJournalIsSetAside(t *testing.T) {
 func TestForeignFileIsSetAside(t *testing.T) {
 	for _, text := range []string{"hello\n", "00000000 {}\n", "\x00\x01\n", "\n", strings.Repeat("x", 1<<20)} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, fileName), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fileName), []byte(text), 0o600))
 		j, log := open(t, dir)
 		if len(j.entries) > 0 || !strings.Contains(log.String(), "damaged") {
 			t.Errorf("%.20q: %d entries, log %q", text, len(j.entries), log)
@@ -286,17 +258,14 @@ func TestForeignFileIsSetAside(t *testing.T) {
 func TestJournalStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := open(t, dir)
-	var running sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	running.Go(func() { _ = j.Run(ctx) })
+	stop := require.Running(t, j.Run)
 	for i := range 3 * maxEntries {
 		put(t, j, "intent", fmt.Sprint(i), strings.Repeat("x", 1000))
 		if i%2 == 0 {
 			j.Drop("intent", fmt.Sprint(i))
 		}
 	}
-	cancel()
-	running.Wait()
+	stop()
 	j, _ = open(t, dir)
 	entries := j.Entries("intent")
 	if len(entries) != maxEntries || entries[len(entries)-1].ID != fmt.Sprint(3*maxEntries-1) {
@@ -313,9 +282,7 @@ func TestJournalStaysSmall(t *testing.T) {
 
 func TestDirectoryThatCannotBeMadeIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	if _, err := Open(filepath.Join(file, "state"), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "open journal") {
 		t.Errorf("got %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 const (
@@ -20,9 +22,7 @@ const (
 func recorded(t *testing.T, dir string) string {
 	t.Helper()
 	segments, err := ReadRing(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all []string
 	for _, s := range segments {
 		all = append(all, "["+string(s.Key)+"]")
@@ -36,22 +36,16 @@ func recorded(t *testing.T, dir string) string {
 func openRing(t *testing.T, dir string) *Ring {
 	t.Helper()
 	r, err := OpenRing(dir, testSegments, testSize)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
 func appendTo(t *testing.T, r *Ring, record string) {
 	t.Helper()
 	if int64(len(record)) > r.Left() {
-		if err := r.Begin([]byte("key before " + record)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Begin([]byte("key before "+record)))
 	}
-	if err := r.Append([]byte(record), false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Append([]byte(record), false))
 }
 
 func TestRingKeepsTheLastRecordsAndTheirKeys(t *testing.T) {
@@ -104,14 +98,9 @@ func TestRecordThatIsTornEndsItsSegment(t *testing.T) {
 	appendTo(t, r, "b")
 	appendTo(t, r, "c")
 	path := r.files[r.at].path
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := require.ReadFile(t, path)
 	data[strings.Index(string(data), " b\n")+1] = 'x'
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 	if got := recorded(t, dir); got != "[key before a] a" {
 		t.Error(got)
 	}
@@ -141,9 +130,7 @@ func TestRingThatWasOpenedOnAFullDiskHasItsBlocksWhenItOpens(t *testing.T) {
 	disk := smallDisk(t)
 	const size = 1 << 20
 	dir := filepath.Join(disk, "ring")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o700))
 	free := fill(t, disk)
 	for range 2 { // the first time leaves files behind
 		if _, err := OpenRing(dir, testSegments, size); err == nil {
@@ -152,14 +139,10 @@ func TestRingThatWasOpenedOnAFullDiskHasItsBlocksWhenItOpens(t *testing.T) {
 	}
 	free()
 	r, err := OpenRing(dir, testSegments, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fill(t, disk)
 	for i := range testSegments {
-		if err := r.Begin(fmt.Appendf(nil, "key %d", i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Begin(fmt.Appendf(nil, "key %d", i)))
 		if err := r.Append([]byte(strings.Repeat("x", size/2)), true); err != nil {
 			t.Errorf("segment %d: %v", i, err)
 		}
@@ -168,12 +151,8 @@ func TestRingThatWasOpenedOnAFullDiskHasItsBlocksWhenItOpens(t *testing.T) {
 
 func TestRingFollowsNoSymbolicLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-	if err := os.WriteFile(elsewhere, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "flight-0")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(elsewhere, []byte("kept"), 0o600))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "flight-0")))
 	if _, err := OpenRing(dir, testSegments, testSize); err == nil {
 		t.Error("it was opened")
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // single is a Target of one process.
@@ -41,9 +43,7 @@ func TestNothingIsAllocatedBeforeTheFirstSignal(t *testing.T) {
 	allocated := 0 // rounds; the runtime may allocate for itself in some
 	for range rounds {
 		child := exec.Command("sleep", "infinity")
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, child.Start())
 		k := New(Config{}, slog.New(slog.DiscardHandler))
 		victim := &counted{}
 		k.open = func(pid int) (_ process, err error) {
@@ -54,9 +54,7 @@ func TestNothingIsAllocatedBeforeTheFirstSignal(t *testing.T) {
 		v := Victim{UID: "a", Target: &pod}
 		k.Prepare([]Victim{v})
 		before := mallocs()
-		if err := k.Kill(v); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, k.Kill(v))
 		_ = child.Wait() // which says that it was killed
 		k.inFlight[v.UID].closeAll()
 		if victim.mallocs > before {

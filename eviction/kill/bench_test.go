@@ -15,6 +15,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -57,9 +58,7 @@ func benchmarkKill(b *testing.B, release bool, populate func(*pod)) {
 func releases(b *testing.B) bool {
 	k := New(Config{}, slog.New(slog.DiscardHandler))
 	self, err := k.open(unix.Getpid())
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer self.close()
 	return errors.Is(self.release(), unix.EINVAL)
 }
@@ -95,15 +94,11 @@ func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 	var took []float64
 	for i := 0; b.Loop(); i++ {
 		p := &boosted{pod: newShares(b, s, fmt.Sprintf("%s/%d", class.Path(), i), leastShares), top: top}
-		if err := s.Create(p.Path(), cgroup.Limits{Memory: stats.Known(int64(mib+64) << 20)}); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, s.Create(p.Path(), cgroup.Limits{Memory: stats.Known(int64(mib+64) << 20)}))
 		p.pidfdsOnly = true
 		// It fills its memory before it is starved.
 		starve, err := p.BoostCPU()
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		p.startRole(b, fmt.Sprintf("hold=%d", mib))
 		starve()
 		full, _ := p.usage().Get()
@@ -113,9 +108,7 @@ func benchmarkStarved(b *testing.B, mib int, hurry, release bool) {
 		}
 		k.Prepare([]Victim{v})
 		began := time.Now()
-		if err := k.Kill(v); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, k.Kill(v))
 		for time.Since(began) < starvedPatience {
 			if left, known := p.usage().Get(); known && left <= full/10 {
 				break
@@ -164,18 +157,13 @@ func newShares(b *testing.B, s *cgroup.System, group string, shares int64) *pod 
 	if s.Mount("cpu") == "" {
 		b.Skip("skipped: needs the cpu controller")
 	}
-	if err := s.Create(group, cgroup.Limits{CPUShares: stats.Known(shares)}); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, s.Create(group, cgroup.Limits{CPUShares: stats.Known(shares)}))
 	return &pod{Group: cgrouptest.Open(b, s, group), cgroups: s}
 }
 
 func memAvailable(b *testing.B) (bytes int64) {
 	b.Helper()
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := require.ReadFile(b, "/proc/meminfo")
 	for line := range strings.Lines(string(text)) {
 		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &bytes); err == nil {
 			return bytes << 10

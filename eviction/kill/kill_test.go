@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // The test binary plays the processes of a pod, too: what it is told in its
@@ -62,12 +64,8 @@ func startReady(t testing.TB, cmd *exec.Cmd) *exec.Cmd {
 func startCommand(t testing.TB, cmd *exec.Cmd) io.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -118,9 +116,7 @@ func goroutinesOf(functions ...string) int {
 
 func mustKill(t testing.TB, k *Killer, v Victim) Result {
 	t.Helper()
-	if err := k.Kill(v); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(v))
 	r := <-k.Results()
 	if r.Err != nil || r.Gone.IsZero() || r.UID != v.UID {
 		t.Fatalf("result %+v, want %s gone", r, v.UID)
@@ -196,9 +192,7 @@ func TestAFrozenPodIsThawedToDie(t *testing.T) {
 func TestAnEmptyOrRemovedPodIsGoneUnsignalled(t *testing.T) {
 	k := startKiller(t)
 	removed := newPod(t)
-	if err := removed.cgroups.Delete(removed.Path()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, removed.cgroups.Delete(removed.Path()))
 	for name, target := range map[string]Target{"empty": newPod(t), "removed": removed} {
 		if r := mustKill(t, k, Victim{UID: "a", Grace: time.Hour, Target: target}); !r.Signalled.IsZero() {
 			t.Errorf("%s pod was signalled at %v", name, r.Signalled)
@@ -220,9 +214,7 @@ func TestASecondKillBringsSIGKILLForward(t *testing.T) {
 	p := newPod(t)
 	p.start(t, `trap '' TERM; echo ready; while :; do sleep 1; done`)
 	k := startKiller(t)
-	if err := k.Kill(Victim{UID: "a", Grace: time.Hour, Target: p}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(Victim{UID: "a", Grace: time.Hour, Target: p}))
 	mustKill(t, k, Victim{UID: "a", Target: p})
 }
 
@@ -232,14 +224,10 @@ func TestAProcessThatIsNotOurs(t *testing.T) {
 	k := startKiller(t)
 	// It is listed once, then has left: its id belongs to somebody else now.
 	left := &scripted{lists: [][]int{{pid}, {}}, populated: true}
-	if err := k.Kill(Victim{UID: "left", Grace: 50 * time.Millisecond, Target: left}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(Victim{UID: "left", Grace: 50 * time.Millisecond, Target: left}))
 	// A pod that we are in ourselves would take us along.
 	own := &scripted{lists: [][]int{{pid, os.Getpid()}}, populated: true}
-	if err := k.Kill(Victim{UID: "own", Target: own}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(Victim{UID: "own", Target: own}))
 	if r := <-k.Results(); r.UID != "own" || r.Err == nil || !r.Signalled.IsZero() {
 		t.Errorf("result %+v, want a refusal to kill ourselves", r)
 	}
@@ -268,9 +256,7 @@ func TestAProcessThatEndsBetweenListingAndSignalIsNoFault(t *testing.T) {
 func TestAPidfdOutlivesTheReuseOfItsID(t *testing.T) {
 	cmd := startReady(t, exec.Command("/bin/sh", "-c", "echo ready; exec sleep 600"))
 	held, err := openPidfd(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer held.close()
 	if held.exited() {
 		t.Error("a running process has exited")

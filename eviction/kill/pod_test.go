@@ -9,6 +9,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -53,9 +54,7 @@ func (p *pod) freeze(t testing.TB) {
 	if !ok {
 		t.Skip("skipped: needs cgroup.freeze (v2) or freezer.state (v1)")
 	}
-	if err := os.WriteFile(setting.File, []byte(setting.Value), 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(setting.File, []byte(setting.Value), 0))
 }
 
 // usage is the memory of the pod, bytes; unknown where it cannot be read.
@@ -73,13 +72,9 @@ func (p *pod) start(t testing.TB, script string) (pid int) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "read joined; "+script)
 	joined, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := startCommand(t, cmd)
-	if err := p.cgroups.Add(p.Path(), cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.cgroups.Add(p.Path(), cmd.Process.Pid))
 	fmt.Fprintln(joined)
 	awaitReady(t, out)
 	return cmd.Process.Pid
@@ -89,8 +84,6 @@ func (p *pod) start(t testing.TB, script string) (pid int) {
 func (p *pod) startRole(t testing.TB, role string) {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.start(t, fmt.Sprintf("export %s=%s; exec %q", roleVariable, role, program))
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func startSession(t testing.TB, script string) *Session {
@@ -22,9 +24,7 @@ func startSession(t testing.TB, script string) *Session {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	startReady(t, cmd)
 	s, err := NewSession("/proc", cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		pids, _ := s.AppendProcesses(nil)
 		for _, pid := range pids {
@@ -70,9 +70,7 @@ func TestASessionIsThatOfALeader(t *testing.T) {
 // fakeProc writes a procfs of "pid parent session start state" lines.
 func fakeProc(t *testing.T, dir string, processes ...string) {
 	t.Helper()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(dir))
 	for _, process := range processes {
 		var pid, parent, session, started int
 		var state string
@@ -81,12 +79,8 @@ func fakeProc(t *testing.T, dir string, processes ...string) {
 		}
 		line := fmt.Sprintf("%d (a) S 1 (b)) %s %d 1 %d %s %d 0\n", pid, state, parent, session, strings.Repeat("0 ", 14)+"0", started)
 		path := filepath.Join(dir, strconv.Itoa(pid), "stat")
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(line), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(line), 0o644))
 	}
 }
 
@@ -96,9 +90,7 @@ func TestASessionIDThatIsUsedAgainIsAnotherProcess(t *testing.T) {
 	const boot, leader = "1 0 1 0 S", "50 1 50 500 S"
 	fakeProc(t, proc, boot, leader, "51 50 50 501 S", "52 51 52 502 S", "53 50 50 503 Z", "60 1 60 400 S")
 	s, err := NewSession(proc, 50)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	list := func(want string) {
 		t.Helper()
@@ -120,9 +112,7 @@ func TestASessionIDThatIsUsedAgainIsAnotherProcess(t *testing.T) {
 		for _, process := range processes {
 			pid, _, _ := strings.Cut(process, " ")
 			os.RemoveAll(filepath.Join(proc, pid))
-			if err := os.Rename(filepath.Join(next, pid), filepath.Join(proc, pid)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Rename(filepath.Join(next, pid), filepath.Join(proc, pid)))
 		}
 	}
 	write("50 1 50 900 S", "52 50 50 901 S", "54 50 50 902 S")

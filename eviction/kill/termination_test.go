@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -205,9 +206,7 @@ func simulated(at time.Time) (rings <-chan struct{}, stop func()) {
 
 func start(t *testing.T, k *Killer, v Victim) time.Time {
 	t.Helper()
-	if err := k.Kill(v); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.Kill(v))
 	return time.Now()
 }
 

@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -37,9 +37,9 @@ func TestAPipeWithTheNameOfAManifestBlocksNothing(t *testing.T) {
 	write(t, dir, "pod.yaml", pod("a"))
 	path := filepath.Join(dir, "pod.yaml")
 	stamp, err := os.Stat(path)
-	check(t, err)
-	check(t, os.Remove(path))
-	check(t, syscall.Mkfifo(path, 0o600))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	if _, now, err := contents(path, stamp); !errors.Is(err, errNotManifest) || now.Mode().IsRegular() {
 		t.Errorf("got %v, %v", now, err)
 	}
@@ -49,12 +49,12 @@ func TestAManifestWithoutEndIsNotRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "1.yaml", pod("a"))
 	write(t, dir, "2.yaml", "")
-	check(t, os.Truncate(filepath.Join(dir, "2.yaml"), 100<<20))
+	require.NoError(t, os.Truncate(filepath.Join(dir, "2.yaml"), 100<<20))
 	var log logged
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	m, err := New(Config{Dir: dir}, log.logger())
-	check(t, err)
+	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; names(m) != "default/a" || took > 10*maxManifestBytes {
 		t.Errorf("pods %s, %d bytes", names(m), took)
@@ -71,14 +71,14 @@ func TestOneFaultyFileLeavesTheOthersInPlace(t *testing.T) {
 	write(t, dir, "5.txt", pod("x"))
 	write(t, dir, ".hidden.yaml", pod("x"))
 	write(t, dir, "large.yaml", strings.Repeat("#", maxManifestBytes+1))
-	check(t, os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o755))
-	check(t, syscall.Mkfifo(filepath.Join(dir, "pipe.yaml"), 0o600))
-	check(t, os.Symlink("nowhere", filepath.Join(dir, "dangling.yaml")))
-	check(t, os.Symlink("1.yaml", filepath.Join(dir, "loop.yaml")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o755))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe.yaml"), 0o600))
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "dangling.yaml")))
+	require.NoError(t, os.Symlink("1.yaml", filepath.Join(dir, "loop.yaml")))
 
 	var log logged
 	m, err := New(Config{Dir: dir}, log.logger())
-	check(t, err)
+	require.NoError(t, err)
 	if got := names(m); got != "default/a default/b default/z" {
 		t.Errorf("pods %s", got)
 	}
@@ -104,7 +104,7 @@ func TestAFaultIsReportedOnceForEachContent(t *testing.T) {
 	write(t, dir, "a.yaml", "kind: Job\n")
 	var log logged
 	m, err := New(Config{Dir: dir}, log.logger())
-	check(t, err)
+	require.NoError(t, err)
 	rescan := func(name, text string) {
 		write(t, dir, name, text)
 		m.rescan()
@@ -128,31 +128,31 @@ func TestTheDirectoryIsFollowed(t *testing.T) {
 	write(t, dir, "a.yaml", pod("a"))
 	await(t, m, "default/a")
 	write(t, dir, ".a.yaml", pod("b"))
-	check(t, os.Rename(filepath.Join(dir, ".a.yaml"), filepath.Join(dir, "a.yaml")))
+	require.NoError(t, os.Rename(filepath.Join(dir, ".a.yaml"), filepath.Join(dir, "a.yaml")))
 	await(t, m, "default/b")
-	check(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "a.yaml")))
 	await(t, m, "")
 }
 
 func TestFilesLinkedAsAConfigMapMountsThemAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
-		check(t, os.Mkdir(filepath.Join(dir, ".."+name), 0o755))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, ".."+name), 0o755))
 		write(t, dir, ".."+name+"/pod.yaml", pod(name))
 	}
-	check(t, os.Symlink("..a", filepath.Join(dir, "..data")))
-	check(t, os.Symlink("..data/pod.yaml", filepath.Join(dir, "pod.yaml")))
+	require.NoError(t, os.Symlink("..a", filepath.Join(dir, "..data")))
+	require.NoError(t, os.Symlink("..data/pod.yaml", filepath.Join(dir, "pod.yaml")))
 	m, _ := follow(t, Config{Dir: dir, RescanEvery: time.Hour})
 	await(t, m, "default/a")
-	check(t, os.Symlink("..b", filepath.Join(dir, "..next")))
-	check(t, os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")))
+	require.NoError(t, os.Symlink("..b", filepath.Join(dir, "..next")))
+	require.NoError(t, os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")))
 	await(t, m, "default/b")
 }
 
 func TestWhatInotifyDoesNotTellIsFoundByRescanning(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	write(t, elsewhere, "a.yaml", pod("a"))
-	check(t, os.Symlink(filepath.Join(elsewhere, "a.yaml"), filepath.Join(dir, "a.yaml")))
+	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "a.yaml"), filepath.Join(dir, "a.yaml")))
 	m, _ := follow(t, Config{Dir: dir, RescanEvery: 10 * time.Millisecond})
 	await(t, m, "default/a")
 	write(t, elsewhere, "a.yaml", pod("longer"))
@@ -161,15 +161,15 @@ func TestWhatInotifyDoesNotTellIsFoundByRescanning(t *testing.T) {
 
 func TestAVanishedDirectoryKeepsItsPodsAndIsFollowedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
-	check(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	write(t, dir, "a.yaml", pod("a"))
 	m, log := follow(t, Config{Dir: dir, RescanEvery: 10 * time.Millisecond})
-	check(t, os.RemoveAll(dir))
+	require.NoError(t, os.RemoveAll(dir))
 	log.await(t, "keeping the last known pods")
 	if got := names(m); got != "" && got != "default/a" { // RemoveAll takes the file first
 		t.Errorf("pods %s", got)
 	}
-	check(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	write(t, dir, "b.yaml", pod("b"))
 	await(t, m, "default/b")
 	log.await(t, "pod manifests are back")
@@ -183,14 +183,8 @@ func follow(t *testing.T, cfg Config) (*Manifests, *logged) {
 	t.Helper()
 	log := &logged{}
 	m, err := New(cfg, log.logger())
-	check(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- m.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		check(t, <-done)
-	})
+	require.NoError(t, err)
+	require.Running(t, m.Run)
 	return m, log
 }
 
@@ -216,14 +210,7 @@ func names(m *Manifests) string {
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
 // logged collects log lines.

@@ -26,6 +26,7 @@ import (
 	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -143,9 +144,7 @@ func TestTheStatusDocument(t *testing.T) {
 		Signals, Conditions, Evictions []json.RawMessage
 		Ranking                        map[string][]json.RawMessage
 	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &document))
 	for what, c := range map[string]struct {
 		object json.RawMessage
 		fields string
@@ -171,13 +170,9 @@ func fields(t *testing.T, object json.RawMessage) (names []string) {
 	}
 	for decoder.More() {
 		name, err := decoder.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, decoder.Decode(&value))
 		names = append(names, name.(string))
 	}
 	return names
@@ -212,10 +207,7 @@ func TestTheNodeManifest(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "node.yaml")
 			p := newPress(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
 			p.tell(newStory().told()[:2]...)
-			got, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := require.ReadFile(t, file)
 			golden.Check(t, "testdata/node-"+mode.String()+".yaml", got)
 		})
 	}
@@ -229,9 +221,7 @@ func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 	replaced := func(r control.Report) bool {
 		p.tell(r)
 		now, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		before := last
 		last = now
 		return before == nil || !os.SameFile(before, now)
@@ -271,9 +261,7 @@ func TestANodeManifestThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	if !strings.Contains(p.log.String(), "could not write the node status file") {
 		t.Errorf("not told: %s", p.log.String())
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	p.tell(s.pass(10*time.Second, control.Housekeeping, reading(3*gibi)))
 	if _, err := os.Stat(filepath.Join(dir, "node.yaml")); err != nil {
 		t.Error(err)
@@ -367,9 +355,7 @@ func TestSummaryNamesTheNearestThresholdItsVictimAndWhatIsNotMeasured(t *testing
 		t.Helper()
 		now.at(s, s.pass(s.at+time.Second, control.Housekeeping, node))
 		line, err := p.Summary(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return line
 	}
 	if got, want := line(reading(3*gibi)), "memory.available is 3Gi, soft threshold 2Gi; next victim: default/a; not measured: containerfs.available, pid.available"; got != want {

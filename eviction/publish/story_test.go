@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 )
@@ -187,9 +188,7 @@ func (p *press) measures(series ...string) {
 func (p *press) status() nodestatus.Status {
 	p.Helper()
 	status, err := p.Status(p.Context())
-	if err != nil {
-		p.Fatal(err)
-	}
+	require.NoError(p, err)
 	return status
 }
 
@@ -200,8 +199,6 @@ func indented(t *testing.T, document any) []byte {
 	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(document); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, encoder.Encode(document))
 	return text.Bytes()
 }

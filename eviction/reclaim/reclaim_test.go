@@ -3,7 +3,6 @@ package reclaim_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -200,14 +200,9 @@ func write(out *bytes.Buffer, plan *reclaim.Plan) {
 // beside it.
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := require.ReadFile(t, file)
 		var f fileCase
-		if err := manifest.Decode(data, &f); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, manifest.Decode(data, &f))
 		var out bytes.Buffer
 		goal := f.goal(&out)
 		plan := reclaim.Choose(f.inventory(), f.policy(), goal, now)

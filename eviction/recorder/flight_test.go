@@ -26,6 +26,7 @@ import (
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -51,9 +52,7 @@ func fly(t *testing.T, dir string, pods ...*v1.Pod) *flown {
 	t.Helper()
 	file := config.EvictdConfiguration{EvictionHard: map[string]string{hard: "100Mi"}}
 	compiled, err := config.Compile(&file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg := eviction.New(compiled.Eviction, eviction.SharedFs)
 	f := &flown{t: t, dir: dir, cfg: &cfg, pods: pods, memory: map[string]int64{}, now: start, keeps: true}
 	f.recorder = New(Config{
@@ -118,9 +117,7 @@ func (f *flown) keep() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := f.recorder.Run(ctx); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, f.recorder.Run(ctx))
 }
 
 // land writes what was recorded and reads it back.
@@ -128,9 +125,7 @@ func (f *flown) land() *Recording {
 	f.t.Helper()
 	f.keep()
 	r, err := Read(f.dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return r
 }
 
@@ -186,9 +181,7 @@ func TestStoryHasTheReasonAndTheNextPod(t *testing.T) {
 func replay(t *testing.T, r *Recording, file *simulate.File) []simulate.Step {
 	t.Helper()
 	text, err := json.Marshal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	scenario, err := simulate.Parse(text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -306,10 +299,7 @@ func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 		t.Fatalf("%v, %v", paths, err)
 	}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := require.ReadFile(t, path)
 		if strings.Contains(string(data), "hunter2") {
 			t.Errorf("%s holds what a container was told", path)
 		}
@@ -350,9 +340,7 @@ func TestRedactedPodIsRankedAndLimitedAsTheWholeOne(t *testing.T) {
 
 func TestRecorderWithoutADirectoryBlocksNothing(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(taken, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(taken, nil, 0o600))
 	f := fly(t, taken, pod("a", "1", 1))
 	f.keeps = false
 	var log strings.Builder

@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func (i *incident) configuration() config.EvictdConfiguration {
@@ -56,9 +57,7 @@ func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
 	i.scanned, i.reclaimed = make(chan struct{}, 64), make(chan eviction.Signal, 64)
 	file := i.configuration()
 	compiled, err := config.Compile(&file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg := control.Config{Eviction: eviction.New(compiled.Eviction, eviction.SharedFs), HousekeepingInterval: 10 * time.Second}
 	cfg.Eviction.HardGrace, cfg.Eviction.DryRun, cfg.Eviction.MeasuresRelief = time.Second, i.chance(10), !i.chance(4)
 	if file.HardEvictionGracePeriod != nil {
@@ -173,9 +172,7 @@ func replayIncidents(t *testing.T, incidents int) {
 			var replayed []string
 			for _, s := range replay(t, recording, recording.Scenario(&stories[len(stories)-1])) {
 				at, err := time.ParseDuration(s.At)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for _, e := range s.Evictions {
 					replayed = append(replayed, line(at, e.Pod, e.Signal, e.Grace, e.GracePeriodSeconds))
 					evictions[e.Signal]++

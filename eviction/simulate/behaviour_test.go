@@ -19,6 +19,7 @@ import (
 	"testing/fstest"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // The behaviour table maps every rule of node-pressure eviction and of scheduling
@@ -251,43 +252,28 @@ func TestBehaviourTableIsUpToDate(t *testing.T) {
 	top := filepath.Join("..", "..")
 	var rules [][]rule
 	for _, p := range parts {
-		text, err := os.ReadFile(filepath.Join(top, p.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, filepath.Join(top, p.file))
 		of, err := parseRules(p.file, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		rules = append(rules, of)
 	}
 	proofs, err := findProofs(os.DirFS(top))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	table, err := writeTable(rules, proofs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	golden.Check(t, filepath.Join(top, tableFile), table)
 }
 
 func TestBehaviourTableShowsScenariosTestsAndWhatHasNoProof(t *testing.T) {
 	rules, err := parseRules("rules.txt", "# Loop\n3.7\tstrict: a < b\n3.8\tsticky\n3.9\tchance\tmended by M.1\n3.10\tgates\tleft out: none here\nM.1\tfixed\ttest\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proofs, err := findProofs(fstest.MapFS{
 		"eviction/simulate/testdata/equal-is-not-less.yaml": {Data: []byte("# rule: 3.7 strict comparison\nkind: Scenario\n")},
 		"eviction/order_test.go":                            {Data: []byte("package eviction\n\n// rule: M.1\nfunc TestOrder() {}\n\nfunc TestEqual() {\n\t// rule: 3.7\n}\n")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	table, err := writeTable([][]rule{rules, {{"Filters", "S1.1", "taints", ""}}}, proofs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{
 		"5 rules: 2 shown, 1 mended, 1 left out, 1 without proof.",
 		"| 3.7 | strict: a \\< b | [TestEqual](../eviction/order_test.go)<br>[equal-is-not-less](../eviction/simulate/testdata/equal-is-not-less.yaml) |",

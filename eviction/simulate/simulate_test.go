@@ -3,13 +3,13 @@ package simulate_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // TestScenarios runs every scenario of testdata and compares its output, as
@@ -33,9 +33,7 @@ func TestJSON(t *testing.T) {
 func TestText(t *testing.T) {
 	golden.Each(t, "testdata/text/*.txt", func(t *testing.T, file string) {
 		s, err := simulate.Parse(scenarioOf(t, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var out bytes.Buffer
 		for _, step := range s.Run() {
 			out.WriteString(step.Text())
@@ -51,10 +49,7 @@ func scenarioOf(t *testing.T, file string) []byte {
 
 func read(t *testing.T, file string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := require.ReadFile(t, file)
 	return data
 }
 
@@ -72,9 +67,7 @@ func play(t *testing.T, data []byte) []byte {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	for _, step := range s.Run() {
-		if err := encoder.Encode(step); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, encoder.Encode(step))
 	}
 	return out.Bytes()
 }

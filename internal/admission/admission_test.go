@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func read[T any](t *testing.T, text string) *T {
@@ -111,9 +112,7 @@ func TestPodsAreCompleted(t *testing.T) {
 					t.Fatal(faults)
 				}
 				expected := pod.Spec.DeepCopy()
-				if err := yaml.Unmarshal([]byte(test.want), clear(t, expected, test.want)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, yaml.Unmarshal([]byte(test.want), clear(t, expected, test.want)))
 				if got, want := text(t, pod.Spec), text(t, expected); got != want {
 					t.Errorf("%s, got\n%s\nwant\n%s", time, got, want)
 				}
@@ -126,12 +125,8 @@ func TestPodsAreCompleted(t *testing.T) {
 func clear(t *testing.T, spec *v1.PodSpec, want string) *v1.PodSpec {
 	t.Helper()
 	var all, named map[string]any
-	if err := yaml.Unmarshal([]byte(text(t, spec)), &all); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal([]byte(want), &named); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(text(t, spec)), &all))
+	require.NoError(t, yaml.Unmarshal([]byte(want), &named))
 	for field := range named {
 		delete(all, field)
 	}
@@ -142,9 +137,7 @@ func clear(t *testing.T, spec *v1.PodSpec, want string) *v1.PodSpec {
 func text(t *testing.T, value any) string {
 	t.Helper()
 	out, err := yaml.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(out)
 }
 

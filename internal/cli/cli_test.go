@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // run executes a command line of a program whose one command fails as told.
@@ -40,9 +41,7 @@ func run(stdin io.Reader, fails error, args ...string) (code int, out, errs stri
 
 func TestTheExitCodeDistinguishesBadInputFromFaults(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("as "), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("as "), 0o644))
 	ours, theirs := errors.New("broken"), cli.BadInput(errors.New("wrong"))
 	for _, c := range []struct {
 		args  string

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestABarStaysBelowTheLinesOfATerminalAndIsTakenAway(t *testing.T) {
@@ -36,9 +37,7 @@ func TestOnlyATerminalThatIsNotDumbIsDrawnOn(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	if cli.Terminal(file) || cli.Terminal(&strings.Builder{}) {
 		t.Error("a file or a buffer is taken for a terminal")

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // house is a graph of one project package with its imports, and more foreign
@@ -77,8 +79,6 @@ func usesIn(t *testing.T, source string) []string {
 	t.Helper()
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "pure.go", "package pure\n"+source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return impureUses(file, fset.Position)
 }

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 const module = "github.com/evictd/evictd"
@@ -41,9 +43,7 @@ type graph map[string]pkg
 func list(t *testing.T) graph {
 	t.Helper()
 	g, err := listed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -294,9 +294,7 @@ func TestPackageNamesSayWhatIsInside(t *testing.T) {
 
 func TestTopLevelFoldersAreThoseOfTheHouse(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, entry := range entries {
 		if entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") && !slices.Contains(folders, entry.Name()) {
 			t.Errorf("folder %s: the house has no such room (folders in rules_test.go lists them)", entry.Name())

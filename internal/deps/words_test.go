@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // word is an expression that comments, strings and documentation do not use, and what to write instead.
@@ -73,18 +75,14 @@ func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // rules are in testdata, which the walk leaves out.
 func TestRulesUseTheWordsOfTheField(t *testing.T) {
 	for _, file := range []string{"eviction/simulate/testdata/rules.txt", "scheduleradapter/simulate/testdata/rules.txt"} {
 		found, err := bannedInText(filepath.Join("..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, f := range found {
 			t.Errorf("%s:%s", file, f)
 		}

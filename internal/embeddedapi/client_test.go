@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 var (
@@ -21,9 +23,7 @@ var (
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return v
 	}
 }
@@ -47,9 +47,7 @@ func TestClientsReadBackWhatTheyWroteInEveryEncoding(t *testing.T) {
 			if _, err := nodes.Update(t.Context(), made, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 				t.Errorf("an update of an old version: got %v, want a conflict", err)
 			}
-			if err := nodes.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, nodes.Delete(t.Context(), "n1", metav1.DeleteOptions{}))
 			if _, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("after the deletion: %v", err)
 			}
@@ -109,12 +107,8 @@ func TestNamespaceIsDeletedWithTheLastOfItsPods(t *testing.T) {
 	pods, p := client.CoreV1().Pods("team"), pod("p")
 	p.Namespace = "team"
 	must[*v1.Pod](t)(pods.Create(t.Context(), p, metav1.CreateOptions{}))
-	if err := pods.Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: v1.ObjectReference{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), "team", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pods.Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: v1.ObjectReference{Name: "n1"}}, metav1.CreateOptions{}))
+	require.NoError(t, client.CoreV1().Namespaces().Delete(t.Context(), "team", metav1.DeleteOptions{}))
 	if ns := must[*v1.Namespace](t)(client.CoreV1().Namespaces().Get(t.Context(), "team", metav1.GetOptions{})); ns.Status.Phase != v1.NamespaceTerminating {
 		t.Errorf("phase %s while a pod is ending", ns.Status.Phase)
 	}
@@ -123,9 +117,7 @@ func TestNamespaceIsDeletedWithTheLastOfItsPods(t *testing.T) {
 	if _, err := pods.Create(t.Context(), q, metav1.CreateOptions{}); !apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) {
 		t.Errorf("a new pod in it: %v", err)
 	}
-	if err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pods.Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "team", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is still there: %v", err)
 	}

@@ -11,13 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func newForFuzzing(f *testing.F) *API {
 	api, err := New(Config{Data: f.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Cleanup(func() { api.Close() })
 	return api
 }
@@ -44,9 +43,7 @@ func FuzzManifestIsTakenOrRefused(f *testing.F) {
 		if err := api.takeManifest(store.Manifest{Resource: "pods", Key: key, Object: object}); err != nil && !errors.As(err, &status) {
 			t.Fatalf("refused with %v", err)
 		}
-		if err := api.takeManifest(store.Manifest{Resource: "pods", Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, api.takeManifest(store.Manifest{Resource: "pods", Key: key}))
 	})
 }
 

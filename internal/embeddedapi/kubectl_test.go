@@ -8,15 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // kubectls are those that can be run here: the one built for the integration
 // tests, and one that is installed.
 func kubectls(t *testing.T) (paths []string) {
 	built, err := filepath.Abs("../../test/controlplane/bin/kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := os.Stat(built); err == nil {
 		paths = append(paths, built)
 	}
@@ -95,9 +95,7 @@ func TestKubectlDoesAnOperatorsWork(t *testing.T) {
 				t.Errorf("apply of an unknown field: %v\n%s", err, out)
 			}
 			o.expect(`NAME +STATUS +ROLES +AGE +VERSION +INTERNAL-IP.*\n(node/)?n1 +Ready +<none> +\S+ +10\.0\.0\.1 `, "", "get", "nodes", "-o", "wide")
-			if err := s.client(t).CoreV1().Pods("default").Bind(t.Context(), bindTo("web"), createOptions); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.client(t).CoreV1().Pods("default").Bind(t.Context(), bindTo("web"), createOptions))
 			o.expect(`(?s)node/n1 +Ready.*NAME +READY +STATUS +RESTARTS +AGE +IP +NODE +NOMINATED NODE +READINESS GATES\npod/web +0/1 +Pending +0 +\S+ +<none> +n1 `, "", "get", "nodes,pods", "-o", "wide")
 			o.expect(`web +1 +N/A +0 `, "", "get", "pdb")
 			o.expect(`web +1 +0 +0 `, "", "get", "rs", "-A")

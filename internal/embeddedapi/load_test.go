@@ -2,7 +2,6 @@ package embeddedapi_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // Reports pods bound a second by 32 clients beside a watching informer, and the
@@ -66,10 +67,7 @@ func BenchmarkBindingFiveThousandPods(b *testing.B) {
 		b.ReportMetric(pods/time.Since(started).Seconds(), "binds/s")
 		b.StopTimer()
 		runtime.GC()
-		status, err := os.ReadFile("/proc/self/status")
-		if err != nil {
-			b.Fatal(err)
-		}
+		status := require.ReadFile(b, "/proc/self/status")
 		for line := range strings.Lines(string(status)) {
 			if strings.HasPrefix(line, "VmRSS") {
 				b.Log(strings.TrimSpace(line))

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 const manifestText = `apiVersion: v1
@@ -28,24 +30,15 @@ func (s *server) path(parts ...string) string {
 // write makes a file appear whole.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	whole := filepath.Join(t.TempDir(), "whole")
-	if err := os.WriteFile(whole, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(whole, path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(whole, []byte(text), 0o644))
+	require.NoError(t, os.Rename(whole, path))
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, path)
 	return string(text)
 }
 
@@ -71,9 +64,7 @@ func TestManifestDroppedIntoTheDirectoryBecomesAPod(t *testing.T) {
 		p, err := pods.Get(t.Context(), "dropped", metav1.GetOptions{})
 		return err == nil && p.Spec.Containers[0].Image == "app:2"
 	})
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	eventually(t, "its end", func() bool {
 		_, err := pods.Get(t.Context(), "dropped", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)

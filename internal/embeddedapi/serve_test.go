@@ -1,7 +1,6 @@
 package embeddedapi_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -40,38 +40,25 @@ func serve(t testing.TB, dir string) *server {
 	}
 	s := &server{dir: dir}
 	api, err := embeddedapi.New(embeddedapi.Config{Data: dir, Log: slog.New(slog.NewTextHandler(&s.log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sockets, err := os.MkdirTemp("", "embeddedapi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	socket := filepath.Join(sockets, "api.sock")
-	var (
-		running     sync.WaitGroup
-		ctx, cancel = context.WithCancel(context.Background())
-		web         = &http.Server{Handler: api}
-	)
+	var serving sync.WaitGroup
+	web := &http.Server{Handler: api}
 	for _, at := range [][2]string{{"unix", socket}, {"tcp", "127.0.0.1:0"}} {
 		l, err := net.Listen(at[0], at[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.url = "http://" + l.Addr().String()
-		running.Go(func() { web.Serve(l) })
+		serving.Go(func() { web.Serve(l) })
 	}
-	running.Go(func() {
-		if err := api.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	stopAPI := require.Running(t, api.Run)
 	s.stop = sync.OnceFunc(func() {
-		cancel()
+		stopAPI()
 		if err := web.Shutdown(t.Context()); err != nil {
 			web.Close()
 		}
-		running.Wait()
+		serving.Wait()
 		if err := api.Close(); err != nil {
 			t.Error(err)
 		}
@@ -87,9 +74,7 @@ func serve(t testing.TB, dir string) *server {
 func (s *server) client(t testing.TB) *kubernetes.Clientset {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return client
 }
 
@@ -105,23 +90,17 @@ type answer struct {
 func (s *server) call(t testing.TB, method, path, body string, headers ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		if req.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
 			req.Host = headers[i+1]
 		}
 	}
 	response, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := answer{code: response.StatusCode, header: response.Header, body: string(text)}
 	json.Unmarshal(text, &a.object) // what is no JSON stays text
 	return a

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 const lines = `# invalid: spec.steps: Required value
@@ -112,9 +114,7 @@ func FuzzFacts(f *testing.F) {
 			t.Fatalf("%q is printed as %q", line, printed)
 		}
 		facts, err := fromLines(printed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		back, err := toLines(facts)
 		if err != nil || back != printed {
 			t.Fatalf("%q\nbecomes\n%s\nand then %q, %v", printed, facts, back, err)
@@ -126,8 +126,6 @@ func value(t *testing.T, text string) (value any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, decoder.Decode(&value))
 	return value
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // watched is a test that tells what it was failed for.
@@ -38,9 +39,7 @@ func TestAFileThatDiffersFailsTheTestAndIsRewrittenOnDemand(t *testing.T) {
 func TestEveryFileHasATestOfItsName(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.yaml", "a.yaml", "a.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 	}
 	var seen []string
 	golden.Each(t, filepath.Join(dir, "*.yaml"), func(t *testing.T, file string) {
@@ -53,9 +52,7 @@ func TestEveryFileHasATestOfItsName(t *testing.T) {
 
 func TestASectionIsOfAFileThatOthersShare(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shared.md")
-	if err := os.WriteFile(file, []byte("before\n<!-- a: generated -->\nold\n<!-- a ends -->\nafter\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("before\n<!-- a: generated -->\nold\n<!-- a ends -->\nafter\n"), 0o644))
 	t.Setenv("EVICTD_REWRITE", "1")
 	golden.Section(t, file, "a", "new\nlines\n")
 	t.Setenv("EVICTD_REWRITE", "")

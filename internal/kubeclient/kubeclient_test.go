@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/require"
 )
 
 const file = `{apiVersion: v1, kind: Config, current-context: c,
@@ -24,9 +25,7 @@ users: [{name: u, user: {token: secret}}]}`
 
 func TestServerIsFoundWhereTheFlagsSay(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(kubeconfig, []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(file), 0o600))
 	for _, c := range []struct{ name, kubeconfig, server, host, token string }{
 		{"of the file", kubeconfig, "", "https://10.0.0.1:6443", "secret"},
 		{"of the URL, with the credentials of the file", kubeconfig, "https://10.0.0.2", "https://10.0.0.2", "secret"},
@@ -34,9 +33,7 @@ func TestServerIsFoundWhereTheFlagsSay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg, err := kubeclient.Config(c.kubeconfig, c.server)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if cfg.Host != c.host || cfg.BearerToken != c.token || cfg.QPS >= 0 {
 				t.Errorf("host %q, token %q, QPS %v; want %q, %q and no limit", cfg.Host, cfg.BearerToken, cfg.QPS, c.host, c.token)
 			}
@@ -93,9 +90,7 @@ func TestATokenThatIsRefusedIsReadAgain(t *testing.T) {
 func TestEmbeddedAPIIsReachedOverItsSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api.sock")
 	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Write([]byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"over ` + r.URL.Path + `"}}`))
@@ -103,9 +98,7 @@ func TestEmbeddedAPIIsReachedOverItsSocket(t *testing.T) {
 	go server.Serve(listener)
 	defer server.Close()
 	cfg, err := kubeclient.Config("", "unix:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg.ContentType = "application/json"
 	node, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
 	if err != nil || node.Name != "over /api/v1/nodes/n1" {

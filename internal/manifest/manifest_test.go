@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestFilesAreSplitIntoDocuments(t *testing.T) {
@@ -194,9 +195,7 @@ func FuzzPods(f *testing.F) {
 				t.Fatalf("%+v", p)
 			}
 			text, err := yaml.Marshal(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if back, err := manifest.Pods(text); len(back) != 1 || err != nil {
 				t.Fatalf("written back: %v\n%s", err, text)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestAMetricIsInTheListBeforeItHasAValue(t *testing.T) {
@@ -42,9 +43,7 @@ func TestTheListOfMetricsHasTheProcess(t *testing.T) {
 	set := NewSet()
 	set.AddProcess()
 	gathered, err := set.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, g := range gathered {
 		f := family{name: g.GetName(), help: g.GetHelp(), kind: strings.ToLower(g.GetType().String()), owner: Library, stability: Stable}
 		for _, l := range g.GetMetric()[0].GetLabel() {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestWhatIsUsedIsLockedAndWhatIsNotIsGivenBack(t *testing.T) {
@@ -19,9 +21,7 @@ func TestWhatIsUsedIsLockedAndWhatIsNotIsGivenBack(t *testing.T) {
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
 			t.Skip("skipped: needs CAP_IPC_LOCK or a greater limit of locked memory (ulimit -l):", err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	defer unix.Munlockall()
 	if after, locked := status(t, "RssFile:"), status(t, "VmLck:"); after >= before || locked == 0 {
@@ -44,9 +44,7 @@ func TestTheCodeThatIsNamedIsThereBeforeItIsUsed(t *testing.T) {
 func mapped(t *testing.T, at uintptr) bool {
 	t.Helper()
 	pages, err := os.Open("/proc/self/pagemap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer pages.Close()
 	var entry [8]byte
 	if _, err := pages.ReadAt(entry[:], int64(at)/int64(os.Getpagesize())*8); err != nil {
@@ -58,16 +56,11 @@ func mapped(t *testing.T, at uintptr) bool {
 // status is a number of /proc/self/status, KiB.
 func status(t *testing.T, key string) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, "/proc/self/status")
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, key); ok {
 			kib, err := strconv.Atoi(strings.Fields(value)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return kib
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/osprocess"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestHowLongAgoAMomentWasIsKnownAcrossClockJumpsAndBoots(t *testing.T) {
@@ -34,21 +35,15 @@ func TestHowLongAgoAMomentWasIsKnownAcrossClockJumpsAndBoots(t *testing.T) {
 func TestAMomentSurvivesBeingWritten(t *testing.T) {
 	began := time.Now()
 	before, err := osprocess.Now()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := json.Marshal(before)
 	var read osprocess.Instant
 	if err == nil {
 		err = json.Unmarshal(text, &read)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	after, err := osprocess.Now()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if ago, known := after.Since(read); !known || ago < 0 || ago > time.Since(began)+time.Second || after.Boot == "" {
 		t.Errorf("%v ago, %v, boot %q", ago, known, after.Boot)
 	}

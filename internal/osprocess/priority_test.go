@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestEveryThreadAndThoseToComeAreServedFirst(t *testing.T) {
@@ -31,14 +33,10 @@ func TestEveryThreadAndThoseToComeAreServedFirst(t *testing.T) {
 		<-started
 	}
 	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, thread := range threads {
 		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		// The system call returns 20 less the nice value.
 		if priority, err := unix.Getpriority(unix.PRIO_PROCESS, id); err != unix.ESRCH && (err != nil || priority != 20-nice) {
 			t.Errorf("thread %d has priority %d, %v", id, priority, err)

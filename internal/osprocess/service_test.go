@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // manager listens as a service manager does, with a watchdog of so long.
@@ -16,17 +18,13 @@ func manager(t *testing.T, watchdog string) (*Service, *net.UnixConn) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", watchdog)
 	t.Setenv("WATCHDOG_PID", "")
 	s, err := NewService()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, conn
 }
 
@@ -34,11 +32,9 @@ func manager(t *testing.T, watchdog string) (*Service, *net.UnixConn) {
 func heard(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all []string
-	if err := raw.Control(func(fd uintptr) {
+	require.NoError(t, raw.Control(func(fd uintptr) {
 		for message := make([]byte, 4096); ; {
 			n, _, err := unix.Recvfrom(int(fd), message, unix.MSG_DONTWAIT)
 			if err != nil {
@@ -46,9 +42,7 @@ func heard(t *testing.T, conn *net.UnixConn) string {
 			}
 			all = append(all, string(message[:n]))
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return strings.Join(all, "\n")
 }
 
@@ -66,9 +60,7 @@ func TestTheWatchdogIsNotifiedFourTimesWithinItsInterval(t *testing.T) {
 func TestNoHeartbeatWithoutAWatchdog(t *testing.T) {
 	s, conn := manager(t, "")
 	s.Heartbeat(time.Unix(1, 0))
-	if err := s.Notify("READY=1", "STATUS=good\nMAINPID=1\x1b"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Notify("READY=1", "STATUS=good\nMAINPID=1\x1b"))
 	if got := heard(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.WatchdogInterval() != 0 {
 		t.Errorf("heard %q", got)
 	}
@@ -115,9 +107,7 @@ func TestABeatAllocatesNothing(t *testing.T) {
 func TestWithoutAServiceManagerNothingIsSent(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	s, err := NewService()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.Heartbeat(time.Now())
 	if err := s.Notify("READY=1"); err != nil {
 		t.Error(err)

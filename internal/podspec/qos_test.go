@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // rule: 8.13
@@ -67,8 +68,6 @@ func TestQOSClassFollowsTheAPIRule(t *testing.T) {
 func podOf(t *testing.T, manifest string) *v1.Pod {
 	t.Helper()
 	var pod v1.Pod
-	if err := yaml.UnmarshalStrict([]byte(manifest), &pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(manifest), &pod))
 	return &pod
 }

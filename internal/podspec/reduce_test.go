@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/oom"
 )
 
@@ -53,9 +54,7 @@ spec:
   - {name: g, secret: {secretName: s}}
 status: {phase: Running, qosClass: Burstable, message: long}`
 	var pod v1.Pod
-	if err := yaml.UnmarshalStrict([]byte(manifest), &pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(manifest), &pod))
 	reduced := podspec.Reduce(&pod)
 	if got, want := eviction.Digest(reduced), eviction.Digest(&pod); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

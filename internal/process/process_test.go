@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -67,13 +68,9 @@ func start(t *testing.T, line string) *process.Process {
 	cmd := exec.Command("sh", "-c", line)
 	_, err1 := cmd.StdinPipe() // nothing is written to it
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2))
 	p, err := process.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 	if !bufio.NewScanner(out).Scan() {
 		t.Fatalf("%s ends at once", line)
@@ -100,13 +97,9 @@ func session(t *testing.T, pid int) int {
 func TestChildrenAreKilledWithTheirParent(t *testing.T) {
 	cmd := as("parent")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := process.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 	var started, spawned int
 	if _, err := fmt.Fscan(out, &started, &spawned); err != nil {
@@ -191,13 +184,9 @@ func TestServiceIsReadyOnceItServes(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	s, err := process.Serve(dir, socket, as("serve "+socket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Kill)
-	if err := s.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Ready(t.Context()))
 	if s.Log() != "serving\n" {
 		t.Errorf("log %q", s.Log())
 	}
@@ -206,16 +195,12 @@ func TestServiceIsReadyOnceItServes(t *testing.T) {
 func TestServiceThatEndsOrIsLateIsNotReady(t *testing.T) {
 	dir := t.TempDir()
 	ends, err := process.Serve(dir, dir+"/none", exec.Command("sh", "-c", "echo fault >&2; exit 3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := ends.Ready(t.Context()); err == nil || err.Error() != "sh ended before it was ready: exit status 3" || ends.Log() != "fault\n" {
 		t.Errorf("got %v, log %q", err, ends.Log())
 	}
 	late, err := process.Serve(dir, dir+"/none", exec.Command("sleep", "infinity"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(late.Kill)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // playHeld makes the test binary a program that a service manager starts: it
@@ -55,50 +57,34 @@ func serveHeld(addresses []string) error {
 func TestSocketsOfTheServiceManagerAreServedByTheirAddress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.sock")
 	unix, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Close()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tcp.Close()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer other.Close()
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), playHeld+"=unix:"+path+" "+tcp.Addr().String(), "LISTEN_FDS=4", "LISTEN_FDNAMES=a:b:c:d")
 	for _, l := range []interface{ File() (*os.File, error) }{unix.(*net.UnixListener), tcp.(*net.TCPListener), other.(*net.TCPListener)} {
 		f, err := l.File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer f.Close()
 		c.ExtraFiles = append(c.ExtraFiles, f)
 	}
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte("opened"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(text, []byte("opened"), 0o600))
 	opened, err := os.Open(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer opened.Close()
 	c.ExtraFiles = append(c.ExtraFiles, opened)
 	var out strings.Builder
 	c.Stdout, c.Stderr = &out, os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	for _, l := range []net.Listener{unix, tcp} {
 		conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if answer, err := io.ReadAll(conn); err != nil || string(answer) != "held" {
 			t.Errorf("%s: %q, %v", l.Addr(), answer, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestWhatDoesNotPrintReachesNoTerminal(t *testing.T) {
@@ -17,9 +19,7 @@ func TestWhatDoesNotPrintReachesNoTerminal(t *testing.T) {
 		"\xff":                           "\ufffd",
 	} {
 		document, err := json.Marshal(map[string]string{"name": text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var shown, said struct{ Name string }
 		if err := Decode(document, &shown); err != nil || shown.Name != want {
 			t.Errorf("%q: shown as %q, %v", text, shown.Name, err)
@@ -34,9 +34,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("a\x1b[2J\u009b", "\n")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		document, err := json.MarshalIndent([]string{a, b}, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var shown []string
 		if err := Decode(document, &shown); err != nil || len(shown) != 2 {
 			t.Fatalf("%q: %v", document, err)

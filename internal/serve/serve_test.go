@@ -17,15 +17,14 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestASocketWithoutAListenerIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "status.sock")
 	for range 2 {
 		s, err := Listen("status-address", "unix:"+path, nil, &TLS{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.ports[0].Listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that was killed
 		s.ports[0].Close()
 	}
@@ -34,9 +33,7 @@ func TestASocketWithoutAListenerIsReplaced(t *testing.T) {
 func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.sock")
 	s, err := Listen("status-address", "unix:"+path, nil, &TLS{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /good", Probe(func() bool { return true }))
 	mux.Handle("GET /bad", Probe(func() bool { return false }))
@@ -47,9 +44,7 @@ func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	client := process.Client(path)
 	for path, want := range map[string]string{"/good": "200 OK ok", "/bad": "503 Service Unavailable not yet"} {
 		answer, err := client.Get("http://it" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		body, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if got := answer.Status + " " + strings.TrimSpace(string(body)); err != nil || got != want {
@@ -80,9 +75,7 @@ func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 func TestEachOfSeveralAddressesAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.sock")
 	s, err := Listen("status-address", "unix:"+path+",127.0.0.1:0", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.Handler = Probe(func() bool { return true })
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
@@ -93,14 +86,10 @@ func TestEachOfSeveralAddressesAnswers(t *testing.T) {
 			"evictd": {"unix": 200, "tcp": 421}, "rebound.example:9464": {"unix": 421, "tcp": 421}, "127.0.0.1.example": {"unix": 421, "tcp": 421},
 		} {
 			conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host)
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if network := l.Addr().Network(); answer.StatusCode != want[network] {
 				t.Errorf("%s, host %q: %s, want %d", network, host, answer.Status, want[network])
 			}

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // authority signs certificates.
@@ -43,9 +45,7 @@ func newAuthority(t *testing.T, name string) *authority {
 func (a *authority) sign(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	parent, by := a.cert, a.key
@@ -55,9 +55,7 @@ func (a *authority) sign(name string, template *x509.Certificate) (*x509.Certifi
 	der, err1 := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	cert, err2 := x509.ParseCertificate(der)
 	secret, err3 := x509.MarshalPKCS8PrivateKey(key)
-	if err := errors.Join(err1, err2, err3, a.write(name+".crt", "CERTIFICATE", der), a.write(name+".key", "PRIVATE KEY", secret)); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, errors.Join(err1, err2, err3, a.write(name+".crt", "CERTIFICATE", der), a.write(name+".key", "PRIVATE KEY", secret)))
 	return cert, key
 }
 
@@ -83,9 +81,7 @@ func ask(t *testing.T, address string, args ...string) error {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	client := ClientFlags(flags, "it", address)
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, flags.Parse(args))
 	body, err := client.Fetch(t.Context(), "/good")
 	if err == nil && string(body) != "ok\n" {
 		t.Errorf("got %q", body)
@@ -111,13 +107,9 @@ func TestAPortAnswersOnlyWhoShowsACertificateAndFollowsItsFiles(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	files := TLSFlags(flags)
 	err := flags.Parse([]string{"--" + CertFlag, ours.path("server.crt"), "--" + KeyFlag, ours.path("server.key"), "--" + ClientCAFlag, ours.path("ca.crt")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := Listen("status-address", "127.0.0.1:0", nil, files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /good", Probe(func() bool { return true }))
 	s.Handler = mux
@@ -139,37 +131,26 @@ func TestAPortAnswersOnlyWhoShowsACertificateAndFollowsItsFiles(t *testing.T) {
 	}
 
 	// A new certificate without its key leaves the old pair in force.
-	text, err := os.ReadFile(ours.path("server.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, ours.path("server.key"))
 	ours.server("server")
 	renewed, err := os.ReadFile(ours.path("server.key"))
-	if err := errors.Join(err, os.WriteFile(ours.path("server.key"), text, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, os.WriteFile(ours.path("server.key"), text, 0o600)))
 	for range 2 {
 		if err := ask(t, address, as(ours)...); err != nil {
 			t.Error(err)
 		}
 	}
 	later := time.Now().Add(time.Minute) // than any tick of the filesystem's clock
-	if err := errors.Join(os.WriteFile(ours.path("server.key"), renewed, 0o600), os.Chtimes(ours.path("server.key"), later, later)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(ours.path("server.key"), renewed, 0o600), os.Chtimes(ours.path("server.key"), later, later)))
 	was := s.ports[0].credentials.now
 	if err := ask(t, address, as(ours)...); err != nil || s.ports[0].credentials.now == was {
 		t.Errorf("the new certificate is not used: %v", err)
 	}
 	// From now on others are believed, and we are not.
-	if err := os.Rename(others.path("ca.crt"), files.ClientCAFile+".new"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(others.path("ca.crt"), files.ClientCAFile+".new"))
 	roots := as(others)
 	roots[1] = ours.path("was.crt")
-	if err := errors.Join(os.Link(files.ClientCAFile, roots[1]), os.Rename(files.ClientCAFile+".new", files.ClientCAFile)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Link(files.ClientCAFile, roots[1]), os.Rename(files.ClientCAFile+".new", files.ClientCAFile)))
 	if err := ask(t, address, roots...); err != nil {
 		t.Error(err)
 	}

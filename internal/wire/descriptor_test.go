@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -20,17 +21,13 @@ import (
 func packets(t *testing.T) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ends := [2]*net.UnixConn{}
 	for i, fd := range fds {
 		file := os.NewFile(uintptr(fd), "end")
 		defer file.Close()
 		conn, err := net.FileConn(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ends[i] = conn.(*net.UnixConn)
 		t.Cleanup(func() { conn.Close() })
 	}
@@ -39,9 +36,7 @@ func packets(t *testing.T) (a, b *net.UnixConn) {
 
 func TestConnectionsAreHandedOverAndFaultsExplained(t *testing.T) {
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer listener.Close()
 	ours, theirs := packets(t)
 	var mu sync.Mutex
@@ -81,9 +76,7 @@ func TestConnectionsAreHandedOverAndFaultsExplained(t *testing.T) {
 		t.Fatalf("%v, endpoint %q", err, endpoint)
 	}
 	accepted, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 func (w *workload) write(args []string) error {
@@ -80,6 +81,29 @@ func (w *workload) files(args []string) error {
 		}
 	}
 	return nil
+}
+
+func (w *workload) copy(args []string) error {
+	go func() {
+		for tick := time.Tick(time.Second); ; <-tick {
+			if err := replace(args[1], args[0]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}()
+	return nil
+}
+
+// replace puts what a file has in the place of another.
+func replace(to, from string) error {
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to+".new", text, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(to+".new", to)
 }
 
 func (w *workload) read(args []string) error {

@@ -12,7 +12,7 @@ import (
 
 const (
 	// MaxMemory is how much memory a workload can hold, bytes.
-	MaxMemory = 1 << 30
+	MaxMemory = 8 << 30
 	// StampEvery is how much memory lies between two stamps, bytes.
 	StampEvery = 64 << 10
 

@@ -9,6 +9,7 @@
 //	write FILE SIZE [RATE]  append to a file, in the background where RATE is not 0
 //	unlinked FILE SIZE      write a file and delete it without closing it
 //	files DIR N             make N empty files
+//	copy FROM TO            copy a file in place of another, again every second in the background
 //	read FILE [N]           read a file N times
 //	print SIZE              write to standard output
 //	fork N                  start N children that sleep, or as many as the kernel allows
@@ -56,10 +57,8 @@ func Listen(address string, first []string) error {
 	if os.Getpid() == 1 {
 		w.handle(syscall.SIGTERM) // the first process of a PID namespace gets only signals that it handles
 	}
-	for _, order := range first {
-		if err := w.obey(order); err != nil {
-			return fmt.Errorf("%s: %w", order, err)
-		}
+	if err := w.do(first); err != nil {
+		return err
 	}
 	if address == "" {
 		select {}
@@ -76,6 +75,18 @@ func Listen(address string, first []string) error {
 		w.obeyAll(client, client)
 		client.Close()
 	}
+}
+
+// Do carries out orders.
+func Do(orders ...string) error { return new(workload).do(orders) }
+
+func (w *workload) do(orders []string) error {
+	for _, order := range orders {
+		if err := w.obey(order); err != nil {
+			return fmt.Errorf("%s: %w", order, err)
+		}
+	}
+	return nil
 }
 
 // workload is what orders leave behind.
@@ -113,7 +124,7 @@ func (w *workload) obey(line string) error {
 	}
 	o, known := map[string]order{
 		"hold": {1, w.hold}, "grow": {1, w.grow}, "leak": {2, w.leak}, "stamps": {1, w.stampInto}, "bound": {1, w.bound},
-		"write": {2, w.write}, "unlinked": {2, w.unlinked}, "files": {2, w.files}, "read": {1, w.read}, "print": {1, w.print},
+		"write": {2, w.write}, "unlinked": {2, w.unlinked}, "files": {2, w.files}, "copy": {2, w.copy}, "read": {1, w.read}, "print": {1, w.print},
 		"fork": {1, w.fork}, "shell": {1, w.shell}, "rename": {1, w.rename}, "enter": {1, w.enter},
 		"on": {2, w.onSignal}, "ignore-term": {0, w.ignoreTerm}, "note": {1, w.note}, "exit": {1, w.exit},
 	}[words[0]]

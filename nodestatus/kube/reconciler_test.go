@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -111,9 +112,7 @@ func TestConditionsThatANodeIsMadeWithAreOurs(t *testing.T) {
 	raised := []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue}}
 	p := New(fake.NewClientset(), wire.Node{Name: "n", Publish: true, Register: true}, nodestatus.Native, NewRequests(), func(wire.FromAgent) {}, slog.New(slog.DiscardHandler))
 	p.Handle(wire.ToAgent{Conditions: &wire.NodeConditions{Conditions: raised}})
-	if err := p.register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.register(t.Context()))
 	turned := p.seen.DeepCopy()
 	turned.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse}}
 	if p.nodeChanged(turned); len(p.conflicts.flips) != 1 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // serve is the API server that EVICTD_TEST_KUBECONFIG names, or an embedded one
@@ -19,8 +20,6 @@ func serve(t *testing.T) *rest.Config {
 		server = apitest.URL(t)
 	}
 	cfg, err := kubeclient.Config(kubeconfig, server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cfg
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/oom/apply"
 )
@@ -63,9 +64,7 @@ func TestAScoreThatAProcessHasChosenStays(t *testing.T) {
 	worker := shell.startChild(t)
 	choose := func(pid, score int) {
 		t.Helper()
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0))
 	}
 	choose(worker, 900)
 	a := newApplier(t, "/proc", nil)
@@ -134,17 +133,11 @@ func TestAnUnreadableContainerIsAnErrorThatNamesIt(t *testing.T) {
 func TestTheProcfsMountIsTheGivenOne(t *testing.T) {
 	proc := t.TempDir()
 	dir := filepath.Join(proc, "42")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	file := filepath.Join(dir, "oom_score_adj")
-	if err := os.WriteFile(file, []byte("0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("0\n"), 0o644))
 	stat := "42 (c) S 1 42 42" + strings.Repeat(" 0", 13) + " 1 0 7"
-	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
 	a := newApplier(t, proc, nil)
 	wantCounts(t, a, []oom.ContainerScore{{Name: "c", ScoreAdj: 975}}, listing{"c": {{42, 43}}}, apply.Inits{}, apply.Counts{Rewritten: 1})
 	if text, _ := os.ReadFile(file); !strings.HasPrefix(string(text), "975") {
@@ -157,19 +150,12 @@ func TestTheProcfsMountIsTheGivenOne(t *testing.T) {
 
 func BenchmarkApplyToProcessesThatHoldTheirScore(b *testing.B) {
 	a, err := apply.New("/proc", slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer a.Close()
 	pids := slices.Repeat([]int{os.Getpid()}, 100)
-	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil {
-		b.Fatal(err)
-	}
+	own := require.ReadFile(b, "/proc/self/oom_score_adj")
 	held, err := strconv.Atoi(strings.TrimSpace(string(own)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	scores := []oom.ContainerScore{{Name: "c", ScoreAdj: held}}
 	for b.Loop() {
 		if _, err := a.Apply(scores, listing{"c": {pids}}, apply.Inits{}); err != nil {
@@ -184,9 +170,7 @@ func newApplier(t *testing.T, proc string, log io.Writer) *apply.Applier {
 		log = io.Discard
 	}
 	a, err := apply.New(proc, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { a.Close() })
 	return a
 }
@@ -201,14 +185,9 @@ func wantCounts(t *testing.T, a *apply.Applier, scores []oom.ContainerScore, of 
 
 func score(t *testing.T, pid int) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 
@@ -231,16 +210,10 @@ func startShell(t *testing.T) *shell {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "while read _; do sleep 600 & echo $!; done; kill $! 2>/dev/null")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	s := &shell{pid: cmd.Process.Pid, in: in, out: bufio.NewReader(out)}
 	s.stop = func() {
 		in.Close()
@@ -254,12 +227,8 @@ func (s *shell) startChild(t *testing.T) int {
 	t.Helper()
 	fmt.Fprintln(s.in)
 	line, err := s.out.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pid
 }

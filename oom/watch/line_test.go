@@ -1,10 +1,10 @@
 package watch
 
 import (
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -87,10 +87,7 @@ func TestOnlyTheKernelIsBelieved(t *testing.T) {
 
 // The seeds are records of Linux 6.18 as /dev/kmsg gave them.
 func FuzzLine(f *testing.F) {
-	captured, err := os.ReadFile("testdata/kmsg-6.18")
-	if err != nil {
-		f.Fatal(err)
-	}
+	captured := require.ReadFile(f, "testdata/kmsg-6.18")
 	for line := range strings.Lines(string(captured)) {
 		f.Add(strings.TrimSuffix(line, "\n"))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -38,18 +39,12 @@ func deleteLater(t *testing.T, s *cgroup.System, group string) {
 // the kernel has killed it.
 func burst(t *testing.T, s *cgroup.System, group, name string) (pid int) {
 	t.Helper()
-	if err := s.Create(group, cgroup.Limits{Memory: stats.Known(16 << 20)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(group, cgroup.Limits{Memory: stats.Known(16 << 20)}))
 	deleteLater(t, s, group)
 	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), name)
-	if err := os.Symlink(shell, program); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(shell, program))
 	c := exec.CommandContext(t.Context(), program, "-c", `read go; x=x; while :; do x=$x$x; done`)
 	in, err := c.StdinPipe()
 	if err = errors.Join(err, c.Start(), s.Add(group, c.Process.Pid)); err != nil {
@@ -107,9 +102,7 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	}
 	s, root := realGroup(t)
 	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}}
-	if err := s.Create(pods[1].Cgroup, cgroup.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(pods[1].Cgroup, cgroup.Limits{}))
 	cfg := Config{OpenLog: held, Cgroups: s, Root: root, Pods: func() []Pod { return pods }, Every: time.Second}
 	var pid int
 	began := time.Now()
@@ -132,9 +125,7 @@ func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}, {"", root + "/bare"}, {"", root + "not"}}
 	for _, p := range pods {
-		if err := s.Create(p.Cgroup, cgroup.Limits{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Create(p.Cgroup, cgroup.Limits{}))
 		deleteLater(t, s, p.Cgroup)
 	}
 	burst(t, s, root+"/kubepods/podb/before", "before")
@@ -167,13 +158,9 @@ func TestTheLogShowsOfEachKillThatIsTheNodes(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"b", root + "/kubepods/podb"}}
 	pipe := filepath.Join(t.TempDir(), "kmsg")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	in, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer in.Close()
 	cfg := Config{Log: pipe, Cgroups: s, Root: root, Pods: func() []Pod { return pods }}
 	kills, _ := follow(t, cfg, func() {
@@ -198,9 +185,7 @@ func told(kills []Kill) (texts []string) {
 func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"b", root + "/kubepods/podb"}}
-	if err := s.Create(pods[0].Cgroup, cgroup.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(pods[0].Cgroup, cgroup.Limits{}))
 	deleteLater(t, s, pods[0].Cgroup)
 	var kills []Kill
 	w := New(Config{Cgroups: s, Root: root, Pods: func() []Pod { return pods }}, func(k Kill) { kills = append(kills, k) }, slog.New(slog.DiscardHandler))

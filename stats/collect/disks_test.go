@@ -2,7 +2,6 @@ package collect
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -23,15 +23,7 @@ func runDisks(t testing.TB, given Paths, log slog.Handler) *Disks {
 	t.Helper()
 	d := NewDisks(given, slog.New(log))
 	_ = d.Measure(time.Minute)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	require.Running(t, d.Run)
 	return d
 }
 
@@ -77,24 +69,18 @@ func TestAFilesystemIsWhatStatfsShows(t *testing.T) {
 func TestOneDiskHasOneFigureAtWhateverInstantItsPathsWereMeasured(t *testing.T) {
 	dir, other := t.TempDir(), mounted(t, "size=1m")
 	for _, below := range []string{"/images", "/layers"} {
-		if err := os.Mkdir(dir+below, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(dir+below, 0o755))
 	}
 	read := func(d *Disks) (s stats.Node) {
 		s.Time = time.Now()
 		for _, source := range d.sources() {
-			if err := source.read(&s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, source.read(&s))
 		}
 		return s
 	}
 	disks := func(paths Paths) *Disks {
 		d := NewDisks(paths, slog.New(slog.DiscardHandler))
-		if err := d.Measure(time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Measure(time.Hour))
 		for i, f := range d.filesystems { // each at an instant of its own
 			f.figure.Time, f.figure.InodesFree = time.Unix(int64(i), 0), stats.Known(int64(i))
 		}
@@ -193,26 +179,18 @@ func TestFiguresOfNodefsAreNotTakenForThoseOfImagesBeforeTheRuntimeHasSpoken(t *
 func TestAFilesystemThatIsUnmountedAndMountedAgainIsFoundAgain(t *testing.T) {
 	node, image := mounted(t, "size=1m"), t.TempDir()
 	d := runDisks(t, Paths{NodeFs: node, ImageFs: image}, slog.DiscardHandler)
-	if err := unix.Mount("tmpfs", image, "tmpfs", 0, "size=2m"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mount("tmpfs", image, "tmpfs", 0, "size=2m"))
 	still := func(i int, capacity int64) func() bool {
 		return func() bool { s, err := d.figures(t, i); return err == nil && s.Capacity == stats.Known(capacity) }
 	}
 	awaitThat(t, "the mount", still(1, 2<<20))
-	if err := unix.Unmount(image, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(image); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Unmount(image, 0))
+	require.NoError(t, os.Remove(image))
 	awaitThat(t, "the loss", func() bool { _, err := d.figures(t, 1); return errors.Is(err, unix.ENOENT) })
 	if !still(0, 1<<20)() || d.Layout() != ImageFs {
 		t.Errorf("nodefs is lost with it, or the layout %v", d.Layout())
 	}
-	if err := os.Mkdir(image, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(image, 0o755))
 	mountAt(t, image, "size=3m")
 	awaitThat(t, "the return", still(1, 3<<20))
 }
@@ -245,9 +223,7 @@ func TestAFilesystemThatHangsBlocksNothingAndBlindsNothingElse(t *testing.T) {
 	if err := d.Measure(10 * time.Millisecond); err != nil {
 		t.Errorf("at the start: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
+	require.Running(t, d.Run)
 	var s stats.Filesystem
 	now := time.Now()
 	for range 3 {
@@ -265,10 +241,6 @@ func TestAFilesystemThatHangsBlocksNothingAndBlindsNothingElse(t *testing.T) {
 	}
 	release()
 	awaitThat(t, "an answer", func() bool { err := d.read(1, later, &s); return err != nil && !errors.Is(err, errSilent) })
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
@@ -276,9 +248,7 @@ func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
 	dir, release := hungMount(t)
 	var log bytes.Buffer
 	d := NewDisks(Paths{NodeFs: dir}, slog.New(slog.NewTextHandler(&log, nil)))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
+	stop := require.Running(t, d.Run)
 	awaitThat(t, "the kernel to be asked", func() bool {
 		idle := d.filesystems[0].busy.TryLock()
 		if idle {
@@ -286,8 +256,7 @@ func TestAFilesystemThatHangsIsLeftBehindAtTheEnd(t *testing.T) {
 		}
 		return !idle
 	})
-	cancel()
-	<-ended
+	stop()
 	if !strings.Contains(log.String(), "is abandoned") {
 		t.Errorf("log:\n%s", &log)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -17,15 +18,7 @@ import (
 func surveying(t *testing.T, log *bytes.Buffer, pods ...*PodDisk) (s *DiskScanner, round func()) {
 	t.Helper()
 	s = NewDiskScanner(slog.New(slog.NewTextHandler(log, nil)))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	require.Running(t, s.Run)
 	s.SetPods(pods)
 	<-s.Done()
 	return s, func() {
@@ -59,9 +52,7 @@ func TestWhatAPodWritesIsSurveyedWhereTheKubeletKeepsIt(t *testing.T) {
 	}
 	begun := time.Now()
 	s, round := surveying(t, &bytes.Buffer{}, p.cfg.Disk)
-	if err := p.Read(&got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Read(&got))
 	if got.Volumes[0].Inodes != stats.Known(2) || got.Volumes[0].Time.Before(begun) || got.Volumes[1] != (stats.Volume{}) || got.Volumes[2] != (stats.Volume{}) {
 		t.Errorf("volumes: got %v", got.Volumes)
 	}
@@ -77,9 +68,7 @@ func TestWhatAPodWritesIsSurveyedWhereTheKubeletKeepsIt(t *testing.T) {
 	if p.Read(&got); got.Volumes[0].Inodes != stats.Known(3) || !s.LastScan().After(first) {
 		t.Errorf("after another round: got %v", got.Volumes[0])
 	}
-	if err := os.RemoveAll(volume.String()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(volume.String()))
 	round()
 	if p.Read(&got); got.Volumes[0].Used.IsKnown() {
 		t.Error("a directory that is gone is still known")
@@ -93,9 +82,7 @@ func TestALongWalkIsReadWhole(t *testing.T) {
 	dir := mounted(t, "size=64m,nr_inodes=0")
 	const files = walkPerStep + 500
 	for i := range files {
-		if err := os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
 	}
 	disk := volumeOf(dir)
 	surveying(t, &bytes.Buffer{}, disk)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -22,27 +23,19 @@ const podGroup = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-po
 func fixture(t testing.TB) (*cgroup.System, string) {
 	t.Helper()
 	host := t.TempDir()
-	if err := os.CopyFS(host, os.DirFS("../../cgroup/testdata/v2")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.CopyFS(host, os.DirFS("../../cgroup/testdata/v2")))
 	put(t, host+"/proc/sys/kernel/pid_max", "4194304\n")
 	put(t, host+"/proc/sys/kernel/threads-max", "63000\n")
 	put(t, host+"/proc/loadavg", "0.25 0.08 0.02 4/105 5212\n")
 	s, err := cgroup.Discover(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, host
 }
 
 func put(t testing.TB, file, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
 }
 
 // newNode returns a node and what it logs. The paths are those of its disks.
@@ -155,9 +148,7 @@ func TestPodsAreFoundWhenTheirGroupAppears(t *testing.T) {
 		if !got.PodsMemory.Usage.IsKnown() || got.Memory.Limit != stats.Known(256<<20) {
 			t.Errorf("after: got %v and %v", got.PodsMemory, got.Memory)
 		}
-		if err := s.Delete(group + "/kubepods"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Delete(group+"/kubepods"))
 	}
 }
 
@@ -204,9 +195,7 @@ func realGroup(t testing.TB) (*cgroup.System, string) {
 
 func create(t testing.TB, s *cgroup.System, group string) {
 	t.Helper()
-	if err := s.Create(group, cgroup.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Create(group, cgroup.Limits{}))
 }
 
 func TestReadingANodeAllocatesNothing(t *testing.T) {

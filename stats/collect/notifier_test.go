@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -43,25 +44,14 @@ func newWatched(t *testing.T, thresholds bool) *watched {
 	if w.MemoryNotifier, err = NewMemoryNotifier(NodeConfig{Cgroups: s, Root: w.node}, thresholds, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		w.Close()
-	})
+	t.Cleanup(w.Close)
+	require.Running(t, func(ctx context.Context) error { w.Run(ctx); return nil })
 	return w
 }
 
 func (w *watched) createPods(t *testing.T) {
 	t.Helper()
-	if err := w.cgroups.Create(w.pods, cgroup.Limits{Memory: stats.Known(256 << 20)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.cgroups.Create(w.pods, cgroup.Limits{Memory: stats.Known(256 << 20)}))
 }
 
 // fill lets processes of the pods' group hold so many MiB until the function that
@@ -77,9 +67,7 @@ func (w *watched) fill(t *testing.T, mebi int) (end func()) {
 	if err == nil {
 		err = w.cgroups.Add(w.pods, c.Process.Pid)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fmt.Fprintln(in, "go")
 	var once sync.Once
 	end = func() {
@@ -144,9 +132,7 @@ func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
 	w := newWatched(t, true)
 	w.awaitArmed(t, MemoryLevels{1: at(40 << 20)})
 	w.drain()
-	if err := w.cgroups.Delete(w.pods); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.cgroups.Delete(w.pods))
 	w.awaitSource(t, MemcgThreshold, MemoryStall) // whichever the kernel takes down first
 	w.createPods(t)
 	w.awaitArmed(t, MemoryLevels{1: at(44 << 20)})
@@ -164,9 +150,7 @@ func TestAWatchWithoutThresholdsIsWokenByWakeAlone(t *testing.T) {
 		t.Error("armed")
 	}
 	pods, err := w.cgroups.Open(w.pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer pods.Close()
 	defer w.fill(t, 48)()
 	awaitThat(t, "memory to be in use", func() bool {
@@ -187,9 +171,7 @@ func TestANoticeThatCannotBeHadIsLoggedOnce(t *testing.T) {
 	s, host := fixture(t) // its files are no kernel's
 	var logged wait.Log
 	w, err := NewMemoryNotifier(NodeConfig{Host: host, Cgroups: s, Root: podGroup}, true, slog.New(slog.NewTextHandler(&logged, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer w.Close()
 	for range 3 {
 		w.reopen()

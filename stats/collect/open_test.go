@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -34,13 +35,17 @@ func TestWritableLayersAreFoundByTheDeviceOfTheMount(t *testing.T) {
 	}
 }
 
-func FuzzParseOverlay(f *testing.F) {
+func FuzzOverlays(f *testing.F) {
 	f.Add("41 35 0:52 / /rootfs rw,relatime shared:7 - overlay overlay rw,lowerdir=/a,upperdir=/up\\040per/fs,workdir=/w")
-	f.Add("1 2 3:4 - overlay x upperdir=/\\")
+	f.Add("1 2 3:4 / / rw - overlay x upperdir=/\\04")
 	f.Fuzz(func(t *testing.T, line string) {
-		if _, upper, ok := parseOverlay(line); ok && !strings.HasPrefix(upper, "/") {
-			t.Errorf("%q is no absolute path", upper)
+		layers, err := overlays(strings.NewReader(line))
+		for _, layer := range layers {
+			if !strings.HasPrefix(layer.Root, "/") {
+				t.Errorf("%q is no absolute path", layer.Root)
+			}
 		}
+		require.NoError(t, err)
 	})
 }
 
@@ -51,13 +56,9 @@ func holding(t *testing.T, dir, how string) (pid int) {
 	script := fmt.Sprintf(`cd %q && head -c 3145728 /dev/zero >gone && exec 5%sgone 6<gone 7>there && rm gone && echo ready && read x`, dir, how)
 	c := exec.Command("sh", "-c", script)
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if fd, err := unix.MemfdCreate("anonymous", 0); err == nil {
 		memfd := os.NewFile(uintptr(fd), "anonymous")
 		defer memfd.Close()
@@ -66,9 +67,7 @@ func holding(t *testing.T, dir, how string) (pid int) {
 		}
 		c.ExtraFiles = []*os.File{memfd}
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	t.Cleanup(func() {
 		in.Close()
 		c.Wait()
@@ -102,9 +101,7 @@ func TestWhatIsDeletedAndStillOpenCountsForItsPod(t *testing.T) {
 func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 	base := mounted(t, "size=16m")
 	for _, dir := range []string{"lower", "upper", "work", "root"} {
-		if err := os.MkdirAll(base+"/"+dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(base+"/"+dir, 0o755))
 	}
 	put(t, base+"/lower/image", string(make([]byte, 1<<20)))
 	if err := unix.Mount("overlay", base+"/root", "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", base)); err != nil {
@@ -176,8 +173,6 @@ func inRoot(t *testing.T, root string, do func() error) (tid int) {
 	}
 	wait.Go(enter)
 	t.Cleanup(func() { close(ended); wait.Wait() })
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-done)
 	return tid
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -24,9 +25,7 @@ func TestAPodAndItsContainersAreReadFromTheirGroups(t *testing.T) {
 	})
 	t.Cleanup(p.Close)
 	var got stats.Pod
-	if err := p.Read(&got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Read(&got))
 	if got.Memory != stats.Known(290455552-52428800) || got.Processes != stats.Known(4) || got.Threads != stats.Known(23) {
 		t.Errorf("got %v", got)
 	}
@@ -53,9 +52,7 @@ func TestAPodThatIsNotThereIsUnknownUntilItIs(t *testing.T) {
 		if err := p.Read(&got); err != nil || !got.Memory.IsKnown() || !got.Containers[0].Memory.IsKnown() || got.Processes != stats.Known(0) {
 			t.Errorf("after: got %v, %v", got, err)
 		}
-		if err := s.Delete(group + "/pod"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Delete(group+"/pod"))
 	}
 }
 
@@ -88,22 +85,14 @@ func TestReadingAPodAllocatesNothing(t *testing.T) {
 func TestMemoryIsReadWithoutOpeningAnything(t *testing.T) {
 	pod := realPods(t, 1)[0]
 	var all, got stats.Pod
-	if err := pod.Read(&all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pod.Read(&all))
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	none := limit
 	none.Cur = 0
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
 	err := pod.ReadMemory(&got, true)
-	if restored := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); restored != nil {
-		t.Fatal(restored)
-	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	all.Processes, all.Time, got.Time = stats.Amount{}, time.Time{}, time.Time{}
 	if err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("read %+v, %v, want %+v", got, err, all)

@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -21,9 +21,7 @@ import (
 // that wait for it fail with ENOTCONN.
 func mountSilent(t *testing.T, dir string) (end func()) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skip("skipped: needs root and /dev/fuse:", err)
@@ -47,13 +45,7 @@ func scanning(t *testing.T, patience time.Duration, log *wait.Log) *DiskScanner 
 	t.Helper()
 	s := NewDiskScanner(slog.New(slog.NewTextHandler(log, nil)))
 	s.patience = patience
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
+	require.Running(t, s.Run)
 	return s
 }
 

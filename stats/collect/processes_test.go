@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -27,9 +28,7 @@ func TestASessionAndItsDescendantsAreThePod(t *testing.T) {
 	put(t, host+"/proc/self/stat", "nonsense")
 	put(t, host+"/proc/40/stat", "40 (cut")
 	p := NewProcesses(host)
-	if err := p.Scan(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Scan())
 	var got stats.Pod
 	p.pod(10, &got)
 	if got.Memory != stats.Known(4*110<<10) || got.Processes != stats.Known(4) || got.Threads != stats.Known(8) {
@@ -47,16 +46,10 @@ func TestANodeWithoutCgroupsUsesWhatItsPodsProcessesUse(t *testing.T) {
 	leader := exec.Command("sh", "-c", "x=$(head -c 20000000 /dev/zero | tr '\\0' x); sh -c 'echo ready; exec sleep 300' & read end; kill $!")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := leader.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := leader.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := leader.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, leader.Start())
 	t.Cleanup(func() {
 		in.Close()
 		leader.Wait()
@@ -107,8 +100,6 @@ func FuzzProcessStatus(f *testing.F) {
 func BenchmarkScanOfAllProcesses(b *testing.B) {
 	p := NewProcesses("")
 	for b.Loop() {
-		if err := p.Scan(); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, p.Scan())
 	}
 }

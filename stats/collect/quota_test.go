@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -57,13 +58,9 @@ func TestAProjectsQuotaCountsInPlaceOfAWalk(t *testing.T) {
 	disk := loopMount(t, "e2fsprogs", 64, "prjquota", "mke2fs", "-q", "-t", "ext4", "-m", "0", "-O", "quota,project", "-E", "quotatype=prjquota")
 	const project = 1048577
 	volume := disk + "/volume"
-	if err := os.Mkdir(volume, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(volume, 0o755))
 	dir, err := os.Open(volume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dir.Close()
 	of := projectOf{project: project, flags: 0x200} // FS_XFLAG_PROJINHERIT
 	const setProject = 0x401c5820                   // FS_IOC_FSSETXATTR
@@ -95,9 +92,7 @@ func loopMount(t *testing.T, debian string, mib int64, options string, make ...s
 	}
 	image, dir := t.TempDir()+"/image", t.TempDir()
 	put(t, image, "")
-	if err := os.Truncate(image, mib<<20); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(image, mib<<20))
 	if out, err := exec.Command(make[0], append(make[1:], image)...).CombinedOutput(); err != nil {
 		t.Skipf("skipped: needs a %s that knows %q: %v: %s", make[0], make[1:], err, bytes.TrimSpace(out))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -27,9 +28,7 @@ func TestNearAThresholdTheKernelWakesTheThreadOfTheLoopItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := NewMemoryNotifier(NodeConfig{}, true, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer w.Close()
 			ended := make(chan struct{})
 			defer func() { <-ended }()

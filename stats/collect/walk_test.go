@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // placed is a directory that is looked at by its path.
@@ -32,19 +34,11 @@ func whole(t *testing.T, path string) *tree {
 func TestADirectoryOccupiesItsBlocksAndDistinctInodes(t *testing.T) {
 	dir := mounted(t, "size=4m")
 	put(t, dir+"/sub/deep/a", string(make([]byte, 8192)))
-	if err := os.Link(dir+"/sub/deep/a", dir+"/hard"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/usr", dir+"/soft"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Link(dir+"/sub/deep/a", dir+"/hard"))
+	require.NoError(t, os.Symlink("/usr", dir+"/soft"))
 	sparse, err := os.Create(dir + "/sparse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sparse.Truncate(1 << 30); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, sparse.Truncate(1<<30))
 	sparse.Close()
 	// the directory, sub, deep, a with its two names, the symbolic link, sparse
 	if w := whole(t, dir); w.bytes != 8192 || w.inodes != 6 {
@@ -54,9 +48,7 @@ func TestADirectoryOccupiesItsBlocksAndDistinctInodes(t *testing.T) {
 
 func TestWhatIsMountedBelowIsAnotherFilesystem(t *testing.T) {
 	dir := mounted(t, "size=1m")
-	if err := os.Mkdir(dir+"/other", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir+"/other", 0o755))
 	t.Run("mounted", func(t *testing.T) {
 		mountAt(t, dir+"/other", "size=1m")
 		put(t, dir+"/other/file", string(make([]byte, 4096)))
@@ -71,9 +63,7 @@ func TestFilesThatVanishDuringTheWalkArePassedOver(t *testing.T) {
 	const files = walkPerStep + 100
 	for i := range files {
 		put(t, fmt.Sprintf("%s/d%d/f", dir, i/100), "")
-		if err := os.WriteFile(fmt.Sprintf("%s/d%d/%d", dir, i/100, i), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/d%d/%d", dir, i/100, i), nil, 0o644))
 	}
 	room := maxRemembered
 	w := tree{place: placed(dir)}
@@ -97,9 +87,7 @@ func TestADirectoryDeeperThanTheLimitIsCountedToTheLimit(t *testing.T) {
 	for range walkDepth + 10 {
 		deep.WriteString("/d")
 	}
-	if err := os.MkdirAll(deep.String(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(deep.String(), 0o755))
 	room := maxRemembered
 	w := tree{place: placed(dir)}
 	if _, err := w.measure(time.Now(), true, &room, onward); w.inodes != walkDepth+1 || !errors.Is(err, errIncomplete) {
@@ -116,9 +104,7 @@ func TestAHostileDirectoryIsMeasuredAndNothingInItIsOpened(t *testing.T) {
 	inodes := int64(1)
 	add := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		inodes++
 	}
 	add(unix.Mkfifo(dir+"/pipe", 0o600))
@@ -133,9 +119,7 @@ func TestAHostileDirectoryIsMeasuredAndNothingInItIsOpened(t *testing.T) {
 	defer socket.Close()
 	// A path far longer than PATH_MAX, made from below.
 	at, err := unix.Open(dir, unix.O_PATH, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := strings.Repeat("d", 255)
 	for range 300 {
 		add(unix.Mkdirat(at, name, 0o700))
@@ -163,9 +147,7 @@ func TestADirectoryOfManyEntriesIsWalkedInSteps(t *testing.T) {
 	put(t, dir+"/first", "x")
 	const many = 2*walkPerStep + 100
 	for i := range many {
-		if err := os.Link(dir+"/first", fmt.Sprintf("%s/%d", dir, i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Link(dir+"/first", fmt.Sprintf("%s/%d", dir, i)))
 	}
 	steps := 0
 	room := maxRemembered
@@ -182,13 +164,9 @@ func forest(t testing.TB, dir string, files int) string {
 	t.Helper()
 	for i := range files {
 		if i%100 == 0 {
-			if err := os.Mkdir(fmt.Sprintf("%s/d%d", dir, i/100), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Mkdir(fmt.Sprintf("%s/d%d", dir, i/100), 0o755))
 		}
-		if err := os.WriteFile(fmt.Sprintf("%s/d%d/%d", dir, i/100, i), []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/d%d/%d", dir, i/100, i), []byte("x"), 0o644))
 	}
 	return dir
 }
@@ -211,9 +189,7 @@ func (w *revisited) again(whole bool) (entries int) {
 	w.t.Helper()
 	w.now = w.now.Add(time.Minute)
 	entries, err := w.measure(w.now, whole, &w.room, onward)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return entries
 }
 
@@ -230,9 +206,7 @@ func TestAQuickLookReadsOnlyDirectoriesThatHaveChanged(t *testing.T) {
 	}
 	put(t, dir+"/d7/new", "x")
 	put(t, dir+"/d7/sub/new", "x")
-	if err := os.RemoveAll(dir + "/d8"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(dir+"/d8"))
 	before := w.bytes
 	if n := w.again(false); n > 300 || w.inodes != files+files/100+1+3-101 || w.bytes >= before {
 		t.Errorf("changed: %d entries looked at, %d inodes, %d bytes after %d", n, w.inodes, w.bytes, before)
@@ -279,9 +253,7 @@ func TestAQuickLookSeesFilesGrowThatAreLargeOrWereWrittenTo(t *testing.T) {
 func appendTo(t *testing.T, file string, data []byte) {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	if _, err := f.Write(data); err != nil {
 		t.Fatal(err)
@@ -304,9 +276,7 @@ func TestNoLinkLeadsOutOfAPlace(t *testing.T) {
 	put(t, root+"/pods/u/volumes/a/file", "x")
 	put(t, root+"/odd\nname/a\nb/file", "x")
 	for name, to := range map[string]string{"/pods/u/volumes/link": secret, "/pods/linked": root + "/pods/u"} {
-		if err := os.Symlink(to, root+name); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(to, root+name))
 	}
 	for below, want := range map[string]error{
 		"pods/u/volumes/a":            nil,
@@ -329,9 +299,7 @@ func TestNoLinkLeadsOutOfAPlace(t *testing.T) {
 	}
 	// The root is the operator's, who may have moved it.
 	moved := t.TempDir() + "/kubelet"
-	if err := os.Symlink(root, moved); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(root, moved))
 	if w := whole(t, moved+"/pods"); w.inodes < 4 {
 		t.Errorf("below a root that is a link: got %d inodes", w.inodes)
 	}

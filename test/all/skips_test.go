@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestSkippedTestsAreCountedByReason(t *testing.T) {
@@ -24,9 +26,7 @@ skipped, by reason:
 `
 	for run, want := range map[string]string{run: want, "": ""} {
 		count := map[string]int{}
-		if err := countSkips(strings.NewReader(run), count); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, countSkips(strings.NewReader(run), count))
 		var out strings.Builder
 		writeSkips(&out, count)
 		if out.String() != want {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/page"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
@@ -42,17 +43,8 @@ func feed(t *testing.T, folder string, answer any, past page.Event, now ...page.
 	mux.HandleFunc("GET /v1/explain", say)
 	mux.HandleFunc("GET /v1/why", say)
 	server := httptest.NewServer(mux)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-done
-		server.Close()
-	})
+	t.Cleanup(server.Close)
+	require.Running(t, func(ctx context.Context) error { p.Run(ctx); return nil })
 	return strings.TrimPrefix(server.URL, "http://")
 }
 

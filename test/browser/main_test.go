@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -16,8 +17,6 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	found, err := process.Addresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found[0]
 }

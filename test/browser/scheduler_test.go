@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -36,13 +37,9 @@ func newCluster(t *testing.T) (c *cluster, server string) {
 func (c *cluster) make(path string, object any) {
 	c.Helper()
 	text, err := json.Marshal(object)
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	answer, err := http.Post(c.url+path, "application/json", bytes.NewReader(text))
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	defer answer.Body.Close()
 	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusCreated {
 		c.Fatalf("POST %s: %s: %s", path, answer.Status, body)

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -57,9 +58,7 @@ func openTab(t *testing.T, browser context.Context, address string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	p := &tab{T: t, ctx: ctx, address: "http://" + address + "/"}
-	if err := chromedp.Listen(ctx, p.hear); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, chromedp.Listen(ctx, p.hear))
 	t.Cleanup(func() {
 		cancel()
 		p.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -43,9 +44,7 @@ func programs(t *testing.T) string {
 		for i := range names {
 			names[i] = filepath.Base(names[i])
 		}
-		if err := sandbox.Build(dir, names...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, sandbox.Build(dir, names...))
 	})
 	return dir
 }
@@ -62,10 +61,7 @@ func pages(t *testing.T) []string {
 
 func TestEveryCommandOfTheDocumentationDoesWhatIsShown(t *testing.T) {
 	for _, file := range pages(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, file)
 		p := readPage(string(text))
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			for _, fault := range p.faults {

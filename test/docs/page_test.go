@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestAPageIsReadAsItIsMeant(t *testing.T) {
@@ -104,10 +106,7 @@ func anchors(text string) (names []string) {
 
 func TestEveryLinkOfTheDocumentationLeadsSomewhere(t *testing.T) {
 	for _, file := range pages(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, file)
 		for _, found := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
 			if strings.Contains(found[1], "://") {
 				continue

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // scenario is what a picture shows of a scenario; amounts are MiB in the end.
@@ -63,24 +63,15 @@ func mib(q resource.Quantity) float64 { return float64(q.Value()) / (1 << 20) }
 // play runs the scenario of a file.
 func play(t *testing.T, file string) (*scenario, []pass) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, file)
 	s := new(scenario)
-	if err := yaml.Unmarshal(text, s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(text, s))
 	out, err := exec.Command(filepath.Join(programs(t), "evictd"), "simulate", "-o", "json", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var passes []pass
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var p pass
-		if err := decoder.Decode(&p); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, decoder.Decode(&p))
 		passes = append(passes, p)
 	}
 	return s, passes

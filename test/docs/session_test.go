@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -36,12 +37,8 @@ func newSession(t *testing.T) *session {
 	t.Helper()
 	dir := harness.Dir(t)
 	repository, err := filepath.Abs(top)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(repository, "docs"), filepath.Join(dir, "docs")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(filepath.Join(repository, "docs"), filepath.Join(dir, "docs")))
 	s := &session{t: t, dir: dir, shell: exec.Command("/proc/self/exe")}
 	s.shell.Dir = dir
 	s.shell.Env = []string{"PATH=" + programs(t) + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8", "TERM=xterm", shellVariable + "=1"}
@@ -58,9 +55,7 @@ func newSession(t *testing.T) *session {
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("skipped: namespaces of the page's own cannot be made:", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out.Close()
 	s.answers = bufio.NewScanner(answers)
 	t.Cleanup(func() {

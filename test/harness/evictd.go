@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -144,7 +145,5 @@ func (e *Evictd) Agent() (pid int) {
 // KillAgent ends the agent by SIGKILL.
 func (e *Evictd) KillAgent() {
 	e.T.Helper()
-	if err := syscall.Kill(e.Agent(), syscall.SIGKILL); err != nil {
-		e.T.Fatal(err)
-	}
+	require.NoError(e.T, syscall.Kill(e.Agent(), syscall.SIGKILL))
 }

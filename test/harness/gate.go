@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // Gate passes connections on to an address while it is open, as it is at first.
@@ -24,13 +26,9 @@ type Gate struct {
 func NewGate(t testing.TB, network, at, to string) *Gate {
 	t.Helper()
 	listener, err := net.Listen(network, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if network == "unix" {
-		if err := os.Chmod(at, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(at, 0o666))
 	}
 	g := &Gate{Address: listener.Addr().String(), network: network, to: to, open: true, passing: map[net.Conn]bool{}, listener: listener}
 	g.serving.Go(g.serve)

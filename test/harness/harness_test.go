@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -93,18 +94,12 @@ func TestNothingIsLeftOfARunThatIsKilled(t *testing.T) {
 	dir := harness.Dir(t)
 	cmd := unfinished(t, dir, "none")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	run, err := process.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(run.Kill)
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	group := groupIn(t, line)
 	if len(harness.CgroupsAt(group)) == 0 {
 		t.Error("the run has no cgroup")
@@ -127,9 +122,7 @@ func TestOrphan(t *testing.T) {
 		t.Skip("skipped: other tests of this package run it in a process of its own")
 	}
 	out, err := exec.Command("sh", "-c", "setsid sleep infinity >/dev/null 2>&1 & echo $!").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	os.Stdout.WriteString(orphanPrefix + string(out))
 	go panic("on purpose")
 	select {}

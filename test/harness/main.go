@@ -30,6 +30,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/workload"
@@ -192,9 +193,7 @@ var dirs atomic.Int32 // made so far, for names of their own
 func Dir(t testing.TB, more ...func(dir string) []Trace) string {
 	t.Helper()
 	dir := filepath.Join(Base(t), strconv.Itoa(int(dirs.Add(1))))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
 		if err := errors.Join(Sweep(dir, more...), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
@@ -218,9 +217,7 @@ func Program(t testing.TB, name string) string {
 		names = append(names, "evictd-agent")
 	}
 	build, _ := built.LoadOrStore(name, sync.OnceValue(func() error { return sandbox.Build(dir, names...) }))
-	if err := build.(func() error)(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, build.(func() error)())
 	return filepath.Join(dir, name)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 )
@@ -60,9 +61,7 @@ func (n *Node) Clear(group string) {
 // Make makes a cgroup, or sets the limits of one.
 func (n *Node) Make(group string, limits cgroup.Limits) {
 	n.T.Helper()
-	if err := n.Node.Make(group, limits); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, n.Node.Make(group, limits))
 }
 
 // Delete removes a cgroup of the node, once it has no process.
@@ -75,9 +74,7 @@ func (n *Node) Delete(group string) {
 func (n *Node) Open(group string) *cgroup.Group {
 	n.T.Helper()
 	g, err := n.Cgroups.Open(group)
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	n.T.Cleanup(func() { g.Close() })
 	return g
 }
@@ -85,9 +82,7 @@ func (n *Node) Open(group string) *cgroup.Group {
 // Memory is that of a cgroup.
 func (n *Node) Memory(group string) (m stats.Memory) {
 	n.T.Helper()
-	if err := n.Open(group).Memory(&m); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, n.Open(group).Memory(&m))
 	return m
 }
 
@@ -95,9 +90,7 @@ func (n *Node) Memory(group string) (m stats.Memory) {
 func (n *Node) OOMKills(group string) int64 {
 	n.T.Helper()
 	kills, err := n.Open(group).OOMKills()
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	return kills.Or(0)
 }
 
@@ -109,17 +102,13 @@ func (n *Node) Manifest(name string, spec sandbox.Spec) *v1.Pod {
 // Write puts the manifest of a pod in place, or replaces it.
 func (n *Node) Write(m *v1.Pod) {
 	n.T.Helper()
-	if err := n.WriteManifest(m); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, n.WriteManifest(m))
 }
 
 // WriteFile puts a file among the manifests, or replaces it.
 func (n *Node) WriteFile(name, text string) {
 	n.T.Helper()
-	if err := n.Node.WriteFile(name, []byte(text)); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, n.Node.WriteFile(name, []byte(text)))
 }
 
 // Start runs a pod in the cgroup that the kubelet gives it, and writes its manifest.
@@ -136,13 +125,9 @@ func (n *Node) StartIn(m *v1.Pod, group string, as *syscall.Credential) *Pod {
 	n.T.Helper()
 	Base(n.T)
 	program, err := podProgram()
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	started, err := n.Node.Start(group, as, program)
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	p := &Pod{Pod: m, Group: group, Node: n, workload: started}
 	n.T.Cleanup(p.End)
 	return p
@@ -234,9 +219,7 @@ func (p *Pod) MustHaveEndedBy(signal syscall.Signal) {
 func (p *Pod) Volume(kubelet, name string) string {
 	p.Node.T.Helper()
 	dir := filepath.Join(kubelet, "pods", string(p.UID), "volumes", "kubernetes.io~empty-dir", name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		p.Node.T.Fatal(err)
-	}
+	require.NoError(p.Node.T, os.MkdirAll(dir, 0o755))
 	return dir
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -60,18 +61,14 @@ func Serve(t testing.TB, socket string, cmd *exec.Cmd) *Process {
 	p := run(t, socket, cmd)
 	ctx, cancel := limited()
 	defer cancel()
-	if err := p.service.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.service.Ready(ctx))
 	return p
 }
 
 func run(t testing.TB, socket string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	service, err := process.Serve(t.TempDir(), socket, cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := &Process{T: t, service: service, client: process.Client(socket)}
 	t.Cleanup(func() {
 		p.Stop()
@@ -119,9 +116,7 @@ func (p *Process) Kill() {
 // Signal sends the program a signal.
 func (p *Process) Signal(s os.Signal) {
 	p.T.Helper()
-	if err := p.service.Signal(s); err != nil {
-		p.T.Fatal(err)
-	}
+	require.NoError(p.T, p.service.Signal(s))
 }
 
 // PID is the program's process id.
@@ -143,9 +138,7 @@ func Finish(t testing.TB, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	p, err := process.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := limited()
 	defer cancel()
 	select {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 )
 
@@ -70,22 +71,15 @@ func compareWorlds(t *testing.T, first uint64, number int) {
 func asYAML(t *testing.T, f *simulate.File) []byte {
 	t.Helper()
 	text, err := yaml.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
 // A difference that the comparison allows for is one that users can read about.
 func TestEveryRowIsDocumented(t *testing.T) {
 	root, err := sandbox.SourceRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "docs/differences.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	text := require.ReadFile(t, filepath.Join(root, "docs/differences.md"))
 	for _, r := range rows {
 		found := false
 		for paragraph := range strings.SplitSeq(string(text), "\n") {

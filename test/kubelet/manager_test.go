@@ -22,6 +22,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
@@ -83,16 +84,10 @@ func start(t *testing.T) *manager {
 	cmd := exec.Command(path)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -101,9 +102,7 @@ func pidsLeft(t *testing.T) int {
 	t.Helper()
 	number := func(text string) int {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return n
 	}
 	most := min(number(content(t, "/proc/sys/kernel/pid_max")), number(content(t, "/proc/sys/kernel/threads-max")))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/workload"
 	"github.com/evictd/evictd/test/harness"
@@ -96,9 +97,7 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 	p.AwaitEnd()
 
 	touched, err := workload.ReadStamps(stamps)
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	b.overshoot = (len(touched)-1)*workload.StampEvery - crossing
 	if n.OOMKills(p.Container()) > 0 {
 		b.byKernel = true
@@ -110,9 +109,7 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 		b.toGone = e.Gone.Sub(e.Signalled.Time)
 	}
 	p.End()
-	if err := os.Remove(filepath.Join(n.Manifests(), p.Name+".json")); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, os.Remove(filepath.Join(n.Manifests(), p.Name+".json")))
 	n.Delete(p.Group)
 	return b
 }
@@ -120,9 +117,7 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 func workingSet(n *harness.Node) int {
 	n.T.Helper()
 	used, err := n.Open(n.Group).WorkingSet()
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	return int(used.Or(0))
 }
 

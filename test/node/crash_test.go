@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -84,9 +85,7 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 func TestEvictionThatTheJournalDoesNotHaveIsReported(t *testing.T) {
 	refuse := func(t testing.TB, state string) (mend func()) {
 		obstacle := filepath.Join(state, "journal.new") // which a journal is written to
-		if err := os.MkdirAll(filepath.Join(obstacle, "in-the-way"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(obstacle, "in-the-way"), 0o755))
 		return func() { _ = os.RemoveAll(obstacle) }
 	}
 	for name, c := range map[string]struct {

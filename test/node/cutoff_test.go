@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -34,9 +35,7 @@ func apiOfMachine(t *testing.T) *kube.API {
 	t.Helper()
 	machine.Systemctl(t, "start", apiService)
 	cfg, err := kubeclient.Config("", "unix:"+apiSocket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &kube.API{Interface: kubernetes.NewForConfigOrDie(cfg), Node: cutOffNode, Namespace: metav1.NamespaceDefault}
 }
 
@@ -45,9 +44,7 @@ func apiOfMachine(t *testing.T) *kube.API {
 func TestCutOffInTheMiddleOfAnEviction(t *testing.T) {
 	n := theMachine(t)
 	n.Dir = cutOffDir
-	if err := os.MkdirAll(n.Manifests(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(n.Manifests(), 0o755))
 	a := apiOfMachine(t)
 	created := a.Create(n, "stubborn", sandbox.Spec{Grace: 600}, nil)
 	d := protect(n, fmt.Sprintf(`server: unix:%s
@@ -63,17 +60,13 @@ evictionPressureTransitionPeriod: 30m`, apiSocket, meminfo(t, "MemAvailable")-15
 while ! [ -e %[2]s/go ]; do sleep 0.1; done
 head -c 250M /dev/zero | tail | sleep 1000
 `, n.Cgroups.Mount("memory")+n.PodGroup(created), n.Dir), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mustRun(t, "systemd-run", "--unit=stubborn", "sh", script)
 	d.AwaitPods(memorySignal, &harness.Pod{Pod: created})
 	a.AwaitCondition(t, v1.NodeMemoryPressure, memoryTaint, false)
 	syscall.Sync()
 	machine.Systemctl(t, "stop", apiService)
-	if err := os.WriteFile(filepath.Join(n.Dir, "go"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(n.Dir, "go"), nil, 0o644))
 	d.Await("an eviction that is not told", func(s *nodestatus.Status) bool {
 		return len(s.Evictions) == 1 && s.Evictions[0].Gone.IsZero() && s.API.Untold > 0
 	})

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
@@ -30,9 +31,7 @@ func neverAnswers(n *harness.Node, name string) (at string) {
 	if err == nil {
 		err = os.Chmod(at, 0o666)
 	}
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	n.T.Cleanup(func() { listener.Close() })
 	return at
 }
@@ -41,9 +40,7 @@ func neverAnswers(n *harness.Node, name string) (at string) {
 func fullPipe(t testing.TB) (read, write *os.File) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = errors.Join(read.Close(), write.Close()) })
 	end, err := write.SyscallConn()
 	if err == nil {
@@ -55,9 +52,7 @@ func fullPipe(t testing.TB) (read, write *os.File) {
 			return true
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return read, write
 }
 
@@ -67,18 +62,14 @@ func fillUp(t testing.TB, disk string) (free func()) {
 	t.Helper()
 	name := filepath.Join(disk, "filler")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	for size := 1 << 20; size > 0; {
 		if _, err := f.Write(make([]byte, size)); err != nil {
 			size /= 2
 		}
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Sync())
 	return func() { _ = os.Remove(name) }
 }
 

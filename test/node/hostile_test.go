@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -101,14 +102,10 @@ func TestPodThatHidesAFileDeeperThanAPathCanBeDiesOverItsSizeLimit(t *testing.T)
 		_ = unix.Close(at)
 		at, opened = next, failed
 	}
-	if err := errors.Join(err, opened); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, opened))
 	defer unix.Close(at)
 	hidden, err := unix.Openat(at, "hidden", unix.O_CREAT|unix.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Close(hidden)
 	if _, err := unix.Write(hidden, make([]byte, 3*harness.MiB)); err != nil {
 		t.Fatal(err)
@@ -129,9 +126,7 @@ func TestWhatIsNoManifestBlocksNothing(t *testing.T) {
 		os.Symlink("loop.yaml", dir+"/loop.yaml"), os.Symlink("/dev/zero", dir+"/zero.yaml"), os.Symlink("/proc/kmsg", dir+"/kmsg.yaml"),
 		os.WriteFile(dir+"/large.yaml", nil, 0o600), os.Truncate(dir+"/large.yaml", 100*harness.MiB),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n.WriteFile("terminal.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: \"a\\e[2J\\nMAINPID=1\"}\nspec: {containers: [{name: c}]}\n")
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
 	d.AwaitPods(memorySignal, leaker)

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/harness/kube"
@@ -52,8 +53,6 @@ func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	_, rest, _ := strings.Cut(content(t, fmt.Sprintf("/proc/%d/status", pid)), "VmHWM:")
 	kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return kilobytes << 10
 }

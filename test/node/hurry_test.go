@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -26,9 +27,7 @@ func starve(n *harness.Node) string {
 func weightFile(n *harness.Node, group string) string {
 	n.T.Helper()
 	settings, err := n.Cgroups.CPUBoost(group, filepath.Dir(group))
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	for _, s := range settings {
 		if name := filepath.Base(s.File); name == "cpu.shares" || name == "cpu.weight" {
 			return s.File

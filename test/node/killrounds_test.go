@@ -19,6 +19,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -199,9 +200,7 @@ func (c *crowd) finish() {
 	}
 	for _, state := range []string{"state", "state-b"} {
 		j, err := journal.Open(filepath.Join(c.first.Dir, state), slog.New(slog.DiscardHandler))
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		require.NoError(c.t, err)
 		if left := j.Entries("intent"); len(left) > 0 {
 			c.t.Errorf("the journal in %s still has %v", state, left)
 		}
@@ -303,9 +302,7 @@ func (c *crowd) leave(name string) {
 	}
 	c.history.expect(l.UID)
 	zero := int64(0)
-	if err := c.api.CoreV1().Pods(c.api.Namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, c.api.CoreV1().Pods(c.api.Namespace).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 	harness.Await(c.t, "pod "+name+" to be gone", func() bool { return c.history.of(l.UID).deleted })
 	p := c.running[l.UID]
 	delete(c.running, l.UID)

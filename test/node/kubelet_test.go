@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -20,9 +21,7 @@ import (
 func besideKubelet(n *harness.Node, program *exec.Cmd) *exec.Cmd {
 	n.T.Helper()
 	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	kubelet := filepath.Join(n.Dir, "kubelet")
 	if err := os.Symlink(sleep, kubelet); err != nil && !os.IsExist(err) {
 		n.T.Fatal(err)

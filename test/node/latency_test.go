@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
@@ -61,9 +62,7 @@ func TestCampaignFromCrossingToTheCluster(t *testing.T) {
 func watchNodeAndPods(a *kube.API, t *testing.T) (nodes, pods watch.Interface) {
 	t.Helper()
 	nodes, err := a.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + a.Node})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if pods, err = a.CoreV1().Pods(a.Namespace).Watch(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -18,9 +19,7 @@ func contain(p *harness.Pod, disk string) {
 	root := filepath.Join(p.Node.Dir, p.Name+"-root")
 	layer, work := filepath.Join(disk, p.Name, "fs"), filepath.Join(disk, p.Name, "work")
 	for _, dir := range []string{root, layer, work} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			p.Node.T.Fatal(err)
-		}
+		require.NoError(p.Node.T, os.MkdirAll(dir, 0o755))
 	}
 	if err := unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=/bin,upperdir=%s,workdir=%s", layer, work)); err != nil {
 		p.Node.T.Skip("skipped: an overlay cannot be mounted here:", err)
@@ -36,9 +35,7 @@ func removeLayer(p *harness.Pod, disk string) {
 	if err := unix.Unmount(filepath.Join(p.Node.Dir, p.Name+"-root"), 0); err != nil {
 		p.Node.T.Error(err)
 	}
-	if err := os.RemoveAll(filepath.Join(disk, p.Name)); err != nil {
-		p.Node.T.Fatal(err)
-	}
+	require.NoError(p.Node.T, os.RemoveAll(filepath.Join(disk, p.Name)))
 }
 
 // xfs makes a filesystem that takes no less than 320 MiB.

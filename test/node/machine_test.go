@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
@@ -21,9 +22,7 @@ func theMachine(t *testing.T) *harness.Node {
 	t.Helper()
 	machine.Need(t)
 	cgroups, err := cgroup.Discover("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &harness.Node{Node: &sandbox.Node{Cgroups: cgroups, Driver: harness.Driver, Group: "/"}, T: t}
 }
 
@@ -35,9 +34,7 @@ func newMachine(t *testing.T) *harness.Node {
 	if n.Dir, err = os.MkdirTemp("/var/lib/evictd", "test-"); err == nil {
 		err = os.Mkdir(n.Manifests(), 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(n.Dir) })
 	t.Cleanup(func() { n.Clear(n.Pods().Path()) })
 	return n
@@ -77,9 +74,7 @@ func kernelKills(t testing.TB) int {
 	for line := range strings.Lines(content(t, "/proc/vmstat")) {
 		if n, is := strings.CutPrefix(line, "oom_kill "); is {
 			kills, err := strconv.Atoi(strings.TrimSpace(n))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return kills
 		}
 	}
@@ -91,9 +86,7 @@ func kernelKills(t testing.TB) int {
 func realtimeThreads(t *testing.T, pid string) (n int) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/" + pid + "/task/*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range threads {
 		_, after, _ := strings.Cut(content(t, file), ") ")
 		const policyAt = 41 - 3 // of proc_pid_stat(5), after pid and name

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/harness/kube"
@@ -62,9 +63,6 @@ func reported(s *nodestatus.Status) bool { return s.API.Connected && s.API.Untol
 
 func content(t testing.TB, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, file)
 	return strings.TrimSpace(string(text))
 }

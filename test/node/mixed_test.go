@@ -15,6 +15,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -189,14 +190,10 @@ func (m *mixture) play(t *testing.T, runs int) (wrong int) {
 func tasks(n *harness.Node) int64 {
 	n.T.Helper()
 	g, err := n.Cgroups.Open(n.Group)
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	defer g.Close()
 	tasks, err := g.Threads()
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	return tasks.Or(0)
 }
 
@@ -204,9 +201,7 @@ func tasks(n *harness.Node) int64 {
 func discard(n *harness.Node, p *harness.Pod) {
 	n.T.Helper()
 	p.End()
-	if err := os.Remove(filepath.Join(n.Manifests(), p.Name+".json")); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, os.Remove(filepath.Join(n.Manifests(), p.Name+".json")))
 	n.Delete(p.Group)
 }
 
@@ -214,9 +209,7 @@ func discard(n *harness.Node, p *harness.Pod) {
 func largeFile(t *testing.T) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "large"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	block := make([]byte, harness.MiB)
 	for range bombNode / harness.MiB * 3 / 2 {
@@ -224,9 +217,7 @@ func largeFile(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Sync())
 	return f.Name()
 }
 
@@ -238,16 +229,12 @@ func uncache(t *testing.T, file string) {
 	if err == nil {
 		err = errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func configFile(t *testing.T, fields string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "evictd.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"+fields+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"+fields+"\n"), 0o644))
 	return file
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/test/harness"
@@ -101,9 +102,7 @@ func TestBesidePeers(t *testing.T) {
 func guardBy(n *harness.Node, g guard) {
 	n.T.Helper()
 	for file, text := range g.files {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			n.T.Fatal(err)
-		}
+		require.NoError(n.T, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)))
 	}
 	if g.swap {
 		mustRun(n.T, "fallocate", "--length=256M", "/swap")
@@ -156,9 +155,7 @@ func measure(n *harness.Node, g guard, specs []holder, rate int) run {
 		p := n.StartIn(m, parent.Pod(string(m.UID), podspec.QOSClass(m)), nil)
 		n.Write(m)
 		score := oom.Scores(m, int64(meminfo(n.T, "MemTotal")*harness.MiB))[0].ScoreAdj
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.PID()), []byte(strconv.Itoa(score)), 0o644); err != nil {
-			n.T.Fatal(err)
-		}
+		require.NoError(n.T, os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.PID()), []byte(strconv.Itoa(score)), 0o644))
 		p.Do("hold %dMi", h.hold)
 		pods = append(pods, p)
 	}
@@ -201,9 +198,7 @@ func meminfo(t testing.TB, key string) int {
 	for line := range strings.Lines(content(t, "/proc/meminfo")) {
 		if value, is := strings.CutPrefix(line, key+":"); is {
 			kib, err := strconv.Atoi(strings.Fields(value)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return kib >> 10
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -44,20 +45,14 @@ func checkReplay(n *harness.Node) {
 func replay(n *harness.Node) (stories []recorder.Story, steps []simulate.Step) {
 	n.T.Helper()
 	recording, err := recorder.Read(filepath.Join(n.StateDir(), "flight"))
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	stories = slices.DeleteFunc(recording.Stories(), func(s recorder.Story) bool { return strings.HasPrefix(s.Error, "the kill could not begin") })
 	if len(stories) == 0 {
 		return nil, nil
 	}
 	text, err := json.Marshal(recording.Scenario(&stories[len(stories)-1]))
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	scenario, err := simulate.Parse(text)
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	return stories, scenario.Run()
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
@@ -40,26 +41,16 @@ func runc(n *harness.Node, id string, limit, hold int) (begin func()) {
 			"resources":   map[string]any{"memory": map[string]any{"limit": limit * harness.MiB, "reservation": 16 * harness.MiB}},
 		},
 	})
-	if err != nil {
-		n.T.Fatal(err)
-	}
-	if err := os.MkdirAll(bundle+"/rootfs", 0o755); err != nil {
-		n.T.Fatal(err)
-	}
-	if err := os.WriteFile(bundle+"/config.json", text, 0o644); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
+	require.NoError(n.T, os.MkdirAll(bundle+"/rootfs", 0o755))
+	require.NoError(n.T, os.WriteFile(bundle+"/config.json", text, 0o644))
 	run := exec.Command("runc", "--root", runcState(n), "run", "--bundle", bundle, id)
 	var told wait.Log
 	run.Stdout, run.Stderr = &told, &told
 	orders, err := run.StdinPipe()
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	run.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	if err := run.Start(); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, run.Start())
 	n.T.Cleanup(func() {
 		_ = exec.Command("runc", "--root", runcState(n), "kill", id, "KILL").Run()
 		_ = run.Wait() // with the status of a container that was killed

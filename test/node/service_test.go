@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -17,9 +18,7 @@ func TestServiceIsReadyThoughASignalCannotBeMeasured(t *testing.T) {
 	n.Clear(n.Pods().Path())
 	socket := filepath.Join(n.Dir, "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	messages := make(chan string)
 	go func() {
 		defer close(messages)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -137,9 +138,7 @@ func evictOne(n *harness.Node, a *kube.API, d *harness.Evictd, name string) {
 func drop(n *harness.Node, a *kube.API, name, group string) {
 	n.T.Helper()
 	zero := int64(0)
-	if err := a.CoreV1().Pods(a.Namespace).Delete(n.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, a.CoreV1().Pods(a.Namespace).Delete(n.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 	n.Delete(group)
 }
 
@@ -178,9 +177,7 @@ func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
 	}
 	held := func() int {
 		count, err := descriptors(d.PID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return count
 	}
 	before := held()
@@ -192,9 +189,7 @@ func TestNothingStaysOpenForPodsThatHaveLeft(t *testing.T) {
 	harness.Await(t, "the pods to be measured", func() bool { return held() > before+4*pods })
 	most := held()
 	for i := range pods {
-		if err := os.Remove(filepath.Join(n.Manifests(), fmt.Sprintf("pod-%d.json", i))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(filepath.Join(n.Manifests(), fmt.Sprintf("pod-%d.json", i))))
 	}
 	knows(0)
 	harness.Await(t, "most of what was open for them to be closed", func() bool { return held() < before+(most-before)/4 })

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -60,9 +61,7 @@ func TestCampaignPageCacheStorm(t *testing.T) {
 func storm(d *harness.Evictd, reader *harness.Pod, size int64, times int) stormed {
 	d.T.Helper()
 	file := filepath.Join(d.T.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		d.T.Fatal(err)
-	}
+	require.NoError(d.T, os.WriteFile(file, nil, 0o644))
 	if err := os.Truncate(file, size); err != nil { // holes are cached like data
 		d.T.Fatal(err)
 	}
@@ -88,9 +87,7 @@ func availableIn(t testing.TB, s *nodestatus.Status) int64 {
 	for _, signal := range s.Signals {
 		if signal.Name == memorySignal {
 			available, err := resource.ParseQuantity(signal.Available)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return available.Value()
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
@@ -34,9 +35,7 @@ func ownersOnly(t *testing.T, uid int) (dir string) {
 		}
 	}
 	top := os.WriteFile(dir+"/evictd-top", []byte("#!/bin/sh\n>${0%/*}/shown\n"), 0o755)
-	if err := errors.Join(top, os.Chmod(dir, 0o700), os.Chown(dir, uid, uid)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(top, os.Chmod(dir, 0o700), os.Chown(dir, uid, uid)))
 	return dir
 }
 
@@ -84,9 +83,7 @@ func TestProgramsWorkInADirectoryThatOnlyTheirUserMayEnter(t *testing.T) {
 			}
 			mustBeAgent(t, e.Agent(), dir, dir+"/evictd-agent")
 			// An upgrade: another file is where the agent's was.
-			if err := errors.Join(os.WriteFile(dir+"/next", []byte("#!/bin/false\n"), 0o755), os.Rename(dir+"/next", dir+"/evictd-agent")); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(os.WriteFile(dir+"/next", []byte("#!/bin/false\n"), 0o755), os.Rename(dir+"/next", dir+"/evictd-agent")))
 			e.KillAgent()
 			connected(1)
 			mustBeAgent(t, e.Agent(), dir, dir+"/evictd-agent (deleted)")
@@ -102,9 +99,7 @@ func mustBeAgent(t *testing.T, pid int, dir, exe string) {
 	comm, err2 := os.ReadFile(at + "comm")
 	cmdline, err3 := os.ReadFile(at + "cmdline")
 	status, err4 := os.ReadFile(at + "status")
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err1, err2, err3, err4))
 	argv0, _, _ := strings.Cut(string(cmdline), "\x00")
 	if program != exe || string(comm) != "evictd-agent\n" || argv0 != dir+"/evictd-agent" {
 		t.Errorf("the agent is %s, %q, %s", program, comm, argv0)
@@ -118,9 +113,7 @@ func TestAnAgentThatItsUserMayNotExecuteKeepsEvictdFromStarting(t *testing.T) {
 	t.Parallel()
 	dir := ownersOnly(t, 0)
 	agent := dir + "/evictd-agent"
-	if err := errors.Join(os.Remove(agent), os.WriteFile(agent, []byte("#!/bin/false\n"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Remove(agent), os.WriteFile(agent, []byte("#!/bin/false\n"), 0o700)))
 	limit, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	_, stderr, code := harness.Finish(t, in(limit, dir, 0, "evictd", protects(dir)...))

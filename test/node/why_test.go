@@ -10,6 +10,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -30,9 +31,7 @@ func played(n *harness.Node, args ...string) []string {
 	var all []string
 	for line := range strings.Lines(evictd(n, append([]string{"simulate", "-o", "json"}, args...)...)) {
 		var step simulate.Step
-		if err := json.Unmarshal([]byte(line), &step); err != nil {
-			n.T.Fatal(err)
-		}
+		require.NoError(n.T, json.Unmarshal([]byte(line), &step))
 		for _, e := range step.Evictions {
 			all = append(all, e.Pod)
 		}
@@ -72,9 +71,7 @@ func TestFlightRecorderShowsWhyAPodWasEvictedAlsoAfterACrash(t *testing.T) {
 		scenario: evictd(n, "why", "--last", sandbox.StateDir(state), "-o", "scenario"),
 		other:    "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\nevictionHard: {memory.available: 1Mi}\n",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	if got := strings.Join(played(n, scenario), " "); got != "default/"+leaker.Name {
 		t.Errorf("played again, it evicts %q", got)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -47,9 +48,7 @@ func packageFile(t *testing.T) string {
 		t.Skip("skipped: there is no bin/evictd_*.deb: make deb builds it")
 	}
 	file, err := filepath.Abs(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return file
 }
 
@@ -87,9 +86,7 @@ func boot(t *testing.T) *machine {
 	c := exec.Command("sh", "boot.sh", dir, deb, group)
 	c.Stdout, c.Stderr = &out, &out
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -125,10 +122,7 @@ func boot(t *testing.T) *machine {
 // hierarchiesOf are the mounts of cgroups on this host.
 func hierarchiesOf(t *testing.T) []string {
 	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mounts := require.ReadFile(t, "/proc/self/mounts")
 	var all []string
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); fields[2] == "cgroup" || fields[2] == "cgroup2" {
@@ -180,9 +174,7 @@ func (m *machine) pidOf(unit string) int {
 	m.Helper()
 	inner := m.property(unit, "MainPID")
 	found, err := exec.Command("pgrep", "--ns", strconv.Itoa(m.pid), "--nslist", "pid", ".").Output()
-	if err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, err)
 	for pid := range strings.FieldsSeq(string(found)) {
 		status, _ := os.ReadFile("/proc/" + pid + "/status")
 		for line := range strings.Lines(string(status)) {
@@ -198,7 +190,5 @@ func (m *machine) pidOf(unit string) int {
 func (m *machine) write(path, text string) {
 	m.Helper()
 	path = filepath.Join(m.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }

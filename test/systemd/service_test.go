@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -96,10 +97,7 @@ func (m *machine) isReady() {
 // isConfined looks at the running process, and runs a program of ours in its place
 // with everything else as it is shipped.
 func (m *machine) isConfined() {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(daemon)))
-	if err != nil {
-		m.Fatal(err)
-	}
+	status := require.ReadFile(m, fmt.Sprintf("/proc/%d/status", m.pidOf(daemon)))
 	const granted = 1<<5 | 1<<1 | 1<<24 | 1<<23 | 1<<19 // KILL, DAC_OVERRIDE, SYS_RESOURCE, SYS_NICE, SYS_PTRACE
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
@@ -114,13 +112,8 @@ func (m *machine) isConfined() {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(m.root, "usr/bin/evictd-probe"), self, 0o755)
 	}
-	if err != nil {
-		m.Fatal(err)
-	}
-	unit, err := os.ReadFile(filepath.Join(m.root, "usr/lib/systemd/system", daemon))
-	if err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, err)
+	unit := require.ReadFile(m, filepath.Join(m.root, "usr/lib/systemd/system", daemon))
 	var lines []string
 	for line := range strings.Lines(string(unit)) {
 		key, _, _ := strings.Cut(line, "=")
@@ -196,9 +189,7 @@ func (m *machine) pod(name string, mebi int, ignoring string) (ended <-chan stru
 	script := fmt.Sprintf("mkdir -p %[1]s && echo $$ >%[1]s/cgroup.procs && trap '%[3]s' TERM; head -c %[2]dM /dev/zero | tail | sleep 1000", group, mebi, ignoring)
 	c := m.inside(m.Context(), "setsid", "sh", "-c", script)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, c.Start())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -248,9 +239,7 @@ func (m *machine) evicts() {
 func (m *machine) isWatched() {
 	before := m.property(daemon, "NRestarts")
 	main := m.pidOf(daemon)
-	if err := syscall.Kill(main, syscall.SIGSTOP); err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, syscall.Kill(main, syscall.SIGSTOP))
 	await(m, "the watchdog to start it again", func() bool {
 		return m.property(daemon, "NRestarts") != before && m.property(daemon, "ActiveState") == "active" && m.pidOf(daemon) != main
 	})
@@ -269,10 +258,7 @@ func (m *machine) hasAgent() {
 	if len(unit) == 0 {
 		m.Fatal("no agent of the service manager's runs")
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pidOf(unit[0])))
-	if err != nil {
-		m.Fatal(err)
-	}
+	status := require.ReadFile(m, fmt.Sprintf("/proc/%d/status", m.pidOf(unit[0])))
 	const readSearch = "CapEff:\t0000000000000004\n"
 	if text := string(status); !strings.Contains(text, readSearch) || strings.Contains(text, "Uid:\t0\t") || !strings.Contains(text, "NoNewPrivs:\t1\n") {
 		m.Errorf("the agent is\n%s", text)
@@ -285,19 +271,13 @@ func (m *machine) api(method, path, body string) string {
 	client := process.Client(filepath.Join(m.root, "run/evictd/api.sock"))
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(m.Context(), method, "http://evictd/api/v1/"+path, strings.NewReader(body))
-	if err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, err)
 	request.Header.Set("Content-Type", "application/yaml")
 	answer, err := client.Do(request)
-	if err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		m.Fatal(err)
-	}
+	require.NoError(m, err)
 	return string(text)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/runner"
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 )
@@ -119,14 +120,10 @@ func newNodeThatRuns(t *testing.T, program string) *node {
 func (n *node) create(spec string) *v1.Pod {
 	n.t.Helper()
 	pod := &v1.Pod{}
-	if err := manifest.Decode([]byte("{spec: "+spec+"}"), pod); err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, manifest.Decode([]byte("{spec: "+spec+"}"), pod))
 	pod.GenerateName, pod.Spec.NodeName = "p-", n.name
 	pod, err := n.client.CoreV1().Pods("default").Create(n.t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, err)
 	return pod
 }
 
@@ -170,9 +167,7 @@ func TestABoundPodRunsInAGroupAsTheKubeletWouldMakeIt(t *testing.T) {
 		t.Errorf("unexpected status %+v", p.Status)
 	}
 	group, err := n.cgroups.Open("/" + n.name + "/kubepods/burstable/pod" + string(p.UID) + "/app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer group.Close()
 	pids, err := group.AppendProcesses(nil)
 	if err != nil || len(pids) != 1 || p.Status.ContainerStatuses[0].ContainerID != fmt.Sprintf("process://%d", pids[0]) {
@@ -211,13 +206,9 @@ func TestADeletedPodEndsWithinItsGrace(t *testing.T) {
 	last := map[string]v1.PodStatus{}
 	for _, p := range []*v1.Pod{obeys, deaf} {
 		watch, err := n.client.CoreV1().Pods(p.Namespace).Watch(t.Context(), metav1.SingleObject(p.ObjectMeta))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer watch.Stop()
-		if err := n.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, n.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
 		for event := range watch.ResultChan() {
 			last[p.Name] = event.Object.(*v1.Pod).Status
 			if event.Type == "DELETED" {
@@ -273,9 +264,7 @@ func TestAnEvictedPodKeepsWhatWasSaidOfItAndIsNotStartedAgain(t *testing.T) {
 	}
 	patch := `{"status":{"phase":"Failed","reason":"Evicted","message":"said","conditions":[{"type":"DisruptionTarget","status":"True","reason":"TerminationByKubelet"}]}}`
 	_, err := n.client.CoreV1().Pods(p.Namespace).Patch(t.Context(), p.Name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p = n.await(p, "told of", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].State.Terminated != nil })
 	s := p.Status
 	if s.Phase != v1.PodFailed || s.Reason != "Evicted" || s.Message != "said" || s.ContainerStatuses[0].State.Terminated.ExitCode != 137 || ready(p) ||
@@ -286,9 +275,7 @@ func TestAnEvictedPodKeepsWhatWasSaidOfItAndIsNotStartedAgain(t *testing.T) {
 	if err := n.runner.Signal(p.UID, syscall.SIGKILL); err != runner.ErrNotRunning {
 		t.Errorf("a process of it is left: %v", err)
 	}
-	if err := n.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}))
 	n.await(p, "gone", gone)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -28,12 +29,8 @@ func admitted(t *testing.T, text string) *v1.Pod {
 	t.Helper()
 	var class nodev1.RuntimeClass
 	pod := &v1.Pod{}
-	if err := manifest.Decode([]byte(documentedClass), &class); err != nil {
-		t.Fatal(err)
-	}
-	if err := manifest.Decode([]byte(text), pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, manifest.Decode([]byte(documentedClass), &class))
+	require.NoError(t, manifest.Decode([]byte(text), pod))
 	classes := admission.NewClasses()
 	if faults := append(classes.AddRuntimeClass(&class), classes.CompletePod(pod)...); len(faults) > 0 {
 		t.Fatal(faults)

@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/cmd/evictd-playground/workloads"
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -44,9 +45,7 @@ func newShop(t *testing.T) *shop {
 	if err == nil {
 		s.set, err = s.client.AppsV1().ReplicaSets("default").Create(t.Context(), s.set, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -54,9 +53,7 @@ func newShop(t *testing.T) *shop {
 func (s *shop) pods() (names []string) {
 	s.t.Helper()
 	all, err := s.client.CoreV1().Pods("default").List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	for _, p := range all.Items {
 		if metav1.IsControlledBy(&p, s.set) && p.Status.Phase != v1.PodFailed && p.DeletionTimestamp == nil {
 			names = append(names, p.Name)
@@ -73,9 +70,7 @@ func (s *shop) await(count int, without string) (names []string) {
 	wait.Until(s.t, fmt.Sprintf("%d pods of the set without %q", count, without), func() bool {
 		names = s.pods()
 		now, err := s.client.AppsV1().ReplicaSets("default").Get(s.t.Context(), s.set.Name, metav1.GetOptions{})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, err)
 		return len(names) == count && !slices.Contains(names, without) && int(now.Status.Replicas) == count
 	})
 	return names
@@ -86,13 +81,9 @@ func TestWhatWasEvictedOrDeletedIsRecreated(t *testing.T) {
 	s := newShop(t)
 	names := s.await(3, "")
 	_, err := s.client.CoreV1().Pods("default").Patch(t.Context(), names[0], "application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted"}}`), metav1.PatchOptions{}, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.await(3, names[0])
-	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), names[1], metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.client.CoreV1().Pods("default").Delete(t.Context(), names[1], metav1.DeleteOptions{}))
 	s.await(3, names[1])
 }
 
@@ -101,9 +92,7 @@ func TestASetHasAsManyPodsAsItAsksFor(t *testing.T) {
 	s := newShop(t)
 	names := s.await(3, "")
 	bind := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: names[2]}, Target: v1.ObjectReference{Kind: "Node", Name: "n"}}
-	if err := s.client.CoreV1().Pods("default").Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.client.CoreV1().Pods("default").Bind(t.Context(), bind, metav1.CreateOptions{}))
 	scale := func(replicas string) {
 		t.Helper()
 		if _, err := s.client.AppsV1().ReplicaSets("default").Patch(t.Context(), s.set.Name, "application/merge-patch+json", []byte(`{"spec":{"replicas":`+replicas+`}}`), metav1.PatchOptions{}); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -102,9 +103,7 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1.LastAppliedConfigAnnotation: "long"}},
 			Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "c", Image: "none"}}},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return pod
 	}
 	patch := func(name, body string, subresources ...string) {
@@ -116,9 +115,7 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	remove := func(name string) {
 		t.Helper()
 		zero := int64(0)
-		if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 	}
 	create("first", "n1")
 	create("elsewhere", "n2")
@@ -128,14 +125,11 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	s := &sink{pods: map[types.UID]*v1.Pod{}}
 	var kept atomic.Value
 	kept.Store(types.UID(""))
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
+	require.Running(t, func(ctx context.Context) error {
 		cfg := kube.Config{Node: "n1", Keep: func(uid types.UID) bool { return uid == kept.Load() }}
 		kube.Follow(ctx, client, cfg, s, slog.New(slog.DiscardHandler))
+		return nil
 	})
-	defer running.Wait()
-	defer cancel()
 	await(t, "all pods there are", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -178,21 +172,17 @@ func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
 	client := apitest.New(t)
 	pod.Name, pod.Namespace, pod.Spec.NodeName = "pod", "default", "n1"
 	created, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	created.Status = pod.Status
 	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s := &sink{pods: map[types.UID]*v1.Pod{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() {
+	stop := require.Running(t, func(ctx context.Context) error {
 		kube.Follow(ctx, client, kube.Config{Node: "n1", Keep: func(types.UID) bool { return true }}, s, slog.New(slog.DiscardHandler))
+		return nil
 	})
+	defer stop()
 	await(t, "the pod", s.has("pod"))
 	return s.pods[created.UID]
 }

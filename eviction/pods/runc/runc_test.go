@@ -17,6 +17,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -76,25 +77,15 @@ func (h *host) run(id string, annotations map[string]string) (tell func(string))
 		},
 	}
 	text, err := json.Marshal(spec)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.Mkdir(bundle+"/rootfs", 0o755); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.WriteFile(bundle+"/config.json", text, 0o644); err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
+	require.NoError(h.t, os.Mkdir(bundle+"/rootfs", 0o755))
+	require.NoError(h.t, os.WriteFile(bundle+"/config.json", text, 0o644))
 	in, out, err := os.Pipe()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	var told bytes.Buffer
 	c := exec.Command("runc", "--root", h.root, "run", "--bundle", bundle, id)
 	c.Stdin, c.Stdout, c.Stderr = in, &told, &told
-	if err := c.Start(); err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, c.Start())
 	in.Close()
 	h.t.Cleanup(func() {
 		out.Close() // the shell ends, and runc after it
@@ -143,12 +134,8 @@ func TestContainersOfRuncAreFound(t *testing.T) {
 
 func TestAStateThatMakesNoSenseIsLoggedOnce(t *testing.T) {
 	root := t.TempDir()
-	if err := os.MkdirAll(root+"/broken", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(root+"/broken/state.json", []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(root+"/broken", 0o755))
+	require.NoError(t, os.WriteFile(root+"/broken/state.json", []byte("{"), 0o644))
 	var log bytes.Buffer
 	c := New([]string{root}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {

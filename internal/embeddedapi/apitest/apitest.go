@@ -2,7 +2,6 @@
 package apitest
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/internal/embeddedapi"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // New serves an empty API on loopback until the test ends.
@@ -24,27 +24,17 @@ func New(t testing.TB) kubernetes.Interface {
 func URL(t testing.TB, around ...func(api http.Handler) http.Handler) string {
 	t.Helper()
 	api, err := embeddedapi.New(embeddedapi.Config{Data: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- api.Run(ctx) }()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, api.Close()) })
 	var handler http.Handler = api
 	for _, put := range around {
 		handler = put(handler)
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 		server.CloseClientConnections()
 		server.Close()
-		if err := api.Close(); err != nil {
-			t.Error(err)
-		}
 	})
+	require.Running(t, api.Run)
 	return server.URL
 }

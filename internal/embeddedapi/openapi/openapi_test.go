@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func models() *Models {
@@ -26,9 +28,7 @@ func TestEveryReferenceLeadsToASchema(t *testing.T) {
 			t.Fatal(name, contentType, err)
 		}
 		var document map[string]any
-		if err := json.Unmarshal(text, &document); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(text, &document))
 		for _, part := range path {
 			document = document[part].(map[string]any)
 		}
@@ -45,9 +45,7 @@ func TestEveryReferenceLeadsToASchema(t *testing.T) {
 
 func TestFieldsKeepTheirMergeKeysFormsAndTexts(t *testing.T) {
 	text, _, err := models().Document("v3/api/v1", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{
 		`"x-kubernetes-patch-merge-key":"name"`, `"x-kubernetes-group-version-kind":[{"group":"","kind":"Pod","version":"v1"}]`,
 		`"creationTimestamp":{"description":`, `"format":"date-time"`, `"required":["containers"]`, `Pod is a collection of containers`,

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func open(t *testing.T, dir string) *Store {
@@ -25,9 +27,7 @@ func open(t *testing.T, dir string) *Store {
 		return object, sigsyaml.UnmarshalStrict(text, object)
 	}
 	s, err := Open(Config{Data: dir, Decode: decode, Log: slog.New(slog.DiscardHandler)}, []string{"nodes"}, []string{"leases"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -38,9 +38,7 @@ func object(name string) *v1.Node {
 
 func put(t *testing.T, table *Table, old Object, o Object) {
 	t.Helper()
-	if err := table.Put(old, o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Put(old, o))
 }
 
 func TestChangeFromWhatIsNoLongerThereIsRefused(t *testing.T) {
@@ -75,9 +73,7 @@ func TestRevisionsGrowAcrossTablesAndRestarts(t *testing.T) {
 			}
 			last = revision
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Close())
 	}
 }
 
@@ -90,9 +86,7 @@ func TestCursorSeesEveryChangeOnceAndInOrder(t *testing.T) {
 		t.Fatalf("from: %v %d", objects, revision)
 	}
 	since, err := nodes.Since(revision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := object("b")
 	put(t, nodes, nil, b)
 	put(t, nodes, b, object("b"))
@@ -137,9 +131,7 @@ func TestCursorThatFellBackTooFarIsExpired(t *testing.T) {
 		t.Errorf("since the future: %v", err)
 	}
 	c, err := leases.Since(s.Revision() - 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if changes, _, _, err := c.Next(); err != nil || len(changes) != 1 || changes[0].Type != watch.Modified {
 		t.Errorf("the last change: %v, %v", changes, err)
 	}
@@ -154,17 +146,11 @@ func TestManifestInANewDirectoryIsReadOnceItsWriterIsDone(t *testing.T) {
 		admitted = append(admitted, m.Key)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.watcher.Close()
 	team := filepath.Join(dir, "nodes", "team")
-	if err := os.MkdirAll(team, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(team, "a.yaml"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(team, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(team, "a.yaml"), nil, 0o644))
 	start := time.Now()
 	f.noticed(fsnotify.Event{Name: team, Op: fsnotify.Create})
 	if f.settled(start.Add(settle - 1)); len(admitted) > 0 {
@@ -188,9 +174,7 @@ func TestWriteThatFailsChangesNothing(t *testing.T) {
 	nodes := open(t, dir).Table("nodes")
 	a := object("a")
 	put(t, nodes, nil, a)
-	if err := os.RemoveAll(filepath.Join(dir, scratch)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, scratch)))
 	revision := nodes.Revision()
 	if err := nodes.Put(a, object("a")); err == nil {
 		t.Error("no error")

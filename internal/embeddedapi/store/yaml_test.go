@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func TestYAMLIsInBlockStyleAndInTheDocumentsOrder(t *testing.T) {
@@ -48,17 +50,13 @@ func FuzzYAMLReadsBackAsTheJSONItWas(f *testing.F) {
 			return
 		}
 		text, err := toYAML(canonical)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		back, err := sigsyaml.YAMLToJSONStrict(text)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}
 		var got any
-		if err := json.Unmarshal(back, &got); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(back, &got))
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s became\n%swhich is %s", canonical, text, back)
 		}

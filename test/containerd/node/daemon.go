@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // daemon is the process of containerd.
@@ -23,18 +25,14 @@ func (n *Node) Pid() int { return n.daemon.process.Pid }
 func (n *Node) Restart() {
 	n.t.Helper()
 	log, err := os.OpenFile(n.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, err)
 	defer log.Close()
 	containerd := exec.Command(n.daemon.programs.containerd, "-c", n.config())
 	containerd.Stdout, containerd.Stderr = log, log
 	// containerd looks for its shim, and that for runc's helpers, in PATH.
 	containerd.Env = append(os.Environ(), "PATH="+filepath.Dir(n.daemon.programs.shim)+":/usr/sbin:/usr/bin:/sbin:/bin")
 	containerd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := containerd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, containerd.Start())
 	n.daemon.process, n.daemon.ended = containerd.Process, make(chan struct{})
 	go func(ended chan struct{}) {
 		defer close(ended)
@@ -73,9 +71,7 @@ func (n *Node) Thaw() {
 
 func (n *Node) signal(signal syscall.Signal) {
 	n.t.Helper()
-	if err := n.daemon.process.Signal(signal); err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, n.daemon.process.Signal(signal))
 }
 
 // state is the third field of /proc/PID/stat, see proc_pid_stat(5).

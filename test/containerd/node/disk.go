@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -48,16 +49,10 @@ func Disk(t testing.TB, kind Filesystem, bytes, inodes int64) string {
 		args = []string{"-q", "-i", "maxpct=" + strconv.FormatInt(percent, 10), image}
 	}
 	file, err := os.Create(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
-	if err := file.Truncate(bytes); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(disk, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Truncate(bytes))
+	require.NoError(t, os.Mkdir(disk, 0o755))
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", program, err, out)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
@@ -19,6 +18,8 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	oci "github.com/opencontainers/image-spec/specs-go/v1"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // Workload is the image that a pod runs unless it names another.
@@ -79,10 +80,7 @@ func (n *Node) ctr(stdin []byte, args ...string) {
 // layout is the image as a tar of an OCI image layout.
 func (i Image) layout(t testing.TB) []byte {
 	t.Helper()
-	program, err := os.ReadFile(workloadProgram(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := require.ReadFile(t, workloadProgram(t))
 	var l layout
 	layers := []oci.Descriptor{
 		l.blob(oci.MediaTypeImageLayer, archive(file{"workload", program})),

@@ -31,6 +31,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -112,13 +113,9 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
-	if err := os.Mkdir(n.networks(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(n.networks(), 0o755))
 	for file, text := range map[string]string{n.config(): n.configuration(programs), filepath.Join(n.networks(), "none.conflist"): network} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	n.connect()
 	n.Restart()
@@ -193,9 +190,7 @@ func (n *Node) connect() {
 	n.t.Helper()
 	connection, err := grpc.NewClient(n.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, err)
 	n.t.Cleanup(func() { connection.Close() })
 	n.Runtime, n.Images = runtime.NewRuntimeServiceClient(connection), runtime.NewImageServiceClient(connection)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -60,13 +61,9 @@ func (n *Node) Run(m *v1.Pod) *Pod {
 		m.Namespace = v1.NamespaceDefault
 	}
 	p := &Pod{Pod: m, n: n, prefix: n.Group, Group: n.podGroup(m)}
-	if err := n.cgroups.Create(p.Group, podLimits(m)); err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, n.cgroups.Create(p.Group, podLimits(m)))
 	config := p.sandboxConfig()
-	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, os.MkdirAll(config.LogDirectory, 0o755))
 	p.Sandbox = Call(n, n.Runtime.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: config}).PodSandboxId
 	for _, c := range m.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
@@ -108,13 +105,9 @@ func (p *Pod) Start(c *v1.Container, attempt int) *Container {
 	p.n.t.Helper()
 	config := p.containerConfig(c, attempt)
 	logs := filepath.Dir(filepath.Join(p.logDirectory(), config.LogPath))
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		p.n.t.Fatal(err)
-	}
+	require.NoError(p.n.t, os.MkdirAll(logs, 0o755))
 	for _, mount := range config.Mounts {
-		if err := os.MkdirAll(mount.HostPath, 0o777); err != nil {
-			p.n.t.Fatal(err)
-		}
+		require.NoError(p.n.t, os.MkdirAll(mount.HostPath, 0o777))
 	}
 	id := Call(p.n, p.n.Runtime.CreateContainer, &runtime.CreateContainerRequest{
 		PodSandboxId: p.Sandbox, Config: config, SandboxConfig: p.sandboxConfig(),
@@ -139,9 +132,7 @@ func (c *Container) Do(order string, args ...any) {
 	n.t.Helper()
 	connection, line := c.order(order, args)
 	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(wait.Limit)); err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, connection.SetDeadline(time.Now().Add(wait.Limit)))
 	answer, err := bufio.NewReader(connection).ReadString('\n')
 	if answer != "ok\n" {
 		n.t.Fatalf("pod %s, %s: %s %v", c.pod.Pod.Name, line, answer, err)
@@ -225,9 +216,7 @@ func (p *Pod) Remove() {
 	p.Stop(0)
 	Call(p.n, p.n.Runtime.RemovePodSandbox, &runtime.RemovePodSandboxRequest{PodSandboxId: p.Sandbox})
 	for _, dir := range []string{p.logDirectory(), p.directory()} {
-		if err := os.RemoveAll(dir); err != nil {
-			p.n.t.Fatal(err)
-		}
+		require.NoError(p.n.t, os.RemoveAll(dir))
 	}
 	harness.RemoveCgroup(p.n.t, p.Group)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/containerd/node"
 	"github.com/evictd/evictd/test/harness"
@@ -45,18 +46,12 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 		return []*runtime.FilesystemUsage{{FsId: &runtime.FilesystemIdentifier{Mountpoint: at}}}
 	}
 	told, err := proto.Marshal(&runtime.ImageFsInfoResponse{ImageFilesystems: usage(images), ContainerFilesystems: usage(layers)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	containerd, err := grpc.NewClient(n.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	socket := filepath.Join(harness.Dir(t), "cri.sock")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(func(_ any, up grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(up)
 		var message []byte
@@ -120,9 +115,7 @@ func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *t
 				})
 				r.awaitPressure(false)
 			}
-			if err := os.WriteFile(filepath.Join(images, "fill"), make([]byte, r.free(t, images)-r.threshold+r.unit/4), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(images, "fill"), make([]byte, r.free(t, images)-r.threshold+r.unit/4), 0o644))
 			must("after the images' disk has run out", 2, 1)
 			r.starve("fill", r.unit/2)
 			must("after the layers' disk has run out", 1, 1)

@@ -2,7 +2,6 @@ package suite_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -101,9 +101,7 @@ func passesOf(t *testing.T, e *node.Evictd) (housekeeping, others float64) {
 			continue
 		}
 		count, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if strings.Contains(name, `"housekeeping"`) {
 			housekeeping += count
 		} else {
@@ -120,10 +118,7 @@ func median(of []time.Duration) time.Duration {
 
 func load(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, "/proc/loadavg")
 	return strings.Fields(string(text))[0]
 }
 
@@ -131,10 +126,7 @@ func load(t *testing.T) string {
 // hundredths of a second, see proc_pid_stat(5).
 func processor(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	return time.Duration(number(t, fields[11])+number(t, fields[12])) * 10 * time.Millisecond
 }
@@ -142,18 +134,13 @@ func processor(t *testing.T, pid int) time.Duration {
 // resident is the second field of /proc/PID/statm, in bytes.
 func resident(t *testing.T, pid int) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/statm", pid))
 	return number(t, strings.Fields(string(text))[1]) * int64(syscall.Getpagesize())
 }
 
 func number(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }

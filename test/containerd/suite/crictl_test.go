@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -47,9 +48,7 @@ func TestStatusShowsTheImagesOfCrictlAndWhichOfThemAreUnused(t *testing.T) {
 		var want []string
 		for _, image := range listed.Images {
 			bytes, err := strconv.ParseInt(image.Size, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			would := resource.NewQuantity(bytes&^1023, resource.BinarySI).String()
 			for _, c := range listed.Containers {
 				if c.ImageID == image.ID || c.ImageRef == image.ID {

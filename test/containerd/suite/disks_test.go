@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -18,13 +19,9 @@ import (
 func statfs(t *testing.T, path string) (s syscall.Statfs_t) {
 	t.Helper()
 	dir, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dir.Close()
-	if err := errors.Join(unix.Syncfs(int(dir.Fd())), syscall.Statfs(path, &s)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(unix.Syncfs(int(dir.Fd())), syscall.Statfs(path, &s)))
 	return s
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/containerd/node"
 	"github.com/evictd/evictd/test/harness"
@@ -93,9 +94,7 @@ func mark(t *testing.T, p *node.Pod, name string) time.Time {
 		t.Fatalf("container %s was not told to end: %v", name, err)
 	}
 	at, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return time.Unix(0, at)
 }
 
@@ -128,12 +127,8 @@ func TestSoftVictimIsStoppedByTheRuntimeItsSidecarsLast(t *testing.T) {
 		m := family(n)
 		manifests := t.TempDir()
 		text, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(manifests, "family.json"), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(manifests, "family.json"), text, 0o644))
 		p := n.Run(m)
 		e := n.Evictd(append(soft, "--pod-manifests="+manifests)...)
 		e.AwaitPods(1)
@@ -232,9 +227,7 @@ func TestStatusAgreesWithCrictl(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(out, &listed)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var want, got []string
 		for _, c := range listed.Containers {
 			want = append(want, fmt.Sprint("default/", c.Labels["io.kubernetes.pod.name"], " ", c.Metadata.Name, " ", c.ID, " ", strings.ToLower(strings.TrimPrefix(c.State, "CONTAINER_"))))

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -17,12 +18,8 @@ func manifests(t *testing.T, pods ...*node.Pod) (dir string) {
 	dir = t.TempDir()
 	for _, p := range pods {
 		text, err := json.Marshal(p.Pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, p.Name+".json"), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, p.Name+".json"), text, 0o644))
 	}
 	return dir
 }

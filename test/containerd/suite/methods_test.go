@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -54,9 +55,7 @@ func TestOldContainerdHasNoEvents(t *testing.T) {
 	node.Each(t, func(t *testing.T, v node.Version) {
 		n := node.Start(t, v, node.Options{})
 		events, err := n.Runtime.GetContainerEvents(t.Context(), &runtime.GetEventsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if old(n) {
 			if event, err := events.Recv(); status.Code(err) != codes.Unimplemented {
 				t.Errorf("event %v, %v, want %v", event, err, codes.Unimplemented)
@@ -67,9 +66,7 @@ func TestOldContainerdHasNoEvents(t *testing.T) {
 		p.Stop(5)
 		for {
 			event, err := events.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if event.ContainerId == p.Containers[0].ID && event.ContainerEventType == runtime.ContainerEventType_CONTAINER_STOPPED_EVENT {
 				return
 			}

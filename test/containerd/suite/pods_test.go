@@ -3,7 +3,6 @@ package suite_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/containerd/node"
 )
 
@@ -83,10 +83,7 @@ func TestContainerThatCatchesTermHasItsGrace(t *testing.T) {
 		if status := p.Containers[0].AwaitExit(); status.ExitCode != 0 {
 			t.Errorf("exit code %d: it was killed", status.ExitCode)
 		}
-		text, err := os.ReadFile(filepath.Join(p.Volume("scratch"), "ended"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, filepath.Join(p.Volume("scratch"), "ended"))
 		if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
 			t.Errorf("no time in the mark: %v", err)
 		}

@@ -8,19 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
@@ -144,17 +142,10 @@ func (s *Server) Kubeconfig(identity string) string {
 
 // Config is how client-go reaches the server as an identity, at any rate.
 func (s *Server) Config(identity string) (*rest.Config, error) {
-	if socket, found := strings.CutPrefix(s.address, "unix:"); found {
-		return &rest.Config{Host: "http://localhost", QPS: -1, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		}}, nil
+	if s.address != "" {
+		return kubeclient.Config("", s.address)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig(identity))
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	return config, nil
+	return kubeclient.Config(s.Kubeconfig(identity), "")
 }
 
 // Client is a client of the identity.
@@ -218,45 +209,25 @@ func launchEmbedded(s *Server, program string) (*process.Process, error) {
 // started waits until a server is ready and has made its first namespace, which happens
 // after a kube-apiserver says that it is ready. It kills a server that does not.
 func (s *Server) started(p *process.Process) (*process.Process, error) {
-	config, err := s.Config(Admin)
-	if err == nil {
-		err = awaitNamespace(config)
-	}
-	if err != nil {
+	if err := s.awaitNamespace(); err != nil {
 		p.Kill()
 		return nil, err
 	}
 	return p, nil
 }
 
-func awaitNamespace(config *rest.Config) error {
-	client, err := rest.HTTPClientFor(config)
+func (s *Server) awaitNamespace() error {
+	client, err := s.Client(Admin)
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
-	var status int
 	if wait.That(ctx, func() bool {
-		status, err = get(ctx, client, strings.TrimSuffix(config.Host, "/")+"/api/v1/namespaces/default")
-		return err == nil && status == http.StatusOK
+		_, err = client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		return err == nil
 	}) != nil {
-		return fmt.Errorf("no namespace default after %v: last answer %d, %w", wait.Limit, status, err)
+		return fmt.Errorf("no namespace default after %v: %w", wait.Limit, err)
 	}
 	return nil
-}
-
-func get(ctx context.Context, client *http.Client, url string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	io.Copy(io.Discard, response.Body)
-	return response.StatusCode, nil
 }

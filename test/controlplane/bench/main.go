@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,6 +22,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
@@ -203,15 +205,16 @@ func (b *bench) command(name string, server *apiserver.Server) (*exec.Cmd, *page
 	if err != nil {
 		return nil, nil, err
 	}
-	port, err := freePort()
+	free, err := process.Addresses(1)
 	if err != nil {
 		return nil, nil, err
 	}
+	host, port, _ := net.SplitHostPort(free[0])
 	file := filepath.Join(b.dir, "kube-scheduler.yaml")
 	text := fmt.Sprintf(kubeSchedulerConfig, server.Kubeconfig(apiserver.Admin))
-	command := exec.Command(program, "--config="+file, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir="+b.dir,
+	command := exec.Command(program, "--config="+file, "--bind-address="+host, "--secure-port="+port, "--cert-dir="+b.dir,
 		"--authorization-always-allow-paths=/metrics")
-	return command, atPort(port, filepath.Join(b.dir, "kube-scheduler.crt")), os.WriteFile(file, []byte(text), 0o600)
+	return command, atAddress(free[0], filepath.Join(b.dir, "kube-scheduler.crt")), os.WriteFile(file, []byte(text), 0o600)
 }
 
 // usage is the CPU time a process has used and the most memory it held, in

@@ -2,17 +2,17 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/evictd/evictd/internal/process"
 )
 
 // timing is how often something was done, and what that took in all.
@@ -35,17 +35,20 @@ type page struct {
 	client func() (*http.Client, error)
 }
 
+// metricsTimeout bounds a request.
+const metricsTimeout = 10 * time.Second
+
 func atSocket(path string) *page {
 	return &page{"http://localhost/metrics", func() (*http.Client, error) {
-		return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}}}, nil
+		client := process.Client(path)
+		client.Timeout = metricsTimeout
+		return client, nil
 	}}
 }
 
-// atPort trusts the certificates of a file, which may come to be later.
-func atPort(port int, certificates string) *page {
-	return &page{fmt.Sprintf("https://127.0.0.1:%d/metrics", port), func() (*http.Client, error) {
+// atAddress trusts the certificates of a file, which may come to be later.
+func atAddress(address, certificates string) *page {
+	return &page{"https://" + address + "/metrics", func() (*http.Client, error) {
 		text, err := os.ReadFile(certificates)
 		if err != nil {
 			return nil, err
@@ -54,7 +57,7 @@ func atPort(port int, certificates string) *page {
 		if !roots.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("%s holds no certificate", certificates)
 		}
-		return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, nil
+		return &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, nil
 	}}
 }
 
@@ -100,14 +103,4 @@ func readTimings(page io.Reader) (attempts, room timing, err error) {
 		}
 	}
 	return attempts, room, lines.Err()
-}
-
-// freePort finds a free port on loopback.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness"
@@ -21,16 +22,12 @@ import (
 func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T) {
 	a := onKubeAPIServer(t)
 	root, err := sandbox.SourceRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	full := node("full")
 	full.Status.Conditions = append(full.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
 	a.createNodes(full, node("free"))
 	addresses, err := process.Addresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := addresses[0]
 	a.schedule(sandbox.Config(filepath.Join(root, "docs/examples/extender/evictd-scheduler.yaml")), "--extender-address="+address)
 	a.kubeScheduler(filepath.Join(root, "docs/examples/extender/kube-scheduler.yaml"), address)
@@ -55,15 +52,10 @@ func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T
 func (a *api) kubeScheduler(config, extender string) {
 	a.t.Helper()
 	path := foreign(a.t, "kube-scheduler")
-	example, err := os.ReadFile(config)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	example := require.ReadFile(a.t, config)
 	changed := strings.ReplaceAll(string(example), "127.0.0.1:10270", extender) +
 		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(apiserver.Kube))
 	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, os.WriteFile(file, []byte(changed), 0o600))
 	a.t.Cleanup(harness.Run(a.t, exec.Command(path, "--config="+file, "--secure-port=0")).Kill) // SIGTERM ends it with exit code 1
 }

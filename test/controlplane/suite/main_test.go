@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -62,9 +63,7 @@ func open(t *testing.T, get func(testing.TB) (*apiserver.Server, error)) *api {
 	if unavailable := (*apiserver.UnavailableError)(nil); errors.As(err, &unavailable) {
 		t.Skip("skipped:", unavailable)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := &api{Server: server, t: t}
 	if a.admin, err = server.Client(apiserver.Admin); err != nil {
 		t.Fatal(err)

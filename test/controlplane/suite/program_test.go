@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness"
@@ -25,9 +26,7 @@ func foreign(t testing.TB, name string) string {
 	if _, unavailable := errors.AsType[*apiserver.UnavailableError](err); unavailable {
 		t.Skip("skipped:", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -49,8 +48,6 @@ func (a *api) grant() {
 		return
 	}
 	root, err := sandbox.SourceRoot()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	a.kubectl("apply", "--server-side", "--filename="+filepath.Join(root, "docs/rbac"))
 }

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // proxy stands between a program and the API server, speaks to the server as an
@@ -26,17 +28,11 @@ type proxy struct {
 func (a *api) between(identity string) *proxy {
 	a.t.Helper()
 	config, err := a.Config(identity)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	target, err := url.Parse(config.Host)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	p := &proxy{}
 	pass := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
@@ -86,10 +87,7 @@ func TestRESTAsAKubeAPIServerAnswers(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			each(t, func(t *testing.T, a *api) {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := require.ReadFile(t, file)
 				var requests []request
 				if err := yaml.UnmarshalStrict(text, &requests); err != nil {
 					t.Fatalf("%s: %v", file, err)
@@ -112,22 +110,15 @@ func checkGolden(t *testing.T, server, file string, answers []answer) {
 		fmt.Fprintf(&text, "%s%s: %d\n", divider, a.do, a.code)
 		for _, doc := range a.docs {
 			out, err := yaml.Marshal(doc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			fmt.Fprintf(&text, "---\n%s", out)
 		}
 	}
 	if os.Getenv("EVICTD_REWRITE") == "1" && server == "kube-apiserver" {
-		if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, text.Bytes(), 0o644))
 		return
 	}
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := require.ReadFile(t, file)
 	want, got := strings.Split(string(golden), divider), strings.Split(text.String(), divider)
 	if len(got) != len(want) {
 		t.Fatalf("%d answers, %s has %d", len(got)-1, file, len(want)-1)
@@ -161,13 +152,9 @@ func meaning(answer string) string {
 func (a *api) play(requests []request) []answer {
 	a.t.Helper()
 	config, err := a.Config(apiserver.Admin)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	defer client.CloseIdleConnections()
 	kept := map[string]string{}
 	answers := make([]answer, 0, len(requests))

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness/kube"
@@ -30,25 +31,17 @@ func (a *api) agentOf(node string) kubernetes.Interface {
 	request := &authentication.TokenRequest{}
 	if node != "" {
 		found, err := a.admin.CoreV1().Nodes().Get(a.t.Context(), node, metav1.GetOptions{})
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, err)
 		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: found.UID}
 	}
 	token, err := a.admin.CoreV1().ServiceAccounts("evictd-system").CreateToken(a.t.Context(), "evictd-agent", request, metav1.CreateOptions{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	admin, err := a.Config(apiserver.Admin)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	config := rest.AnonymousClientConfig(admin)
 	config.BearerToken = token.Status.Token
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	return client
 }
 
@@ -145,9 +138,7 @@ func TestAgentReachesItsOwnNodeOnly(t *testing.T) {
 	secrets := attempt{"secrets", readSecrets}
 	eviction, eviction2 := attempt{"the Eviction API for a pod on n1", evictPod("own")}, attempt{"the Eviction API for a pod on n2", evictPod("other")}
 	kubelet, err := a.Client(apiserver.Node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	bare := a.agentOf("")
 	await(t, "the policy to be in force", func() bool { return apierrors.IsForbidden(lease.ask(t.Context(), bare)) })
 	for _, as := range []struct {
@@ -201,9 +192,7 @@ func TestNodeAgainstAKubeAPIServer(t *testing.T) {
 	a := open(t, func(testing.TB) (*apiserver.Server, error) { return server, faulty })
 	a.grant()
 	root, err := sandbox.SourceRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const tests = "InTheCluster|Backstop|Observe|APIServer|Agent|DaemonThatIsKilled|SoftVictim"
 	test := exec.CommandContext(t.Context(), "go", "-C", root, "test", "-count=1", "-v", "-run", tests, "./test/node")
 	test.Env = append(os.Environ(), kube.KubeconfigVariable+"="+a.Kubeconfig(apiserver.Admin))

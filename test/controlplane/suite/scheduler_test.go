@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness"
@@ -65,9 +66,7 @@ func (a *api) pod(name string) *v1.Pod {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, err)
 	return p
 }
 
@@ -102,9 +101,7 @@ func (a *api) awaitEvent(reason, name string) (note string) {
 	a.t.Helper()
 	await(a.t, "event "+reason+" of "+name, func() bool {
 		events, err := a.admin.EventsV1().Events("default").List(a.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		require.NoError(a.t, err)
 		for _, e := range events.Items {
 			if e.Reason == reason && e.Regarding.Name == name {
 				note = e.Note
@@ -199,9 +196,7 @@ func TestPodsLeaveForATaintThatTheyDoNotTolerateAndConditionsBecomeTaints(t *tes
 		patch(`{"status":{"conditions":[{"type":"PIDPressure","status":"True","lastHeartbeatTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`, "status")
 		await(t, "the condition to be a taint", func() bool {
 			n, err := a.admin.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return slices.ContainsFunc(n.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == key && taint.Effect == v1.TaintEffectNoSchedule })
 		})
 	})
@@ -264,9 +259,7 @@ func TestSecondSchedulerTakesOverFromALeaderThatIsKilled(t *testing.T) {
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: true, resourceName: evictd-scheduler, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
 `
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 		args := append([]string{sandbox.Config(file), "--leader-elect"}, a.Args(apiserver.Scheduler)...)
 		a.createNodes(node("n1"))
 		leader := scheduler(t, args...)
@@ -286,9 +279,7 @@ func TestSchedulerContinuesAfterTheAPIServerWasKilled(t *testing.T) {
 		a.createPods(pod("before", "100m"))
 		a.awaitBound("before")
 		a.Kill()
-		if err := a.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Start())
 		if bound := a.pod("before").Spec.NodeName; bound != "n1" {
 			t.Errorf("a binding that was acknowledged is lost: node %q", bound)
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/evictd/evictd/internal/kubeclient"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
@@ -46,17 +47,13 @@ func New(n *harness.Node) *API {
 		a.Process, server = n.APIServer(), "unix:"+n.APISocket()
 	}
 	cfg, err := kubeclient.Config(kubeconfig, server)
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	if kubeconfig == "" {
 		a.Gate = harness.NewGate(n.T, "unix", filepath.Join(n.Dir, "gate.sock"), n.APISocket())
 		a.Server = sandbox.Server("unix:" + a.Gate.Address)
 	} else {
 		target, err := url.Parse(cfg.Host)
-		if err != nil {
-			n.T.Fatal(err)
-		}
+		require.NoError(n.T, err)
 		a.Gate = harness.NewGate(n.T, "tcp", "127.0.0.1:0", target.Host)
 		a.Server = sandbox.Server(target.Scheme + "://" + a.Gate.Address)
 		a.Flags = append(a.Flags, sandbox.Kubeconfig(AgentKubeconfig(n.T, n.Dir, name, kubeconfig)))
@@ -75,9 +72,7 @@ func New(n *harness.Node) *API {
 func AgentKubeconfig(t testing.TB, dir, node, kubeconfig string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const namespace = "evictd-system"
 	for _, user := range config.AuthInfos {
 		user.Impersonate = "system:serviceaccount:" + namespace + ":evictd-agent"
@@ -85,9 +80,7 @@ func AgentKubeconfig(t testing.TB, dir, node, kubeconfig string) string {
 		user.ImpersonateUserExtra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
 	}
 	file := filepath.Join(dir, "agent.kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, clientcmd.WriteToFile(*config, file))
 	return file
 }
 
@@ -99,9 +92,7 @@ func (a *API) Create(n *harness.Node, name string, spec sandbox.Spec, labels map
 	m.Spec.NodeName, m.Spec.Containers[0].Image = a.Node, "none"
 	m.Spec.Priority = nil
 	created, err := a.CoreV1().Pods(a.Namespace).Create(n.T.Context(), m, metav1.CreateOptions{})
-	if err != nil {
-		n.T.Fatal(err)
-	}
+	require.NoError(n.T, err)
 	return created
 }
 
@@ -117,18 +108,14 @@ func (a *API) CreatePod(n *harness.Node, name string, spec sandbox.Spec, labels 
 func (a *API) Pod(t testing.TB, name string) *v1.Pod {
 	t.Helper()
 	pod, err := a.CoreV1().Pods(a.Namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pod
 }
 
 // Delete deletes a pod of the test's namespace at once.
 func (a *API) Delete(t testing.TB, name string) {
 	t.Helper()
-	if err := a.CoreV1().Pods(a.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.CoreV1().Pods(a.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
 // Evicted says whether the API shows that a pod was evicted.
@@ -177,9 +164,7 @@ func (a *API) AwaitCondition(t testing.TB, condition v1.NodeConditionType, taint
 func (a *API) Events(t testing.TB, namespace, name string) map[string]int {
 	t.Helper()
 	list, err := a.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reasons := map[string]int{}
 	for _, e := range list.Items {
 		if e.Regarding.Name == name {
