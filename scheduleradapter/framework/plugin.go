@@ -57,6 +57,9 @@ type Env struct {
 	PausedNodes func(pod *nodetable.Pod) []nodetable.Symbol
 	// Preemptors filter candidates in order, before a candidate is selected.
 	Preemptors []Preemptor
+	// HasDeviceClass reports whether an extended resource has a device class, which
+	// DynamicResources then allocates; nil: none has.
+	HasDeviceClass func(resource nodetable.Symbol) bool
 	// Random breaks ties.
 	Random Random
 }

@@ -237,7 +237,9 @@ func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 		if n.Decided {
 			nomination = n
 		}
-		reasons = append(reasons, s.Reason)
+		if s.Reason != "" {
+			reasons = append(reasons, s.Reason)
+		}
 		final.Plugin = p.name
 	}
 	final.Reason = strings.Join(reasons, ", ")

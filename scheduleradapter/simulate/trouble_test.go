@@ -18,8 +18,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
@@ -53,7 +53,7 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 	}
 	var out bytes.Buffer
 	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, _ *volumes.Storage) ([]cycle.Profile, error) {
+		Assemble: func(env framework.Env, _ profile.Stores) ([]cycle.Profile, error) {
 			few := int32(1)
 			fit, fitErr := resources.NewFit(&config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated}}, env)
 			preemption, err := preempt.New(&config.DefaultPreemptionArgs{MinCandidateNodesPercentage: &few, MinCandidateNodesAbsolute: &few}, env)
