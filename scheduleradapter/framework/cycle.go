@@ -184,6 +184,14 @@ func (c *Cycle) Explain(r Rejection) (plugin string, reasons []string) {
 	return f.name, f.plugin.Reasons(c.Pod, r.reasons)
 }
 
+// Details explain a rejection of a row beyond its reasons; nil: nothing more is known.
+func (c *Cycle) Details(r Rejection, row nodetable.Row) []string {
+	if p, ok := c.runner.filters[r.filter].plugin.(Detailer); ok {
+		return p.Details(c, row)
+	}
+	return nil
+}
+
 // ScoreOf is the normalized and weighted score of Rows[i] by a plugin; false: the
 // plugin did not run.
 func (c *Cycle) ScoreOf(plugin, i int) (score int64, ok bool) {

@@ -124,6 +124,13 @@ type LateFilterer interface {
 	FiltersLate()
 }
 
+// Detailer is a Filterer that explains a rejection beyond its reasons.
+type Detailer interface {
+	Filterer
+	// Details are about the cycle's pod and a row that the filter rejects.
+	Details(c *Cycle, row nodetable.Row) []string
+}
+
 // PostFilterer runs if no node is feasible.
 type PostFilterer interface {
 	PostFilter(c *Cycle) (Nomination, Status)

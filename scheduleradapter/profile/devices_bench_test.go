@@ -44,7 +44,7 @@ type acceptAll struct{}
 
 func (acceptAll) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { return nil }
 
-func newDeviceCluster(b *testing.B, nodes int) *deviceCluster {
+func newDeviceCluster(b testing.TB, nodes int) *deviceCluster {
 	cfg, err := config.Compile(&config.File{}, BuiltIn())
 	if err != nil {
 		b.Fatal(err)
@@ -84,8 +84,8 @@ func newDeviceCluster(b *testing.B, nodes int) *deviceCluster {
 	return c
 }
 
-// schedule schedules one pod.
-func (c *deviceCluster) schedule(b *testing.B) {
+// add adds a pod with its claim.
+func (c *deviceCluster) add(b testing.TB) (*nodetable.Pod, *resourceapi.ResourceClaim) {
 	name := fmt.Sprint("pod-", c.made)
 	c.made++
 	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
@@ -102,6 +102,12 @@ func (c *deviceCluster) schedule(b *testing.B) {
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "resource", ResourceClaimTemplateName: new("test-claim-template")}}
 		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "resource", ResourceClaimName: &name}}
 	})
+	return pod, claim
+}
+
+// schedule schedules one pod.
+func (c *deviceCluster) schedule(b testing.TB) {
+	pod, claim := c.add(b)
 	r := c.SchedulingCycle(pod, time.Time{})
 	if !r.Status.OK() {
 		b.Fatal(r.Message)

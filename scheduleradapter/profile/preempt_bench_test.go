@@ -53,7 +53,7 @@ func crowd(b *testing.B, table *nodetable.Table, nodes int, running int32) {
 }
 
 // crowded is a pod that uses a quarter of a node.
-func crowded(b *testing.B, name string, priority int32, changes ...func(*v1.Pod)) *nodetable.Pod {
+func crowded(b testing.TB, name string, priority int32, changes ...func(*v1.Pod)) *nodetable.Pod {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	object.Spec.SchedulerName = v1.DefaultSchedulerName
 	object.Spec.Priority = &priority
