@@ -79,7 +79,7 @@ func (r *Runner) preFilter(c *Cycle) (preFilterStatus Status) {
 			preFilterStatus = p.withPlugin(s)
 			continue
 		case !s.OK():
-			return p.withPlugin(s)
+			return p.failed(s, "running PreFilter plugin %q")
 		}
 		if c.narrows {
 			c.narrowing = append(c.narrowing, p.name)
@@ -166,7 +166,7 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 		s := r.filters[i].plugin.Filter(c)
 		c.Timing.endPlugin(Filter, r.filters[i].name, s.Code, begin)
 		if s.Code == Error {
-			return r.filters[i].withPlugin(s)
+			return r.filters[i].failed(s, "running %q filter plugin")
 		}
 	}
 	return Status{}
@@ -275,7 +275,7 @@ func (r *Runner) preScore(c *Cycle) Status {
 				c.skipScore[p.partner] = true
 			}
 		case !s.OK():
-			return p.withPlugin(s)
+			return p.failed(s, "running PreScore plugin %q")
 		}
 	}
 	return Status{}

@@ -113,11 +113,11 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 `
 
 func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
-	hold(t, playWith(t, trouble{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  no answer
-2s default/p 2 error  no answer
-5s default/p 3 error  no answer
-10s default/p 4 error  no answer
-19s default/p 5 error  no answer
+	hold(t, playWith(t, trouble{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  running Bind plugin "Trouble": no answer
+2s default/p 2 error  running Bind plugin "Trouble": no answer
+5s default/p 3 error  running Bind plugin "Trouble": no answer
+10s default/p 4 error  running Bind plugin "Trouble": no answer
+19s default/p 5 error  running Bind plugin "Trouble": no answer
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}
 `)
 }

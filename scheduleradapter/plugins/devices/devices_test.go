@@ -81,7 +81,7 @@ func TestAnAllocationThatTakesTooLongFailsTheAttempt(t *testing.T) {
 	c.SetClaim(newClaim("one", 1))
 	c.Store.api = delayed{c.Controller()}
 	v := c.Evaluate(c.plugin, c.Digest(pod("p", "one")))
-	if v.Status.Code != framework.Error || v.Status.Message() != "node a: timed out trying to allocate devices" {
+	if v.Status.Code != framework.Error || v.Status.Message() != `running "DynamicResources" filter plugin: node a: timed out trying to allocate devices` {
 		t.Errorf("%+v", v.Status)
 	}
 }

@@ -207,3 +207,106 @@ func TestABindingWaitsForTheConditionsOfItsDevices(t *testing.T) {
 	report("attached")
 	a.awaitBound("p")
 }
+
+// awaitFailure waits until an attempt for the pod has failed, and returns the reason
+// and the message of its condition.
+func (a *api) awaitFailure(name string) (failure string) {
+	a.t.Helper()
+	await(a.t, "an attempt for pod "+name+" to fail", func() bool {
+		for _, c := range a.pod(name).Status.Conditions {
+			if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+				failure = c.Reason + ": " + c.Message
+			}
+		}
+		return failure != ""
+	})
+	return failure
+}
+
+// TestMessagesAboutDevicesAreThoseOfKubeScheduler gives pods that fit nowhere to both
+// schedulers.
+func TestMessagesAboutDevicesAreThoseOfKubeScheduler(t *testing.T) {
+	a := onKubeAPIServer(t)
+	all := a.devices(resourceapi.Device{Name: "gpu-0"})
+	for _, slice := range []struct {
+		name, driver string
+		slices       int64
+		devices      []string
+	}{
+		{"incomplete", "incomplete.example.com", 2, []string{"0"}},
+		{"invalid-1", "invalid.example.com", 2, []string{"0"}},
+		{"invalid-2", "invalid.example.com", 2, []string{"0"}},
+	} {
+		s := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: slice.name}, Spec: resourceapi.ResourceSliceSpec{
+			NodeName: new("n1"), Driver: slice.driver, Pool: resourceapi.ResourcePool{Name: slice.driver, Generation: 1, ResourceSliceCount: slice.slices},
+		}}
+		for _, name := range slice.devices {
+			s.Spec.Devices = append(s.Spec.Devices, resourceapi.Device{Name: name})
+		}
+		if _, err := all.ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exactly := func(class string, change ...func(*resourceapi.ExactDeviceRequest)) resourceapi.DeviceRequest {
+		r := &resourceapi.ExactDeviceRequest{DeviceClassName: class}
+		for _, f := range change {
+			f(r)
+		}
+		return resourceapi.DeviceRequest{Name: "r", Exactly: r}
+	}
+	selecting := func(expression string) func(*resourceapi.ExactDeviceRequest) {
+		return func(r *resourceapi.ExactDeviceRequest) {
+			r.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: expression}}}
+		}
+	}
+	claims := map[string][]resourceapi.DeviceRequest{
+		"no-class":    {exactly("absent")},
+		"two":         {exactly("gpu", func(r *resourceapi.ExactDeviceRequest) { r.Count = 2 })},
+		"no-match":    {exactly("gpu", selecting(`device.driver == "other"`))},
+		"bad":         {exactly("gpu", selecting(`device.attributes["`+gpuDriver+`"].absent == 1`))},
+		"elsewhere":   {exactly("gpu")},
+		"lists":       {{Name: "r", FirstAvailable: []resourceapi.DeviceSubRequest{{Name: "a", DeviceClassName: "gpu", Count: 2}, {Name: "b", DeviceClassName: "absent"}}}},
+		"unavailable": {{Name: "r", FirstAvailable: []resourceapi.DeviceSubRequest{{Name: "a", DeviceClassName: "gpu", Count: 2}, {Name: "b", DeviceClassName: "gpu", Count: 3}}}},
+		"every":       {exactly("incomplete", func(r *resourceapi.ExactDeviceRequest) { r.AllocationMode = resourceapi.DeviceAllocationModeAll })},
+		"invalid":     {exactly("invalid")},
+	}
+	for _, class := range []string{"incomplete", "invalid"} {
+		if _, err := all.DeviceClasses().Create(t.Context(), &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: resourceapi.DeviceClassSpec{
+			Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + class + `.example.com"`}}},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worlds := map[string]func(*v1.Pod){"extended": func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/gpu": resource.MustParse("2")}
+	}}
+	for name, requests := range claims {
+		if _, err := all.ResourceClaims("default").Create(t.Context(), &resourceapi.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: requests}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		worlds[name] = claiming(name)
+	}
+	a.setStatus("elsewhere", func(s *resourceapi.ResourceClaimStatus) {
+		s.Allocation = &resourceapi.AllocationResult{
+			Devices: resourceapi.DeviceAllocationResult{Results: []resourceapi.DeviceRequestAllocationResult{{Request: "r", Driver: gpuDriver, Pool: "gone", Device: "gpu-0"}}},
+			NodeSelector: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
+				{MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{"gone"}}}},
+			}},
+		}
+		s.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "other", UID: "other"}}
+	})
+	const theirs = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: theirs}]\n"
+	a.schedule()
+	a.runKubeScheduler(theirs)
+	for name, wants := range worlds {
+		a.createPods(pod("ours-"+name, "", wants), pod("theirs-"+name, "", wants, scheduledBy("theirs")))
+	}
+	for name := range worlds {
+		ours, want := a.awaitFailure("ours-"+name), a.awaitFailure("theirs-"+name)
+		if ours != want {
+			t.Errorf("%s:\nevictd-scheduler says %s\nkube-scheduler says   %s", name, ours, want)
+		}
+	}
+}
