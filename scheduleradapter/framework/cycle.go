@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 	"time"
@@ -40,6 +41,8 @@ type Cycle struct {
 	nominated       []nominee // other pods nominated to nodes of the table, by row
 	sumFilter       int       // see findSumFilter
 	single          nodetable.Bits
+	start, enough   int                           // of Filter
+	left            nodetable.Bits                // see LeaveOut
 	narrowing       []string                      // PreFilter plugins that called Narrow, sorted
 	further         map[nodetable.Row][]Rejection // see Further
 	preFilterStatus Status                        // of PreFilter
@@ -85,6 +88,27 @@ func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable b
 	for ; rows != 0; rows &= rows - 1 {
 		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
 	}
+}
+
+// Search yields rows in the order of the search, and the number of feasible nodes that
+// suffices.
+func (c *Cycle) Search() (rows iter.Seq[nodetable.Row], enough int) {
+	return func(yield func(nodetable.Row) bool) {
+		order := c.Table.Order()
+		for i := range order {
+			if !yield(order[(c.start+i)%len(order)]) {
+				return
+			}
+		}
+	}, c.enough
+}
+
+// LeaveOut leaves a feasible node out of the search: enough other nodes are feasible
+// before it. If further filters reject all of these, the filters run again, and
+// Search says that no number suffices.
+func (c *Cycle) LeaveOut(row nodetable.Row) {
+	c.Feasible.Clear(row)
+	c.left.Set(row)
 }
 
 // Narrow limits the nodes to evaluate, like a PreFilterResult. Several limits are

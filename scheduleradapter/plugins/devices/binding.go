@@ -14,6 +14,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // API writes the decisions. Any goroutine may call the methods that have a context;
@@ -76,7 +77,11 @@ func (p *Plugin) Reserve(a framework.Assignment) framework.Status {
 		case v == nil, len(v.claims) > 0 && len(v.memo.results[row].allocations) != len(v.claims):
 			return framework.AsStatus(errors.New("claim allocation not found for node"))
 		case len(v.claims) > 0:
-			p.holdAll(made, v, v.memo.results[row].allocations)
+			allocations, err := p.allocationsOn(v, row, a.Node)
+			if err != nil {
+				return framework.AsStatus(err)
+			}
+			p.holdAll(made, v, allocations)
 		}
 	}
 	if len(made.parts) == 0 {
@@ -86,6 +91,21 @@ func (p *Plugin) Reserve(a framework.Assignment) framework.Status {
 	defer p.mu.Unlock()
 	p.plans[a.Pod.UID] = made
 	return framework.Status{}
+}
+
+// allocationsOn are the allocations on the selected node. Those of claims with
+// configurations are made again, because claims with other configurations have the
+// same memo.
+func (p *Plugin) allocationsOn(v *variant, row nodetable.Row, node *nodetable.Node) ([]resourceapi.AllocationResult, error) {
+	known := v.memo.results[row].allocations
+	if !slices.ContainsFunc(v.claims, func(claim *resourceapi.ResourceClaim) bool { return len(claim.Spec.Devices.Config) > 0 }) {
+		return known, nil
+	}
+	r, err := p.allocate(v.claims, node)
+	if err == nil && len(r.allocations) != len(known) {
+		err = errors.New("claim allocation not found for node")
+	}
+	return r.allocations, err
 }
 
 func (p *Plugin) holdAll(made *plan, v *variant, allocations []resourceapi.AllocationResult) {

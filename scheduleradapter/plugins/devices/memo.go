@@ -23,7 +23,7 @@ type memos struct {
 	uses    uint64
 }
 
-// memo has the results for claims with equal specs.
+// memo has the results for claims with the same shapes.
 type memo struct {
 	used uint64 // number of the last use
 	// epoch and stale are how much of the inventory's changes are applied, labels is
@@ -46,10 +46,12 @@ type result struct {
 	score       int64 // of the prioritized lists
 }
 
-// shapeOf is the spec of a claim as text. Claims with the same text have the same
-// allocations.
+// shapeOf is the spec of a claim as text, without the configurations for drivers.
+// Claims with the same text have the same devices.
 func shapeOf(spec *resourceapi.ResourceClaimSpec) (string, error) {
-	text, err := json.Marshal(spec)
+	devices := spec.Devices
+	devices.Config = nil
+	text, err := json.Marshal(devices)
 	if err != nil {
 		return "", fmt.Errorf("encode the spec of a claim: %w", err)
 	}

@@ -266,19 +266,55 @@ func (p *Plugin) filterVariant(c *framework.Cycle, set uint32, rows nodetable.Bi
 	if len(v.claims) == 0 {
 		return framework.Status{} // the nodes' own extended resources suffice
 	}
-	p.open = p.open.Copied(rows)
-	p.open.AndNot(v.memo.known)
-	for row := range p.open.All() {
-		if err := p.evaluate(v, row, c.Table.Node(row)); err != nil {
-			return framework.AsStatus(err)
-		}
+	if err := p.evaluateAll(c, v, rows); err != nil {
+		return framework.AsStatus(err)
 	}
 	p.open = p.open.Copied(rows)
+	p.open.And(v.memo.known)
 	p.open.AndNot(v.memo.fits)
 	for row := range p.open.All() {
 		c.Reject(row, v.memo.results[row].reason, true)
 	}
 	return framework.Status{}
+}
+
+// fewUnknown is a number of nodes without a known result for which the allocator runs
+// even if fewer feasible nodes suffice.
+const fewUnknown = 64
+
+// evaluateAll runs the allocator for the rows without a known result. If there are
+// many, it leaves out those after enough feasible ones.
+func (p *Plugin) evaluateAll(c *framework.Cycle, v *variant, rows nodetable.Bits) error {
+	p.open = p.open.Copied(rows)
+	p.open.AndNot(v.memo.known)
+	if p.open.Count() <= fewUnknown {
+		for row := range p.open.All() {
+			if err := p.evaluate(v, row, c.Table.Node(row)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	order, enough := c.Search()
+	found := 0
+	for row := range order {
+		switch {
+		case !rows.Has(row):
+			continue
+		case !p.open.Has(row):
+		case found >= enough:
+			c.LeaveOut(row)
+			continue
+		default:
+			if err := p.evaluate(v, row, c.Table.Node(row)); err != nil {
+				return err
+			}
+		}
+		if v.memo.fits.Has(row) {
+			found++
+		}
+	}
+	return nil
 }
 
 // evaluate runs the allocator for a node. The error ends the attempt.
@@ -289,30 +325,37 @@ func (p *Plugin) evaluate(v *variant, row nodetable.Row, node *nodetable.Node) e
 		m.set(row, *m.bare, node)
 		return nil
 	}
-	allocator, err := p.allocatorFor(node, p.allocated)
+	r, err := p.allocate(v.claims, node)
 	if err != nil {
 		return err
-	}
-	ctx, cancel := p.api.WithTimeout(p.ctx, p.filterTimeout)
-	defer cancel()
-	r := result{}
-	r.allocations, err = allocator.Allocate(ctx, node.Object, v.claims)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("node %s: timed out trying to allocate devices", node.Name.Value())
-	case errors.Is(err, structured.ErrFailedAllocationOnNode):
-		r.allocations, r.reason = nil, invalidPools
-	case err != nil:
-		return err
-	case len(r.allocations) != len(v.claims):
-		r.allocations, r.reason = nil, cannotAllocate
-	default:
-		r.score = p.score(v.claims, r.allocations)
 	}
 	if m.set(row, r, node); bare {
 		m.bare = &r
 	}
 	return nil
+}
+
+func (p *Plugin) allocate(claims []*resourceapi.ResourceClaim, node *nodetable.Node) (r result, err error) {
+	allocator, err := p.allocatorFor(node, p.allocated)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := p.api.WithTimeout(p.ctx, p.filterTimeout)
+	defer cancel()
+	r.allocations, err = allocator.Allocate(ctx, node.Object, claims)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return r, fmt.Errorf("node %s: timed out trying to allocate devices", node.Name.Value())
+	case errors.Is(err, structured.ErrFailedAllocationOnNode):
+		r.allocations, r.reason = nil, invalidPools
+	case err != nil:
+		return r, err
+	case len(r.allocations) != len(claims):
+		r.allocations, r.reason = nil, cannotAllocate
+	default:
+		r.score = p.score(claims, r.allocations)
+	}
+	return r, nil
 }
 
 func (m *memo) set(row nodetable.Row, r result, node *nodetable.Node) {
