@@ -24,7 +24,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/profile"
 )
 
@@ -88,7 +87,7 @@ func (d *daemon) pressureEvaluator(table *nodetable.Table) (extender.Evaluate, e
 	if err != nil {
 		return nil, err
 	}
-	profiles, err := profile.New(&cfg, framework.Env{Table: table}, volumes.NewSimulatedStorage(table), nil, d.log)
+	profiles, err := profile.New(&cfg, framework.Env{Table: table}, profile.NewSimulatedStores(table), nil, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ import (
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
+	"github.com/evictd/evictd/scheduleradapter/plugins/devices"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/statuspage"
@@ -114,6 +115,8 @@ type daemon struct {
 	loop      *cycle.Loop
 	plugins   *plugins // out-of-tree; nil: none
 	writer    *kube.Writer
+	claims    *kube.Devices
+	devices   *devices.Store
 	watch     *kube.Watch
 	server    *serve.Server
 	extender  *serve.Server // for another scheduler
@@ -143,8 +146,10 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
-	storage := volumes.NewStorage(table, api)
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
+	d.claims = kube.NewDevices(client, d.informers, d.writer.RecordEvent, log)
+	d.devices = devices.NewStore(table, d.claims)
+	storage := volumes.NewStorage(table, api)
 	if d.plugins, err = p.newPlugins(ctx, d, restConfig, table); err != nil {
 		return nil, err
 	}
@@ -152,7 +157,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 		Config: cycle.Config{
 			Table: table,
 			Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-				return profile.New(cfg, env, storage, d.plugins.host(), log)
+				return profile.New(cfg, env, profile.Stores{Volumes: storage, Devices: d.devices}, d.plugins.host(), log)
 			},
 			Env: framework.Env{
 				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
@@ -220,6 +225,7 @@ func (d *daemon) run(ctx context.Context) error {
 	goroutines.Go(func() { d.page.Run(background) })
 	goroutines.Go(func() { d.extender.Serve(background, d.log) })
 	goroutines.Go(func() { _ = d.writer.Run(background) })
+	goroutines.Go(func() { d.claims.Run(background) })
 	d.informers.StartWithContext(background)
 	if d.pressure != nil {
 		d.pressure.StartWithContext(background)
@@ -231,7 +237,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer end(nil)
 	defer d.plugins.run(ctx, d.log)()
 	goroutines.Go(func() {
-		if !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
+		if !d.watchDevices(ctx, background) || !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
 			return
 		}
 		d.log.Info("informers have synced")
@@ -249,6 +255,25 @@ func (d *daemon) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// watchDevices starts the informers of claims and devices if the API server serves
+// them. It returns false if ctx has ended before.
+func (d *daemon) watchDevices(ctx, background context.Context) bool {
+	served, err := kube.ServedDevices(ctx, d.client)
+	switch {
+	case err != nil:
+		return false
+	case !slices.Contains(served, "resourceclaims"):
+		d.log.Warn("pods with resource claims are not scheduled", "reason", "the API server does not serve resource.k8s.io/v1")
+		return true
+	}
+	if err := d.watch.Devices(d.informers, served, d.devices, d.claims); err != nil {
+		d.log.Error("resource claims are not watched", "error", err)
+		return false
+	}
+	d.informers.StartWithContext(background)
+	return true
 }
 
 // lead starts scheduling when this process holds the Lease. It returns when the Lease

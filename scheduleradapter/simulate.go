@@ -17,7 +17,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
@@ -78,11 +77,11 @@ func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *con
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	var host *outoftree.Host
 	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, storage *volumes.Storage) (profiles []cycle.Profile, err error) {
+		Assemble: func(env framework.Env, stores profile.Stores) (profiles []cycle.Profile, err error) {
 			if host, err = p.host(c.Context(), cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
 				return nil, err
 			}
-			return profile.New(cfg, env, storage, host, log)
+			return profile.New(cfg, env, stores, host, log)
 		},
 		Assembled:      func(owner outoftree.Owner) { host.Attach(owner) },
 		InitialBackoff: cfg.PodInitialBackoff,

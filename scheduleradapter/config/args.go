@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,6 +23,7 @@ var (
 	Fit              = reader(completeFit, checkFit)
 	Balanced         = reader(completeBalanced, checkBalanced)
 	VolumeLimits     = readerOf(Group, completeLimits, checkLimits)
+	DynamicResources = reader(completeDevices, checkDevices)
 	VolumeBinding    = reader(completeVolumeBinding, checkVolumeBinding)
 	TopologySpread   = reader(completeSpread, checkSpread)
 	InterPodAffinity = reader(completeInterPod, checkInterPod)
@@ -99,6 +101,11 @@ func completeVolumeBinding(args *configv1.VolumeBindingArgs) {
 	if len(args.Shape) == 0 {
 		args.Shape = []configv1.UtilizationShapePoint{{Utilization: 0, Score: maxShapeScore}, {Utilization: 100, Score: 0}}
 	}
+}
+
+func completeDevices(args *configv1.DynamicResourcesArgs) {
+	orPointer(&args.FilterTimeout, metav1.Duration{Duration: configv1.DynamicResourcesFilterTimeoutDefault})
+	orPointer(&args.BindingTimeout, metav1.Duration{Duration: configv1.DynamicResourcesBindingTimeoutDefault})
 }
 
 func orPointer[T any](value **T, otherwise T) {

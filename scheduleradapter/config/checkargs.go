@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -153,6 +154,16 @@ func checkVolumeBinding(path *field.Path, args *configv1.VolumeBindingArgs) (fau
 		faults = append(faults, field.Invalid(path.Child("bindTimeoutSeconds"), *args.BindTimeoutSeconds, "invalid BindTimeoutSeconds, should not be a negative value"))
 	}
 	return append(faults, checkShape(path.Child("shape"), args.Shape)...)
+}
+
+func checkDevices(path *field.Path, args *configv1.DynamicResourcesArgs) (faults field.ErrorList) {
+	if args.FilterTimeout.Duration < 0 {
+		faults = append(faults, field.Invalid(path.Child("filterTimeout"), args.FilterTimeout, "must be zero or positive"))
+	}
+	if args.BindingTimeout.Duration < time.Second {
+		faults = append(faults, field.Invalid(path.Child("bindingTimeout"), args.BindingTimeout, "must be at least 1 second"))
+	}
+	return faults
 }
 
 func checkSpread(path *field.Path, args *configv1.PodTopologySpreadArgs) (faults field.ErrorList) {

@@ -34,6 +34,7 @@ func (p Plugin) implements(point framework.Point) bool {
 
 // Plugins to which a Policy is translated, and whose arguments it sets.
 const (
+	dynamicResources    = "DynamicResources"
 	interPodAffinity    = "InterPodAffinity"
 	nodeLabel           = "NodeLabel"
 	nodePreferAvoidPods = "NodePreferAvoidPods"

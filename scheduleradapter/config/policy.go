@@ -177,10 +177,10 @@ func (t *translation) points() *configv1.Plugins {
 			}
 		}
 	}
-	for _, name := range []string{"SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder"} {
-		enable(configv1.Plugin{Name: name}, framework.PreEnqueue, framework.QueueSort, framework.PostFilter, framework.Bind)
+	for _, name := range []string{"SchedulingGates", "PrioritySort", dynamicResources, "DefaultPreemption", "DefaultBinder"} {
+		enable(configv1.Plugin{Name: name}, framework.PreEnqueue, framework.QueueSort, framework.PostFilter, framework.Bind, framework.PostBind)
 	}
-	for _, name := range append(t.filters, "NodeDeclaredFeatures") {
+	for _, name := range append(t.filters, dynamicResources, "NodeDeclaredFeatures") {
 		enable(configv1.Plugin{Name: name}, framework.PreFilter, framework.Filter, framework.Reserve, framework.PreBind)
 	}
 	for _, plugin := range t.scores {
@@ -191,7 +191,7 @@ func (t *translation) points() *configv1.Plugins {
 		MultiPoint: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "*"}}},
 		PreEnqueue: sets[framework.PreEnqueue], QueueSort: sets[framework.QueueSort], PreFilter: sets[framework.PreFilter], Filter: sets[framework.Filter],
 		PostFilter: sets[framework.PostFilter], PreScore: sets[framework.PreScore], Score: sets[framework.Score], Reserve: sets[framework.Reserve],
-		PreBind: sets[framework.PreBind], Bind: sets[framework.Bind],
+		PreBind: sets[framework.PreBind], Bind: sets[framework.Bind], PostBind: sets[framework.PostBind],
 	}
 }
 

@@ -47,6 +47,9 @@ type assumedPod struct {
 	deleted bool
 	// canceledFor is the preemption that canceled the binding cycle; nil: none.
 	canceledFor *preemption
+	// quick: the binding cycle waits for the API server only, and not for volumes or
+	// devices.
+	quick bool
 }
 
 // Stages of a binding cycle. It can be canceled in the stage PreBind.
@@ -59,17 +62,14 @@ const (
 func (p *assumedPod) enterBind() bool     { return p.stage.CompareAndSwap(stagePreBind, stageBind) }
 func (p *assumedPod) cancelPreBind() bool { return p.stage.CompareAndSwap(stagePreBind, stageCanceled) }
 
-// isQuick reports whether the binding cycle waits for the API server only, and not
-// for volumes.
-func (p *assumedPod) isQuick() bool { return len(p.Pod.Claims) == 0 }
-
 func (l *Loop) startBindingCycle(a *Attempt, begin time.Time) {
 	a.Cycle = nil
-	p := &assumedPod{Attempt: a, begin: begin}
+	b := a.Binding
+	p := &assumedPod{Attempt: a, begin: begin, quick: len(a.Pod.Claims) == 0 && !b.runner.PreBindPreFlight(b.Assignment)}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(l.work)
 	l.assumed[a.Pod.UID] = p
-	if p.isQuick() {
+	if p.quick {
 		l.quickBindings++
 	}
 	l.bindings.Add(1)
@@ -104,7 +104,7 @@ func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status
 // reported meanwhile overrides the result.
 func (l *Loop) bindingCycleEnded(p *assumedPod, status framework.Status) {
 	p.cancel()
-	if p.isQuick() {
+	if p.quick {
 		l.quickBindings--
 	}
 	now := l.now()

@@ -67,6 +67,8 @@ type Near struct {
 	Node    string      `json:"node"`
 	Reasons []string    `json:"reasons"`
 	Short   []Shortfall `json:"short,omitempty"`
+	// Details are what plugins add to the reasons.
+	Details []string `json:"details,omitempty"`
 	// Taints are the untolerated taints as key=value:effect.
 	Taints []string `json:"taints,omitempty"`
 }
@@ -218,6 +220,7 @@ func near(c *framework.Cycle, row nodetable.Row) Near {
 	for _, why := range all {
 		_, reasons := c.Explain(why)
 		n.Reasons = append(n.Reasons, reasons...)
+		n.Details = append(n.Details, c.Details(why, row)...)
 	}
 	if len(all) == 0 { // nominated pods, or an extender
 		why, _ := c.Rejected(row)

@@ -52,7 +52,7 @@ func TestAPodWhoseBindingFailsIsForgottenAndTriedAgain(t *testing.T) {
 		w.set("q")
 		w.after("status of q: Unschedulable", "event FailedScheduling of q: *")
 		answer <- errors.New("no answer")
-		w.after("status of p: SchedulerError", "event FailedScheduling of p: no answer",
+		w.after("status of p: SchedulerError", `event FailedScheduling of p: running Bind plugin "DefaultBinder": no answer`,
 			"bind q to a", "event Scheduled of q: *") // p was forgotten
 		w.queued("p", "backoff")
 		w.remove("q")
@@ -121,7 +121,7 @@ func TestANodeDeletedDuringABindingCycle(t *testing.T) {
 		w.Do(func() { w.RemoveNode("a") })
 		first <- nil
 		second <- errors.New("there is no such node")
-		w.after("event Scheduled of p: *", "status of q: SchedulerError", "event FailedScheduling of q: there is no such node")
+		w.after("event Scheduled of p: *", "status of q: SchedulerError", `event FailedScheduling of q: running Bind plugin "DefaultBinder": there is no such node`)
 		w.set("p", on("a"))
 		w.node("b")
 		time.Sleep(3 * time.Second)
@@ -236,7 +236,7 @@ func TestAClockStep(t *testing.T) {
 		w.after("bind p to a")
 		w.do(func() { jump = -time.Hour })
 		answer <- errors.New("no answer")
-		w.after("status of p: SchedulerError", "event FailedScheduling of p: no answer")
+		w.after("status of p: SchedulerError", `event FailedScheduling of p: running Bind plugin "DefaultBinder": no answer`)
 		w.set("q")
 		w.after("bind q to a", "event Scheduled of q: *")
 		w.do(func() { jump = time.Hour })

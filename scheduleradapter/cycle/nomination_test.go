@@ -235,7 +235,7 @@ func TestAnAssumedPodCountsOnceOnItsNominatedNode(t *testing.T) {
 		w.set("next", prioritized(5))
 		w.after("bind next to a", "event Scheduled of next: *")
 		answer <- errors.New("no answer")
-		w.after("status of high: SchedulerError", "event FailedScheduling of high: no answer")
+		w.after("status of high: SchedulerError", `event FailedScheduling of high: running Bind plugin "DefaultBinder": no answer`)
 		if got := w.promised("high"); got != "a" {
 			t.Errorf("high is promised %q after its binding failed", got)
 		}

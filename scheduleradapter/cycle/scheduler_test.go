@@ -116,7 +116,7 @@ func TestFailedReservationIsTakenBackInReverse(t *testing.T) {
 		t.Errorf("plugins were told %q, want %q", notes, want)
 	}
 	two.reserve = framework.AsStatus(errors.New("out of order"))
-	c.mustRefuse(c.pod("p"), "out of order")
+	c.mustRefuse(c.pod("p"), `running Reserve plugin "two": out of order`)
 	if n := c.table.PodCount(); n != 0 {
 		t.Errorf("%d pods are on nodes, want none", n)
 	}

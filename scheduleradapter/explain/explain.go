@@ -175,6 +175,9 @@ func writeExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 		for _, s := range n.Short {
 			fmt.Fprintf(w, "\t%s: %s more than the free %s\n", s.Resource, s.Lacks, s.Free)
 		}
+		for _, detail := range n.Details {
+			fmt.Fprintf(w, "\t%s\n", detail)
+		}
 	}
 	for i := range x.Refused {
 		if r := &x.Refused[i]; names && len(r.Nodes) > 0 {

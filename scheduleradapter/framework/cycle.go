@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 	"time"
@@ -40,6 +41,8 @@ type Cycle struct {
 	nominated       []nominee // other pods nominated to nodes of the table, by row
 	sumFilter       int       // see findSumFilter
 	single          nodetable.Bits
+	start, enough   int                           // of Filter
+	left            nodetable.Bits                // see LeaveOut
 	narrowing       []string                      // PreFilter plugins that called Narrow, sorted
 	further         map[nodetable.Row][]Rejection // see Further
 	preFilterStatus Status                        // of PreFilter
@@ -85,6 +88,27 @@ func (c *Cycle) RejectWord(word int, rows uint64, reasons uint32, unresolvable b
 	for ; rows != 0; rows &= rows - 1 {
 		c.rejections[word<<6+bits.TrailingZeros64(rows)] = Rejection{filter: c.running, Unresolvable: unresolvable, reasons: reasons}
 	}
+}
+
+// Search yields rows in the order of the search, and the number of feasible nodes that
+// suffices.
+func (c *Cycle) Search() (rows iter.Seq[nodetable.Row], enough int) {
+	return func(yield func(nodetable.Row) bool) {
+		order := c.Table.Order()
+		for i := range order {
+			if !yield(order[(c.start+i)%len(order)]) {
+				return
+			}
+		}
+	}, c.enough
+}
+
+// LeaveOut leaves a feasible node out of the search: enough other nodes are feasible
+// before it. If further filters reject all of these, the filters run again, and
+// Search says that no number suffices.
+func (c *Cycle) LeaveOut(row nodetable.Row) {
+	c.Feasible.Clear(row)
+	c.left.Set(row)
 }
 
 // Narrow limits the nodes to evaluate, like a PreFilterResult. Several limits are
@@ -182,6 +206,14 @@ func (c *Cycle) kinds() []rejectionKind {
 func (c *Cycle) Explain(r Rejection) (plugin string, reasons []string) {
 	f := c.runner.filters[r.filter]
 	return f.name, f.plugin.Reasons(c.Pod, r.reasons)
+}
+
+// Details explain a rejection of a row beyond its reasons; nil: nothing more is known.
+func (c *Cycle) Details(r Rejection, row nodetable.Row) []string {
+	if p, ok := c.runner.filters[r.filter].plugin.(Detailer); ok {
+		return p.Details(c, row)
+	}
+	return nil
 }
 
 // ScoreOf is the normalized and weighted score of Rows[i] by a plugin; false: the

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -25,6 +28,9 @@ const (
 	CSIDriver             Resource = "storage.k8s.io/CSIDriver"
 	CSIStorageCapacity    Resource = "storage.k8s.io/CSIStorageCapacity"
 	VolumeAttachment      Resource = "storage.k8s.io/VolumeAttachment"
+	ResourceClaim         Resource = "resource.k8s.io/ResourceClaim"
+	ResourceSlice         Resource = "resource.k8s.io/ResourceSlice"
+	DeviceClass           Resource = "resource.k8s.io/DeviceClass"
 )
 
 // Action is a set of changes.
@@ -173,10 +179,16 @@ func PodEvents(was, is *nodetable.Pod) (all Action) {
 		{UpdatePodScaleUp, larger},
 		{UpdatePodToleration, was.Tolerations.Key != is.Tolerations.Key},
 		{UpdatePodSchedulingGatesEliminated, len(was.Object.Spec.SchedulingGates) > 0 && len(is.Object.Spec.SchedulingGates) == 0},
+		{UpdatePodGeneratedResourceClaim, !slices.EqualFunc(was.Object.Status.ResourceClaimStatuses, is.Object.Status.ResourceClaimStatuses, sameClaim)},
 	} {
 		if part.changed {
 			all |= part.action
 		}
 	}
 	return all
+}
+
+// sameClaim reports whether two statuses name the same claim.
+func sameClaim(a, b v1.PodResourceClaimStatus) bool {
+	return a.Name == b.Name && ptr.Equal(a.ResourceClaimName, b.ResourceClaimName)
 }

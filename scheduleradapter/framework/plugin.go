@@ -57,6 +57,9 @@ type Env struct {
 	PausedNodes func(pod *nodetable.Pod) []nodetable.Symbol
 	// Preemptors filter candidates in order, before a candidate is selected.
 	Preemptors []Preemptor
+	// HasDeviceClass reports whether an extended resource has a device class, which
+	// DynamicResources then allocates; nil: none has.
+	HasDeviceClass func(resource nodetable.Symbol) bool
 	// Random breaks ties.
 	Random Random
 }
@@ -119,6 +122,13 @@ type Filterer interface {
 type LateFilterer interface {
 	Filterer
 	FiltersLate()
+}
+
+// Detailer is a Filterer that explains a rejection beyond its reasons.
+type Detailer interface {
+	Filterer
+	// Details are about the cycle's pod and a row that the filter rejects.
+	Details(c *Cycle, row nodetable.Row) []string
 }
 
 // PostFilterer runs if no node is feasible.

@@ -173,6 +173,15 @@ func (p *named[T]) withPlugin(s Status) Status {
 	return s
 }
 
+// failed is withPlugin that adds what kube-scheduler adds to an error: the plugin and
+// the extension point.
+func (p *named[T]) failed(s Status, format string) Status {
+	if s.Err != nil {
+		s.Err = fmt.Errorf(format+": %w", p.name, s.Err)
+	}
+	return p.withPlugin(s)
+}
+
 // Scores reports whether more than one feasible node is needed: a plugin scores, or
 // a late filter runs.
 func (r *Runner) Scores() bool { return len(r.scorers) > 0 || r.late < len(r.filters) }
@@ -182,7 +191,7 @@ func (r *Runner) Reserve(a Assignment) Status {
 	for _, p := range r.reservers {
 		if s := p.plugin.Reserve(a); !s.OK() {
 			r.Unreserve(a)
-			return p.withPlugin(s)
+			return p.failed(s, "running Reserve plugin %q")
 		}
 	}
 	return Status{}
@@ -210,7 +219,7 @@ func (r *Runner) Permit(a Assignment) (waits map[string]time.Duration, s Status)
 			}
 			waits[p.name] = min(timeout, MaxPermitWait)
 		case !s.OK():
-			return nil, p.withPlugin(s)
+			return nil, p.failed(s, "running Permit plugin %q")
 		}
 	}
 	if waits != nil {
@@ -242,7 +251,7 @@ func (r *Runner) PreBind(ctx context.Context, a Assignment) Status {
 func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.preBinders {
 		if s := p.plugin.PreBind(ctx, a); !s.OK() {
-			return p.withPlugin(s)
+			return p.failed(s, "running PreBind plugin %q")
 		}
 	}
 	return Status{}
@@ -252,7 +261,7 @@ func (r *Runner) preBind(ctx context.Context, a Assignment) Status {
 func (r *Runner) Bind(ctx context.Context, a Assignment) Status {
 	for _, p := range r.binders {
 		if s := p.plugin.Bind(ctx, a); s.Code != Skip {
-			return p.withPlugin(s)
+			return p.failed(s, "running Bind plugin %q")
 		}
 	}
 	return AsStatus(fmt.Errorf("every bind plugin skipped %s", a.Pod))

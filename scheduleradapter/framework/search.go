@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -79,7 +80,7 @@ func (r *Runner) preFilter(c *Cycle) (preFilterStatus Status) {
 			preFilterStatus = p.withPlugin(s)
 			continue
 		case !s.OK():
-			return p.withPlugin(s)
+			return p.failed(s, "running PreFilter plugin %q")
 		}
 		if c.narrows {
 			c.narrowing = append(c.narrowing, p.name)
@@ -140,12 +141,17 @@ func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
 }
 
 func (r *Runner) filterAll(c *Cycle, start, enough int) (visited int, s Status) {
-	c.Feasible = c.Feasible.Copied(c.candidates)
-	if s := r.filterBy(c, 0, r.late); !s.OK() {
-		return 0, s
-	}
-	if s := r.filterNominated(c); !s.OK() {
-		return 0, s
+	for c.start, c.enough = start, enough; ; c.enough = math.MaxInt {
+		c.Feasible, c.left = c.Feasible.Copied(c.candidates), c.left.Emptied(c.Table.Rows())
+		if s := r.filterBy(c, 0, r.late); !s.OK() {
+			return 0, s
+		}
+		if s := r.filterNominated(c); !s.OK() {
+			return 0, s
+		}
+		if !c.Feasible.Empty() || c.left.Empty() {
+			break
+		}
 	}
 	visited = c.sample(start, enough)
 	if s = r.filterLate(c); s.OK() && r.everyReason {
@@ -166,7 +172,7 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 		s := r.filters[i].plugin.Filter(c)
 		c.Timing.endPlugin(Filter, r.filters[i].name, s.Code, begin)
 		if s.Code == Error {
-			return r.filters[i].withPlugin(s)
+			return r.filters[i].failed(s, "running %q filter plugin")
 		}
 	}
 	return Status{}
@@ -195,13 +201,14 @@ func (r *Runner) filterNominated(c *Cycle) Status {
 func (c *Cycle) sample(start, enough int) (visited int) {
 	if c.Feasible.Count() <= enough {
 		c.Evaluated = c.Evaluated.Copied(c.candidates)
-		return c.candidates.Count()
+		c.Evaluated.AndNot(c.left)
+		return c.Evaluated.Count()
 	}
 	order := c.Table.Order()
 	found := 0
 	for i := 0; found < enough; i++ {
 		row := order[(start+i)%len(order)]
-		if !c.candidates.Has(row) {
+		if !c.candidates.Has(row) || c.left.Has(row) {
 			continue
 		}
 		visited++
@@ -237,7 +244,9 @@ func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 		if n.Decided {
 			nomination = n
 		}
-		reasons = append(reasons, s.Reason)
+		if s.Reason != "" {
+			reasons = append(reasons, s.Reason)
+		}
 		final.Plugin = p.name
 	}
 	final.Reason = strings.Join(reasons, ", ")
@@ -273,7 +282,7 @@ func (r *Runner) preScore(c *Cycle) Status {
 				c.skipScore[p.partner] = true
 			}
 		case !s.OK():
-			return p.withPlugin(s)
+			return p.failed(s, "running PreScore plugin %q")
 		}
 	}
 	return Status{}

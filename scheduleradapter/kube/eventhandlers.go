@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,8 +28,9 @@ type Watch struct {
 	loop    *cycle.Loop
 	storage *volumes.Storage
 	log     *slog.Logger
-	synced  []cache.InformerSynced
+
 	mu      sync.Mutex
+	synced  []cache.InformerSynced
 	invalid map[types.UID]bool // left out
 }
 
@@ -42,17 +44,23 @@ func NewWatch(factory informers.SharedInformerFactory, l *cycle.Loop, storage *v
 
 // Synced waits until the loop has the initial lists; false: the context has ended.
 func (w *Watch) Synced(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), w.synced...)
+	return cache.WaitForCacheSync(ctx.Done(), w.lists()...)
 }
 
 // Ready reports whether the loop has the initial lists.
 func (w *Watch) Ready() bool {
-	for _, synced := range w.synced {
+	for _, synced := range w.lists() {
 		if !synced() {
 			return false
 		}
 	}
 	return true
+}
+
+func (w *Watch) lists() []cache.InformerSynced {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.synced)
 }
 
 // object is a pointer to an API object.
@@ -82,6 +90,8 @@ func handle[T object](w *Watch, informer cache.SharedIndexInformer, changed func
 		},
 	})
 	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.synced = append(w.synced, handler.HasSynced)
 	}
 	return err

@@ -163,6 +163,8 @@ func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConf
 type podStatus struct {
 	NominatedNodeName *nominated        `json:"nominatedNodeName,omitempty"`
 	Conditions        []v1.PodCondition `json:"conditions,omitempty"`
+
+	ExtendedResourceClaimStatus *v1.PodExtendedResourceClaimStatus `json:"extendedResourceClaimStatus,omitempty"`
 }
 
 // nominated is null if empty.

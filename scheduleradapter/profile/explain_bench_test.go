@@ -22,9 +22,9 @@ func BenchmarkExplain(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		env, storage := environment()
+		env, stores := environment()
 		scheduler, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-			return New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
+			return New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 		}}, nil)
 		if err != nil {
 			b.Fatal(err)

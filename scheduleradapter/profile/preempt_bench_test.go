@@ -25,9 +25,9 @@ func newCrowd(b *testing.B, nodes int, running int32) crowdedCluster {
 	if err != nil {
 		b.Fatal(err)
 	}
-	env, storage := environment()
+	env, stores := environment()
 	s, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-		return New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
+		return New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 	}}, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -53,7 +53,7 @@ func crowd(b *testing.B, table *nodetable.Table, nodes int, running int32) {
 }
 
 // crowded is a pod that uses a quarter of a node.
-func crowded(b *testing.B, name string, priority int32, changes ...func(*v1.Pod)) *nodetable.Pod {
+func crowded(b testing.TB, name string, priority int32, changes ...func(*v1.Pod)) *nodetable.Pod {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	object.Spec.SchedulerName = v1.DefaultSchedulerName
 	object.Spec.Priority = &priority

@@ -17,13 +17,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
 // New makes the profiles of a configuration. host runs the out-of-tree plugins; nil:
 // there are none. Extenders run in every profile; log receives those of their errors
 // that fail no attempt. The returned error joins all faults.
-func New(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *outoftree.Host, log *slog.Logger) ([]cycle.Profile, error) {
+func New(cfg *config.Config, env framework.Env, stores Stores, host *outoftree.Host, log *slog.Logger) ([]cycle.Profile, error) {
 	var profiles []cycle.Profile
 	var faults []error
 	extenders, err := extender.NewAll(cfg.Extenders, log)
@@ -36,7 +35,8 @@ func New(cfg *config.Config, env framework.Env, storage *volumes.Storage, host *
 		}
 	}
 	var sorter config.Instance // of the first profile
-	made := factories(storage)
+	env.HasDeviceClass = stores.Devices.HasClass
+	made := factories(stores)
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
 		maps.Copy(made, host.Factories(p.Name))

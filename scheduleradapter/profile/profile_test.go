@@ -15,12 +15,11 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
-func environment() (framework.Env, *volumes.Storage) {
+func environment() (framework.Env, Stores) {
 	table := nodetable.New()
-	return framework.Env{Table: table, Random: rand.New(rand.NewPCG(1, 1))}, volumes.NewSimulatedStorage(table)
+	return framework.Env{Table: table, Random: rand.New(rand.NewPCG(1, 1))}, NewSimulatedStores(table)
 }
 
 func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
@@ -36,8 +35,8 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, storage := environment()
-	made := factories(storage)
+	env, stores := environment()
+	made := factories(stores)
 	for _, instance := range cfg.Profiles[0].Plugins {
 		factory := made[instance.Name]
 		if factory == nil {
@@ -84,8 +83,8 @@ func TestExamplesAreLoadedWithoutAWarningAndKeepEveryDefaultPlugin(t *testing.T)
 			if err != nil {
 				t.Fatal(err)
 			}
-			env, storage := environment()
-			if _, err := New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler)); err != nil || len(cfg.Warnings) > 0 {
+			env, stores := environment()
+			if _, err := New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler)); err != nil || len(cfg.Warnings) > 0 {
 				t.Error(cfg.Warnings, err)
 			}
 			for point, enabled := range usual.Profiles[0].Points {
@@ -112,8 +111,8 @@ func TestPluginsWithoutAFactoryAreReportedTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, storage := environment()
-	_, err = New(&cfg, env, storage, nil, slog.New(slog.DiscardHandler))
+	env, stores := environment()
+	_, err = New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 	const want = "profile default-scheduler: plugin One is not part of this program\nplugin Two is not part of this program"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)

@@ -3,8 +3,10 @@ package profile
 import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/avoidance"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
+	"github.com/evictd/evictd/scheduleradapter/plugins/devices"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
 	"github.com/evictd/evictd/scheduleradapter/plugins/images"
@@ -31,10 +33,23 @@ type builtIn struct {
 	args   config.ArgsReader
 }
 
+// Stores have the objects that several plugins share: those of the volume plugins and
+// those of DynamicResources.
+type Stores struct {
+	Volumes *volumes.Storage
+	Devices *devices.Store
+}
+
+// NewSimulatedStores makes stores without an API server: writes of PreBind apply
+// immediately.
+func NewSimulatedStores(table *nodetable.Table) Stores {
+	return Stores{volumes.NewSimulatedStorage(table), devices.NewSimulatedStore(table)}
+}
+
 // defaults are the plugins of the default profile of kube-scheduler 1.37 in its
-// order and with its weights, without DynamicResources and the plugins of disabled
-// features. The four volume plugins share a storage.
-func defaults(storage *volumes.Storage) []builtIn {
+// order and with its weights, without the plugins of disabled features.
+func defaults(stores Stores) []builtIn {
+	storage := stores.Volumes
 	return []builtIn{
 		{Registration: framework.Register[*gates.Plugin](gates.Name, gates.New)},
 		{Registration: framework.Register[*priority.Plugin](priority.Name, priority.New)},
@@ -50,6 +65,7 @@ func defaults(storage *volumes.Storage) []builtIn {
 		{Registration: framework.Register[*volumes.Zone](volumes.ZoneName, storage.NewZone)},
 		{framework.Register[*spread.Plugin](spread.Name, spread.New), 2, config.TopologySpread},
 		{framework.Register[*interpod.Plugin](interpod.Name, interpod.New), 2, config.InterPodAffinity},
+		{framework.Register[*devices.Plugin](devices.Name, stores.Devices.New), 2, config.DynamicResources},
 		{framework.Register[*preempt.Plugin](preempt.Name, preempt.New), 0, config.Preemption},
 		{framework.Register[*resources.Balanced](resources.BalancedName, resources.NewBalanced), 1, config.Balanced},
 		{Registration: framework.Register[*images.Plugin](images.Name, images.New), weight: 1},
@@ -80,14 +96,14 @@ func BuiltIn() (plugins []config.Plugin) {
 			plugins = append(plugins, config.Plugin{Name: p.Name, Points: p.Points, Default: isDefault, Weight: p.weight, Args: p.args})
 		}
 	}
-	add(defaults(nil), true)
+	add(defaults(Stores{}), true)
 	add(optional(), false)
 	return plugins
 }
 
-func factories(storage *volumes.Storage) map[string]framework.Factory {
+func factories(stores Stores) map[string]framework.Factory {
 	all := map[string]framework.Factory{}
-	for _, p := range append(defaults(storage), optional()...) {
+	for _, p := range append(defaults(stores), optional()...) {
 		all[p.Name] = p.New
 	}
 	return all

@@ -67,6 +67,7 @@ func (s *Simulation) populate() error {
 	if err := errors.Join(s.populateGroups(), s.populateStorage(), s.populateHeadroom()); err != nil {
 		return err
 	}
+	s.populateDevices()
 	s.queuePods(s.placePods())
 	return nil
 }
@@ -94,25 +95,25 @@ func (s *Simulation) populateGroups() error {
 func (s *Simulation) populateStorage() error {
 	var faults []error
 	for _, o := range s.objects.StorageClasses {
-		faults = append(faults, s.storage.SetClass(o))
+		faults = append(faults, s.stores.Volumes.SetClass(o))
 	}
 	for _, o := range s.objects.Volumes {
-		faults = append(faults, s.storage.SetVolume(o))
+		faults = append(faults, s.stores.Volumes.SetVolume(o))
 	}
 	for _, o := range s.objects.Claims {
-		s.storage.SetClaim(o)
+		s.stores.Volumes.SetClaim(o)
 	}
 	for _, o := range s.objects.CSINodes {
-		s.storage.SetNode(o)
+		s.stores.Volumes.SetNode(o)
 	}
 	for _, o := range s.objects.CSIDrivers {
-		s.storage.SetDriver(o)
+		s.stores.Volumes.SetDriver(o)
 	}
 	for _, o := range s.objects.StorageCapacities {
-		faults = append(faults, s.storage.SetCapacity(o))
+		faults = append(faults, s.stores.Volumes.SetCapacity(o))
 	}
 	for _, o := range s.objects.Attachments {
-		s.storage.SetAttachment(o)
+		s.stores.Volumes.SetAttachment(o)
 	}
 	return errors.Join(faults...)
 }
@@ -219,6 +220,7 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	node := s.Table.Node(row).Name.Value()
 	s.timers.add(deletion, func() {
 		s.Table.Displace(terminating.UID)
+		s.stores.Devices.Controller().PodEnded(terminating.Object)
 		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: terminating, Node: node, By: by})
 		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: terminating})
 	})

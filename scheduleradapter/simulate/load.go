@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,11 @@ type Objects struct {
 	StorageCapacities      []*storagev1.CSIStorageCapacity
 	Attachments            []*storagev1.VolumeAttachment
 	Leases                 []*coordinationv1.Lease
+	ResourceClaims         []*resourceapi.ResourceClaim
+	ClaimTemplates         []*resourceapi.ResourceClaimTemplate
+	DeviceClasses          []*resourceapi.DeviceClass
+	ResourceSlices         []*resourceapi.ResourceSlice
+	TaintRules             []*resourceapi.DeviceTaintRule
 
 	digests   []*nodetable.Pod                       // of Pods in order
 	uncounted map[*policyv1.PodDisruptionBudget]bool // given without a status
@@ -84,7 +90,7 @@ func (o *Objects) budget(document *manifest.Document) (metav1.Object, error) {
 }
 
 func (o *Objects) kinds() map[string]kind {
-	const apps, policy, scheduling, storage, node, coordination = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1", "coordination.k8s.io/v1"
+	const apps, policy, scheduling, storage, node, coordination, device = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1", "coordination.k8s.io/v1", "resource.k8s.io/v1"
 	return map[string]kind{
 		"Node":                  {"v1", false, list(&o.Nodes)},
 		"Pod":                   {"v1", true, list(&o.Pods)},
@@ -104,6 +110,11 @@ func (o *Objects) kinds() map[string]kind {
 		"CSIStorageCapacity":    {storage, true, list(&o.StorageCapacities)},
 		"VolumeAttachment":      {storage, false, list(&o.Attachments)},
 		"Lease":                 {coordination, true, list(&o.Leases)},
+		"ResourceClaim":         {device, true, list(&o.ResourceClaims)},
+		"ResourceClaimTemplate": {device, true, list(&o.ClaimTemplates)},
+		"DeviceClass":           {device, false, list(&o.DeviceClasses)},
+		"ResourceSlice":         {device, false, list(&o.ResourceSlices)},
+		"DeviceTaintRule":       {device, false, list(&o.TaintRules)},
 	}
 }
 
@@ -259,6 +270,7 @@ func (l *loader) admit(objects *Objects) {
 	}
 	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, classes.CompletePod)
+	objects.completeClaims()
 	l.digest(objects)
 	l.addNamespaces(objects)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
 // Config of a Simulation.
 type Config struct {
-	// Assemble makes at least one profile, over the storage of the manifests.
-	Assemble func(framework.Env, *volumes.Storage) ([]cycle.Profile, error)
+	// Assemble makes at least one profile, over the objects of the manifests.
+	Assemble func(framework.Env, profile.Stores) ([]cycle.Profile, error)
 	// Assembled receives the owner before a pod is queued; nil: not called.
 	Assembled func(outoftree.Owner)
 	// InitialBackoff doubles with each failed attempt of a pod, up to MaxBackoff.
@@ -36,7 +36,7 @@ type Simulation struct {
 	Config
 	*cycle.Scheduler
 	objects *Objects
-	storage *volumes.Storage
+	stores  profile.Stores
 	report  Reporter
 	summary Summary
 	timers  timers
@@ -54,10 +54,10 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, calls: cycle.NewCalls()}
 	s.now = s.start
 	table := nodetable.New()
-	s.storage = volumes.NewSimulatedStorage(table)
+	s.stores = profile.NewSimulatedStores(table)
 	scheduler, err := cycle.New(s.start, cycle.Config{
 		Table:          table,
-		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.storage) },
+		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.stores) },
 		Env:            framework.Env{Binder: binder{}, Budgets: s.budgets, Random: cfg.Random},
 		InitialBackoff: cfg.InitialBackoff,
 		MaxBackoff:     cfg.MaxBackoff,

@@ -18,8 +18,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
-	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
+	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
@@ -53,7 +53,7 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 	}
 	var out bytes.Buffer
 	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, _ *volumes.Storage) ([]cycle.Profile, error) {
+		Assemble: func(env framework.Env, _ profile.Stores) ([]cycle.Profile, error) {
 			few := int32(1)
 			fit, fitErr := resources.NewFit(&config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated}}, env)
 			preemption, err := preempt.New(&config.DefaultPreemptionArgs{MinCandidateNodesPercentage: &few, MinCandidateNodesAbsolute: &few}, env)
@@ -113,11 +113,11 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 `
 
 func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
-	hold(t, playWith(t, trouble{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  no answer
-2s default/p 2 error  no answer
-5s default/p 3 error  no answer
-10s default/p 4 error  no answer
-19s default/p 5 error  no answer
+	hold(t, playWith(t, trouble{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  running Bind plugin "Trouble": no answer
+2s default/p 2 error  running Bind plugin "Trouble": no answer
+5s default/p 3 error  running Bind plugin "Trouble": no answer
+10s default/p 4 error  running Bind plugin "Trouble": no answer
+19s default/p 5 error  running Bind plugin "Trouble": no answer
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}
 `)
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	config "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -18,8 +20,11 @@ const FitName = "NodeResourcesFit"
 // Fit rejects nodes without enough free resources, and scores nodes by their usage
 // with the pod.
 type Fit struct {
-	table    *nodetable.Table
-	ignores  func(resource string) bool
+	table   *nodetable.Table
+	ignores func(resource string) bool
+	// hasClass reports whether DynamicResources allocates an extended resource on
+	// nodes without an allocatable amount.
+	hasClass func(nodetable.Symbol) bool
 	rate     rating
 	measured []measured
 	columns  []column // of the pod of PreScore
@@ -43,6 +48,9 @@ type need struct {
 	*nodetable.Column
 	request int64
 	bit     int
+	// devices: a device class provides the resource on nodes without an allocatable
+	// amount.
+	devices bool
 	// lacking are the rows of the current word that lack it, never those whose
 	// allocatable amount is less.
 	lacking, never uint64
@@ -58,8 +66,12 @@ func NewFit(args any, env framework.Env) (framework.Plugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", FitName, err)
 	}
+	hasClass := env.HasDeviceClass
+	if hasClass == nil {
+		hasClass = func(nodetable.Symbol) bool { return false }
+	}
 	return &Fit{
-		table: env.Table, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
+		table: env.Table, hasClass: hasClass, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
 		scores: newMemos(),
 	}, nil
 }
@@ -94,6 +106,7 @@ func (f *Fit) Filter(c *framework.Cycle) framework.Status {
 		for i := range f.needs {
 			n := &f.needs[i]
 			n.lacking, n.never = n.Lacking(n.request, word)
+			n.exempt(word)
 			rejected |= n.lacking
 		}
 		for rejected &= feasible; rejected != 0; {
@@ -103,6 +116,23 @@ func (f *Fit) Filter(c *framework.Cycle) framework.Status {
 		}
 	}
 	return framework.Status{}
+}
+
+// exempt clears the rows on which devices provide the resource.
+func (n *need) exempt(word int) {
+	if !n.devices {
+		return
+	}
+	if n.Column == nil {
+		n.lacking, n.never = 0, 0
+		return
+	}
+	for i, amount := range n.Allocatable[word<<6:][:64] {
+		if amount == 0 {
+			n.lacking &^= 1 << i
+			n.never &^= 1 << i
+		}
+	}
 }
 
 // rejection is the rejection of the first row, and the rows with the same one.
@@ -145,7 +175,9 @@ func (f *Fit) digest(r *nodetable.Requests) {
 	add(&t.Ephemeral, r.Ephemeral, ephemeralBit)
 	for i, a := range r.Extended {
 		if !f.ignores(a.Name.Value()) {
-			add(t.Extended(a.Name), a.Value, min(extendedBit+i, lastBit))
+			if add(t.Extended(a.Name), a.Value, min(extendedBit+i, lastBit)); a.Value > 0 {
+				f.needs[len(f.needs)-1].devices = f.hasClass(a.Name)
+			}
 		}
 	}
 }
@@ -201,6 +233,7 @@ func (f *Fit) Events() []framework.EventHint {
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete | framework.UpdatePodScaleDown}, Hint: f.podLeft},
 		{Event: framework.Event{Resource: framework.NodeResource, Action: framework.Add | framework.UpdateNodeAllocatable}, Hint: f.nodeGrew},
 		{Event: framework.Event{Resource: framework.TargetPod, Action: framework.UpdatePodScaleDown}},
+		{Event: framework.Event{Resource: framework.DeviceClass, Action: framework.Add | framework.Update}, Hint: classProvides},
 	}
 }
 
@@ -218,15 +251,43 @@ func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hi
 // nodeGrew returns Queue if the pod fits the empty node and a requested resource of
 // the node grew.
 func (f *Fit) nodeGrew(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	devices := false
 	for name, request := range f.requested(&pod.Requests) {
-		if request > offer(o.Node, name) {
+		offered := offer(o.Node, name)
+		if offered == 0 && f.hasClass(name) {
+			devices = true
+		} else if request > offered {
 			return framework.QueueSkip, nil
 		}
+	}
+	if devices {
+		return framework.Queue, nil
 	}
 	if o.OldNode == nil || o.Node.Pods > o.OldNode.Pods {
 		return framework.Queue, nil
 	}
 	return f.grew(&pod.Requests, func(name nodetable.Symbol) int64 { return offer(o.Node, name) - offer(o.OldNode, name) }), nil
+}
+
+// classProvides returns Queue if a device class was added, or has another extended
+// resource, and provides a resource that the pod requests.
+func classProvides(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
+	is, ok := o.Object.(*resourceapi.DeviceClass)
+	if !ok {
+		return framework.Queue, fmt.Errorf("event %s is about a %T", o.Event, o.Object)
+	}
+	was, changed := o.OldObject.(*resourceapi.DeviceClass)
+	if changed && ptr.Equal(was.Spec.ExtendedResourceName, is.Spec.ExtendedResourceName) {
+		return framework.QueueSkip, nil
+	}
+	names := []string{ptr.Deref(is.Spec.ExtendedResourceName, "")}
+	if !changed {
+		names = append(names, resourceapi.ResourceDeviceClassPrefix+is.Name)
+	}
+	if slices.ContainsFunc(pod.Requests.Extended, func(a nodetable.Amount) bool { return slices.Contains(names, a.Name.Value()) }) {
+		return framework.Queue, nil
+	}
+	return framework.QueueSkip, nil
 }
 
 func (f *Fit) grew(r *nodetable.Requests, by func(nodetable.Symbol) int64) framework.Hint {

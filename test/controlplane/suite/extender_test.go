@@ -51,9 +51,14 @@ func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T
 // address in place of the configuration's.
 func (a *api) kubeScheduler(config, extender string) {
 	a.t.Helper()
+	a.runKubeScheduler(strings.ReplaceAll(string(require.ReadFile(a.t, config)), "127.0.0.1:10270", extender))
+}
+
+// runKubeScheduler runs the real one with a configuration until the test ends.
+func (a *api) runKubeScheduler(config string) {
+	a.t.Helper()
 	path := foreign(a.t, "kube-scheduler")
-	example := require.ReadFile(a.t, config)
-	changed := strings.ReplaceAll(string(example), "127.0.0.1:10270", extender) +
+	changed := config +
 		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(apiserver.Kube))
 	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")
 	require.NoError(a.t, os.WriteFile(file, []byte(changed), 0o600))
