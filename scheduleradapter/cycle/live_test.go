@@ -251,11 +251,7 @@ func (w *world) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	for _, change := range changes {
 		change(p)
 	}
-	digest, err := nodetable.NewPod(p)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return digest
+	return nodetable.NewPod(p)
 }
 
 func (w *world) set(name string, changes ...func(*v1.Pod)) {

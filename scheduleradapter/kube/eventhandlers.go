@@ -21,8 +21,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
-// Watch passes informer events to a loop. Invalid objects are logged once and left
-// out.
+// Watch passes informer events to a loop. An invalid headroom is logged once and
+// left out.
 type Watch struct {
 	loop    *cycle.Loop
 	storage *volumes.Storage
@@ -115,14 +115,12 @@ func (w *Watch) pod(old, obj *v1.Pod) {
 	if obj == nil {
 		obj = old
 	}
-	pod, err := nodetable.NewPod(obj)
-	switch {
-	case w.ignored(obj, deleted, err):
-	case deleted:
+	pod := nodetable.NewPod(obj)
+	if deleted {
 		w.loop.Do(func() { w.loop.RemovePod(pod) })
-	default:
-		w.loop.Do(func() { w.loop.SetPod(pod) })
+		return
 	}
+	w.loop.Do(func() { w.loop.SetPod(pod) })
 }
 
 // ignored reports whether an object is left out because of an error, and logs the
@@ -191,7 +189,7 @@ func group[T object](w *Watch, apiVersion, kind string, selects func(T) *metav1.
 			old, selector = obj, selects(obj)
 		}
 		g := nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: old.GetName()}
-		w.loop.Do(func() { w.ignored(old, obj == none, w.loop.Table.SetGroup(old.GetNamespace(), g, selector)) })
+		w.loop.Do(func() { w.loop.Table.SetGroup(old.GetNamespace(), g, selector) })
 	}
 }
 
@@ -205,34 +203,21 @@ func matching(labels map[string]string) *metav1.LabelSelector {
 
 func (w *Watch) watchStorage(factory informers.SharedInformerFactory, api *Volumes) error {
 	s, core, all := w.storage, factory.Core().V1(), factory.Storage().V1()
-	never := func(set func()) error { set(); return nil }
 	return errors.Join(
-		handle(w, core.PersistentVolumes().Informer(), stored(w, framework.PersistentVolume, func(o *v1.PersistentVolume) error {
-			defer api.notify()
-			return s.SetVolume(o)
-		}, func(o *v1.PersistentVolume) { s.RemoveVolume(o.Name); api.notify() })),
-		handle(w, core.PersistentVolumeClaims().Informer(), stored(w, framework.PersistentVolumeClaim, func(o *v1.PersistentVolumeClaim) error {
-			defer api.notify()
-			return never(func() { s.SetClaim(o) })
-		}, func(o *v1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name); api.notify() })),
+		handle(w, core.PersistentVolumes().Informer(), stored(w, framework.PersistentVolume, func(o *v1.PersistentVolume) { s.SetVolume(o); api.notify() }, func(o *v1.PersistentVolume) { s.RemoveVolume(o.Name); api.notify() })),
+		handle(w, core.PersistentVolumeClaims().Informer(), stored(w, framework.PersistentVolumeClaim, func(o *v1.PersistentVolumeClaim) { s.SetClaim(o); api.notify() }, func(o *v1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name); api.notify() })),
 		handle(w, all.StorageClasses().Informer(), stored(w, framework.StorageClass, s.SetClass, func(o *storagev1.StorageClass) { s.RemoveClass(o.Name) })),
-		handle(w, all.CSINodes().Informer(), stored(w, framework.CSINode, func(o *storagev1.CSINode) error {
-			return never(func() { s.SetNode(o) })
-		}, func(o *storagev1.CSINode) { s.RemoveNode(o.Name) })),
-		handle(w, all.CSIDrivers().Informer(), stored(w, framework.CSIDriver, func(o *storagev1.CSIDriver) error {
-			return never(func() { s.SetDriver(o) })
-		}, func(o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) })),
+		handle(w, all.CSINodes().Informer(), stored(w, framework.CSINode, s.SetNode, func(o *storagev1.CSINode) { s.RemoveNode(o.Name) })),
+		handle(w, all.CSIDrivers().Informer(), stored(w, framework.CSIDriver, s.SetDriver, func(o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) })),
 		handle(w, all.CSIStorageCapacities().Informer(), stored(w, framework.CSIStorageCapacity, s.SetCapacity, func(o *storagev1.CSIStorageCapacity) {
 			s.RemoveCapacity(o.Namespace, o.Name)
 		})),
-		handle(w, all.VolumeAttachments().Informer(), stored(w, framework.VolumeAttachment, func(o *storagev1.VolumeAttachment) error {
-			return never(func() { s.SetAttachment(o) })
-		}, func(o *storagev1.VolumeAttachment) { s.RemoveAttachment(o.Name) })),
+		handle(w, all.VolumeAttachments().Informer(), stored(w, framework.VolumeAttachment, s.SetAttachment, func(o *storagev1.VolumeAttachment) { s.RemoveAttachment(o.Name) })),
 	)
 }
 
 // stored handles events of storage objects, and calls the queueing hints.
-func stored[T object](w *Watch, resource framework.Resource, set func(T) error, remove func(T)) func(old, obj T) {
+func stored[T object](w *Watch, resource framework.Resource, set, remove func(T)) func(old, obj T) {
 	var none T
 	return func(old, obj T) {
 		w.loop.Do(func() {
@@ -242,10 +227,9 @@ func stored[T object](w *Watch, resource framework.Resource, set func(T) error, 
 			}
 			if obj == none {
 				remove(old)
-				w.ignored(old, true, nil)
 			} else {
 				after = obj
-				w.ignored(obj, false, set(obj))
+				set(obj)
 			}
 			w.loop.ObjectChanged(resource, before, after)
 		})

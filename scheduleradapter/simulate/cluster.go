@@ -64,17 +64,18 @@ func (s *Simulation) populate() error {
 	for _, node := range s.objects.Nodes {
 		s.Table.SetNode(nodetable.NewNode(node))
 	}
-	if err := errors.Join(s.populateGroups(), s.populateStorage(), s.populateHeadroom()); err != nil {
+	s.populateGroups()
+	s.populateStorage()
+	if err := s.populateHeadroom(); err != nil {
 		return err
 	}
 	s.queuePods(s.placePods())
 	return nil
 }
 
-func (s *Simulation) populateGroups() error {
-	var faults []error
+func (s *Simulation) populateGroups() {
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
-		faults = append(faults, s.Table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
+		s.Table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector)
 	}
 	for _, o := range s.objects.Services {
 		set(o, "v1", "Service", matching(o.Spec.Selector))
@@ -88,16 +89,14 @@ func (s *Simulation) populateGroups() error {
 	for _, o := range s.objects.StatefulSets {
 		set(o, "apps/v1", "StatefulSet", o.Spec.Selector)
 	}
-	return errors.Join(faults...)
 }
 
-func (s *Simulation) populateStorage() error {
-	var faults []error
+func (s *Simulation) populateStorage() {
 	for _, o := range s.objects.StorageClasses {
-		faults = append(faults, s.storage.SetClass(o))
+		s.storage.SetClass(o)
 	}
 	for _, o := range s.objects.Volumes {
-		faults = append(faults, s.storage.SetVolume(o))
+		s.storage.SetVolume(o)
 	}
 	for _, o := range s.objects.Claims {
 		s.storage.SetClaim(o)
@@ -109,12 +108,11 @@ func (s *Simulation) populateStorage() error {
 		s.storage.SetDriver(o)
 	}
 	for _, o := range s.objects.StorageCapacities {
-		faults = append(faults, s.storage.SetCapacity(o))
+		s.storage.SetCapacity(o)
 	}
 	for _, o := range s.objects.Attachments {
 		s.storage.SetAttachment(o)
 	}
-	return errors.Join(faults...)
 }
 
 // populateHeadroom adds the headroom of nodes. A Lease that is valid at the start
