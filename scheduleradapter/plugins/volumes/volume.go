@@ -111,17 +111,20 @@ func (v *volume) affinityOn(node *storagev1.CSINode) *nodetable.NodeSelector {
 	return v.affinity
 }
 
-// migrated reports whether a CSI driver has replaced an in-tree plugin on a node;
-// nil: it has no CSINode. Four plugins are migrated everywhere.
-func migrated(csi *storagev1.CSINode, plugin string) bool {
-	if csi == nil {
-		return false
-	}
+// countsAsCSI reports whether volumes of an in-tree plugin count as those of its CSI
+// driver on a node; nil: it has no CSINode.
+func countsAsCSI(csi *storagev1.CSINode, plugin string) bool {
 	switch plugin {
-	case plugins.AWSEBSInTreePluginName, plugins.GCEPDInTreePluginName, plugins.AzureDiskInTreePluginName, plugins.CinderInTreePluginName:
-		return true
+	case plugins.AWSEBSInTreePluginName, plugins.GCEPDInTreePluginName, plugins.AzureDiskInTreePluginName, plugins.CinderInTreePluginName, plugins.PortworxVolumePluginName:
+		return csi != nil
 	}
-	return slices.Contains(strings.Split(csi.Annotations[v1.MigratedPluginsAnnotationKey], ","), plugin)
+	return false
+}
+
+// migrated reports whether the CSINode says that a CSI driver has replaced an in-tree
+// plugin: then the node affinity of its volumes is that of the driver.
+func migrated(csi *storagev1.CSINode, plugin string) bool {
+	return countsAsCSI(csi, plugin) && slices.Contains(strings.Split(csi.Annotations[v1.MigratedPluginsAnnotationKey], ","), plugin)
 }
 
 // class is the digest of a StorageClass.
