@@ -31,10 +31,13 @@ type column struct {
 }
 
 // columns appends the resources that count for a pod: extended resources only if
-// requested.
-func columns(all []column, t *nodetable.Table, resources []measured, r *nodetable.Requests) []column {
+// requested. Requests of the pod level count only as real ones.
+func columns(all []column, t *nodetable.Table, resources []measured, total *nodetable.Requests) []column {
 	for _, m := range resources {
-		c := column{weight: m.weight}
+		c, r := column{weight: m.weight}, total
+		if !m.real && total.Containers != nil {
+			r = total.Containers
+		}
 		switch v1.ResourceName(m.name.Value()) {
 		case v1.ResourceCPU:
 			c.allocatable, c.requested, c.request = t.CPU.Allocatable, t.NonZeroCPU, r.NonZeroCPU
