@@ -257,6 +257,9 @@ func (l *loader) admit(objects *Objects) {
 	for _, volume := range objects.Volumes {
 		admission.CompleteVolume(volume)
 	}
+	for _, controller := range objects.ReplicationControllers {
+		admission.CompleteController(controller)
+	}
 	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, classes.CompletePod)
 	l.digest(objects)
