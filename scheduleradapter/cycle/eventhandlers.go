@@ -161,7 +161,7 @@ func (l *Loop) updatePendingPod(pod *nodetable.Pod) {
 	if node := l.Nominator.Node(pod.UID); node != oldNode {
 		l.setNominationDeadline(now, pod.UID, node, nil)
 		if oldNode != "" {
-			l.assignedPodDeleted(now, old)
+			l.PodLeft(now, old, nodetable.Intern(oldNode))
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (l *Loop) removePendingPod(pod *nodetable.Pod) {
 	l.removeFromQueue(pod.UID)
 	l.Nominator.Nominate(pod, node)
 	if oldNode != "" && oldNode != node {
-		l.assignedPodDeleted(l.now(), pod)
+		l.PodLeft(l.now(), pod, nodetable.Intern(oldNode))
 	}
 }
 
@@ -188,16 +188,18 @@ func (l *Loop) RemovePod(pod *nodetable.Pod) {
 	uid := pod.UID
 	p := l.assumed[uid]
 	l.updateAssumedPod(uid, func(p *assumedPod) { p.deleted = true })
-	nominated := l.Nominator.Node(uid) != ""
+	left := nodetable.Intern(l.Nominator.Node(uid))
 	waited := l.IsWaiting(uid)
 	l.removeFromQueue(uid)
 	defer l.victimDeletionObserved(uid)
 	if p != nil && !p.bound || waited {
 		return // the end of the binding cycle, or Reject, forgets the pod
 	}
-	old, _ := l.Table.Find(uid)
+	if old, row := l.Table.Find(uid); old != nil {
+		left = l.Table.Node(row).Name
+	}
 	l.Table.Displace(uid)
-	if old != nil || nominated {
-		l.assignedPodDeleted(l.now(), pod)
+	if left != nodetable.Intern("") {
+		l.PodLeft(l.now(), pod, left)
 	}
 }

@@ -82,7 +82,7 @@ func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 		waiting: map[types.UID]*waitingPod{}, previousNominations: map[types.UID]string{},
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
-	cfg.Env.Table, cfg.Env.PausedNodes = cfg.Table, s.preemptionLoops.pausedNodes
+	cfg.Env.Table, cfg.Env.PausedNodes, cfg.Env.Nominations = cfg.Table, s.preemptionLoops.pausedNodes, s.Nominator
 	profiles, err := cfg.Profiles(cfg.Env)
 	if err != nil {
 		return nil, err

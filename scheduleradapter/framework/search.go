@@ -224,7 +224,7 @@ func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
 }
 
 func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
-	var nomination Nomination
+	nomination := Nomination{Decided: len(r.postFilters) == 0}
 	var reasons []string
 	final := Status{Code: Unschedulable}
 	for _, p := range r.postFilters {

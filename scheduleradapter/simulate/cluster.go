@@ -214,11 +214,11 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	deletion := s.now.Add(grace)
 	terminating := cycle.TerminatingPod(pod, deletion, reason)
 	s.Table.Place(terminating, row)
-	node := s.Table.Node(row).Name.Value()
+	name := s.Table.Node(row).Name
 	s.timers.add(deletion, func() {
 		s.Table.Displace(terminating.UID)
-		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: terminating, Node: node, By: by})
-		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: terminating})
+		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: terminating, Node: name.Value(), By: by})
+		s.PodLeft(s.now, terminating, name)
 	})
 	return true
 }

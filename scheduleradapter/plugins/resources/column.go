@@ -64,9 +64,7 @@ func columns(all []column, t *nodetable.Table, resources []measured, total *node
 	return all
 }
 
-func native() [3]nodetable.Symbol {
-	return [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
-}
+var nativeNames = [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
 
 func amount(r *nodetable.Requests, name nodetable.Symbol) int64 {
 	return find(name, [3]int64{r.CPU, r.Memory, r.Ephemeral}, r.Extended)
@@ -77,7 +75,7 @@ func offer(n *nodetable.Node, name nodetable.Symbol) int64 {
 }
 
 func find(name nodetable.Symbol, figures [3]int64, extended []nodetable.Amount) int64 {
-	for i, known := range native() {
+	for i, known := range nativeNames {
 		if name == known {
 			return figures[i]
 		}

@@ -19,6 +19,7 @@ const FitName = "NodeResourcesFit"
 // with the pod.
 type Fit struct {
 	table    *nodetable.Table
+	env      framework.Env
 	ignores  func(resource string) bool
 	rate     rating
 	measured []measured
@@ -59,7 +60,7 @@ func NewFit(args any, env framework.Env) (framework.Plugin, error) {
 		return nil, fmt.Errorf("%s: %w", FitName, err)
 	}
 	return &Fit{
-		table: env.Table, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
+		table: env.Table, env: env, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
 		scores: newMemos(),
 	}, nil
 }
@@ -204,17 +205,6 @@ func (f *Fit) Events() []framework.EventHint {
 	}
 }
 
-// podLeft returns Queue if a pod was deleted or forgotten, or was scaled down in a
-// resource that the pod requests.
-func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
-	if o.OldPod == nil || o.Pod == nil {
-		return framework.Queue, nil
-	}
-	return f.grew(&pod.Requests, func(name nodetable.Symbol) int64 {
-		return amount(&o.OldPod.Requests, name) - amount(&o.Pod.Requests, name)
-	}), nil
-}
-
 // nodeGrew returns Queue if the pod fits the empty node and a requested resource of
 // the node grew.
 func (f *Fit) nodeGrew(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
@@ -241,7 +231,7 @@ func (f *Fit) grew(r *nodetable.Requests, by func(nodetable.Symbol) int64) frame
 // requested yields the requests that are not ignored.
 func (f *Fit) requested(r *nodetable.Requests) func(func(nodetable.Symbol, int64) bool) {
 	return func(yield func(nodetable.Symbol, int64) bool) {
-		for _, name := range native() {
+		for _, name := range nativeNames {
 			if n := amount(r, name); n > 0 && !yield(name, n) {
 				return
 			}
