@@ -70,6 +70,7 @@ func (s *Simulation) populate() error {
 		return err
 	}
 	s.queuePods(s.placePods())
+	s.monitorNodes()
 	return nil
 }
 
