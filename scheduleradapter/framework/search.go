@@ -10,6 +10,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
+// Bounds is the name under which a pod that exceeds a bound of package nodetable is
+// rejected.
+const Bounds = "Bounds"
+
 // Begin starts a cycle and runs PreFilter; a rejection is for all nodes. nominated
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
@@ -33,7 +37,11 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 		r.hooks.Begin(c)
 	}
 	begin := c.Timing.Begin()
-	c.preFilterStatus = r.preFilter(c)
+	if pod.Refused != "" {
+		c.preFilterStatus = Status{Code: UnschedulableAndUnresolvable, Plugin: Bounds, Reason: pod.Refused}
+	} else {
+		c.preFilterStatus = r.preFilter(c)
+	}
 	c.Timing.End(PreFilter, c.preFilterStatus.Code, begin)
 	c.sumFilter = c.findSumFilter()
 	return c.preFilterStatus

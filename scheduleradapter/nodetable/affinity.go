@@ -45,7 +45,7 @@ func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, label
 }
 
 func (p *Pod) digestSpread(pod *v1.Pod) {
-	for i := range pod.Spec.TopologySpreadConstraints {
+	for i := range min(len(pod.Spec.TopologySpreadConstraints), MaxSpread) {
 		p.Spread = append(p.Spread, NewSpreadConstraint(&pod.Spec.TopologySpreadConstraints[i], pod.Namespace, p.Labels))
 	}
 }
@@ -78,8 +78,9 @@ func (p *Pod) digestAffinity(pod *v1.Pod) {
 	if a == nil {
 		return
 	}
+	left := MaxTerms
 	if t := a.PodAffinity; t != nil {
-		p.Affinity, p.PreferredAffinity = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
+		p.Affinity, p.PreferredAffinity = newTerms(&left, t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
 	}
 	if len(p.Affinity) > 0 {
 		matchers := make([]*Matcher, len(p.Affinity))
@@ -89,11 +90,15 @@ func (p *Pod) digestAffinity(pod *v1.Pod) {
 		p.Companions = AllOf(matchers)
 	}
 	if t := a.PodAntiAffinity; t != nil {
-		p.AntiAffinity, p.PreferredAntiAffinity = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
+		p.AntiAffinity, p.PreferredAntiAffinity = newTerms(&left, t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
 	}
 }
 
-func newTerms(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, namespace string) (hard, soft []*Term) {
+// newTerms compiles as many terms as are left, required ones first.
+func newTerms(left *int, required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, namespace string) (hard, soft []*Term) {
+	required = required[:min(len(required), *left)]
+	preferred = preferred[:min(len(preferred), *left-len(required))]
+	*left -= len(required) + len(preferred)
 	for i := range required {
 		hard = append(hard, newTerm(&required[i], 0, namespace))
 	}
@@ -101,4 +106,17 @@ func newTerms(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityT
 		soft = append(soft, newTerm(&preferred[i].PodAffinityTerm, preferred[i].Weight, namespace))
 	}
 	return hard, soft
+}
+
+func termCount(a *v1.Affinity) (n int) {
+	if a == nil {
+		return 0
+	}
+	if t := a.PodAffinity; t != nil {
+		n += len(t.RequiredDuringSchedulingIgnoredDuringExecution) + len(t.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if t := a.PodAntiAffinity; t != nil {
+		n += len(t.RequiredDuringSchedulingIgnoredDuringExecution) + len(t.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return n
 }

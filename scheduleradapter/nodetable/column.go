@@ -9,6 +9,8 @@ type Column struct {
 
 	// floor is a lower bound of the free amount of the rows of each word.
 	floor []int64
+	// users is the number of nodes and pods that have an extended resource.
+	users int
 }
 
 // Lacking are the rows of a word that have less free than the request, and of these

@@ -52,13 +52,13 @@ func TestCounterThatIsNotAskedForIsDropped(t *testing.T) {
 	table := New()
 	table.SetNode(node("n", nil))
 	table.Place(labelled(t, "p", "kept"), 0)
-	for i := range 20 * keptCounters {
+	for i := range 20 * keptPerCycle {
 		table.Counter(counting(t, fmt.Sprint("app-", i)))
 		if got := table.Counter(counting(t, "kept")).Total(); got != 1 {
 			t.Fatalf("%d pods after %d counters, want 1", got, i)
 		}
 	}
-	if n, filed := len(table.counters.byKey), len(table.counters.index.byLabel); n > 4*keptCounters || filed != n {
+	if n, filed := len(table.counters.byKey), len(table.counters.index.byLabel); n > 4*keptPerCycle || filed != n {
 		t.Errorf("%d counters are left, %d of them filed", n, filed)
 	}
 }

@@ -1,6 +1,7 @@
 package nodetable
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,18 @@ type Pod struct {
 	// Images are those of containers, init containers and image volumes with their
 	// tags, one for each.
 	Images []Symbol
+	// Refused is why no node may be selected for the pod, which exceeds a bound; empty:
+	// it does not. On a node, what is beyond the bound does not count.
+	Refused string
 }
+
+// Bounds of a pod. Each extended resource, each spread constraint and each inter-pod
+// term may take memory in proportion to the number of nodes.
+const (
+	MaxExtended = 64
+	MaxSpread   = 32
+	MaxTerms    = 128 // of all four lists
+)
 
 // WeightedNodes is a preferred node affinity term.
 type WeightedNodes struct {
@@ -72,7 +84,16 @@ func NewPod(pod *v1.Pod) *Pod {
 	p.digestNodes(pod)
 	p.digestSpread(pod)
 	p.digestAffinity(pod)
+	p.bound("extended resources", MaxExtended+p.Requests.beyond, MaxExtended)
+	p.bound("topology spread constraints", len(pod.Spec.TopologySpreadConstraints), MaxSpread)
+	p.bound("inter-pod affinity terms", termCount(pod.Spec.Affinity), MaxTerms)
 	return p
+}
+
+func (p *Pod) bound(what string, n, most int) {
+	if n > most && p.Refused == "" {
+		p.Refused = fmt.Sprintf("pod has %d %s, evictd-scheduler accepts %d", n, what, most)
+	}
 }
 
 // String is namespace/name.

@@ -29,13 +29,15 @@ type Requests struct {
 	CPU, Memory, Ephemeral int64
 	// NonZeroCPU and NonZeroMemory use the defaults for containers without requests.
 	NonZeroCPU, NonZeroMemory int64
-	// Extended resources, sorted by name.
+	// Extended resources of an amount above 0, sorted by name, at most MaxExtended.
 	Extended []Amount
 	// Containers are the requests without those of the pod level, by which
 	// NodeResourcesFit scores; nil: the pod level has none.
 	Containers *Requests
 	// Shape is equal for equal requests.
 	Shape Shape
+
+	beyond int // extended resources beyond MaxExtended
 }
 
 // Shape is Requests as a comparable value.
@@ -78,16 +80,19 @@ func newRequests(pod *v1.Pod, options podresource.PodResourcesOptions) Requests 
 		NonZeroCPU: nonZero.Cpu().MilliValue(), NonZeroMemory: nonZero.Memory().Value(),
 		Extended: extended(total),
 	}
+	if r.beyond = len(r.Extended) - MaxExtended; r.beyond > 0 {
+		r.Extended = r.Extended[:MaxExtended]
+	}
 	r.Shape = Shape{r.CPU, r.Memory, r.Ephemeral, r.NonZeroCPU, r.NonZeroMemory, Intern(extendedKey(r.Extended)), Symbol{}}
 	return r
 }
 
-// extended are the amounts of extended resources, huge pages and attachable
+// extended are the amounts above 0 of extended resources, huge pages and attachable
 // volumes.
 func extended(list v1.ResourceList) []Amount {
 	var amounts []Amount
 	for name, quantity := range list {
-		if counted(string(name)) {
+		if counted(string(name)) && !quantity.IsZero() {
 			amounts = append(amounts, Amount{Intern(string(name)), quantity.Value()})
 		}
 	}
