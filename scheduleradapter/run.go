@@ -199,7 +199,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 
 func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
-	alive := serve.Probe(func() bool { return true })
+	alive := serve.Probe(d.loop.Alive)
 	mux.Handle("GET /healthz", alive)
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))

@@ -89,6 +89,9 @@ func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status
 	if !status.OK() {
 		return status
 	}
+	if ctx.Err() != nil { // the Lease is lost
+		return framework.AsStatus(context.Cause(ctx))
+	}
 	begin = time.Now()
 	status = b.runner.Bind(ctx, b.Assignment)
 	l.metrics.point(framework.Bind, status, profile, time.Since(begin))

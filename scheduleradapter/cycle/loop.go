@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
@@ -99,6 +100,7 @@ type Loop struct {
 	work                   context.Context             // of the goroutines
 	goroutines             sync.WaitGroup
 	bindings               atomic.Int64 // running binding cycles
+	step                   atomic.Int64 // begin of the running step in Unix nanoseconds; 0: the loop waits
 }
 
 type patch struct {
@@ -181,8 +183,17 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	// The Lease may be lost during an attempt: then no other binding begins.
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrLeaseLost) {
+			stop()
+		}
+	})()
+	l.Work = ctx
 	for ctx.Err() == nil {
+		l.stepped()
 		l.calls.Run()
+		l.stepped()
 		now := l.now()
 		l.ClockOffset = l.cfg.Wall().Round(0).Sub(now)
 		if l.leads {
@@ -198,6 +209,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		} else {
 			timer.Stop()
 		}
+		l.step.Store(0)
 		select {
 		case <-ctx.Done():
 		case <-l.calls.Signal:
@@ -223,10 +235,24 @@ func (l *Loop) scheduleNext(now time.Time) bool {
 	begin := time.Now()
 	a := l.ScheduleOne(now, e)
 	l.metrics.attempted(a, time.Since(begin))
-	if a.Outcome == Scheduled {
+	if a.Outcome == Scheduled && l.work.Err() == nil {
 		l.startBindingCycle(a, begin)
 	}
 	return true
+}
+
+// stepped records that the loop begins a step.
+func (l *Loop) stepped() { l.step.Store(time.Now().UnixNano()) }
+
+// StepTimeout is how long an attempt, or the events between two attempts, may take
+// before the loop counts as stuck: an out-of-tree plugin may ignore its context.
+const StepTimeout = 2 * framework.AttemptTimeout
+
+// Alive reports whether the loop waits for work or began its step within StepTimeout.
+// Any goroutine may call it.
+func (l *Loop) Alive() bool {
+	began := l.step.Load()
+	return began == 0 || time.Since(time.Unix(0, began)) < StepTimeout
 }
 
 // idleTime is how long the loop has nothing to do if nothing is posted; false: for

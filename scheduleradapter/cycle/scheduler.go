@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -60,6 +61,8 @@ type Scheduler struct {
 	Nominator *queue.Nominator
 	// ClockOffset is the clock of API objects minus the clock of the Scheduler.
 	ClockOffset time.Duration
+	// Work is the context of all attempts; nil: it does not end.
+	Work context.Context
 
 	callbacks Callbacks
 	profiles  map[string]Profile

@@ -107,7 +107,7 @@ var cleared = framework.Nomination{Decided: true}
 func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
 	c := &s.cycle
-	c.Now = now.Add(s.ClockOffset)
+	c.Now, c.Work = now.Add(s.ClockOffset), s.Work
 	c.Timing.Plugins = c.Timing.Clock != nil && s.attempts%pluginMetricsEvery == 0
 	s.attempts++
 	row, status := s.schedulePod(p, pod)
