@@ -142,17 +142,38 @@ func (w *Watch) ignored(o metav1.Object, deleted bool, err error) bool {
 // Pressure also watches the Leases of evictd and evicted pods. The caller starts
 // the factory later.
 func (w *Watch) Pressure(factory informers.SharedInformerFactory) error {
-	return errors.Join(w.watchHeadroom(factory), handle(w, factory.Core().V1().Pods().Informer(), func(_, obj *v1.Pod) {
+	return errors.Join(w.watchHeadroom(factory, w.loop.Do, w.loop.SetHeadroom), w.watchEvictions(factory, w.loop.Do, w.loop.Table))
+}
+
+// FeedPressure keeps the nodes, their headroom and their evictions in a table that
+// another goroutine owns, to which do passes functions.
+func (w *Watch) FeedPressure(nodes, factory informers.SharedInformerFactory, do func(func()), table *nodetable.Table) error {
+	return errors.Join(
+		handle(w, nodes.Core().V1().Nodes().Informer(), func(old, obj *v1.Node) {
+			if obj == nil {
+				do(func() { table.RemoveNode(nodetable.Intern(old.Name)) })
+				return
+			}
+			node := nodetable.NewNode(obj)
+			do(func() { table.SetNode(node) })
+		}),
+		w.watchHeadroom(factory, do, func(node string, h *nodetable.Headroom) { table.SetHeadroom(nodetable.Intern(node), h) }),
+		w.watchEvictions(factory, do, table),
+	)
+}
+
+func (w *Watch) watchEvictions(factory informers.SharedInformerFactory, do func(func()), table *nodetable.Table) error {
+	return handle(w, factory.Core().V1().Pods().Informer(), func(_, obj *v1.Pod) {
 		if obj == nil {
 			return
 		}
 		if node, eviction, ok := nodetable.NewEviction(obj); ok {
-			w.loop.Do(func() { w.loop.Table.AddEviction(nodetable.Intern(node), eviction) })
+			do(func() { table.AddEviction(nodetable.Intern(node), eviction) })
 		}
-	}))
+	})
 }
 
-func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory) error {
+func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory, do func(func()), set func(node string, h *nodetable.Headroom)) error {
 	return handle(w, factory.Coordination().V1().Leases().Informer(), func(old, obj *coordinationv1.Lease) {
 		lease := obj
 		if obj == nil {
@@ -163,7 +184,7 @@ func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory) error {
 			headroom = nil
 		}
 		if node != "" {
-			w.loop.Do(func() { w.loop.SetHeadroom(node, headroom) })
+			do(func() { set(node, headroom) })
 		}
 	})
 }
