@@ -140,7 +140,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics)}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()

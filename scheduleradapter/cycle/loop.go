@@ -38,6 +38,9 @@ type Status struct {
 	Reason, Message string
 	// Nominated is status.nominatedNodeName; nil leaves it unchanged.
 	Nominated *string
+	// Written is called after the last attempt to patch, with the resourceVersion of the
+	// pod; empty: nothing was written. nil: not called.
+	Written func(resourceVersion string)
 }
 
 // With merges a later patch into s.
@@ -46,7 +49,7 @@ func (s Status) With(later Status) Status {
 		s.Reason, s.Message = later.Reason, later.Message
 	}
 	if later.Nominated != nil {
-		s.Nominated = later.Nominated
+		s.Nominated, s.Written = later.Nominated, later.Written
 	}
 	return s
 }
@@ -92,9 +95,9 @@ type Loop struct {
 	leads   bool
 
 	assumed                map[types.UID]*assumedPod
-	quickBindings          int                         // running binding cycles of pods without volumes
-	preemptions            map[types.UID]*preemption   // by preemptor
-	unconfirmedNominations map[types.UID]string        // patched, and not yet reported by an informer
+	quickBindings          int                       // running binding cycles of pods without volumes
+	preemptions            map[types.UID]*preemption // by preemptor
+	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer
 	patches                []patch                     // written at the end of a step
 	work                   context.Context             // of the goroutines
@@ -119,7 +122,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, calls: NewCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, preemptions: map[types.UID]*preemption{},
-		unconfirmedNominations: map[types.UID]string{}, deletedVictims: map[types.UID]deletedVictim{},
+		unconfirmedNominations: map[types.UID]*unconfirmedNomination{}, deletedVictims: map[types.UID]deletedVictim{},
 	}
 	cfg.Config.Env.Preempting = l.isPreempting
 	l.metrics = newMetrics(cfg.Metrics, l)
@@ -329,11 +332,11 @@ func (l *Loop) AttemptEnded(a *Attempt) {
 	}
 }
 
-// Nominated patches status.nominatedNodeName. Until an informer reports it, what
-// informers report of the pod is older.
+// Nominated patches status.nominatedNodeName.
 func (l *Loop) Nominated(pod *nodetable.Pod, node string) {
-	l.unconfirmedNominations[pod.UID] = node
-	l.patchStatus(pod, Status{Nominated: &node})
+	u := &unconfirmedNomination{node: node}
+	l.unconfirmedNominations[pod.UID] = u
+	l.patchStatus(pod, Status{Nominated: &node, Written: func(version string) { l.Do(func() { l.nominationWritten(pod.UID, u, version) }) }})
 }
 
 // Warn logs a warning and records it as an event.
