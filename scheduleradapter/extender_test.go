@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	wire "k8s.io/kube-scheduler/extender/v1"
 )
 
 // attempts are the lines of a simulation without the summary.
@@ -117,4 +120,37 @@ func running(name, node string) string {
 
 func waiting(name string, priority int) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {priority: %d, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}\n", name, priority)
+}
+
+// rule: S8.25
+func TestAnExtenderGetsWholePods(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	received := make(chan v1.Pod, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args wire.ExtenderArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			t.Error(err)
+		}
+		select {
+		case received <- *args.Pod:
+		default:
+		}
+		fmt.Fprint(w, `{"NodeNames":["a"]}`)
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: %q, filterVerb: filter, nodeCacheCapable: true}]\n", server.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.runs("--leader-elect=false", "--config", file)
+	c.pod("p", func(p *v1.Pod) {
+		p.Spec.Containers[0].Args, p.Spec.Containers[0].Env = []string{"serve"}, []v1.EnvVar{{Name: "MODE", Value: "fast"}}
+	})
+	c.bound("p")
+	pod := <-received
+	if container := pod.Spec.Containers[0]; len(container.Args) != 1 || len(container.Env) != 1 {
+		t.Errorf("the extender received %+v", container)
+	}
 }

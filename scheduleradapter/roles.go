@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -75,8 +76,15 @@ func (d *daemon) runControllers(ctx context.Context) {
 	}
 }
 
-// pressureEvaluator evaluates nodes by NodePressure alone, over the loop's table.
-func (d *daemon) pressureEvaluator(table *nodetable.Table) (extender.Evaluate, error) {
+// pressureEvaluator evaluates nodes by NodePressure alone for another scheduler. It has its
+// own table and goroutine, so that its clients do not delay scheduling.
+type pressureEvaluator struct {
+	calls     *cycle.Calls
+	table     *nodetable.Table
+	evaluator *extender.Evaluator
+}
+
+func newPressureEvaluator(log *slog.Logger) (*pressureEvaluator, error) {
 	var file config.File
 	plugins := configv1.Plugins{MultiPoint: configv1.PluginSet{
 		Enabled:  []configv1.Plugin{{Name: priority.Name}, {Name: pressure.Name}, {Name: binder.Name}},
@@ -87,21 +95,42 @@ func (d *daemon) pressureEvaluator(table *nodetable.Table) (extender.Evaluate, e
 	if err != nil {
 		return nil, err
 	}
-	profiles, err := profile.New(&cfg, framework.Env{Table: table}, profile.NewSimulatedStores(table), nil, d.log)
+	j := &pressureEvaluator{calls: cycle.NewCalls(), table: nodetable.New()}
+	profiles, err := profile.New(&cfg, framework.Env{Table: j.table}, profile.NewSimulatedStores(j.table), nil, log)
 	if err != nil {
 		return nil, err
 	}
-	evaluator := extender.NewEvaluator(table, profiles[0].Runner)
-	return func(ctx context.Context, pod *v1.Pod, nodes []string) (result extender.Result, err error) {
-		result, canceled := cycle.Ask(ctx, d.loop, func() (r extender.Result) {
-			r, err = evaluator.Evaluate(time.Now(), pod, nodes)
-			return r
-		})
-		if canceled != nil {
-			return extender.Result{}, ctx.Err()
+	j.evaluator = extender.NewEvaluator(j.table, profiles[0].Runner)
+	return j, nil
+}
+
+// run owns the table until the context ends.
+func (j *pressureEvaluator) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		j.calls.Run()
+		select {
+		case <-ctx.Done():
+		case <-j.calls.Signal:
 		}
-		return result, err
-	}, nil
+	}
+}
+
+func (j *pressureEvaluator) evaluate(ctx context.Context, pod *v1.Pod, nodes []string) (extender.Result, error) {
+	type answer struct {
+		extender.Result
+		error
+	}
+	answers := make(chan answer, 1)
+	j.calls.Add(func() {
+		r, err := j.evaluator.Evaluate(time.Now(), pod, nodes)
+		answers <- answer{r, err}
+	})
+	select {
+	case a := <-answers:
+		return a.Result, a.error
+	case <-ctx.Done():
+		return extender.Result{}, ctx.Err()
+	}
 }
 
 func hasPressurePlugin(p config.Profile) bool {

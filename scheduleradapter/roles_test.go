@@ -124,3 +124,11 @@ func TestUnknownControllersAreRefused(t *testing.T) {
 		t.Errorf("exit %d, %s; expected %s", code, errs, want)
 	}
 }
+
+// rule: S8.24
+func TestAnExtenderThatOthersReachNeedsCertificates(t *testing.T) {
+	code, _, errs := execute(t.Context(), "run", "--server", "http://127.0.0.1:1", "--status-address", "none", "--extender-address", "0.0.0.0:0")
+	if want := `--extender-address "0.0.0.0:0": others than this host can reach it`; code != 2 || !strings.Contains(errs, want) {
+		t.Errorf("exit %d, %s; expected %s", code, errs, want)
+	}
+}

@@ -64,7 +64,7 @@ cluster background this pod.`,
 	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT, several separated by commas, or none")
 	files := serve.TLSFlags(flags)
 	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
-	extending := flags.String("extender-address", "none", "IP:PORT that serves an extender with NodePressure, or none")
+	extending := flags.String("extender-address", "none", "serves an extender with NodePressure at a loopback IP:PORT, at any IP:PORT with the --status-tls files, at unix:PATH, or none")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0: adaptive; overrides the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, faulty := loadConfig(*file, p.known())
@@ -120,6 +120,7 @@ type daemon struct {
 	watch     *kube.Watch
 	server    *serve.Server
 	extender  *serve.Server // for another scheduler
+	pressured *pressureEvaluator
 	page      *page.Page
 	figures   *statuspage.Figures
 	service   *osprocess.Service
@@ -142,7 +143,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics)}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
@@ -189,22 +190,25 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	d.figures = statuspage.NewFigures(metrics.Gatherer())
 	d.page = statuspage.New(d.loop, d.figures, d.state)
 	d.server.Handler = d.handler(metrics)
-	// The other scheduler may run on another host and has no client certificate.
-	if d.extender, err = serve.Listen("extender-address", roles.extenderAddress, nil, nil); err != nil {
+	if d.extender, err = serve.Listen("extender-address", roles.extenderAddress, nil, roles.statusFiles); err != nil {
 		return nil, err
 	}
-	evaluate, err := d.pressureEvaluator(table)
-	if err != nil {
+	if d.pressured, err = newPressureEvaluator(log); err != nil {
 		return nil, err
 	}
-	d.extender.Handler = extender.NewHandler(evaluate)
+	if roles.extenderAddress != "none" {
+		if err := d.watch.FeedPressure(d.informers, d.pressure, d.pressured.calls.Add, d.pressured.table); err != nil {
+			return nil, err
+		}
+	}
+	d.extender.Handler = serve.OneAtATime()(extender.NewHandler(d.pressured.evaluate).ServeHTTP)
 	d.makeControllers(roles.controllers, metrics)
 	return d, nil
 }
 
 func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux := http.NewServeMux()
-	alive := serve.Probe(func() bool { return true })
+	alive := serve.Probe(d.loop.Alive)
 	mux.Handle("GET /healthz", alive)
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
@@ -224,6 +228,7 @@ func (d *daemon) run(ctx context.Context) error {
 	goroutines.Go(func() { d.server.Serve(background, d.log) })
 	goroutines.Go(func() { d.page.Run(background) })
 	goroutines.Go(func() { d.extender.Serve(background, d.log) })
+	goroutines.Go(func() { d.pressured.run(background) })
 	goroutines.Go(func() { _ = d.writer.Run(background) })
 	goroutines.Go(func() { d.claims.Run(background) })
 	d.informers.StartWithContext(background)

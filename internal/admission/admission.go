@@ -90,6 +90,14 @@ func (c *Classes) CompleteClaim(claim *v1.PersistentVolumeClaim) {
 	}
 }
 
+// CompleteController gives a ReplicationController without a selector the labels of its
+// template.
+func CompleteController(rc *v1.ReplicationController) {
+	if len(rc.Spec.Selector) == 0 && rc.Spec.Template != nil {
+		rc.Spec.Selector = rc.Spec.Template.Labels
+	}
+}
+
 // CompleteVolume gives a volume its mode.
 func CompleteVolume(volume *v1.PersistentVolume) {
 	volume.Spec.VolumeMode = new(ptr.Deref(volume.Spec.VolumeMode, v1.PersistentVolumeFilesystem))

@@ -24,6 +24,7 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
 	faults = append(faults, checkRequests(spec, path)...)
+	faults = append(faults, checkSelectors(spec, path)...)
 	podspec.SetDefaultRequests(pod)
 	faults = append(faults, c.setPriority(pod, path)...)
 	faults = append(faults, c.setRuntime(pod, path)...)

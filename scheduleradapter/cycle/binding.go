@@ -89,6 +89,9 @@ func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status
 	if !status.OK() {
 		return status
 	}
+	if ctx.Err() != nil { // the Lease is lost
+		return framework.AsStatus(context.Cause(ctx))
+	}
 	begin = time.Now()
 	status = b.runner.Bind(ctx, b.Assignment)
 	l.metrics.point(framework.Bind, status, profile, time.Since(begin))
@@ -118,7 +121,7 @@ func (l *Loop) bindingCycleEnded(p *assumedPod, status framework.Status) {
 		delete(l.assumed, p.Pod.UID)
 		p.Binding.runner.Unreserve(p.Binding.Assignment)
 		l.cfg.Log.Info("another client bound the pod", "pod", p.Pod, "node", p.node, "assumed", p.Node)
-		l.assignedPodDeleted(now, p.Pod)
+		l.PodLeft(now, p.Pod, p.Binding.Node.Name)
 	case p.Entry.Pod.Terminating: // the API server does not bind a terminating pod
 		delete(l.assumed, p.Pod.UID)
 		l.removePendingPod(p.Entry.Pod)
@@ -149,7 +152,7 @@ func (l *Loop) podBound(now time.Time, p *assumedPod) {
 
 func (l *Loop) forgetAssumedPod(now time.Time, p *assumedPod) {
 	l.forget(p.Binding)
-	l.assignedPodDeleted(now, p.Pod)
+	l.PodLeft(now, p.Pod, p.Binding.Node.Name)
 }
 
 // Activate moves pods to the active queue. Only the loop's goroutine may call it.

@@ -124,11 +124,7 @@ func (c *cluster) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	for _, change := range changes {
 		change(p)
 	}
-	digest, err := nodetable.NewPod(p)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return digest
+	return nodetable.NewPod(p)
 }
 
 func requests(cpu, memory string) func(*v1.Pod) {

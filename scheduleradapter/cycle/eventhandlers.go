@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -139,11 +140,12 @@ func (l *Loop) removeFromQueue(uid types.UID) {
 // updatePendingPod adds or updates a pod that this scheduler is responsible for.
 func (l *Loop) updatePendingPod(pod *nodetable.Pod) {
 	now := l.now()
-	if node, unconfirmed := l.unconfirmedNominations[pod.UID]; unconfirmed {
-		if pod.Object.Status.NominatedNodeName == node {
+	if u := l.unconfirmedNominations[pod.UID]; u != nil {
+		if pod.Object.Status.NominatedNodeName == u.node || u.precedes(pod) {
 			delete(l.unconfirmedNominations, pod.UID)
 		} else {
-			pod = UpdatedPod(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = node })
+			u.masked = pod
+			pod = UpdatedPod(pod, func(object *v1.Pod) { object.Status.NominatedNodeName = u.node })
 		}
 	}
 	e := l.Queue.Get(pod.UID)
@@ -161,8 +163,39 @@ func (l *Loop) updatePendingPod(pod *nodetable.Pod) {
 	if node := l.Nominator.Node(pod.UID); node != oldNode {
 		l.setNominationDeadline(now, pod.UID, node, nil)
 		if oldNode != "" {
-			l.assignedPodDeleted(now, old)
+			l.PodLeft(now, old, nodetable.Intern(oldNode))
 		}
+	}
+}
+
+// unconfirmedNomination is a nomination that no informer has reported. What informers
+// report of the pod is older until its resourceVersion is that of the patch; then
+// another client has written status.nominatedNodeName.
+type unconfirmedNomination struct {
+	node    string
+	version uint64         // of the pod after the patch; 0: not known yet
+	masked  *nodetable.Pod // reported last, with another node; nil: none
+}
+
+func (u *unconfirmedNomination) precedes(pod *nodetable.Pod) bool {
+	version, err := strconv.ParseUint(pod.Object.ResourceVersion, 10, 64)
+	return err == nil && u.version != 0 && version >= u.version
+}
+
+// nominationWritten records the end of the patch. If nothing was written, what an
+// informer has reported holds.
+func (l *Loop) nominationWritten(uid types.UID, u *unconfirmedNomination, version string) {
+	if l.unconfirmedNominations[uid] != u {
+		return
+	}
+	u.version, _ = strconv.ParseUint(version, 10, 64)
+	reported := u.masked
+	if u.version != 0 && (reported == nil || !u.precedes(reported)) {
+		return
+	}
+	delete(l.unconfirmedNominations, uid)
+	if reported != nil && l.Queue.Get(uid) != nil {
+		l.updatePendingPod(reported)
 	}
 }
 
@@ -177,7 +210,7 @@ func (l *Loop) removePendingPod(pod *nodetable.Pod) {
 	l.removeFromQueue(pod.UID)
 	l.Nominator.Nominate(pod, node)
 	if oldNode != "" && oldNode != node {
-		l.assignedPodDeleted(l.now(), pod)
+		l.PodLeft(l.now(), pod, nodetable.Intern(oldNode))
 	}
 }
 
@@ -188,16 +221,18 @@ func (l *Loop) RemovePod(pod *nodetable.Pod) {
 	uid := pod.UID
 	p := l.assumed[uid]
 	l.updateAssumedPod(uid, func(p *assumedPod) { p.deleted = true })
-	nominated := l.Nominator.Node(uid) != ""
+	left := nodetable.Intern(l.Nominator.Node(uid))
 	waited := l.IsWaiting(uid)
 	l.removeFromQueue(uid)
 	defer l.victimDeletionObserved(uid)
 	if p != nil && !p.bound || waited {
 		return // the end of the binding cycle, or Reject, forgets the pod
 	}
-	old, _ := l.Table.Find(uid)
+	if old, row := l.Table.Find(uid); old != nil {
+		left = l.Table.Node(row).Name
+	}
 	l.Table.Displace(uid)
-	if old != nil || nominated {
-		l.assignedPodDeleted(l.now(), pod)
+	if left != nodetable.Intern("") {
+		l.PodLeft(l.now(), pod, left)
 	}
 }

@@ -17,13 +17,16 @@ func (s *Scheduler) HandleBindingFailure(now time.Time, a *Attempt, status frame
 	s.forget(a.Binding)
 	a.Message = status.Message()
 	s.handleSchedulingFailure(now, a, rejected(status))
-	s.assignedPodDeleted(now, a.Pod)
+	s.PodLeft(now, a.Pod, a.Binding.Node.Name)
 }
 
-// assignedPodDeleted moves the pods that may fit now that a pod no longer uses a
-// node.
-func (s *Scheduler) assignedPodDeleted(now time.Time, pod *nodetable.Pod) {
-	s.Queue.MoveAllToActiveOrBackoff(now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: pod})
+// PodLeft moves the pods that may fit now that a pod no longer uses a node, or is no
+// longer nominated to it.
+func (s *Scheduler) PodLeft(now time.Time, pod *nodetable.Pod, node nodetable.Symbol) {
+	s.Queue.MoveAllToActiveOrBackoff(now, &framework.Occurrence{
+		Event:  framework.Event{Resource: framework.AssignedPod, Action: framework.Delete},
+		OldPod: pod, Left: node, Overdue: preempt.Overdue(pod, s.wallTime(now)),
+	})
 }
 
 // handleSchedulingFailure returns a pod to the queue, nominates a node if PostFilter
@@ -37,6 +40,7 @@ func (s *Scheduler) handleSchedulingFailure(now time.Time, a *Attempt, r Result)
 		a.Outcome, a.Nominated = Nominated, r.Nomination.Node.Name.Value()
 		a.Victims, a.Violations = r.Nomination.Victims, r.Nomination.Violations
 	}
+	before := s.Nominator.Node(a.Pod.UID)
 	s.callbacks.AttemptEnded(a)
 	s.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
 	switch {
@@ -46,6 +50,9 @@ func (s *Scheduler) handleSchedulingFailure(now time.Time, a *Attempt, r Result)
 		s.restoreNomination(now, a.Entry.Pod, r.Status.Plugin == preempt.Name)
 	}
 	delete(s.previousNominations, a.Pod.UID)
+	if before != "" && s.Nominator.Node(a.Pod.UID) != before {
+		s.PodLeft(now, a.Pod, nodetable.Intern(before))
+	}
 	if len(a.Victims) > 0 {
 		s.setNominationDeadline(now, a.Pod.UID, a.Nominated, a.Victims)
 		s.recordPreemption(now, a)
@@ -90,9 +97,17 @@ func (s *Scheduler) nominate(now time.Time, pod *nodetable.Pod, node string) {
 		}
 	}
 	for _, other := range lower {
-		s.setNomination(now, other, "")
+		s.releaseNomination(now, other, node)
 	}
 	s.setNomination(now, pod, node)
+}
+
+// releaseNomination clears the nomination of a pod, and activates it and the pods
+// that it was in the way of.
+func (s *Scheduler) releaseNomination(now time.Time, pod *nodetable.Pod, node string) {
+	s.setNomination(now, pod, "")
+	s.PodLeft(now, pod, nodetable.Intern(node))
+	s.Queue.Activate(now, pod.UID)
 }
 
 func (s *Scheduler) setNomination(now time.Time, pod *nodetable.Pod, node string) {

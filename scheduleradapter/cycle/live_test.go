@@ -41,6 +41,8 @@ type world struct {
 	binds map[string]chan error // results of bindings by pod; nil: success at once
 	evict func(ctx context.Context, victim string) error
 	told  []string
+	// written is Status.Written of the last nomination.
+	written func(resourceVersion string)
 }
 
 // holding is a plugin at Permit and PreBind with test functions.
@@ -158,6 +160,9 @@ func (w *world) PatchStatus(pod *v1.Pod, s Status) {
 	}
 	if s.Nominated != nil {
 		text += fmt.Sprintf(" nominated to %q", *s.Nominated)
+		w.mu.Lock()
+		w.written = s.Written
+		w.mu.Unlock()
 	}
 	w.note("status of %s:%s", pod.Name, text)
 }
@@ -251,11 +256,7 @@ func (w *world) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	for _, change := range changes {
 		change(p)
 	}
-	digest, err := nodetable.NewPod(p)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return digest
+	return nodetable.NewPod(p)
 }
 
 func (w *world) set(name string, changes ...func(*v1.Pod)) {

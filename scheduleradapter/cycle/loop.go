@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
@@ -37,6 +38,9 @@ type Status struct {
 	Reason, Message string
 	// Nominated is status.nominatedNodeName; nil leaves it unchanged.
 	Nominated *string
+	// Written is called after the last attempt to patch, with the resourceVersion of the
+	// pod; empty: nothing was written. nil: not called.
+	Written func(resourceVersion string)
 }
 
 // With merges a later patch into s.
@@ -45,7 +49,7 @@ func (s Status) With(later Status) Status {
 		s.Reason, s.Message = later.Reason, later.Message
 	}
 	if later.Nominated != nil {
-		s.Nominated = later.Nominated
+		s.Nominated, s.Written = later.Nominated, later.Written
 	}
 	return s
 }
@@ -91,14 +95,15 @@ type Loop struct {
 	leads   bool
 
 	assumed                map[types.UID]*assumedPod
-	quickBindings          int                         // running binding cycles of pods without volumes
-	preemptions            map[types.UID]*preemption   // by preemptor
-	unconfirmedNominations map[types.UID]string        // patched, and not yet reported by an informer
+	quickBindings          int                       // running binding cycles of pods without volumes
+	preemptions            map[types.UID]*preemption // by preemptor
+	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer
 	patches                []patch                     // written at the end of a step
 	work                   context.Context             // of the goroutines
 	goroutines             sync.WaitGroup
 	bindings               atomic.Int64 // running binding cycles
+	step                   atomic.Int64 // begin of the running step in Unix nanoseconds; 0: the loop waits
 }
 
 type patch struct {
@@ -117,7 +122,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, calls: NewCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, preemptions: map[types.UID]*preemption{},
-		unconfirmedNominations: map[types.UID]string{}, deletedVictims: map[types.UID]deletedVictim{},
+		unconfirmedNominations: map[types.UID]*unconfirmedNomination{}, deletedVictims: map[types.UID]deletedVictim{},
 	}
 	cfg.Config.Env.Preempting = l.isPreempting
 	l.metrics = newMetrics(cfg.Metrics, l)
@@ -181,8 +186,17 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	// The Lease may be lost during an attempt: then no other binding begins.
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrLeaseLost) {
+			stop()
+		}
+	})()
+	l.Work = ctx
 	for ctx.Err() == nil {
+		l.stepped()
 		l.calls.Run()
+		l.stepped()
 		now := l.now()
 		l.ClockOffset = l.cfg.Wall().Round(0).Sub(now)
 		if l.leads {
@@ -198,6 +212,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		} else {
 			timer.Stop()
 		}
+		l.step.Store(0)
 		select {
 		case <-ctx.Done():
 		case <-l.calls.Signal:
@@ -223,10 +238,24 @@ func (l *Loop) scheduleNext(now time.Time) bool {
 	begin := time.Now()
 	a := l.ScheduleOne(now, e)
 	l.metrics.attempted(a, time.Since(begin))
-	if a.Outcome == Scheduled {
+	if a.Outcome == Scheduled && l.work.Err() == nil {
 		l.startBindingCycle(a, begin)
 	}
 	return true
+}
+
+// stepped records that the loop begins a step.
+func (l *Loop) stepped() { l.step.Store(time.Now().UnixNano()) }
+
+// StepTimeout is how long an attempt, or the events between two attempts, may take
+// before the loop counts as stuck: an out-of-tree plugin may ignore its context.
+const StepTimeout = 2 * framework.AttemptTimeout
+
+// Alive reports whether the loop waits for work or began its step within StepTimeout.
+// Any goroutine may call it.
+func (l *Loop) Alive() bool {
+	began := l.step.Load()
+	return began == 0 || time.Since(time.Unix(0, began)) < StepTimeout
 }
 
 // idleTime is how long the loop has nothing to do if nothing is posted; false: for
@@ -303,11 +332,11 @@ func (l *Loop) AttemptEnded(a *Attempt) {
 	}
 }
 
-// Nominated patches status.nominatedNodeName. Until an informer reports it, what
-// informers report of the pod is older.
+// Nominated patches status.nominatedNodeName.
 func (l *Loop) Nominated(pod *nodetable.Pod, node string) {
-	l.unconfirmedNominations[pod.UID] = node
-	l.patchStatus(pod, Status{Nominated: &node})
+	u := &unconfirmedNomination{node: node}
+	l.unconfirmedNominations[pod.UID] = u
+	l.patchStatus(pod, Status{Nominated: &node, Written: func(version string) { l.Do(func() { l.nominationWritten(pod.UID, u, version) }) }})
 }
 
 // Warn logs a warning and records it as an event.

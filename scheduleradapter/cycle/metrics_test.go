@@ -28,6 +28,7 @@ func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 		w.set("high", prioritized(10), cpu("2"))
 		synctest.Wait()
 		w.remove("one", on("a"))
+		w.do(func() { w.Queue.Activate(w.now(), "high") }) // its victims are not reported as deleted
 		synctest.Wait()
 		page := httptest.NewRecorder()
 		w.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))

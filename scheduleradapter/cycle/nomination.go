@@ -121,7 +121,5 @@ func (s *Scheduler) terminatingPods(node string, priority int32, now time.Time) 
 func (s *Scheduler) expireNomination(now time.Time, e *queue.Entry, node string, overdue *nodetable.Pod) {
 	s.callbacks.Warn(e.Pod, Warning{ReasonNominationExpired, fmt.Sprintf(
 		"Victim %s on node %s did not terminate by %s; the nomination is cleared", overdue, node, preempt.TerminationDeadline(overdue, s.wallTime(now)).UTC().Format(time.RFC3339))})
-	s.setNomination(now, e.Pod, "")
-	s.assignedPodDeleted(now, e.Pod)
-	s.Queue.Activate(now, e.Pod.UID)
+	s.releaseNomination(now, e.Pod, node)
 }

@@ -3,6 +3,7 @@ package cycle
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,4 +241,46 @@ func TestAnAssumedPodCountsOnceOnItsNominatedNode(t *testing.T) {
 			t.Errorf("high is promised %q after its binding failed", got)
 		}
 	})
+}
+
+// TestTheNominationOfAnotherClientIsTakenOver: what informers report is older than the
+// scheduler's own patch only until the resourceVersion of that patch.
+// rule: S2.27
+func TestTheNominationOfAnotherClientIsTakenOver(t *testing.T) {
+	version := func(n string) func(*v1.Pod) { return func(p *v1.Pod) { p.ResourceVersion = n } }
+	for _, c := range []struct {
+		name    string
+		written string // resourceVersion of the patch; empty: it failed
+		events  []string
+		want    string
+	}{
+		{"an older report", "7", []string{"5 b"}, "a"},
+		{"a newer one", "7", []string{"8 b"}, "b"},
+		{"a newer one that clears it", "7", []string{"8"}, ""},
+		{"the patch failed", "", []string{"5 b"}, "b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.full()
+				w.node("b", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("500m") })
+				w.set("high", prioritized(10), cpu("2"), version("4"))
+				w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high", "evict two for high")
+				for range 2 { // before and after the patch has ended
+					for _, event := range c.events {
+						n, node, _ := strings.Cut(event, " ")
+						w.set("high", prioritized(10), cpu("2"), version(n), nominatedTo(node))
+					}
+					synctest.Wait()
+					w.mu.Lock()
+					written := w.written
+					w.mu.Unlock()
+					written(c.written)
+					synctest.Wait()
+				}
+				if got := w.promised("high"); got != c.want {
+					t.Errorf("high is promised %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
 }

@@ -3,10 +3,14 @@ package cycle
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/preempt"
@@ -107,13 +111,14 @@ func TestAPodOfLowerPriorityLosesItsNomination(t *testing.T) {
 		}
 		w.set("high", prioritized(10), cpu("2"), nominatedTo("a"))
 		w.set("higher", prioritized(20), cpu("2"))
-		w.after("status of higher: Unschedulable nominated to \"a\"", "status of high: nominated to \"\"", "event FailedScheduling of higher: *")
+		w.after("status of higher: Unschedulable nominated to \"a\"", "status of high: nominated to \"\"", "event FailedScheduling of higher: *",
+			"event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu.", "status of high: Unschedulable")
 		w.set("high", prioritized(10), cpu("2"), nominatedTo("a")) // older than the nomination
 		w.after()
 		if got := w.promised("high"); got != "" {
 			t.Errorf("high is promised %q", got)
 		}
-		w.remove("higher")
+		w.remove("higher", prioritized(20), cpu("2"))
 		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *") // the node is free again
 	})
 }
@@ -201,4 +206,69 @@ func TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires(t *testi
 		time.Sleep(30*time.Second + preempt.TerminationTimeout + time.Millisecond)
 		w.after("event NominationExpired of high: *", "status of high: nominated to \"\"", "bind high to b", "event Scheduled of high: *")
 	})
+}
+
+// TestPreemptorsAreRetriedOnlyWhereAVictimMadeRoom has the course of kube-scheduler's
+// end-to-end test of asynchronous preemption: pods of medium priority preempt all pods of
+// four nodes, pods of high priority take half of the room, and the victims leave one by
+// one. Each departure retries the pods that it can help.
+// rule: S3.4
+func TestPreemptorsAreRetriedOnlyWhereAVictimMadeRoom(t *testing.T) {
+	const nodes, each = 4, 10
+	inWorld(t, func(w *world) {
+		victim := func(n, i int, more ...func(*v1.Pod)) (string, []func(*v1.Pod)) {
+			node := fmt.Sprint("node-", n)
+			return fmt.Sprint("low-", n, "-", i), append([]func(*v1.Pod){on(node), prioritized(1), graceful(80)}, more...)
+		}
+		every := func(do func(name string, changes []func(*v1.Pod)), more ...func(*v1.Pod)) {
+			for n := range nodes {
+				for i := range each {
+					do(victim(n, i, more...))
+				}
+			}
+		}
+		for n := range nodes {
+			w.node(fmt.Sprint("node-", n), func(n *v1.Node) {
+				n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(each, resource.DecimalSI), v1.ResourcePods: resource.MustParse("110")}
+			})
+		}
+		every(func(name string, changes []func(*v1.Pod)) { w.set(name, changes...) })
+		for i := range nodes * each {
+			w.set(fmt.Sprint("medium-", i), prioritized(5))
+		}
+		synctest.Wait()
+		every(func(name string, changes []func(*v1.Pod)) { w.set(name, changes...) }, goes(time.Now().Add(80*time.Second)))
+		for i := range nodes * each / 2 {
+			w.set(fmt.Sprint("high-", i), prioritized(10))
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute) // all backoffs have ended
+		before := w.count("event FailedScheduling")
+		every(func(name string, changes []func(*v1.Pod)) {
+			w.remove(name, changes...)
+			synctest.Wait()
+		})
+		if binds := w.count("bind "); binds != nodes*each {
+			t.Errorf("%d pods are bound, want %d", binds, nodes*each)
+		}
+		if high := w.count("bind high"); high != nodes*each/2 {
+			t.Errorf("%d pods of high priority are bound, want %d", high, nodes*each/2)
+		}
+		if failed := w.count("event FailedScheduling") - before; failed > 8*nodes*each {
+			t.Errorf("%d attempts failed while %d victims left", failed, nodes*each)
+		}
+	})
+}
+
+// count counts the recorded calls with a prefix.
+func (w *world) count(prefix string) (n int) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.told {
+		if strings.HasPrefix(line, prefix) {
+			n++
+		}
+	}
+	return n
 }

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -60,6 +61,8 @@ type Scheduler struct {
 	Nominator *queue.Nominator
 	// ClockOffset is the clock of API objects minus the clock of the Scheduler.
 	ClockOffset time.Duration
+	// Work is the context of all attempts; nil: it does not end.
+	Work context.Context
 
 	callbacks Callbacks
 	profiles  map[string]Profile
@@ -82,7 +85,7 @@ func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 		waiting: map[types.UID]*waitingPod{}, previousNominations: map[types.UID]string{},
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
-	cfg.Env.Table, cfg.Env.PausedNodes = cfg.Table, s.preemptionLoops.pausedNodes
+	cfg.Env.Table, cfg.Env.PausedNodes, cfg.Env.Nominations = cfg.Table, s.preemptionLoops.pausedNodes, s.Nominator
 	profiles, err := cfg.Profiles(cfg.Env)
 	if err != nil {
 		return nil, err

@@ -92,11 +92,14 @@ type Result struct {
 	Rejectors, Pending []string
 	// Message is the text for a pod that is unschedulable or whose attempt failed.
 	Message string
-	// Nomination is the result of PostFilter.
+	// Nomination is the result of PostFilter, or cleared where PostFilter does not run.
 	Nomination framework.Nomination
 	// Cycle has the result for each node, until the next attempt.
 	Cycle *framework.Cycle
 }
+
+// cleared clears the nomination of a pod.
+var cleared = framework.Nomination{Decided: true}
 
 // SchedulingCycle selects a node for a pod of one of the profiles, without the
 // queue. After Success or Wait the pod is assumed on the node in the table until it
@@ -104,7 +107,7 @@ type Result struct {
 func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
 	c := &s.cycle
-	c.Now = now.Add(s.ClockOffset)
+	c.Now, c.Work = now.Add(s.ClockOffset), s.Work
 	c.Timing.Plugins = c.Timing.Clock != nil && s.attempts%pluginMetricsEvery == 0
 	s.attempts++
 	row, status := s.schedulePod(p, pod)
@@ -114,9 +117,9 @@ func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 		r.Cycle = c
 		return r
 	case status.Code == framework.Error:
-		return Result{Status: status, Message: status.Message(), Cycle: c}
+		return Result{Status: status, Message: status.Message(), Nomination: cleared, Cycle: c}
 	case s.Table.Len() == 0:
-		return Result{Status: status, Rejectors: p.FilterPlugins(), Message: framework.NoNodes, Cycle: c} // any new node may help
+		return Result{Status: status, Rejectors: p.FilterPlugins(), Message: framework.NoNodes, Nomination: cleared, Cycle: c} // any new node may help
 	}
 	nomination, post := p.PostFilter(c)
 	if post.Code == framework.Error {
@@ -215,7 +218,9 @@ func (s *Scheduler) assume(p Profile, a framework.Assignment, row nodetable.Row,
 	timing.End(framework.Reserve, status.Code, begin)
 	if !status.OK() {
 		s.Table.Displace(a.Pod.UID)
-		return rejected(status)
+		r := rejected(status)
+		r.Nomination = cleared
+		return r
 	}
 	begin = timing.Begin()
 	waits, status := p.Permit(a)
@@ -225,7 +230,9 @@ func (s *Scheduler) assume(p Profile, a framework.Assignment, row nodetable.Row,
 		s.addWaitingPod(b, waits, now)
 	case !status.OK():
 		s.forget(b)
-		return rejected(status)
+		r := rejected(status)
+		r.Nomination = cleared
+		return r
 	}
 	return Result{Status: status, Binding: b}
 }

@@ -76,7 +76,7 @@ func (s *Scheduler) Reject(now time.Time, uid types.UID, status framework.Status
 	s.forget(w.Binding)
 	r := rejected(status)
 	s.handleSchedulingFailure(now, &Attempt{Entry: w.entry, Pod: w.entry.Pod, Number: w.entry.Attempts, Message: r.Message, waited: w}, r)
-	s.assignedPodDeleted(now, w.entry.Pod)
+	s.PodLeft(now, w.entry.Pod, w.Node.Name)
 }
 
 // permitDeadline is the next timeout of a waiting pod, and the plugin that set it;

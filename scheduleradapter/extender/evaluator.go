@@ -41,10 +41,7 @@ type Rejection struct {
 
 // Evaluate filters and scores nodes for a pod.
 func (e *Evaluator) Evaluate(now time.Time, pod *v1.Pod, nodes []string) (Result, error) {
-	digest, err := nodetable.NewPod(pod)
-	if err != nil {
-		return Result{}, err
-	}
+	digest := nodetable.NewPod(pod)
 	c := &e.cycle
 	c.Now = now
 	status := e.runner.Begin(c, e.table, digest, nil)

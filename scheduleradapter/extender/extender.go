@@ -122,7 +122,7 @@ func (e *Extender) PreFilter(c *framework.Cycle) framework.Status {
 func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 	rows := c.Feasible.Append(nil)
 	var result wire.ExtenderFilterResult
-	err := e.call(context.Background(), e.cfg.FilterVerb, e.arguments(c, rows), &result)
+	err := e.call(c.Context(), e.cfg.FilterVerb, e.arguments(c, rows), &result)
 	if err == nil && result.Error != "" {
 		err = errors.New(result.Error)
 	}

@@ -1,7 +1,6 @@
 package extender
 
 import (
-	"context"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +16,7 @@ func (e *Extender) Preempt(c *framework.Cycle, candidates []framework.Candidate)
 		return candidates, nil
 	}
 	var result wire.ExtenderPreemptionResult
-	err := e.call(context.Background(), e.cfg.PreemptVerb, e.victims(c, candidates), &result)
+	err := e.call(c.Context(), e.cfg.PreemptVerb, e.victims(c, candidates), &result)
 	var agreed []framework.Candidate
 	if err == nil {
 		agreed, err = e.agreed(c, candidates, result.NodeNameToMetaVictims)

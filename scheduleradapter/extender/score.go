@@ -27,7 +27,7 @@ func (e *Extender) PreScore(c *framework.Cycle) framework.Status {
 		return framework.Status{Code: framework.Skip}
 	}
 	args := e.arguments(c, c.Rows)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(c.Context())
 	s := &scoring{cancel: cancel, done: make(chan struct{})}
 	e.scoring = s
 	go func() {

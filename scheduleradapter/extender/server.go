@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	wire "k8s.io/kube-scheduler/extender/v1"
@@ -17,6 +17,13 @@ import (
 
 // Evaluate evaluates nodes for a pod. Any goroutine may call it.
 type Evaluate func(ctx context.Context, pod *v1.Pod, nodes []string) (Result, error)
+
+// maxQuestion bounds the size of a request in bytes: 5,000 whole nodes have 50 MB. A
+// request is read within readTimeout.
+const (
+	maxQuestion = 64 << 20
+	readTimeout = 5 * time.Second
+)
 
 // NewHandler serves an extender at /filter, /prioritize and /preempt. Unknown nodes
 // pass with the highest score.
@@ -32,8 +39,13 @@ func NewHandler(evaluate Evaluate) http.Handler {
 func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var question Q
-		if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&question); err != nil {
-			http.Error(w, fmt.Sprintf("read the request: %v", err), http.StatusBadRequest)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // a recorder of tests has none
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&question); err != nil {
+			status := http.StatusBadRequest
+			if _, large := errors.AsType[*http.MaxBytesError](err); large {
+				status = http.StatusRequestEntityTooLarge
+			}
+			http.Error(w, fmt.Sprintf("read the request: %v", err), status)
 			return
 		}
 		result, err := handle(r.Context(), &question)

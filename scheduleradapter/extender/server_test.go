@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -190,4 +191,29 @@ func TestOurServerAndOurClientUnderstandEachOther(t *testing.T) {
 		}
 		server.Close()
 	}
+}
+
+// rule: S8.23
+func TestALargeRequestIsRefused(t *testing.T) {
+	server := httptest.NewServer(extender.NewHandler(opinion))
+	defer server.Close()
+	body := io.MultiReader(strings.NewReader(`{"NodeNames":["`), io.LimitReader(endless('x'), 80<<20), strings.NewReader(`"]}`))
+	response, err := http.Post(server.URL+"/filter", "application/json", body)
+	if err != nil {
+		return // the server closed the connection while the request was written
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %s", response.Status)
+	}
+}
+
+// endless is a reader of one character.
+type endless byte
+
+func (e endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(e)
+	}
+	return len(p), nil
 }

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"iter"
 	"math/bits"
 	"slices"
@@ -16,6 +17,8 @@ type Cycle struct {
 	Pod   *nodetable.Pod
 	// Now is set before Begin, by the clock of API objects.
 	Now time.Time
+	// Work is the context of all attempts; nil: it does not end.
+	Work context.Context
 	// Feasible are the nodes that no filter has rejected. Filters change it with
 	// Reject and its variants only.
 	Feasible nodetable.Bits
@@ -28,6 +31,8 @@ type Cycle struct {
 	State  any
 	Timing Timing
 
+	attempt         context.Context // see Context; nil: not asked for
+	endAttempt      context.CancelFunc
 	runner          *Runner
 	rejections      []Rejection        // by row; valid if evaluated and not feasible
 	running         int16              // index of the running filter
@@ -59,6 +64,23 @@ type Rejection struct {
 type nominee struct {
 	row nodetable.Row
 	pod *nodetable.Pod
+}
+
+// AttemptTimeout bounds the calls of an attempt to extenders and out-of-tree plugins
+// together.
+const AttemptTimeout = 30 * time.Second
+
+// Context ends with the attempt, after AttemptTimeout, or with Work. Calls to other
+// programs and to out-of-tree plugins use it.
+func (c *Cycle) Context() context.Context {
+	if c.attempt == nil {
+		work := c.Work
+		if work == nil {
+			work = context.Background()
+		}
+		c.attempt, c.endAttempt = context.WithTimeout(work, AttemptTimeout)
+	}
+	return c.attempt
 }
 
 // Reject rejects a node in the running filter. The plugin defines the reasons.

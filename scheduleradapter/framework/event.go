@@ -121,7 +121,11 @@ func (e Event) Includes(happened Event) bool {
 // the new object after a deletion.
 type Occurrence struct {
 	Event
-	OldPod, Pod   *nodetable.Pod
+	OldPod, Pod *nodetable.Pod
+	// Left is the node that a deleted, forgotten or no longer nominated pod leaves;
+	// zero: not known. Overdue: the pod was an overdue victim.
+	Left          nodetable.Symbol
+	Overdue       bool
 	OldNode, Node *nodetable.Node
 	// OldObject and Object are API objects other than pods and nodes.
 	OldObject, Object any

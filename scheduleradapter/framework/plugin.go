@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -55,6 +56,8 @@ type Env struct {
 	Preempting func(types.UID) bool
 	// PausedNodes are the nodes on which a pod must not preempt now; nil: none.
 	PausedNodes func(pod *nodetable.Pod) []nodetable.Symbol
+	// Nominations of all pods; nil: there are none.
+	Nominations Nominations
 	// Preemptors filter candidates in order, before a candidate is selected.
 	Preemptors []Preemptor
 	// HasDeviceClass reports whether an extended resource has a device class, which
@@ -62,6 +65,14 @@ type Env struct {
 	HasDeviceClass func(resource nodetable.Symbol) bool
 	// Random breaks ties.
 	Random Random
+}
+
+// Nominations are the nominated nodes of pods.
+type Nominations interface {
+	// Node is the nominated node of a pod; empty: none.
+	Node(uid types.UID) string
+	// On yields the pods that are nominated to a node.
+	On(node nodetable.Symbol) iter.Seq[*nodetable.Pod]
 }
 
 // Random returns a number from 0 to n-1.

@@ -86,10 +86,7 @@ func newStage(t *testing.T, points []Point, actors ...*actor) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod, err := nodetable.NewPod(&v1.Pod{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := nodetable.NewPod(&v1.Pod{})
 	s := &stage{T: t, Runner: runner, table: nodetable.New(), pod: pod}
 	for i := range 3 {
 		s.table.SetNode(nodetable.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}))

@@ -11,10 +11,18 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
+// Bounds is the name under which a pod that exceeds a bound of package nodetable is
+// rejected.
+const Bounds = "Bounds"
+
 // Begin starts a cycle and runs PreFilter; a rejection is for all nodes. nominated
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
+	if c.attempt != nil {
+		c.endAttempt()
+		c.attempt, c.endAttempt = nil, nil
+	}
 	c.candidates = c.candidates.Copied(table.Alive())
 	c.Evaluated = c.Evaluated.Emptied(table.Rows())
 	c.Feasible = c.Feasible.Emptied(table.Rows())
@@ -34,7 +42,11 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 		r.hooks.Begin(c)
 	}
 	begin := c.Timing.Begin()
-	c.preFilterStatus = r.preFilter(c)
+	if pod.Refused != "" {
+		c.preFilterStatus = Status{Code: UnschedulableAndUnresolvable, Plugin: Bounds, Reason: pod.Refused}
+	} else {
+		c.preFilterStatus = r.preFilter(c)
+	}
 	c.Timing.End(PreFilter, c.preFilterStatus.Code, begin)
 	c.sumFilter = c.findSumFilter()
 	return c.preFilterStatus
@@ -231,7 +243,7 @@ func (r *Runner) PostFilter(c *Cycle) (Nomination, Status) {
 }
 
 func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
-	var nomination Nomination
+	nomination := Nomination{Decided: len(r.postFilters) == 0}
 	var reasons []string
 	final := Status{Code: Unschedulable}
 	for _, p := range r.postFilters {

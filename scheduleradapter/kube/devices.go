@@ -87,17 +87,12 @@ func (w *Watch) Devices(factory informers.SharedInformerFactory, served []string
 	api.retry = func(pod types.UID) { w.loop.Do(func() { w.loop.Activate(pod) }) }
 	api.mu.Unlock()
 	w.loop.Do(store.SetServed)
-	never := func(set func()) error { set(); return nil }
 	err := errors.Join(
-		handle(w, all.DeviceClasses().Informer(), stored(w, framework.DeviceClass, func(o *resourceapi.DeviceClass) error {
-			return never(func() { store.SetClass(o) })
-		}, func(o *resourceapi.DeviceClass) { store.RemoveClass(o.Name) })),
-		handle(w, all.ResourceSlices().Informer(), stored(w, framework.ResourceSlice, func(o *resourceapi.ResourceSlice) error {
-			return never(func() { store.SetSlice(o) })
-		}, func(o *resourceapi.ResourceSlice) { store.RemoveSlice(o.Name) })),
-		handle(w, all.ResourceClaims().Informer(), stored(w, framework.ResourceClaim, func(o *resourceapi.ResourceClaim) error {
-			defer api.notify()
-			return never(func() { store.SetClaim(o) })
+		handle(w, all.DeviceClasses().Informer(), stored(w, framework.DeviceClass, store.SetClass, func(o *resourceapi.DeviceClass) { store.RemoveClass(o.Name) })),
+		handle(w, all.ResourceSlices().Informer(), stored(w, framework.ResourceSlice, store.SetSlice, func(o *resourceapi.ResourceSlice) { store.RemoveSlice(o.Name) })),
+		handle(w, all.ResourceClaims().Informer(), stored(w, framework.ResourceClaim, func(o *resourceapi.ResourceClaim) {
+			store.SetClaim(o)
+			api.notify()
 		}, func(o *resourceapi.ResourceClaim) { store.RemoveClaim(o); api.notify() })),
 	)
 	if slices.Contains(served, "devicetaintrules") {

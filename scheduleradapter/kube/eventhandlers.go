@@ -22,8 +22,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
-// Watch passes informer events to a loop. Invalid objects are logged once and left
-// out.
+// Watch passes informer events to a loop. An invalid headroom is logged once and
+// left out.
 type Watch struct {
 	loop    *cycle.Loop
 	storage *volumes.Storage
@@ -125,14 +125,12 @@ func (w *Watch) pod(old, obj *v1.Pod) {
 	if obj == nil {
 		obj = old
 	}
-	pod, err := nodetable.NewPod(obj)
-	switch {
-	case w.ignored(obj, deleted, err):
-	case deleted:
+	pod := nodetable.NewPod(obj)
+	if deleted {
 		w.loop.Do(func() { w.loop.RemovePod(pod) })
-	default:
-		w.loop.Do(func() { w.loop.SetPod(pod) })
+		return
 	}
+	w.loop.Do(func() { w.loop.SetPod(pod) })
 }
 
 // ignored reports whether an object is left out because of an error, and logs the
@@ -154,17 +152,38 @@ func (w *Watch) ignored(o metav1.Object, deleted bool, err error) bool {
 // Pressure also watches the Leases of evictd and evicted pods. The caller starts
 // the factory later.
 func (w *Watch) Pressure(factory informers.SharedInformerFactory) error {
-	return errors.Join(w.watchHeadroom(factory), handle(w, factory.Core().V1().Pods().Informer(), func(_, obj *v1.Pod) {
+	return errors.Join(w.watchHeadroom(factory, w.loop.Do, w.loop.SetHeadroom), w.watchEvictions(factory, w.loop.Do, w.loop.Table))
+}
+
+// FeedPressure keeps the nodes, their headroom and their evictions in a table that
+// another goroutine owns, to which do passes functions.
+func (w *Watch) FeedPressure(nodes, factory informers.SharedInformerFactory, do func(func()), table *nodetable.Table) error {
+	return errors.Join(
+		handle(w, nodes.Core().V1().Nodes().Informer(), func(old, obj *v1.Node) {
+			if obj == nil {
+				do(func() { table.RemoveNode(nodetable.Intern(old.Name)) })
+				return
+			}
+			node := nodetable.NewNode(obj)
+			do(func() { table.SetNode(node) })
+		}),
+		w.watchHeadroom(factory, do, func(node string, h *nodetable.Headroom) { table.SetHeadroom(nodetable.Intern(node), h) }),
+		w.watchEvictions(factory, do, table),
+	)
+}
+
+func (w *Watch) watchEvictions(factory informers.SharedInformerFactory, do func(func()), table *nodetable.Table) error {
+	return handle(w, factory.Core().V1().Pods().Informer(), func(_, obj *v1.Pod) {
 		if obj == nil {
 			return
 		}
 		if node, eviction, ok := nodetable.NewEviction(obj); ok {
-			w.loop.Do(func() { w.loop.Table.AddEviction(nodetable.Intern(node), eviction) })
+			do(func() { table.AddEviction(nodetable.Intern(node), eviction) })
 		}
-	}))
+	})
 }
 
-func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory) error {
+func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory, do func(func()), set func(node string, h *nodetable.Headroom)) error {
 	return handle(w, factory.Coordination().V1().Leases().Informer(), func(old, obj *coordinationv1.Lease) {
 		lease := obj
 		if obj == nil {
@@ -175,7 +194,7 @@ func (w *Watch) watchHeadroom(factory informers.SharedInformerFactory) error {
 			headroom = nil
 		}
 		if node != "" {
-			w.loop.Do(func() { w.loop.SetHeadroom(node, headroom) })
+			do(func() { set(node, headroom) })
 		}
 	})
 }
@@ -201,7 +220,7 @@ func group[T object](w *Watch, apiVersion, kind string, selects func(T) *metav1.
 			old, selector = obj, selects(obj)
 		}
 		g := nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: old.GetName()}
-		w.loop.Do(func() { w.ignored(old, obj == none, w.loop.Table.SetGroup(old.GetNamespace(), g, selector)) })
+		w.loop.Do(func() { w.loop.Table.SetGroup(old.GetNamespace(), g, selector) })
 	}
 }
 
@@ -215,34 +234,21 @@ func matching(labels map[string]string) *metav1.LabelSelector {
 
 func (w *Watch) watchStorage(factory informers.SharedInformerFactory, api *Volumes) error {
 	s, core, all := w.storage, factory.Core().V1(), factory.Storage().V1()
-	never := func(set func()) error { set(); return nil }
 	return errors.Join(
-		handle(w, core.PersistentVolumes().Informer(), stored(w, framework.PersistentVolume, func(o *v1.PersistentVolume) error {
-			defer api.notify()
-			return s.SetVolume(o)
-		}, func(o *v1.PersistentVolume) { s.RemoveVolume(o.Name); api.notify() })),
-		handle(w, core.PersistentVolumeClaims().Informer(), stored(w, framework.PersistentVolumeClaim, func(o *v1.PersistentVolumeClaim) error {
-			defer api.notify()
-			return never(func() { s.SetClaim(o) })
-		}, func(o *v1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name); api.notify() })),
+		handle(w, core.PersistentVolumes().Informer(), stored(w, framework.PersistentVolume, func(o *v1.PersistentVolume) { s.SetVolume(o); api.notify() }, func(o *v1.PersistentVolume) { s.RemoveVolume(o.Name); api.notify() })),
+		handle(w, core.PersistentVolumeClaims().Informer(), stored(w, framework.PersistentVolumeClaim, func(o *v1.PersistentVolumeClaim) { s.SetClaim(o); api.notify() }, func(o *v1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name); api.notify() })),
 		handle(w, all.StorageClasses().Informer(), stored(w, framework.StorageClass, s.SetClass, func(o *storagev1.StorageClass) { s.RemoveClass(o.Name) })),
-		handle(w, all.CSINodes().Informer(), stored(w, framework.CSINode, func(o *storagev1.CSINode) error {
-			return never(func() { s.SetNode(o) })
-		}, func(o *storagev1.CSINode) { s.RemoveNode(o.Name) })),
-		handle(w, all.CSIDrivers().Informer(), stored(w, framework.CSIDriver, func(o *storagev1.CSIDriver) error {
-			return never(func() { s.SetDriver(o) })
-		}, func(o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) })),
+		handle(w, all.CSINodes().Informer(), stored(w, framework.CSINode, s.SetNode, func(o *storagev1.CSINode) { s.RemoveNode(o.Name) })),
+		handle(w, all.CSIDrivers().Informer(), stored(w, framework.CSIDriver, s.SetDriver, func(o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) })),
 		handle(w, all.CSIStorageCapacities().Informer(), stored(w, framework.CSIStorageCapacity, s.SetCapacity, func(o *storagev1.CSIStorageCapacity) {
 			s.RemoveCapacity(o.Namespace, o.Name)
 		})),
-		handle(w, all.VolumeAttachments().Informer(), stored(w, framework.VolumeAttachment, func(o *storagev1.VolumeAttachment) error {
-			return never(func() { s.SetAttachment(o) })
-		}, func(o *storagev1.VolumeAttachment) { s.RemoveAttachment(o.Name) })),
+		handle(w, all.VolumeAttachments().Informer(), stored(w, framework.VolumeAttachment, s.SetAttachment, func(o *storagev1.VolumeAttachment) { s.RemoveAttachment(o.Name) })),
 	)
 }
 
 // stored handles events of storage objects, and calls the queueing hints.
-func stored[T object](w *Watch, resource framework.Resource, set func(T) error, remove func(T)) func(old, obj T) {
+func stored[T object](w *Watch, resource framework.Resource, set, remove func(T)) func(old, obj T) {
 	var none T
 	return func(old, obj T) {
 		w.loop.Do(func() {
@@ -252,10 +258,9 @@ func stored[T object](w *Watch, resource framework.Resource, set func(T) error, 
 			}
 			if obj == none {
 				remove(old)
-				w.ignored(old, true, nil)
 			} else {
 				after = obj
-				w.ignored(obj, false, set(obj))
+				set(obj)
 			}
 			w.loop.ObjectChanged(resource, before, after)
 		})

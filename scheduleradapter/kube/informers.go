@@ -20,9 +20,14 @@ import (
 )
 
 // NewInformers makes the informers of Watch and the controllers. They exclude
-// completed pods, and drop the fields that are not read.
-func NewInformers(client kubernetes.Interface) informers.SharedInformerFactory {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+// completed pods, and drop the fields that are not read: managedFields only if whole, for
+// extenders and out-of-tree plugins, which get the objects.
+func NewInformers(client kubernetes.Interface, whole bool) informers.SharedInformerFactory {
+	transform := trim
+	if whole {
+		transform = trimManagedFields
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(transform))
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed" })
@@ -52,10 +57,18 @@ func NewPressureInformers(client kubernetes.Interface) informers.SharedInformerF
 	return factory
 }
 
-// trim drops the fields that are not read.
-func trim(o any) (any, error) {
+// trimManagedFields drops the fields that kube-scheduler drops.
+func trimManagedFields(o any) (any, error) {
 	if object, err := meta.Accessor(o); err == nil {
 		object.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// trim drops the fields that are not read.
+func trim(o any) (any, error) {
+	if _, err := trimManagedFields(o); err != nil {
+		return nil, err
 	}
 	switch object := o.(type) {
 	case *v1.Pod:

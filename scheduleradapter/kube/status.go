@@ -78,12 +78,15 @@ func (s *statuses) next(ctx context.Context) bool {
 	if !found {
 		return true
 	}
-	switch err := s.write(ctx, update); {
+	version, err := s.write(ctx, update)
+	switch {
 	case err == nil || gone(err) || ctx.Err() != nil:
 		s.queue.Forget(uid)
+		written(update.status, version)
 	case s.queue.NumRequeues(uid) >= statusAttempts:
 		s.queue.Forget(uid)
 		s.log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
+		written(update.status, "")
 	default:
 		s.mu.Lock()
 		update.status = update.status.With(s.pending[uid].status)
@@ -94,25 +97,35 @@ func (s *statuses) next(ctx context.Context) bool {
 	return true
 }
 
-// write patches the fields that differ from the informer's version.
-func (s *statuses) write(ctx context.Context, update statusUpdate) error {
+// write patches the fields that differ from the informer's version, and returns the
+// resourceVersion of the pod that has them; empty: nothing was written.
+func (s *statuses) write(ctx context.Context, update statusUpdate) (version string, err error) {
 	pod := update.pod
 	if latest, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && latest.UID == pod.UID {
 		pod = latest
 	}
 	if pod.Spec.NodeName != "" {
-		return nil
+		return "", nil
 	}
 	status, differs := changes(pod, update.status, time.Now())
 	if !differs {
-		return nil
+		return pod.ResourceVersion, nil
 	}
 	body, err := statusPatch(pod.UID, status)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	return err
+	patched, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return "", err
+	}
+	return patched.ResourceVersion, nil
+}
+
+func written(s cycle.Status, version string) {
+	if s.Written != nil {
+		s.Written(version)
+	}
 }
 
 func changes(pod *v1.Pod, s cycle.Status, now time.Time) (status podStatus, differs bool) {

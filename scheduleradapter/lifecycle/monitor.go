@@ -49,9 +49,10 @@ type Update struct {
 // by changes of their values, not by their clocks. Nodes that are not ready get
 // NoExecute taints at a rate by zone; if no node of any zone is ready, none does.
 type Monitor struct {
-	nodes  map[string]*health
-	zones  map[string]*zone
-	cutOff bool
+	nodes   map[string]*health
+	zones   map[string]*zone
+	cutOff  bool
+	waiting bool // see Waiting
 }
 
 // health is the state of a node.
@@ -223,10 +224,16 @@ func (m *Monitor) allowTaints(now time.Time, findings []*finding) {
 	slices.SortFunc(queue, func(a, b *finding) int {
 		return cmp.Or(a.waiting.Compare(b.waiting), cmp.Compare(a.node.Name, b.node.Name))
 	})
+	m.waiting = false
 	for _, f := range queue {
 		f.allowed = f.zone.take(now)
+		m.waiting = m.waiting || !f.allowed && f.zone.rate > 0
 	}
 }
+
+// Waiting reports whether a node waits for a NoExecute taint that the rate of its zone
+// will allow.
+func (m *Monitor) Waiting() bool { return m.waiting }
 
 // noExecute is the key of the NoExecute taint of a node; empty: none. A node that
 // has one of the two may change it at once.

@@ -21,7 +21,7 @@ type SpreadConstraint struct {
 
 // NewSpreadConstraint compiles a constraint with the values of its matchLabelKeys
 // in the pod's labels.
-func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, labels Labels) (SpreadConstraint, error) {
+func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, labels Labels) SpreadConstraint {
 	var further []Label
 	if c.LabelSelector != nil {
 		for _, key := range c.MatchLabelKeys {
@@ -30,10 +30,7 @@ func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, label
 			}
 		}
 	}
-	selector, err := NewSelector(c.LabelSelector, further...)
-	if err != nil {
-		return SpreadConstraint{}, fmt.Errorf("topology spread by %s: %w", c.TopologyKey, err)
-	}
+	selector := NewSelector(c.LabelSelector, further...)
 	s := SpreadConstraint{
 		MaxSkew: int64(c.MaxSkew), MinDomains: 1, Topology: Intern(c.TopologyKey), Hard: c.WhenUnsatisfiable == v1.DoNotSchedule,
 		HonorNodes:  c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
@@ -44,18 +41,13 @@ func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, label
 	if c.MinDomains != nil {
 		s.MinDomains = int64(*c.MinDomains)
 	}
-	return s, nil
+	return s
 }
 
-func (p *Pod) digestSpread(pod *v1.Pod) error {
-	for i := range pod.Spec.TopologySpreadConstraints {
-		c, err := NewSpreadConstraint(&pod.Spec.TopologySpreadConstraints[i], pod.Namespace, p.Labels)
-		if err != nil {
-			return err
-		}
-		p.Spread = append(p.Spread, c)
+func (p *Pod) digestSpread(pod *v1.Pod) {
+	for i := range min(len(pod.Spec.TopologySpreadConstraints), MaxSpread) {
+		p.Spread = append(p.Spread, NewSpreadConstraint(&pod.Spec.TopologySpreadConstraints[i], pod.Namespace, p.Labels))
 	}
-	return nil
 }
 
 // Term is an inter-pod affinity or anti-affinity term.
@@ -68,60 +60,63 @@ type Term struct {
 	Weight int64
 }
 
-func newTerm(term *v1.PodAffinityTerm, weight int32, namespace string) (*Term, error) {
-	selector, err := NewSelector(term.LabelSelector)
-	if err != nil {
-		return nil, fmt.Errorf("pod affinity by %s: %w", term.TopologyKey, err)
-	}
+func newTerm(term *v1.PodAffinityTerm, weight int32, namespace string) *Term {
 	namespaces := term.Namespaces
 	var byLabels *Selector
 	if s := term.NamespaceSelector; s != nil {
-		if byLabels, err = NewSelector(s); err != nil {
-			return nil, fmt.Errorf("pod affinity by %s: namespaces: %w", term.TopologyKey, err)
-		}
+		byLabels = NewSelector(s)
 	} else if len(namespaces) == 0 {
 		namespaces = []string{namespace}
 	}
-	t := &Term{Pods: NewMatcher(namespaces, byLabels, selector, false), Topology: Intern(term.TopologyKey), Weight: int64(weight)}
+	t := &Term{Pods: NewMatcher(namespaces, byLabels, NewSelector(term.LabelSelector), false), Topology: Intern(term.TopologyKey), Weight: int64(weight)}
 	t.Key = Intern(fmt.Sprintf("%d %q %s", weight, term.TopologyKey, t.Pods.Key.Value()))
-	return t, nil
+	return t
 }
 
-func (p *Pod) digestAffinity(pod *v1.Pod) (err error) {
+func (p *Pod) digestAffinity(pod *v1.Pod) {
 	a := pod.Spec.Affinity
 	if a == nil {
-		return nil
+		return
 	}
+	left := MaxTerms
 	if t := a.PodAffinity; t != nil {
-		p.Affinity, p.PreferredAffinity, err = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
+		p.Affinity, p.PreferredAffinity = newTerms(&left, t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
 	}
-	if len(p.Affinity) > 0 && err == nil {
+	if len(p.Affinity) > 0 {
 		matchers := make([]*Matcher, len(p.Affinity))
 		for i, term := range p.Affinity {
 			matchers[i] = term.Pods
 		}
 		p.Companions = AllOf(matchers)
 	}
-	if t := a.PodAntiAffinity; t != nil && err == nil {
-		p.AntiAffinity, p.PreferredAntiAffinity, err = newTerms(t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
+	if t := a.PodAntiAffinity; t != nil {
+		p.AntiAffinity, p.PreferredAntiAffinity = newTerms(&left, t.RequiredDuringSchedulingIgnoredDuringExecution, t.PreferredDuringSchedulingIgnoredDuringExecution, pod.Namespace)
 	}
-	return err
 }
 
-func newTerms(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, namespace string) (hard, soft []*Term, err error) {
+// newTerms compiles as many terms as are left, required ones first.
+func newTerms(left *int, required []v1.PodAffinityTerm, preferred []v1.WeightedPodAffinityTerm, namespace string) (hard, soft []*Term) {
+	required = required[:min(len(required), *left)]
+	preferred = preferred[:min(len(preferred), *left-len(required))]
+	*left -= len(required) + len(preferred)
 	for i := range required {
-		t, err := newTerm(&required[i], 0, namespace)
-		if err != nil {
-			return nil, nil, err
-		}
-		hard = append(hard, t)
+		hard = append(hard, newTerm(&required[i], 0, namespace))
 	}
 	for i := range preferred {
-		t, err := newTerm(&preferred[i].PodAffinityTerm, preferred[i].Weight, namespace)
-		if err != nil {
-			return nil, nil, err
-		}
-		soft = append(soft, t)
+		soft = append(soft, newTerm(&preferred[i].PodAffinityTerm, preferred[i].Weight, namespace))
 	}
-	return hard, soft, nil
+	return hard, soft
+}
+
+func termCount(a *v1.Affinity) (n int) {
+	if a == nil {
+		return 0
+	}
+	if t := a.PodAffinity; t != nil {
+		n += len(t.RequiredDuringSchedulingIgnoredDuringExecution) + len(t.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if t := a.PodAntiAffinity; t != nil {
+		n += len(t.RequiredDuringSchedulingIgnoredDuringExecution) + len(t.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return n
 }

@@ -9,6 +9,8 @@ type Column struct {
 
 	// floor is a lower bound of the free amount of the rows of each word.
 	floor []int64
+	// users is the number of nodes and pods that have an extended resource.
+	users int
 }
 
 // Lacking are the rows of a word that have less free than the request, and of these
@@ -45,6 +47,9 @@ func below(a, b int64) uint64 {
 	return bit
 }
 
+// Free is the free amount of a row; it may be negative.
+func (c *Column) Free(row Row) int64 { return c.Allocatable[row] - c.Requested[row] }
+
 func (c *Column) request(row Row, n int64) {
 	c.Requested[row] += n
 	c.lower(row)
@@ -57,7 +62,7 @@ func (c *Column) allow(row Row, n int64) {
 
 // lower lowers the floor to the free amount of a row. Lacking raises it.
 func (c *Column) lower(row Row) {
-	c.floor[row>>6] = min(c.floor[row>>6], c.Allocatable[row]-c.Requested[row])
+	c.floor[row>>6] = min(c.floor[row>>6], c.Free(row))
 }
 
 func (c *Column) grow(rows int) {

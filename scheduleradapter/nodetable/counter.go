@@ -16,8 +16,12 @@ type counters struct {
 	limit int
 }
 
-// keptCounters are kept in any case.
-const keptCounters = 128
+// keptPerCycle is how many topologies and counters are added between two sweeps at
+// least, and more than a pod may refer to: a cycle does not lose those that it uses.
+const keptPerCycle = 2 * (MaxTerms + MaxSpread)
+
+// nextSweep is the number at which the next sweep is due, after one that kept some.
+func nextSweep(kept int) int { return kept + max(kept, keptPerCycle) }
 
 // Counter finds or makes the counter of a matcher. A new counter looks at all pods.
 func (t *Table) Counter(m *Matcher) *Counter {
@@ -36,7 +40,7 @@ func (t *Table) Counter(m *Matcher) *Counter {
 // sweep drops the counters that were not used since the last sweep, when their
 // number has doubled.
 func (s *counters) sweep() {
-	if len(s.byKey) < max(keptCounters, s.limit) {
+	if len(s.byKey) < max(keptPerCycle, s.limit) {
 		return
 	}
 	for key, c := range s.byKey {
@@ -46,7 +50,7 @@ func (s *counters) sweep() {
 		}
 		c.used = false
 	}
-	s.limit = 2 * len(s.byKey)
+	s.limit = nextSweep(len(s.byKey))
 }
 
 func (t *Table) recount(c *Counter) {

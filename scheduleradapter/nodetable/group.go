@@ -1,7 +1,6 @@
 package nodetable
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,13 +41,9 @@ type siblings struct {
 // keptFamilies bounds the cached families.
 const keptFamilies = 512
 
-// SetGroup sets the selector of a group; nil: it was deleted or has none. The error
-// is that of the selector.
-func (t *Table) SetGroup(namespace string, g Group, selector *metav1.LabelSelector) error {
-	compiled, err := NewSelector(selector)
-	if err != nil {
-		return fmt.Errorf("%s %s/%s: %w", g.Kind, namespace, g.Name, err)
-	}
+// SetGroup sets the selector of a group; nil: it was deleted or has none.
+func (t *Table) SetGroup(namespace string, g Group, selector *metav1.LabelSelector) {
+	compiled := NewSelector(selector)
 	in := t.groups.of(Intern(namespace))
 	list := in.controllers
 	if g.Kind == "Service" {
@@ -60,14 +55,13 @@ func (t *Table) SetGroup(namespace string, g Group, selector *metav1.LabelSelect
 	case was == nil || was.key != compiled.key:
 		list[g] = compiled
 	default:
-		return nil
+		return
 	}
 	t.groups.version++
 	in.version = t.groups.version
 	if len(in.services)+len(in.controllers) == 0 {
 		delete(t.groups.in, Intern(namespace))
 	}
-	return nil
 }
 
 func (s *groups) of(namespace Symbol) *grouping {

@@ -10,14 +10,9 @@ import (
 func TestOfSeveralServicesTheFirstByNameCounts(t *testing.T) {
 	table := New()
 	set := func(name string, selector *metav1.LabelSelector) {
-		if err := table.SetGroup("blue", Group{"v1", "Service", name}, selector); err != nil {
-			t.Fatal(err)
-		}
+		table.SetGroup("blue", Group{"v1", "Service", name}, selector)
 	}
-	p, err := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Labels: map[string]string{"app": "web", "tier": "front"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Labels: map[string]string{"app": "web", "tier": "front"}}})
 	if table.Service(p) != nil {
 		t.Error("a service where there is none")
 	}

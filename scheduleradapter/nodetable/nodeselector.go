@@ -1,7 +1,6 @@
 package nodetable
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,16 +20,19 @@ type NodeSelector struct {
 	limited bool
 }
 
+// nodeTerm matches nothing if it has no requirements or if a requirement does not
+// parse.
 type nodeTerm struct {
-	labels []requirement
-	names  []requirement // of metadata.name
+	nothing bool
+	labels  []requirement
+	names   []requirement // of metadata.name
 }
 
 // NewNodeSelector compiles spec.nodeSelector and required node affinity; nil:
 // neither is given.
-func NewNodeSelector(labels map[string]string, required *v1.NodeSelector) (*NodeSelector, error) {
+func NewNodeSelector(labels map[string]string, required *v1.NodeSelector) *NodeSelector {
 	if len(labels) == 0 && required == nil {
-		return nil, nil
+		return nil
 	}
 	var s NodeSelector
 	for _, l := range NewLabels(labels) {
@@ -39,51 +41,43 @@ func NewNodeSelector(labels map[string]string, required *v1.NodeSelector) (*Node
 	if required != nil {
 		s.limited = true
 		for i := range required.NodeSelectorTerms {
-			if err := s.add(&required.NodeSelectorTerms[i]); err != nil {
-				return nil, fmt.Errorf("node selector term %d: %w", i, err)
-			}
+			s.terms = append(s.terms, newNodeTerm(&required.NodeSelectorTerms[i]))
 		}
 	}
 	s.Key = Intern(s.text())
-	return &s, nil
+	return &s
 }
 
 // NewNodeSelectorTerm compiles a preferred term.
-func NewNodeSelectorTerm(term *v1.NodeSelectorTerm) (*NodeSelector, error) {
+func NewNodeSelectorTerm(term *v1.NodeSelectorTerm) *NodeSelector {
 	return NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{*term}})
 }
 
-// add compiles a term. A term without requirements matches no node.
-func (s *NodeSelector) add(term *v1.NodeSelectorTerm) error {
-	if len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
-		return nil
-	}
-	var t nodeTerm
+func newNodeTerm(term *v1.NodeSelectorTerm) nodeTerm {
+	t := nodeTerm{nothing: len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0}
 	for _, e := range term.MatchExpressions {
-		r, err := newRequirement(e.Key, string(e.Operator), e.Values)
-		if err != nil {
-			return err
-		}
+		r, valid := newRequirement(e.Key, string(e.Operator), e.Values)
+		t.nothing = t.nothing || !valid
 		t.labels = append(t.labels, r)
 	}
 	for _, e := range term.MatchFields {
-		r, err := newRequirement(e.Key, string(e.Operator), e.Values)
-		switch {
-		case err != nil:
-			return err
-		case e.Key != metav1.ObjectNameField || len(e.Values) != 1 || r.op != in && r.op != notIn:
-			return fmt.Errorf("field %s %s %q: only metadata.name In or NotIn one name", e.Key, e.Operator, e.Values)
+		o, known := operators[string(e.Operator)]
+		if !known || e.Key != metav1.ObjectNameField || len(e.Values) != 1 || o.op != in && o.op != notIn {
+			t.nothing = true
+			continue
 		}
-		t.names = append(t.names, r)
+		t.names = append(t.names, requirement{key: Intern(e.Key), op: o.op, values: symbols(e.Values)})
 	}
-	s.terms = append(s.terms, t)
-	return nil
+	if t.nothing {
+		t.labels = nil
+	}
+	return t
 }
 
 func (s *NodeSelector) text() string {
 	texts := make([]string, len(s.terms))
 	for i, t := range s.terms {
-		texts[i] = canonical(t.labels) + "@" + canonical(t.names)
+		texts[i] = strconv.FormatBool(t.nothing) + canonical(t.labels) + "@" + canonical(t.names)
 	}
 	slices.Sort(texts)
 	return canonical(s.all) + strconv.FormatBool(s.limited) + strings.Join(slices.Compact(texts), "|")
@@ -103,7 +97,7 @@ func (s *NodeSelector) Matches(n *Node) bool {
 	}
 	name := Labels{{Intern(metav1.ObjectNameField), n.Name}}
 	return slices.ContainsFunc(s.terms, func(t nodeTerm) bool {
-		return !slices.ContainsFunc(t.labels, matches(n.Labels)) && !slices.ContainsFunc(t.names, matches(name))
+		return !t.nothing && !slices.ContainsFunc(t.labels, matches(n.Labels)) && !slices.ContainsFunc(t.names, matches(name))
 	})
 }
 
@@ -163,6 +157,9 @@ func (t *Table) evaluate(s *NodeSelector, rows Bits) Bits {
 	}
 	any, one := make(Bits, len(rows)), make(Bits, len(rows))
 	for _, term := range s.terms {
+		if term.nothing {
+			continue
+		}
 		copy(one, rows)
 		for i := range term.labels {
 			t.restrict(one, &term.labels[i], scratch)

@@ -17,19 +17,12 @@ func node(name string, labels map[string]string) *Node {
 
 func labelled(t *testing.T, uid, app string) *Pod {
 	t.Helper()
-	p, err := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{"app": app}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{"app": app}}})
 }
 
 func counting(t *testing.T, app string) *Matcher {
 	t.Helper()
-	s, err := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": app}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": app}})
 	return NewMatcher([]string{""}, nil, s, false)
 }
 
@@ -59,13 +52,13 @@ func TestCounterThatIsNotAskedForIsDropped(t *testing.T) {
 	table := New()
 	table.SetNode(node("n", nil))
 	table.Place(labelled(t, "p", "kept"), 0)
-	for i := range 20 * keptCounters {
+	for i := range 20 * keptPerCycle {
 		table.Counter(counting(t, fmt.Sprint("app-", i)))
 		if got := table.Counter(counting(t, "kept")).Total(); got != 1 {
 			t.Fatalf("%d pods after %d counters, want 1", got, i)
 		}
 	}
-	if n, filed := len(table.counters.byKey), len(table.counters.index.byLabel); n > 4*keptCounters || filed != n {
+	if n, filed := len(table.counters.byKey), len(table.counters.index.byLabel); n > 4*keptPerCycle || filed != n {
 		t.Errorf("%d counters are left, %d of them filed", n, filed)
 	}
 }
@@ -143,43 +136,48 @@ func TestImageWithoutATagIsTheLatest(t *testing.T) {
 func TestSelectorsThatSayTheSameShareACounter(t *testing.T) {
 	exists := metav1.LabelSelectorRequirement{Key: "tier", Operator: metav1.LabelSelectorOpExists}
 	oneOf := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}
-	a, errA := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{exists}})
-	b, errB := NewSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists, oneOf, exists}})
-	if errA != nil || errB != nil || a.key != b.key {
-		t.Errorf("keys %s and %s (%v, %v)", a.key, b.key, errA, errB)
+	a := NewSelector(&metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{exists}})
+	b := NewSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists, oneOf, exists}})
+	if a.key != b.key {
+		t.Errorf("keys %s and %s", a.key, b.key)
 	}
 	if NewMatcher([]string{"x", "y", "x"}, nil, a, true).Key != NewMatcher([]string{"y", "x"}, nil, b, true).Key {
 		t.Error("the matchers' keys differ")
 	}
 }
 
-func TestOddPodIsRefusedByName(t *testing.T) {
-	odd := func(change func(*v1.Pod)) *v1.Pod {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "odd", Namespace: "ns"}, Spec: v1.PodSpec{Affinity: &v1.Affinity{}}}
-		change(p)
-		return p
-	}
-	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}
+func TestTermThatDoesNotParseMatchesNothing(t *testing.T) {
 	for _, c := range []struct {
-		want string
-		pod  *v1.Pod
-	}{
-		{`pod ns/odd: node selector term 0: operator Gt of k: "x" is no integer`, odd(func(p *v1.Pod) {
-			p.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
-				{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "k", Operator: v1.NodeSelectorOpGt, Values: []string{"x"}}}},
-			}}}
-		})},
-		{`pod ns/odd: topology spread by zone: label selector: "Like" is no operator`, odd(func(p *v1.Pod) {
-			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{TopologyKey: "zone", LabelSelector: bad}}
-		})},
-		{`pod ns/odd: pod affinity by zone: label selector: "Like" is no operator`, odd(func(p *v1.Pod) {
-			p.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "zone", LabelSelector: bad}}}
-		})},
-	} {
-		if _, err := NewPod(c.pod); err == nil || err.Error() != c.want {
-			t.Errorf("error %v, want %s", err, c.want)
+		key, operator string
+		values        []string
+	}{{"k", "Like", []string{"v"}}, {"k", "In", nil}, {"k", "Exists", []string{"v"}}, {"k", "NotIn", []string{"no value"}}, {"no key", "DoesNotExist", nil}} {
+		s := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: c.key, Operator: metav1.LabelSelectorOperator(c.operator), Values: c.values}}}
+		if NewSelector(s).Matches(NewLabels(map[string]string{"k": "v"})) || NewSelector(s).Matches(nil) {
+			t.Errorf("label selector %v matches", c)
 		}
 	}
+	named := []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{"n"}}}
+	for _, c := range []struct {
+		name  string
+		terms []v1.NodeSelectorTerm
+		want  bool
+	}{
+		{"an odd term", []v1.NodeSelectorTerm{expression("k", "Gt", "abc")}, false},
+		{"an odd term and a name", []v1.NodeSelectorTerm{{MatchExpressions: expression("k", "Lt", "1.5").MatchExpressions, MatchFields: named}}, false},
+		{"an odd requirement beside one that matches", []v1.NodeSelectorTerm{{MatchExpressions: append(expression("k", "Gt", "abc").MatchExpressions, expression("k", "Exists").MatchExpressions...)}}, false},
+		{"an odd field", []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.uid", Operator: v1.NodeSelectorOpNotIn, Values: []string{"u"}}}}}, false},
+		{"an odd term beside one that matches", []v1.NodeSelectorTerm{expression("k", "Gt", "abc"), expression("k", "Gt", "4")}, true},
+	} {
+		s, n, table := NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: c.terms}), node("n", map[string]string{"k": "5"}), New()
+		table.SetNode(n)
+		if got := s.Matches(n); got != c.want || table.Select(s).Has(0) != c.want {
+			t.Errorf("%s: matches %t, selects %t, want %t", c.name, got, table.Select(s).Has(0), c.want)
+		}
+	}
+}
+
+func expression(key string, operator v1.NodeSelectorOperator, values ...string) v1.NodeSelectorTerm {
+	return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 }
 
 func TestChangesOfANodeAreNamed(t *testing.T) {

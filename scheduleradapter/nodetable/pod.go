@@ -42,7 +42,18 @@ type Pod struct {
 	// Images are those of containers, init containers and image volumes with their
 	// tags, one for each.
 	Images []Symbol
+	// Refused is why no node may be selected for the pod, which exceeds a bound; empty:
+	// it does not. On a node, what is beyond the bound does not count.
+	Refused string
 }
+
+// Bounds of a pod. Each extended resource, each spread constraint and each inter-pod
+// term may take memory in proportion to the number of nodes.
+const (
+	MaxExtended = 64
+	MaxSpread   = 32
+	MaxTerms    = 128 // of all four lists
+)
 
 // WeightedNodes is a preferred node affinity term.
 type WeightedNodes struct {
@@ -57,9 +68,9 @@ type Port struct {
 	Number   int32
 }
 
-// NewPod digests a pod. The error names what an API server would reject. Any
-// goroutine may call it.
-func NewPod(pod *v1.Pod) (*Pod, error) {
+// NewPod digests a pod. A term that does not parse matches nothing. Any goroutine may
+// call it.
+func NewPod(pod *v1.Pod) *Pod {
 	p := &Pod{
 		Object: pod, UID: pod.UID, Namespace: Intern(pod.Namespace), Labels: NewLabels(pod.Labels),
 		Priority: scheduling.PodPriority(pod), Terminating: pod.DeletionTimestamp != nil,
@@ -70,47 +81,42 @@ func NewPod(pod *v1.Pod) (*Pod, error) {
 		p.Started = pod.Status.StartTime.Time
 	}
 	p.digestVolumes(pod)
-	for _, digest := range []func(*v1.Pod) error{p.digestNodes, p.digestSpread, p.digestAffinity} {
-		if err := digest(pod); err != nil {
-			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
+	p.digestNodes(pod)
+	p.digestSpread(pod)
+	p.digestAffinity(pod)
+	p.bound("extended resources", MaxExtended+p.Requests.beyond, MaxExtended)
+	p.bound("topology spread constraints", len(pod.Spec.TopologySpreadConstraints), MaxSpread)
+	p.bound("inter-pod affinity terms", termCount(pod.Spec.Affinity), MaxTerms)
+	return p
+}
+
+func (p *Pod) bound(what string, n, most int) {
+	if n > most && p.Refused == "" {
+		p.Refused = fmt.Sprintf("pod has %d %s, evictd-scheduler accepts %d", n, what, most)
 	}
-	return p, nil
 }
 
 // String is namespace/name.
 func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
 
-func (p *Pod) digestNodes(pod *v1.Pod) error {
+func (p *Pod) digestNodes(pod *v1.Pod) {
 	var required *v1.NodeSelector
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-		preferred, err := NewWeightedNodes(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
-		if err != nil {
-			return err
-		}
-		p.PreferredNodes = preferred
+		p.PreferredNodes = NewWeightedNodes(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
-	var err error
-	p.Nodes, err = NewNodeSelector(pod.Spec.NodeSelector, required)
-	return err
+	p.Nodes = NewNodeSelector(pod.Spec.NodeSelector, required)
 }
 
 // NewWeightedNodes compiles preferred node affinity terms, without those of weight
 // 0.
-func NewWeightedNodes(terms []v1.PreferredSchedulingTerm) ([]WeightedNodes, error) {
-	var compiled []WeightedNodes
+func NewWeightedNodes(terms []v1.PreferredSchedulingTerm) (compiled []WeightedNodes) {
 	for i := range terms {
-		if terms[i].Weight == 0 {
-			continue
+		if terms[i].Weight != 0 {
+			compiled = append(compiled, WeightedNodes{int64(terms[i].Weight), NewNodeSelectorTerm(&terms[i].Preference)})
 		}
-		nodes, err := NewNodeSelectorTerm(&terms[i].Preference)
-		if err != nil {
-			return nil, fmt.Errorf("preferred %w", err)
-		}
-		compiled = append(compiled, WeightedNodes{int64(terms[i].Weight), nodes})
 	}
-	return compiled, nil
+	return compiled
 }
 
 // ports are those of containers and sidecars.

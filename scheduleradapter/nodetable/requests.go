@@ -29,25 +29,43 @@ type Requests struct {
 	CPU, Memory, Ephemeral int64
 	// NonZeroCPU and NonZeroMemory use the defaults for containers without requests.
 	NonZeroCPU, NonZeroMemory int64
-	// Extended resources, sorted by name.
+	// Extended resources of an amount above 0, sorted by name, at most MaxExtended.
 	Extended []Amount
+	// Containers are the requests without those of the pod level, by which
+	// NodeResourcesFit scores; nil: the pod level has none.
+	Containers *Requests
 	// Shape is equal for equal requests.
 	Shape Shape
+
+	beyond int // extended resources beyond MaxExtended
 }
 
 // Shape is Requests as a comparable value.
 type Shape struct {
 	cpu, memory, ephemeral, nonZeroCPU, nonZeroMemory int64
-	extended                                          Symbol
+	extended, containers                              Symbol
 }
 
 // NewRequests sums up a pod: containers, sidecars, init containers, pod-level
-// requests, overhead, and resources allocated by an in-place resize.
+// requests, overhead, and resources allocated by an in-place resize of containers or
+// of the pod.
 func NewRequests(pod *v1.Pod) Requests {
-	options := podresource.PodResourcesOptions{UseStatusResources: len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0}
+	status := &pod.Status
+	r := newRequests(pod, podresource.PodResourcesOptions{
+		UseStatusResources: len(status.ContainerStatuses)+len(status.InitContainerStatuses) > 0 || status.Resources != nil || status.AllocatedResources != nil,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+	if podresource.IsPodLevelRequestsSet(pod) {
+		c := newRequests(pod, podresource.PodResourcesOptions{SkipPodLevelResources: true})
+		r.Containers, r.Shape.containers = &c, Intern(fmt.Sprint(c.CPU, c.Memory, c.Ephemeral, c.NonZeroCPU, c.NonZeroMemory, extendedKey(c.Extended)))
+	}
+	return r
+}
+
+func newRequests(pod *v1.Pod, options podresource.PodResourcesOptions) Requests {
 	total := podresource.PodRequests(pod, options)
 	options.NonMissingContainerRequests = v1.ResourceList{}
-	wholePod := podresource.IsPodLevelRequestsSet(pod)
+	wholePod := !options.SkipPodLevelResources && podresource.IsPodLevelRequestsSet(pod)
 	for name, value := range map[v1.ResourceName]*resource.Quantity{
 		v1.ResourceCPU:    resource.NewMilliQuantity(DefaultMilliCPU, resource.DecimalSI),
 		v1.ResourceMemory: resource.NewQuantity(DefaultMemory, resource.BinarySI),
@@ -62,16 +80,19 @@ func NewRequests(pod *v1.Pod) Requests {
 		NonZeroCPU: nonZero.Cpu().MilliValue(), NonZeroMemory: nonZero.Memory().Value(),
 		Extended: extended(total),
 	}
-	r.Shape = Shape{r.CPU, r.Memory, r.Ephemeral, r.NonZeroCPU, r.NonZeroMemory, Intern(extendedKey(r.Extended))}
+	if r.beyond = len(r.Extended) - MaxExtended; r.beyond > 0 {
+		r.Extended = r.Extended[:MaxExtended]
+	}
+	r.Shape = Shape{r.CPU, r.Memory, r.Ephemeral, r.NonZeroCPU, r.NonZeroMemory, Intern(extendedKey(r.Extended)), Symbol{}}
 	return r
 }
 
-// extended are the amounts of extended resources, huge pages and attachable
+// extended are the amounts above 0 of extended resources, huge pages and attachable
 // volumes.
 func extended(list v1.ResourceList) []Amount {
 	var amounts []Amount
 	for name, quantity := range list {
-		if counted(string(name)) {
+		if counted(string(name)) && !quantity.IsZero() {
 			amounts = append(amounts, Amount{Intern(string(name)), quantity.Value()})
 		}
 	}

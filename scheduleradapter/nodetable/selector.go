@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	labelselection "k8s.io/apimachinery/pkg/selection"
 )
 
 type operator uint8
@@ -20,8 +22,14 @@ const (
 	less
 )
 
-var operators = map[string]operator{
-	"In": in, "NotIn": notIn, "Exists": exists, "DoesNotExist": doesNotExist, "Gt": greater, "Lt": less,
+// operators are those of node selectors by name. Label selectors have the first
+// four.
+var operators = map[string]struct {
+	op    operator
+	label labelselection.Operator
+}{
+	"In": {in, labelselection.In}, "NotIn": {notIn, labelselection.NotIn}, "Exists": {exists, labelselection.Exists},
+	"DoesNotExist": {doesNotExist, labelselection.DoesNotExist}, "Gt": {greater, labelselection.GreaterThan}, "Lt": {less, labelselection.LessThan},
 }
 
 // requirement is a condition on the value of a label key. Values are sorted.
@@ -32,33 +40,33 @@ type requirement struct {
 	bound  int64 // of Gt and Lt
 }
 
-func newRequirement(key, op string, values []string) (requirement, error) {
+// newRequirement compiles a requirement on labels. valid is false where the parser
+// of Kubernetes has an error: an unknown operator, the wrong number of values, a
+// bound that is no integer, a key or value that no label can have.
+func newRequirement(key, op string, values []string) (r requirement, valid bool) {
 	o, known := operators[op]
-	switch {
-	case !known:
-		return requirement{}, fmt.Errorf("%q is no operator", op)
-	case (o == in || o == notIn) && len(values) == 0:
-		return requirement{}, fmt.Errorf("operator %s of %s needs values", op, key)
-	case (o == exists || o == doesNotExist) && len(values) != 0:
-		return requirement{}, fmt.Errorf("operator %s of %s takes no values", op, key)
+	if !known {
+		return requirement{}, false
 	}
-	r := requirement{key: Intern(key), op: o}
-	if o == greater || o == less {
-		if len(values) != 1 {
-			return requirement{}, fmt.Errorf("operator %s of %s needs one value", op, key)
-		}
-		bound, err := strconv.ParseInt(values[0], 10, 64)
-		if err != nil {
-			return requirement{}, fmt.Errorf("operator %s of %s: %q is no integer", op, key, values[0])
-		}
-		r.bound = bound
+	if _, err := labels.NewRequirement(key, o.label, values); err != nil {
+		return requirement{}, false
 	}
+	r = requirement{key: Intern(key), op: o.op}
+	if o.op == greater || o.op == less {
+		r.bound, _ = strconv.ParseInt(values[0], 10, 64)
+	}
+	r.values = symbols(values)
+	return r, true
+}
+
+// symbols are the distinct values, sorted.
+func symbols(values []string) (all []Symbol) {
 	values = slices.Clone(values)
 	slices.Sort(values)
 	for _, v := range slices.Compact(values) {
-		r.values = append(r.values, Intern(v))
+		all = append(all, Intern(v))
 	}
-	return r, nil
+	return all
 }
 
 func (r *requirement) matches(labels Labels) bool {
@@ -111,28 +119,30 @@ type Selector struct {
 	key          string
 }
 
-// NewSelector compiles a label selector: nil matches nothing, an empty one
-// everything. Each further label adds `key in (value)`.
-func NewSelector(s *metav1.LabelSelector, further ...Label) (*Selector, error) {
+// NewSelector compiles a label selector: nil, and one that does not parse, matches
+// nothing, an empty one everything. Each further label adds `key in (value)`.
+func NewSelector(s *metav1.LabelSelector, further ...Label) *Selector {
+	nothing := &Selector{nothing: true, key: "nothing"}
 	if s == nil {
-		return &Selector{nothing: true, key: "nothing"}, nil
+		return nothing
 	}
 	var c Selector
 	for _, l := range append(NewLabels(s.MatchLabels), further...) {
-		c.requirements = append(c.requirements, requirement{key: l.Key, op: in, values: []Symbol{l.Value}})
+		r, valid := newRequirement(l.Key.Value(), "In", []string{l.Value.Value()})
+		if !valid {
+			return nothing
+		}
+		c.requirements = append(c.requirements, r)
 	}
 	for _, e := range s.MatchExpressions {
-		r, err := newRequirement(e.Key, string(e.Operator), e.Values)
-		if err == nil && r.op >= greater {
-			err = fmt.Errorf("%q is no operator", e.Operator)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("label selector: %w", err)
+		r, valid := newRequirement(e.Key, string(e.Operator), e.Values)
+		if !valid || r.op >= greater {
+			return nothing
 		}
 		c.requirements = append(c.requirements, r)
 	}
 	c.key = canonical(c.requirements)
-	return &c, nil
+	return &c
 }
 
 // Empty reports whether the selector has no requirements.

@@ -28,6 +28,7 @@ type Table struct {
 	zones         []zone
 	order         []Row // empty: invalid
 	topologies    map[Symbol]*Topology
+	topologyLimit int                        // see sweepTopologies
 	selected      *Recent[Symbol, selection] // by node selector
 	tainted       *Recent[Symbol, selection] // by tolerations
 
@@ -209,21 +210,33 @@ func (t *Table) setAllocatable(row Row, was, is *Node) {
 	t.Memory.allow(row, is.Memory)
 	t.Ephemeral.allow(row, is.Ephemeral)
 	t.Pods.allow(row, is.Pods)
+	for _, a := range is.Extended {
+		t.use(a.Name, 1)
+	}
 	for _, a := range was.Extended {
-		t.column(a.Name).allow(row, 0)
+		t.extended[a.Name].allow(row, 0)
+		t.use(a.Name, -1)
 	}
 	for _, a := range is.Extended {
-		t.column(a.Name).allow(row, a.Value)
+		t.extended[a.Name].allow(row, a.Value)
 	}
 }
 
-// column finds or makes the column of an extended resource.
-func (t *Table) column(name Symbol) *Column {
+// use finds or makes the column of an extended resource and counts a node or pod that
+// uses it, n times. A column without users is dropped; inside a try it is kept for Undo.
+func (t *Table) use(name Symbol, n int) *Column {
 	c := t.extended[name]
 	if c == nil {
 		c = &Column{}
 		c.grow(t.Rows())
 		t.extended[name] = c
+	}
+	if c.users += n; c.users == 0 {
+		if t.tries.open() {
+			t.tries.unused = append(t.tries.unused, name)
+		} else {
+			delete(t.extended, name)
+		}
 	}
 	return c
 }

@@ -1,5 +1,7 @@
 package nodetable
 
+import "slices"
+
 // NoDomain is the domain of a row without the topology's label.
 const NoDomain int32 = -1
 
@@ -21,20 +23,47 @@ type Topology struct {
 
 	ids  map[Symbol]int32
 	free []int32
+	used bool
 }
 
-// Topology is the division by a label key; it is tracked from the first call on.
+// Topology is the division by a label key; it is tracked from the first call on. Call
+// it in each cycle: unused topologies are dropped.
 func (t *Table) Topology(key Symbol) *Topology {
 	if found := t.topologies[key]; found != nil {
+		found.used = true
 		return found
 	}
-	o := &Topology{Key: key, ids: map[Symbol]int32{}}
+	t.sweepTopologies()
+	o := &Topology{Key: key, ids: map[Symbol]int32{}, used: true}
 	o.grow(t.Rows())
 	t.topologies[key] = o
 	for row := range t.alive.All() {
 		t.move(o, row, t.nodes[row].Labels)
 	}
 	return o
+}
+
+// sweepTopologies drops the topologies that no placed pod has in a term and that were
+// not used since the last sweep, when their number has doubled.
+func (t *Table) sweepTopologies() {
+	if len(t.topologies) < max(keptPerCycle, t.topologyLimit) {
+		return
+	}
+	for kind := range t.terms {
+		for _, c := range t.terms[kind].byKey {
+			t.topologies[c.Topology].used = true
+		}
+	}
+	for key, o := range t.topologies {
+		if !o.used {
+			delete(t.topologies, key)
+		}
+		o.used = false
+	}
+	t.tallies(func(y *Tally) {
+		y.domains = slices.DeleteFunc(y.domains, func(d domainCounts) bool { return t.topologies[d.topology.Key] != d.topology })
+	})
+	t.topologyLimit = nextSweep(len(t.topologies))
 }
 
 // move moves a row to the domain of its labels.

@@ -6,6 +6,7 @@ type tries struct {
 	started []try
 	serial  uint64
 	emptied []emptiedTerm
+	unused  []Symbol // extended resources
 }
 
 // try is the start of an open try.
@@ -76,6 +77,12 @@ func (t *Table) Undo() {
 	}
 	clear(t.tries.emptied)
 	t.tries.emptied = t.tries.emptied[:0]
+	for _, name := range t.tries.unused {
+		if c := t.extended[name]; c != nil && c.users == 0 {
+			delete(t.extended, name)
+		}
+	}
+	t.tries.unused = t.tries.unused[:0]
 }
 
 // restore puts a pod back at its index.

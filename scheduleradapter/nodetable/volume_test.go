@@ -49,16 +49,13 @@ func (w *twin) checkVolumes(t *testing.T, table *Table, digest *Pod) {
 
 func TestDigestNamesTheClaimsAndDisksOfAPod(t *testing.T) {
 	volume := func(name string, s v1.VolumeSource) v1.Volume { return v1.Volume{Name: name, VolumeSource: s} }
-	digest, err := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "p"}, Spec: v1.PodSpec{Volumes: []v1.Volume{
+	digest := NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "p"}, Spec: v1.PodSpec{Volumes: []v1.Volume{
 		volume("a", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}),
 		volume("scratch", v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}),
 		volume("token", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}),
 		volume("gce", v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "disk"}}),
 		volume("azure", v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{}}),
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if want := []Claim{{ClaimKey("blue", "data"), "data", false}, {ClaimKey("blue", "p-scratch"), "p-scratch", true}}; !slices.Equal(digest.Claims, want) {
 		t.Errorf("claims %v, want %v", digest.Claims, want)
 	}

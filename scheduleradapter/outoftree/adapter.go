@@ -80,7 +80,7 @@ func (g *adapter) PreFilter(c *framework.Cycle) framework.Status {
 	state := c.State.(*cycleState)
 	var result *fwk.PreFilterResult
 	s := g.call(framework.PreFilter, func() (s *fwk.Status) {
-		result, s = g.plugin.(fwk.PreFilterPlugin).PreFilter(g.profile.host.ctx, state, c.Pod.Object, g.profile.host.follower.latest.list)
+		result, s = g.plugin.(fwk.PreFilterPlugin).PreFilter(g.profile.host.attempt(c), state, c.Pod.Object, g.profile.host.follower.latest.list)
 		return s
 	})
 	g.ran = true
@@ -118,9 +118,9 @@ func (g *adapter) Filter(c *framework.Cycle) framework.Status {
 	rows, state := c.Feasible.Append(nil), g.profile.state()
 	nodes := g.profile.nodes(rows)
 	answers := make([]*fwk.Status, len(rows))
-	plugin := g.plugin.(fwk.FilterPlugin)
+	plugin, ctx := g.plugin.(fwk.FilterPlugin), g.profile.host.attempt(c)
 	g.each(framework.Filter, answers, func(i int) *fwk.Status {
-		return plugin.Filter(g.profile.host.ctx, state, c.Pod.Object, nodes[i])
+		return plugin.Filter(ctx, state, c.Pod.Object, nodes[i])
 	})
 	for i, row := range rows {
 		switch s := answers[i]; s.Code() {
@@ -170,7 +170,7 @@ func (g *adapter) PostFilter(c *framework.Cycle) (framework.Nomination, framewor
 	var result *fwk.PostFilterResult
 	nodeStatuses := nodeStatusesOf(c)
 	s := g.call(framework.PostFilter, func() (s *fwk.Status) {
-		result, s = g.plugin.(fwk.PostFilterPlugin).PostFilter(g.profile.host.ctx, c.State.(*cycleState), c.Pod.Object, nodeStatuses)
+		result, s = g.plugin.(fwk.PostFilterPlugin).PostFilter(g.profile.host.attempt(c), c.State.(*cycleState), c.Pod.Object, nodeStatuses)
 		return s
 	})
 	answer := status(g.name, framework.PostFilter, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
@@ -195,7 +195,7 @@ func (g *adapter) PreScore(c *framework.Cycle) framework.Status {
 	g.profile.scoring = true
 	state := c.State.(fwk.CycleState)
 	s := g.call(framework.PreScore, func() *fwk.Status {
-		return g.plugin.(fwk.PreScorePlugin).PreScore(g.profile.host.ctx, state, c.Pod.Object, g.profile.nodes(c.Rows))
+		return g.plugin.(fwk.PreScorePlugin).PreScore(g.profile.host.attempt(c), state, c.Pod.Object, g.profile.nodes(c.Rows))
 	})
 	if s.IsSkip() {
 		state.SetSkipScorePlugins(state.GetSkipScorePlugins().Union(sets.New(g.name)))

@@ -55,7 +55,7 @@ type PodActions interface {
 // Host runs the out-of-tree plugins of all profiles over one table.
 type Host struct {
 	cfg      Config
-	ctx      context.Context // of all calls except the binding cycle
+	ctx      context.Context // of calls outside of attempts and binding cycles
 	follower *follower
 	prebinds prebinds
 
@@ -65,6 +65,11 @@ type Host struct {
 	early  []func(Owner) // functions posted before Attach
 
 	running sync.Mutex // held while a plugin runs other plugins
+}
+
+// attempt is the context of an attempt, with the host's logger.
+func (h *Host) attempt(c *framework.Cycle) context.Context {
+	return klog.NewContext(c.Context(), klog.FromContext(h.ctx))
 }
 
 // New makes a host. ctx is passed to the plugins.

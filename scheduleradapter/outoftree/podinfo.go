@@ -19,7 +19,8 @@ type podInfo struct {
 	hasAffinity, hasRequiredAgainst bool
 }
 
-// newPodInfo wraps a pod. Invalid selectors are left out; the digest has none.
+// newPodInfo wraps a pod. A list with a selector that does not parse is empty, as in
+// kube-scheduler's own PodInfo.
 func newPodInfo(digest *nodetable.Pod) *podInfo {
 	p := &podInfo{digest: digest}
 	affinity := digest.Object.Spec.Affinity
@@ -47,14 +48,8 @@ func ownPodInfo(info fwk.PodInfo) *podInfo {
 	return podInfoOf(info.GetPod())
 }
 
-// podInfoOf digests a pod. Invalid parts of a pod are left out.
-func podInfoOf(pod *v1.Pod) *podInfo {
-	digest, err := nodetable.NewPod(pod)
-	if err != nil {
-		digest = &nodetable.Pod{Object: pod, UID: pod.UID, Namespace: nodetable.Intern(pod.Namespace), Requests: nodetable.NewRequests(pod)}
-	}
-	return newPodInfo(digest)
-}
+// podInfoOf digests a pod.
+func podInfoOf(pod *v1.Pod) *podInfo { return newPodInfo(nodetable.NewPod(pod)) }
 
 func (p *podInfo) GetPod() *v1.Pod                                       { return p.digest.Object }
 func (p *podInfo) GetRequiredAffinityTerms() []fwk.AffinityTerm          { return p.affinity }

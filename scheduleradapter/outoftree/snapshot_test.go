@@ -59,10 +59,7 @@ func (c *town) pod() *nodetable.Pod {
 	case 2:
 		p.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("c", c.random.IntN(3))}}}}
 	}
-	digest, err := nodetable.NewPod(p)
-	if err != nil {
-		c.Fatal(err)
-	}
+	digest := nodetable.NewPod(p)
 	c.pods = append(c.pods, p.UID)
 	return digest
 }

@@ -87,11 +87,7 @@ func (c *cluster) pod(name string, priority int32, cpu int64, labels ...string) 
 	}
 	object.Spec.Priority = &priority
 	object.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)}}}}
-	digest, err := nodetable.NewPod(object)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return digest
+	return nodetable.NewPod(object)
 }
 
 func (c *cluster) run(node string, pods ...*nodetable.Pod) {

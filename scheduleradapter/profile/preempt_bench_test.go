@@ -61,11 +61,7 @@ func crowded(b testing.TB, name string, priority int32, changes ...func(*v1.Pod)
 	for _, change := range changes {
 		change(object)
 	}
-	pod, err := nodetable.NewPod(object)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return pod
+	return nodetable.NewPod(object)
 }
 
 // BenchmarkPreemption is a scheduling cycle on full nodes that ends with a

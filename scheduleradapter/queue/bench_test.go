@@ -20,13 +20,10 @@ func benchPods(b *testing.B, n int) []*nodetable.Pod {
 	for i := range pods {
 		name := fmt.Sprint("pod-", i)
 		priority := int32(i * 7919 % 10)
-		pod, err := nodetable.NewPod(&v1.Pod{
+		pod := nodetable.NewPod(&v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 			Spec:       v1.PodSpec{Priority: &priority},
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
 		pods[i] = pod
 	}
 	return pods

@@ -13,6 +13,7 @@ import (
 type Nominator struct {
 	nominations []nomination // in the order in which they were added
 	nodes       map[types.UID]nodetable.Symbol
+	on          map[nodetable.Symbol][]*nodetable.Pod // by node, in the same order
 }
 
 type nomination struct {
@@ -22,7 +23,7 @@ type nomination struct {
 
 // NewNominator makes an empty Nominator.
 func NewNominator() *Nominator {
-	return &Nominator{nodes: map[types.UID]nodetable.Symbol{}}
+	return &Nominator{nodes: map[types.UID]nodetable.Symbol{}, on: map[nodetable.Symbol][]*nodetable.Pod{}}
 }
 
 // Nominate replaces the nomination of a pod; an empty node clears it.
@@ -34,6 +35,7 @@ func (n *Nominator) Nominate(pod *nodetable.Pod, node string) {
 	p := nomination{pod, nodetable.Intern(node)}
 	n.nominations = append(n.nominations, p)
 	n.nodes[pod.UID] = p.node
+	n.on[p.node] = append(n.on[p.node], pod)
 }
 
 // Update takes the new version of a pod. If status.nominatedNodeName is empty in
@@ -48,9 +50,15 @@ func (n *Nominator) Update(before, after *nodetable.Pod) {
 
 // Clear clears the nomination of a pod.
 func (n *Nominator) Clear(uid types.UID) {
-	if _, ok := n.nodes[uid]; ok {
-		delete(n.nodes, uid)
-		n.nominations = slices.DeleteFunc(n.nominations, func(p nomination) bool { return p.pod.UID == uid })
+	node, ok := n.nodes[uid]
+	if !ok {
+		return
+	}
+	delete(n.nodes, uid)
+	n.nominations = slices.DeleteFunc(n.nominations, func(p nomination) bool { return p.pod.UID == uid })
+	n.on[node] = slices.DeleteFunc(n.on[node], func(p *nodetable.Pod) bool { return p.UID == uid })
+	if len(n.on[node]) == 0 {
+		delete(n.on, node)
 	}
 }
 
@@ -64,13 +72,7 @@ func (n *Nominator) Node(uid types.UID) string {
 
 // On yields the pods that are nominated to a node, in the order of nomination.
 func (n *Nominator) On(node nodetable.Symbol) iter.Seq[*nodetable.Pod] {
-	return func(yield func(*nodetable.Pod) bool) {
-		for _, p := range n.nominations {
-			if p.node == node && !yield(p.pod) {
-				return
-			}
-		}
-	}
+	return slices.Values(n.on[node])
 }
 
 // All yields all nominations in their order, for framework.Runner.Begin.

@@ -13,13 +13,10 @@ import (
 // nominee is a pod with status.nominatedNodeName; empty: none.
 func nominee(t *testing.T, name, node string) *nodetable.Pod {
 	t.Helper()
-	pod, err := nodetable.NewPod(&v1.Pod{
+	pod := nodetable.NewPod(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 		Status:     v1.PodStatus{NominatedNodeName: node},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return pod
 }
 

@@ -408,7 +408,7 @@ func describe(name string, words []string) (*nodetable.Pod, error) {
 		}
 		words = words[1:]
 	}
-	return nodetable.NewPod(pod)
+	return nodetable.NewPod(pod), nil
 }
 
 func duration(text string) (time.Duration, error) {

@@ -64,18 +64,20 @@ func (s *Simulation) populate() error {
 	for _, node := range s.objects.Nodes {
 		s.Table.SetNode(nodetable.NewNode(node))
 	}
-	if err := errors.Join(s.populateGroups(), s.populateStorage(), s.populateHeadroom()); err != nil {
+	s.populateGroups()
+	s.populateStorage()
+	if err := s.populateHeadroom(); err != nil {
 		return err
 	}
 	s.populateDevices()
 	s.queuePods(s.placePods())
+	s.monitorNodes()
 	return nil
 }
 
-func (s *Simulation) populateGroups() error {
-	var faults []error
+func (s *Simulation) populateGroups() {
 	set := func(object metav1.Object, apiVersion, kind string, selector *metav1.LabelSelector) {
-		faults = append(faults, s.Table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector))
+		s.Table.SetGroup(object.GetNamespace(), nodetable.Group{APIVersion: apiVersion, Kind: kind, Name: object.GetName()}, selector)
 	}
 	for _, o := range s.objects.Services {
 		set(o, "v1", "Service", matching(o.Spec.Selector))
@@ -89,16 +91,14 @@ func (s *Simulation) populateGroups() error {
 	for _, o := range s.objects.StatefulSets {
 		set(o, "apps/v1", "StatefulSet", o.Spec.Selector)
 	}
-	return errors.Join(faults...)
 }
 
-func (s *Simulation) populateStorage() error {
-	var faults []error
+func (s *Simulation) populateStorage() {
 	for _, o := range s.objects.StorageClasses {
-		faults = append(faults, s.stores.Volumes.SetClass(o))
+		s.stores.Volumes.SetClass(o)
 	}
 	for _, o := range s.objects.Volumes {
-		faults = append(faults, s.stores.Volumes.SetVolume(o))
+		s.stores.Volumes.SetVolume(o)
 	}
 	for _, o := range s.objects.Claims {
 		s.stores.Volumes.SetClaim(o)
@@ -110,12 +110,11 @@ func (s *Simulation) populateStorage() error {
 		s.stores.Volumes.SetDriver(o)
 	}
 	for _, o := range s.objects.StorageCapacities {
-		faults = append(faults, s.stores.Volumes.SetCapacity(o))
+		s.stores.Volumes.SetCapacity(o)
 	}
 	for _, o := range s.objects.Attachments {
 		s.stores.Volumes.SetAttachment(o)
 	}
-	return errors.Join(faults...)
 }
 
 // populateHeadroom adds the headroom of nodes. A Lease that is valid at the start
@@ -217,12 +216,12 @@ func (s *Simulation) terminate(pod *nodetable.Pod, reason string, by Cause) bool
 	deletion := s.now.Add(grace)
 	terminating := cycle.TerminatingPod(pod, deletion, reason)
 	s.Table.Place(terminating, row)
-	node := s.Table.Node(row).Name.Value()
+	name := s.Table.Node(row).Name
 	s.timers.add(deletion, func() {
 		s.Table.Displace(terminating.UID)
 		s.stores.Devices.Controller().PodEnded(terminating.Object)
-		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: terminating, Node: node, By: by})
-		s.Queue.MoveAllToActiveOrBackoff(s.now, &framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, OldPod: terminating})
+		s.report.Event(&Event{At: s.now.Sub(s.start), Kind: Deleted, Pod: terminating, Node: name.Value(), By: by})
+		s.PodLeft(s.now, terminating, name)
 	})
 	return true
 }

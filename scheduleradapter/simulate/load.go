@@ -268,6 +268,9 @@ func (l *loader) admit(objects *Objects) {
 	for _, volume := range objects.Volumes {
 		admission.CompleteVolume(volume)
 	}
+	for _, controller := range objects.ReplicationControllers {
+		admission.CompleteController(controller)
+	}
 	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, classes.CompletePod)
 	objects.completeClaims()
@@ -275,15 +278,10 @@ func (l *loader) admit(objects *Objects) {
 	l.addNamespaces(objects)
 }
 
-// digest finds invalid selectors and terms.
+// digest digests the pods and finds invalid selectors of objects that are no pods.
 func (l *loader) digest(objects *Objects) {
 	for _, pod := range objects.Pods {
-		digest, err := nodetable.NewPod(pod)
-		if err != nil {
-			l.fault(l.places[pod], errors.Unwrap(err))
-			continue
-		}
-		objects.digests = append(objects.digests, digest)
+		objects.digests = append(objects.digests, nodetable.NewPod(pod))
 	}
 	check := func(object metav1.Object, selector *metav1.LabelSelector) {
 		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/lifecycle"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/profile"
@@ -43,6 +44,7 @@ type Simulation struct {
 	start   time.Time
 	now     time.Time
 	errors  map[types.UID]int
+	monitor *lifecycle.Monitor // nil: all nodes are ready
 
 	calls     *cycle.Calls
 	permitted []*cycle.Attempt

@@ -151,10 +151,7 @@ func (p *Plugin) reset() {
 
 func (p *Plugin) prepare(c *framework.Cycle, claim *claim) framework.Status {
 	if allocation := claim.Status.Allocation; allocation != nil {
-		nodes, err := nodetable.NewNodeSelector(nil, allocation.NodeSelector)
-		if err != nil {
-			return framework.AsStatus(fmt.Errorf("allocation of claim %s/%s: %w", claim.Namespace, claim.Name, err))
-		}
+		nodes := nodetable.NewNodeSelector(nil, allocation.NodeSelector)
 		p.existing = append(p.existing, allocatedClaim{claim.ResourceClaim, nodes, isLost(claim.ResourceClaim, c.Now, p.bindingTimeout)})
 		return framework.Status{}
 	}

@@ -5,7 +5,6 @@ package nodeaffinity
 import (
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
 	config "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -37,21 +36,11 @@ func New(args any, _ framework.Env) (framework.Plugin, error) {
 		return nil, fmt.Errorf("%s: arguments are %T", Name, args)
 	}
 	p := &Plugin{}
-	if err := p.add(a.AddedAffinity); err != nil {
-		return nil, fmt.Errorf("%s: addedAffinity: %w", Name, err)
+	if affinity := a.AddedAffinity; affinity != nil {
+		p.required = nodetable.NewNodeSelector(nil, affinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		p.preferred = nodetable.NewWeightedNodes(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	return p, nil
-}
-
-func (p *Plugin) add(affinity *v1.NodeAffinity) (err error) {
-	if affinity == nil {
-		return nil
-	}
-	if p.required, err = nodetable.NewNodeSelector(nil, affinity.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
-		return err
-	}
-	p.preferred, err = nodetable.NewWeightedNodes(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
-	return err
 }
 
 func (*Plugin) Name() string { return Name }

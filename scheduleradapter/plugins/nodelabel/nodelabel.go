@@ -29,17 +29,10 @@ func New(args any, _ framework.Env) (framework.Plugin, error) {
 		return nil, fmt.Errorf("%s: arguments are %T", Name, args)
 	}
 	p := &Plugin{}
-	var err error
 	required := append(expressions(v1.NodeSelectorOpExists, a.PresentLabels), expressions(v1.NodeSelectorOpDoesNotExist, a.AbsentLabels)...)
-	if p.required, err = selector(required...); err != nil {
-		return nil, err
-	}
+	p.required = selector(required...)
 	for _, e := range append(expressions(v1.NodeSelectorOpExists, a.PresentLabelsPreference), expressions(v1.NodeSelectorOpDoesNotExist, a.AbsentLabelsPreference)...) {
-		s, err := selector(e)
-		if err != nil {
-			return nil, err
-		}
-		p.preferred = append(p.preferred, s)
+		p.preferred = append(p.preferred, selector(e))
 	}
 	return p, nil
 }
@@ -52,15 +45,11 @@ func expressions(op v1.NodeSelectorOperator, labels []string) (list []v1.NodeSel
 }
 
 // selector is nil without expressions.
-func selector(expressions ...v1.NodeSelectorRequirement) (*nodetable.NodeSelector, error) {
+func selector(expressions ...v1.NodeSelectorRequirement) *nodetable.NodeSelector {
 	if len(expressions) == 0 {
-		return nil, nil
+		return nil
 	}
-	s, err := nodetable.NewNodeSelectorTerm(&v1.NodeSelectorTerm{MatchExpressions: expressions})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
-	}
-	return s, nil
+	return nodetable.NewNodeSelectorTerm(&v1.NodeSelectorTerm{MatchExpressions: expressions})
 }
 
 func (*Plugin) Name() string { return Name }

@@ -42,11 +42,7 @@ func (c *Cluster) Make(factory framework.Factory, args any) framework.Plugin {
 // Digest digests a pod.
 func (c *Cluster) Digest(p *v1.Pod) *nodetable.Pod {
 	c.Helper()
-	digest, err := nodetable.NewPod(p)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return digest
+	return nodetable.NewPod(p)
 }
 
 // Place places a pod on a node.

@@ -31,10 +31,13 @@ type column struct {
 }
 
 // columns appends the resources that count for a pod: extended resources only if
-// requested.
-func columns(all []column, t *nodetable.Table, resources []measured, r *nodetable.Requests) []column {
+// requested. Requests of the pod level count only as real ones.
+func columns(all []column, t *nodetable.Table, resources []measured, total *nodetable.Requests) []column {
 	for _, m := range resources {
-		c := column{weight: m.weight}
+		c, r := column{weight: m.weight}, total
+		if !m.real && total.Containers != nil {
+			r = total.Containers
+		}
 		switch v1.ResourceName(m.name.Value()) {
 		case v1.ResourceCPU:
 			c.allocatable, c.requested, c.request = t.CPU.Allocatable, t.NonZeroCPU, r.NonZeroCPU
@@ -61,9 +64,7 @@ func columns(all []column, t *nodetable.Table, resources []measured, r *nodetabl
 	return all
 }
 
-func native() [3]nodetable.Symbol {
-	return [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
-}
+var nativeNames = [3]nodetable.Symbol{nodetable.Intern(string(v1.ResourceCPU)), nodetable.Intern(string(v1.ResourceMemory)), nodetable.Intern(string(v1.ResourceEphemeralStorage))}
 
 func amount(r *nodetable.Requests, name nodetable.Symbol) int64 {
 	return find(name, [3]int64{r.CPU, r.Memory, r.Ephemeral}, r.Extended)
@@ -74,7 +75,7 @@ func offer(n *nodetable.Node, name nodetable.Symbol) int64 {
 }
 
 func find(name nodetable.Symbol, figures [3]int64, extended []nodetable.Amount) int64 {
-	for i, known := range native() {
+	for i, known := range nativeNames {
 		if name == known {
 			return figures[i]
 		}

@@ -21,6 +21,7 @@ const FitName = "NodeResourcesFit"
 // with the pod.
 type Fit struct {
 	table   *nodetable.Table
+	env     framework.Env
 	ignores func(resource string) bool
 	// hasClass reports whether DynamicResources allocates an extended resource on
 	// nodes without an allocatable amount.
@@ -71,7 +72,7 @@ func NewFit(args any, env framework.Env) (framework.Plugin, error) {
 		hasClass = func(nodetable.Symbol) bool { return false }
 	}
 	return &Fit{
-		table: env.Table, hasClass: hasClass, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
+		table: env.Table, env: env, hasClass: hasClass, ignores: ignoring(a), rate: rate, measured: newMeasured(a.ScoringStrategy.Resources, false),
 		scores: newMemos(),
 	}, nil
 }
@@ -237,17 +238,6 @@ func (f *Fit) Events() []framework.EventHint {
 	}
 }
 
-// podLeft returns Queue if a pod was deleted or forgotten, or was scaled down in a
-// resource that the pod requests.
-func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
-	if o.OldPod == nil || o.Pod == nil {
-		return framework.Queue, nil
-	}
-	return f.grew(&pod.Requests, func(name nodetable.Symbol) int64 {
-		return amount(&o.OldPod.Requests, name) - amount(&o.Pod.Requests, name)
-	}), nil
-}
-
 // nodeGrew returns Queue if the pod fits the empty node and a requested resource of
 // the node grew.
 func (f *Fit) nodeGrew(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hint, error) {
@@ -302,7 +292,7 @@ func (f *Fit) grew(r *nodetable.Requests, by func(nodetable.Symbol) int64) frame
 // requested yields the requests that are not ignored.
 func (f *Fit) requested(r *nodetable.Requests) func(func(nodetable.Symbol, int64) bool) {
 	return func(yield func(nodetable.Symbol, int64) bool) {
-		for _, name := range native() {
+		for _, name := range nativeNames {
 			if n := amount(r, name); n > 0 && !yield(name, n) {
 				return
 			}

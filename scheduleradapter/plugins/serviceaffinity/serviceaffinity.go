@@ -61,10 +61,7 @@ func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	if len(p.given) == len(p.affinity) || c.Table.Service(c.Pod) == nil {
 		return framework.Status{}
 	}
-	selector, err := nodetable.NewSelector(&metav1.LabelSelector{MatchLabels: c.Pod.Object.Labels})
-	if err != nil {
-		return framework.AsStatus(err)
-	}
+	selector := nodetable.NewSelector(&metav1.LabelSelector{MatchLabels: c.Pod.Object.Labels})
 	p.alike = nodetable.NewMatcher([]string{c.Pod.Object.Namespace}, nil, selector, false)
 	return framework.Status{}
 }
@@ -75,12 +72,8 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	if len(wanted) == 0 {
 		return framework.Status{}
 	}
-	selector, err := nodetable.NewNodeSelector(wanted, nil)
-	if err != nil {
-		return framework.AsStatus(err)
-	}
 	p.scratch = p.scratch.Copied(c.Feasible)
-	p.scratch.AndNot(c.Table.Select(selector))
+	p.scratch.AndNot(c.Table.Select(nodetable.NewNodeSelector(wanted, nil)))
 	c.RejectAll(p.scratch, 0, false)
 	return framework.Status{}
 }

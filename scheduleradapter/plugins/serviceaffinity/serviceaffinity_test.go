@@ -36,9 +36,7 @@ func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
 			if s.key == "" {
 				selector = nil
 			}
-			if err := w.Table.SetGroup(namespace, nodetable.Group{APIVersion: "v1", Kind: "Service", Name: s.name}, selector); err != nil {
-				t.Fatal(err)
-			}
+			w.Table.SetGroup(namespace, nodetable.Group{APIVersion: "v1", Kind: "Service", Name: s.name}, selector)
 		}
 		args := &config.ServiceAffinityArgs{}
 		for _, label := range []string{"rack", v1.LabelTopologyZone, "disk"} {

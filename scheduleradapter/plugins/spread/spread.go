@@ -61,11 +61,7 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 		constraints = systemDefaults()
 	}
 	for i := range constraints {
-		c, err := nodetable.NewSpreadConstraint(&constraints[i], "", nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: default %w", Name, err)
-		}
-		p.defaults = append(p.defaults, c)
+		p.defaults = append(p.defaults, nodetable.NewSpreadConstraint(&constraints[i], "", nil))
 	}
 	return p, nil
 }

@@ -248,9 +248,7 @@ func constrain(d plugintest.Dice, topologies []string, hard int) (all []v1.Topol
 // group replaces the Services and ReplicaSets of a table and its twin by random ones.
 func (w *twin) group(d plugintest.Dice) {
 	set := func(namespace string, g nodetable.Group, s *metav1.LabelSelector) {
-		if err := w.Table.SetGroup(namespace, g, s); err != nil {
-			w.Fatal(err)
-		}
+		w.Table.SetGroup(namespace, g, s)
 	}
 	w.services, w.replicaSets = nil, nil
 	for _, namespace := range d.Namespaces() {

@@ -57,10 +57,7 @@ func TestFewerUnwantedTaintsScoreHigher(t *testing.T) {
 
 func TestNodeThatCameToBeToleratedQueuesThePod(t *testing.T) {
 	clean, tainted := nodetable.NewNode(node("n")), nodetable.NewNode(node("n", taint("k", "", never)))
-	pod, err := nodetable.NewPod(pod())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := nodetable.NewPod(pod())
 	for _, c := range []struct {
 		name     string
 		old, now *nodetable.Node

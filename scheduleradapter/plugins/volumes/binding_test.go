@@ -153,6 +153,14 @@ func TestVolumeMovedToACSIDriverIsWhereThatSays(t *testing.T) {
 		t.Errorf("before the driver came: %q", got)
 	}
 	k.add(csiNode("a", nil), csiNode("b", nil))
+	if got := result(k.Evaluate(k.binding(), p)); got != "" {
+		t.Errorf("before the nodes say that the plugin is migrated: %q", got)
+	}
+	for _, name := range []string{"a", "b"} {
+		moved := csiNode(name, nil)
+		moved.Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: "kubernetes.io/cinder,kubernetes.io/gce-pd"}
+		k.add(moved)
+	}
 	if got, want := result(k.Evaluate(k.binding(), p)), "b:never: node(s) didn't match PersistentVolume's node affinity"; got != want {
 		t.Errorf("result %q, want %q", got, want)
 	}

@@ -37,26 +37,22 @@ func newCluster(t testing.TB, nodes int) *cluster {
 // add adds storage objects.
 func (c *cluster) add(objects ...any) {
 	c.Helper()
-	var err error
 	for _, object := range objects {
 		switch object := object.(type) {
 		case *v1.PersistentVolumeClaim:
 			c.SetClaim(object)
 		case *v1.PersistentVolume:
-			err = c.SetVolume(object)
+			c.SetVolume(object)
 		case *storagev1.StorageClass:
-			err = c.SetClass(object)
+			c.SetClass(object)
 		case *storagev1.CSINode:
 			c.SetNode(object)
 		case *storagev1.CSIDriver:
 			c.SetDriver(object)
 		case *storagev1.CSIStorageCapacity:
-			err = c.SetCapacity(object)
+			c.SetCapacity(object)
 		case *storagev1.VolumeAttachment:
 			c.SetAttachment(object)
-		}
-		if err != nil {
-			c.Fatal(err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (c controller) UpdateVolume(_ context.Context, object *v1.PersistentVolume)
 	if reported == nil {
 		return nil, notFound("persistentvolumeclaim", ref.Name)
 	}
-	return c.bind(reported, object.DeepCopy())
+	return c.bind(reported, object.DeepCopy()), nil
 }
 
 // UpdateClaim provisions a volume in the topology of the node's driver.
@@ -49,8 +49,8 @@ func (c controller) UpdateClaim(_ context.Context, object *v1.PersistentVolumeCl
 			NodeAffinity:           c.topologyOf(nodetable.Intern(object.Annotations[selectedNode]), class.driver.Value()),
 		},
 	}
-	_, err := c.bind(object, made)
-	return object, err
+	c.bind(object, made)
+	return object, nil
 }
 
 // topologyOf is the topology segment of a node by its driver; nil: the whole
@@ -75,13 +75,14 @@ func (c controller) topologyOf(name nodetable.Symbol, driver string) *v1.VolumeN
 }
 
 // bind completes the binding of a claim and a volume.
-func (c controller) bind(reported *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+func (c controller) bind(reported *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) *v1.PersistentVolume {
 	volume.ResourceVersion, volume.Status.Phase = "", v1.VolumeBound
 	bound := reported.DeepCopy()
 	bound.ResourceVersion, bound.Status.Phase, bound.Spec.VolumeName = "", v1.ClaimBound, volume.Name
 	metav1.SetMetaDataAnnotation(&bound.ObjectMeta, bindCompleted, "yes")
 	c.SetClaim(bound)
-	return volume, c.SetVolume(volume)
+	c.SetVolume(volume)
+	return volume
 }
 
 // Await calls done once.

@@ -35,8 +35,11 @@ type ledger struct {
 const keptChanges = 4096
 
 // columns are the volumes of a CSI driver or an in-tree plugin by row: limit, -1
-// for none, and count.
-type columns struct{ limit, count []int32 }
+// for none, and count. installed: the CSINode has the driver.
+type columns struct {
+	limit, count []int32
+	installed    []bool
+}
 
 func newLedger() ledger {
 	return ledger{
@@ -134,7 +137,7 @@ func (l *ledger) grow(rows int) {
 
 func (c *columns) grow(rows int) {
 	for len(c.count) < rows {
-		c.count, c.limit = append(c.count, 0), append(c.limit, -1)
+		c.count, c.limit, c.installed = append(c.count, 0), append(c.limit, -1), append(c.installed, false)
 	}
 }
 
@@ -152,7 +155,7 @@ func (s *Storage) recount(row nodetable.Row) {
 	l := &s.ledger
 	l.rows[row] = l.rows[row][:0]
 	for _, c := range l.drivers {
-		c.count[row], c.limit[row] = 0, -1
+		c.count[row], c.limit[row], c.installed[row] = 0, -1, false
 	}
 	node := s.table.Node(row)
 	if node == nil {
@@ -160,8 +163,10 @@ func (s *Storage) recount(row nodetable.Row) {
 	}
 	if csi := s.nodes[node.Name]; csi != nil {
 		for i := range csi.Spec.Drivers {
-			if d := &csi.Spec.Drivers[i]; d.Allocatable != nil && d.Allocatable.Count != nil {
-				l.columns(nodetable.Intern(d.Name)).limit[row] = *d.Allocatable.Count
+			d := &csi.Spec.Drivers[i]
+			c := l.columns(nodetable.Intern(d.Name))
+			if c.installed[row] = true; d.Allocatable != nil && d.Allocatable.Count != nil {
+				c.limit[row] = *d.Allocatable.Count
 			}
 		}
 	}
@@ -193,7 +198,7 @@ func (s *Storage) enter(row nodetable.Row, node *nodetable.Node, a attachable) {
 
 // attacher is the CSI driver or in-tree plugin of a volume on a node.
 func (s *Storage) attacher(node *nodetable.Node, a attachable) nodetable.Symbol {
-	if a.plugin == "" || migrated(s.nodes[node.Name], a.plugin) {
+	if a.plugin == "" || countsAsCSI(s.nodes[node.Name], a.plugin) {
 		return a.driver
 	}
 	return nodetable.Intern(a.plugin)

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -17,7 +18,7 @@ import (
 const LimitsName = "NodeVolumeLimits"
 
 // Limits is NodeVolumeLimits: it rejects nodes on which a CSI driver or an in-tree
-// plugin would exceed its limit.
+// plugin would exceed its limit, and nodes without a driver that pods must not miss.
 type Limits struct {
 	*Storage
 	csi     bool
@@ -78,9 +79,11 @@ func (s *Storage) NewLimits(args any, _ framework.Env) (framework.Plugin, error)
 
 func (*Limits) Name() string { return LimitsName }
 
+// Reasons of rejections. noDriver is followed by the index of the wanted volume.
 const (
 	tooMany uint32 = iota
 	noClaim
+	noDriver
 )
 
 // PreFilter skips pods without attachable volumes.
@@ -117,6 +120,9 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 		return framework.Status{}
 	}
 	l.settle()
+	if l.csi {
+		l.requireDrivers(c)
+	}
 	for i, a := range l.wanted {
 		alike := func(b attachable) bool { return b.driver == a.driver && b.plugin == a.plugin }
 		if slices.ContainsFunc(l.wanted[:i], alike) {
@@ -131,6 +137,23 @@ func (l *Limits) Filter(c *framework.Cycle) framework.Status {
 		}
 	}
 	return framework.Status{}
+}
+
+// requireDrivers rejects nodes without the driver of a wanted volume, if its
+// CSIDriver has preventPodSchedulingIfMissing.
+func (l *Limits) requireDrivers(c *framework.Cycle) {
+	for i, a := range l.wanted {
+		driver := l.drivers[a.driver.Value()]
+		if driver == nil || !ptr.Deref(driver.Spec.PreventPodSchedulingIfMissing, false) {
+			continue
+		}
+		installed := l.ledger.columns(a.driver).installed
+		for row := range c.Feasible.All() {
+			if !installed[row] && l.attacher(l.table.Node(row), a) == a.driver {
+				c.Reject(row, noDriver+uint32(i), false)
+			}
+		}
+	}
 }
 
 // check rejects nodes with too many volumes of a attacher; defaultLimit applies to nodes
@@ -162,17 +185,21 @@ func (l *Limits) fresh(row nodetable.Row, attacher nodetable.Symbol) (n int32) {
 }
 
 func (l *Limits) Reasons(pod *nodetable.Pod, reason uint32) []string {
-	if reason == noClaim {
+	switch reason {
+	case tooMany:
+		return []string{"node(s) exceed max volume count"}
+	case noClaim:
 		return []string{fmt.Sprintf("looking up PVC %s/%s: %v", pod.Object.Namespace, l.missing, notFound("persistentvolumeclaim", l.missing))}
 	}
-	return []string{"node(s) exceed max volume count"}
+	return []string{l.wanted[reason-noDriver].driver.Value() + " CSI driver is not installed on the node"}
 }
 
-// Events are: the limit of a node rose, a pod with volumes was deleted, a claim of the
-// pod changed, a volume was detached.
+// Events are: the limit of a node rose or it has a new driver, a driver may be missing, a
+// pod with volumes was deleted, a claim of the pod changed, a volume was detached.
 func (l *Limits) Events() []framework.EventHint {
 	events := []framework.EventHint{
 		{Event: framework.Event{Resource: framework.CSINode, Action: framework.Add | framework.Update}, Hint: changed(limitRose)},
+		{Event: framework.Event{Resource: framework.CSIDriver, Action: framework.Update}, Hint: changed(mayBeMissing)},
 		{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Delete}, Hint: volumesLeft},
 		{Event: framework.Event{Resource: framework.PersistentVolumeClaim, Action: framework.Add}, Hint: claimChanged(true)},
 		{Event: framework.Event{Resource: framework.VolumeAttachment, Action: framework.Delete}, Hint: detached},
@@ -183,7 +210,17 @@ func (l *Limits) Events() []framework.EventHint {
 	return events
 }
 
+func mayBeMissing(was, is *storagev1.CSIDriver) bool {
+	return ptr.Deref(was.Spec.PreventPodSchedulingIfMissing, false) && !ptr.Deref(is.Spec.PreventPodSchedulingIfMissing, false)
+}
+
 func limitRose(was, is *storagev1.CSINode) bool {
+	has := func(node *storagev1.CSINode, driver string) bool {
+		return slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
+	}
+	if slices.ContainsFunc(is.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return !has(was, d.Name) }) {
+		return true
+	}
 	return slices.ContainsFunc(was.Spec.Drivers, func(old storagev1.CSINodeDriver) bool {
 		limit, limited := limitOf(was, old.Name)
 		after, still := limitOf(is, old.Name)

@@ -194,10 +194,7 @@ func (p *plan) bound(view View, c *v1.PersistentVolumeClaim) (bool, error) {
 	if v == nil {
 		return false, nil
 	}
-	digest, err := newVolume(v)
-	if err != nil {
-		return false, fmt.Errorf("persistent volume %s: %w", v.Name, err)
-	}
+	digest := newVolume(v)
 	if affinity := digest.affinityOn(p.drivers); affinity != nil && !affinity.Matches(p.node) {
 		return false, fmt.Errorf("pv %q node affinity doesn't match node %q", v.Name, p.node.Name.Value())
 	}

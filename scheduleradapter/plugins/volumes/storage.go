@@ -89,13 +89,13 @@ func (s *Storage) claim(key nodetable.Symbol) *v1.PersistentVolumeClaim {
 	return nil
 }
 
-// SetVolume adds or updates a volume. After an error no node has access to it.
-func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
+// SetVolume adds or updates a volume.
+func (s *Storage) SetVolume(object *v1.PersistentVolume) {
 	was := s.volumes[object.Name]
 	if was != nil && !isNewer(was.by, was.reported.ResourceVersion, object.ResourceVersion) {
-		return nil
+		return
 	}
-	v, err := newVolume(object)
+	v := newVolume(object)
 	if was != nil {
 		s.unlist(was)
 	}
@@ -104,10 +104,6 @@ func (s *Storage) SetVolume(object *v1.PersistentVolume) error {
 	if was == nil || was.attachable != v.attachable {
 		s.ledger.staleVolume(object.Name)
 	}
-	if err != nil {
-		return fmt.Errorf("persistent volume %s: %w", object.Name, err)
-	}
-	return nil
 }
 
 func (s *Storage) RemoveVolume(name string) {
@@ -143,15 +139,10 @@ func bySize(a, b *volume) int {
 	return cmp.Or(cmp.Compare(a.capacity, b.capacity), cmp.Compare(a.now.Name, b.now.Name))
 }
 
-// SetClass adds or updates a storage class. After an error it provisions nowhere.
-func (s *Storage) SetClass(object *storagev1.StorageClass) error {
-	c, err := newClass(object)
-	s.classes[object.Name] = c
+// SetClass adds or updates a storage class.
+func (s *Storage) SetClass(object *storagev1.StorageClass) {
+	s.classes[object.Name] = newClass(object)
 	s.ledger.everything = true
-	if err != nil {
-		return fmt.Errorf("storage class %s: allowedTopologies: %w", object.Name, err)
-	}
-	return nil
 }
 
 func (s *Storage) RemoveClass(name string) {
@@ -179,16 +170,10 @@ func (s *Storage) SetDriver(object *storagev1.CSIDriver) { s.drivers[object.Name
 
 func (s *Storage) RemoveDriver(name string) { delete(s.drivers, name) }
 
-// SetCapacity adds or updates a CSIStorageCapacity. After an error it applies to no
-// node.
-func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) error {
-	c, err := newCapacity(object)
+// SetCapacity adds or updates a CSIStorageCapacity.
+func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) {
 	s.RemoveCapacity(object.Namespace, object.Name)
-	insert(s.capacities, object.StorageClassName, c, byKey)
-	if err != nil {
-		return fmt.Errorf("storage capacity %s: nodeTopology: %w", c.key, err)
-	}
-	return nil
+	insert(s.capacities, object.StorageClassName, newCapacity(object), byKey)
 }
 
 func (s *Storage) RemoveCapacity(namespace, name string) {

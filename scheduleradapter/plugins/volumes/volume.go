@@ -48,47 +48,34 @@ type reach struct {
 	rows               []nodetable.Row
 }
 
-// nowhere matches no node, for invalid selectors.
-func nowhere() *nodetable.NodeSelector {
-	s, _ := nodetable.NewNodeSelector(nil, &v1.NodeSelector{})
-	return s
-}
-
-func newVolume(object *v1.PersistentVolume) (*volume, error) {
+func newVolume(object *v1.PersistentVolume) *volume {
 	v := &volume{
 		now: object, reported: object, class: classOfVolume(object), capacity: storage(object.Spec.Capacity), zones: zones(object.Labels),
+		affinity: volumeAffinity(object),
 	}
-	affinity, err := volumeAffinity(object)
-	v.affinity = affinity
 	if csi := object.Spec.CSI; csi != nil {
 		v.attachable = attachable{driver: nodetable.Intern(csi.Driver), handle: nodetable.Intern(csi.VolumeHandle)}
-		return v, err
+		return v
 	}
 	translator := csitranslation.New()
 	if !translator.IsPVMigratable(object) {
-		return v, err
+		return v
 	}
 	plugin, unnamed := translator.GetInTreePluginNameFromSpec(object, nil)
 	moved, failed := translator.TranslateInTreePVToCSI(logr.Discard(), object)
 	if unnamed != nil || failed != nil || moved.Spec.CSI == nil {
-		return v, err
+		return v
 	}
 	v.attachable = attachable{nodetable.Intern(moved.Spec.CSI.Driver), nodetable.Intern(moved.Spec.CSI.VolumeHandle), plugin}
-	if v.moved, failed = volumeAffinity(moved); err == nil {
-		err = failed
-	}
-	return v, err
+	v.moved = volumeAffinity(moved)
+	return v
 }
 
-func volumeAffinity(object *v1.PersistentVolume) (*nodetable.NodeSelector, error) {
+func volumeAffinity(object *v1.PersistentVolume) *nodetable.NodeSelector {
 	if object.Spec.NodeAffinity == nil {
-		return nil, nil
+		return nil
 	}
-	affinity, err := nodetable.NewNodeSelector(nil, object.Spec.NodeAffinity.Required)
-	if err != nil {
-		return nowhere(), err
-	}
-	return affinity, nil
+	return nodetable.NewNodeSelector(nil, object.Spec.NodeAffinity.Required)
 }
 
 func (s *Storage) reachOf(v *volume) *reach {
@@ -124,17 +111,20 @@ func (v *volume) affinityOn(node *storagev1.CSINode) *nodetable.NodeSelector {
 	return v.affinity
 }
 
-// migrated reports whether a CSI driver has replaced an in-tree plugin on a node;
-// nil: it has no CSINode. Four plugins are migrated everywhere.
-func migrated(csi *storagev1.CSINode, plugin string) bool {
-	if csi == nil {
-		return false
-	}
+// countsAsCSI reports whether volumes of an in-tree plugin count as those of its CSI
+// driver on a node; nil: it has no CSINode.
+func countsAsCSI(csi *storagev1.CSINode, plugin string) bool {
 	switch plugin {
-	case plugins.AWSEBSInTreePluginName, plugins.GCEPDInTreePluginName, plugins.AzureDiskInTreePluginName, plugins.CinderInTreePluginName:
-		return true
+	case plugins.AWSEBSInTreePluginName, plugins.GCEPDInTreePluginName, plugins.AzureDiskInTreePluginName, plugins.CinderInTreePluginName, plugins.PortworxVolumePluginName:
+		return csi != nil
 	}
-	return slices.Contains(strings.Split(csi.Annotations[v1.MigratedPluginsAnnotationKey], ","), plugin)
+	return false
+}
+
+// migrated reports whether the CSINode says that a CSI driver has replaced an in-tree
+// plugin: then the node affinity of its volumes is that of the driver.
+func migrated(csi *storagev1.CSINode, plugin string) bool {
+	return countsAsCSI(csi, plugin) && slices.Contains(strings.Split(csi.Annotations[v1.MigratedPluginsAnnotationKey], ","), plugin)
 }
 
 // class is the digest of a StorageClass.
@@ -146,13 +136,13 @@ type class struct {
 	topology *nodetable.NodeSelector
 }
 
-func newClass(object *storagev1.StorageClass) (*class, error) {
+func newClass(object *storagev1.StorageClass) *class {
 	c := &class{object: object, attachable: attachable{driver: nodetable.Intern(object.Provisioner)}}
 	if driver, err := csitranslation.New().GetCSINameFromInTreeName(object.Provisioner); err == nil {
 		c.driver, c.plugin = nodetable.Intern(driver), object.Provisioner
 	}
 	if len(object.AllowedTopologies) == 0 {
-		return c, nil
+		return c
 	}
 	allowed := &v1.NodeSelector{}
 	for _, term := range object.AllowedTopologies {
@@ -162,11 +152,8 @@ func newClass(object *storagev1.StorageClass) (*class, error) {
 		}
 		allowed.NodeSelectorTerms = append(allowed.NodeSelectorTerms, t)
 	}
-	var err error
-	if c.topology, err = nodetable.NewNodeSelector(nil, allowed); err != nil {
-		c.topology = nowhere()
-	}
-	return c, err
+	c.topology = nodetable.NewNodeSelector(nil, allowed)
+	return c
 }
 
 // delays is WaitForFirstConsumer.
@@ -182,14 +169,10 @@ type capacity struct {
 	topology    *nodetable.NodeSelector
 }
 
-func newCapacity(object *storagev1.CSIStorageCapacity) (*capacity, error) {
-	c := &capacity{key: object.Namespace + "/" + object.Name}
+func newCapacity(object *storagev1.CSIStorageCapacity) *capacity {
+	c := &capacity{key: object.Namespace + "/" + object.Name, topology: fromLabelSelector(object.NodeTopology)}
 	c.total, c.most = amounts(object)
-	var err error
-	if c.topology, err = fromLabelSelector(object.NodeTopology); err != nil {
-		c.topology = nowhere()
-	}
-	return c, err
+	return c
 }
 
 func amounts(object *storagev1.CSIStorageCapacity) (total, most int64) {
@@ -203,10 +186,10 @@ func amounts(object *storagev1.CSIStorageCapacity) (total, most int64) {
 	return total, total
 }
 
-// fromLabelSelector compiles a label selector for nodes.
-func fromLabelSelector(s *metav1.LabelSelector) (*nodetable.NodeSelector, error) {
+// fromLabelSelector compiles a label selector for nodes; nil matches none.
+func fromLabelSelector(s *metav1.LabelSelector) *nodetable.NodeSelector {
 	if s == nil {
-		return nowhere(), nil
+		return nodetable.NewNodeSelector(nil, &v1.NodeSelector{})
 	}
 	if len(s.MatchExpressions) == 0 {
 		return nodetable.NewNodeSelector(s.MatchLabels, nil)

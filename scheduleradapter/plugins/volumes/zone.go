@@ -38,8 +38,7 @@ func (s *Storage) NewZone(any, framework.Env) (framework.Plugin, error) {
 	for _, label := range topologyLabels {
 		terms = append(terms, whereLabel(label.key, v1.NodeSelectorOpExists))
 	}
-	zoned, err := nodetable.NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: terms})
-	return &Zone{Storage: s, zoned: zoned}, err
+	return &Zone{Storage: s, zoned: nodetable.NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: terms})}, nil
 }
 
 func whereLabel(key string, op v1.NodeSelectorOperator, values ...string) v1.NodeSelectorTerm {
@@ -62,9 +61,7 @@ func zones(labels map[string]string) []*nodetable.NodeSelector {
 			without.MatchExpressions = append(without.MatchExpressions, v1.NodeSelectorRequirement{Key: label.key, Operator: v1.NodeSelectorOpDoesNotExist})
 			terms = append(terms, without)
 		}
-		if rule, err := nodetable.NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: terms}); err == nil {
-			rules = append(rules, rule)
-		}
+		rules = append(rules, nodetable.NewNodeSelector(nil, &v1.NodeSelector{NodeSelectorTerms: terms}))
 	}
 	return rules
 }
