@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +18,15 @@ func undoCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	dir := c.Flags().String("runtime-dir", daemon.DefaultRuntimeDir, "of the evictd that has ended; one that runs keeps its own")
+	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high is left to the next evictd, once")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		undone, err := undo.Recover(*dir)
+		ofMemoryHigh := undo.Recover
+		if slices.Contains([]string{"signal", "core-dump", "watchdog"}, *result) { // it is started again
+			ofMemoryHigh = undo.Defer
+		}
+		more, err1 := ofMemoryHigh(daemon.MemoryHighDir(*dir))
+		undone, err = append(undone, more...), errors.Join(err, err1)
 		for _, file := range undone {
 			fmt.Fprintln(c.OutOrStdout(), "put back", file)
 		}

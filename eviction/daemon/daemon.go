@@ -360,8 +360,8 @@ func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	}
 	around.Go(func() { d.node.collect.Disks.Run(ctx) })
 	around.Go(func() { d.notifier.Run(ctx) })
-	if d.memoryHigh != nil && d.changes != nil {
-		around.Go(func() { d.memoryHigh.run(ctx, d.changes) })
+	if d.memoryHigh != nil {
+		around.Go(func() { d.memoryHigh.run(ctx) })
 	}
 	around.Go(func() { d.disks.Run(ctx) })
 	around.Go(func() { d.syncPods(ctx) })

@@ -48,6 +48,7 @@ type memoryHigh struct {
 	notified func() bool   // of memory.events.local of the pods' cgroup
 	file     func() string // memory.high of the pods' cgroup, as that was last found
 	log      *slog.Logger
+	dir      string // of the undo log
 	levels   chan collect.MemoryLevels
 	placed   atomic.Int64 // the value that memory.high was set to; 0 if it is as found
 
@@ -73,7 +74,7 @@ func (d *Daemon) newMemoryHigh(file *config.EvictdConfiguration) *memoryHigh {
 		if path() != "" {
 			return &memoryHigh{
 				Waiter: d.notifier, notified: d.notifier.WatchesPodsEvents, file: path, log: d.log,
-				levels: make(chan collect.MemoryLevels, 1), high: with,
+				dir: MemoryHighDir(d.runtimeDir), levels: make(chan collect.MemoryLevels, 1), high: with,
 			}
 		}
 	}
@@ -110,9 +111,28 @@ func (h *memoryHigh) SetLevels(a collect.MemoryLevels) collect.Armed {
 	return armed
 }
 
-// run adjusts memory.high until ctx ends, and then restores it.
-func (h *memoryHigh) run(ctx context.Context, changes *undo.Log) {
-	h.changes = changes
+// run adjusts memory.high until ctx ends, and then restores it. Where an earlier evictd was killed,
+// its memory.high first stays for tripPatience: the pods are throttled until this one has measured
+// them.
+func (h *memoryHigh) run(ctx context.Context) {
+	if undo.Recorded(h.dir) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(tripPatience):
+		}
+		restoreEarlier(h.dir, h.log)
+		select {
+		case <-h.levels: // of a usage that is long ago
+		default:
+		}
+	}
+	defer os.Remove(h.dir) // once its log is closed
+	var err error
+	if h.changes, err = undo.Open(h.dir); err != nil {
+		h.log.Warn("memory.high is not set, since it could not be restored if evictd were killed", "error", err)
+		return
+	}
+	defer h.changes.Close()
 	check := time.NewTicker(highCheck)
 	defer check.Stop()
 	for {

@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/evictd/evictd/eviction/control"
@@ -167,6 +170,56 @@ func newTestMemoryHigh(t *testing.T, was string, with high) (*memoryHigh, *bytes
 		Waiter: unnotified{}, notified: func() bool { return true }, file: func() string { return file }, changes: changes, log: slog.New(slog.NewTextHandler(&log, nil)),
 		levels: make(chan collect.MemoryLevels, 1), high: with,
 	}, &log
+}
+
+// TestMemoryHighOfAKilledEvictdStaysForTwoSeconds has the levels of before that time
+// set nothing.
+//
+// rule: M.94
+func TestMemoryHighOfAKilledEvictdStaysForTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const gib = int64(1) << 30
+		killed, _ := newTestMemoryHigh(t, "max", high{tripwire: true})
+		if err := killed.set(gib); err != nil {
+			t.Fatal(err)
+		}
+		h, log := newTestMemoryHigh(t, "max", high{tripwire: true})
+		h.file, h.dir = killed.file, t.TempDir()
+		logs, err := filepath.Glob(filepath.Join(filepath.Dir(killed.file()), "undo-*"))
+		if err != nil || len(logs) != 1 {
+			t.Fatalf("undo logs %q, %v", logs, err)
+		}
+		recorded, err := os.ReadFile(logs[0])
+		if err == nil { // a copy has no lock, as after the end of a process
+			err = os.WriteFile(filepath.Join(h.dir, "undo-killed"), recorded, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); h.run(ctx) }()
+		h.SetLevels(aims(gib/2, gib/4))
+		mustBe := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if text, err := os.ReadFile(h.file()); err != nil || strings.TrimSpace(string(text)) != want {
+				t.Errorf("memory.high is %q, %v, want %s; log: %s", text, err, want, log)
+			}
+		}
+		time.Sleep(tripPatience - 1)
+		mustBe(strconv.FormatInt(gib, 10))
+		time.Sleep(time.Nanosecond)
+		mustBe("max")
+		h.SetLevels(aims(gib/2, gib/4))
+		synctest.Wait()
+		if h.placed.Load() == 0 {
+			t.Error("memory.high is not set afterwards")
+		}
+		cancel()
+		<-ended
+		mustBe("max")
+	})
 }
 
 // unnotified is a Waiter whose SetLevels arms nothing.

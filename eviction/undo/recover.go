@@ -7,10 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
-const prefix = "undo-"
+const prefix, deferred = "undo-", ".deferred"
 
 // Open creates the log of this process in a directory, which it creates. The directory
 // should be a tmpfs.
@@ -73,14 +74,33 @@ func (l *Log) Close() error {
 // Recover restores the settings that ended processes left changed, by their logs in a
 // directory, and returns the written files. A failed one stays recorded. Logs of other
 // users are ignored.
-func Recover(dir string) (undone []string, err error) {
+func Recover(dir string) (undone []string, err error) { return recoverLogs(dir, recoverOne) }
+
+// Defer leaves them to the next Recover or Defer of the directory. It restores what was
+// deferred before.
+func Defer(dir string) (undone []string, err error) {
+	return recoverLogs(dir, func(name string) ([]string, error) {
+		if strings.HasSuffix(name, deferred) {
+			return recoverOne(name)
+		}
+		return nil, deferOne(name)
+	})
+}
+
+// Recorded says whether a directory has a log.
+func Recorded(dir string) bool {
+	logs, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	return len(logs) > 0
+}
+
+func recoverLogs(dir string, one func(name string) ([]string, error)) (undone []string, err error) {
 	logs, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
 	if err != nil {
 		return nil, fmt.Errorf("find logs of changed settings: %w", err)
 	}
 	var faults error
 	for _, name := range logs {
-		written, err := recoverOne(name)
+		written, err := one(name)
 		undone = append(undone, written...)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			faults = errors.Join(faults, fmt.Errorf("undo what %s records: %w", name, err))
@@ -89,23 +109,40 @@ func Recover(dir string) (undone []string, err error) {
 	return undone, faults
 }
 
+// openEnded opens and locks the log of an ended process; nil where the process is running.
+func openEnded(name string) (file *os.File, err error) {
+	if file, err = os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0); err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		owner, known := info.Sys().(*syscall.Stat_t)
+		if !known || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() {
+			err = errors.New("it is owned by another user")
+		}
+	}
+	if err != nil || syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func deferOne(name string) error {
+	file, err := openEnded(name)
+	if file == nil {
+		return err
+	}
+	defer file.Close()
+	return os.Rename(name, name+deferred)
+}
+
 func recoverOne(name string) (undone []string, err error) {
-	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
-	if err != nil {
+	file, err := openEnded(name)
+	if file == nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	owner, known := info.Sys().(*syscall.Stat_t)
-	if !known || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() {
-		return nil, errors.New("it is owned by another user")
-	}
-	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return nil, nil // its process is running
-	}
 	log, err := io.ReadAll(io.LimitReader(file, slots*slotSize))
 	if err != nil {
 		return nil, err

@@ -93,6 +93,28 @@ func TestWhatAnEndedProcessLeftChangedIsPutBackByTheNext(t *testing.T) {
 	}
 }
 
+func TestWhatIsDeferredIsPutBackByTheNextUndoingOfAnyKind(t *testing.T) {
+	for name, next := range map[string]func(string) ([]string, error){"Recover": Recover, "Defer": Defer} {
+		t.Run(name, func(t *testing.T) {
+			dir, path := t.TempDir(), setting(t, "max")
+			l := openLog(t, dir)
+			set(t, l, path, "4096")
+			if undone, err := Defer(dir); err != nil || len(undone) > 0 {
+				t.Errorf("undone of a process that runs: %q, %v", undone, err)
+			}
+			crash(l)
+			if undone, err := Defer(dir); err != nil || len(undone) > 0 || !Recorded(dir) {
+				t.Errorf("undone %q, %v", undone, err)
+			}
+			mustHold(t, path, "4096")
+			if undone, err := next(dir); err != nil || len(undone) != 1 || Recorded(dir) {
+				t.Errorf("undone %q, %v", undone, err)
+			}
+			mustHold(t, path, "max")
+		})
+	}
+}
+
 func TestWhatALivingProcessHasChangedIsItsOwn(t *testing.T) {
 	dir, path := t.TempDir(), setting(t, "2")
 	l := openLog(t, dir)
