@@ -172,11 +172,11 @@ func newTestMemoryHigh(t *testing.T, was string, with high) (*memoryHigh, *bytes
 	}, &log
 }
 
-// TestMemoryHighOfAKilledEvictdStaysUntilThisOneHasMeasuredThePods has the levels of before that time
+// TestMemoryHighOfAKilledEvictdStaysForTwoSeconds has the levels of before that time
 // set nothing.
 //
 // rule: M.94
-func TestMemoryHighOfAKilledEvictdStaysUntilThisOneHasMeasuredThePods(t *testing.T) {
+func TestMemoryHighOfAKilledEvictdStaysForTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gib = int64(1) << 30
 		killed, _ := newTestMemoryHigh(t, "max", high{tripwire: true})

@@ -50,7 +50,9 @@ func TestMachineSurvivesAMemoryBombWithAllPodsWithinTheirRequests(t *testing.T) 
 	within.Do("hold 100Mi")
 	d := protect(n, machineHard)
 	d.AwaitPods(memorySignal, guaranteed, within, bomb)
-	harness.Await(t, "the guaranteed pod to be safest from the kernel", func() bool { return score(t, guaranteed.PID()) == -997 })
+	if n.Driver != sandbox.Systemd { // see mustScore
+		harness.Await(t, "the guaranteed pod to be safest from the kernel", func() bool { return score(t, guaranteed.PID()) == -997 })
+	}
 	bomb.Send("leak 0 768Mi")
 	e := d.AwaitGone(bomb)
 	t.Logf("signalled %v after the crossing, gone %v after that, freed %s", e.Signalled.Sub(e.Crossed.Time), e.Gone.Sub(e.Signalled.Time), e.Freed)

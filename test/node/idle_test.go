@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +35,9 @@ func TestCampaignIdleCost(t *testing.T) {
 			d := n.Evictd(sandbox.EvictionHard("memory.available<100Mi"), sandbox.Housekeeping("10s"))
 			d.Await("evictd to know the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == int(c.pods) })
 			<-time.After(start)
-			before := processorTime(d)
+			before := processorTime(t, strconv.Itoa(d.PID()))
 			<-time.After(watched)
-			spent := processorTime(d) - before
+			spent := processorTime(t, strconv.Itoa(d.PID())) - before
 			t.Logf("%v of processor time in %v (%.3f %%), VmRSS %s, RssAnon %s, RssFile %s", spent, watched,
 				100*spent.Seconds()/watched.Seconds(), procStatus(d, "VmRSS"), procStatus(d, "RssAnon"), procStatus(d, "RssFile"))
 		})
@@ -74,13 +75,13 @@ func sleepAs(n *harness.Node, m *v1.Pod) *sleeper {
 // wake ends it.
 func (s *sleeper) wake() { s.process.Kill() }
 
-// processorTime is what the daemon's threads have used so far, by the nanosecond
+// processorTime is what the threads of a process have used so far, by the nanosecond
 // (sched-stats.rst).
-func processorTime(d *harness.Evictd) (spent time.Duration) {
-	d.T.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.PID()))
+func processorTime(t testing.TB, pid string) (spent time.Duration) {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
 	if err != nil {
-		d.T.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, thread := range threads {
 		var onProcessor int64
@@ -89,7 +90,7 @@ func processorTime(d *harness.Evictd) (spent time.Duration) {
 			_, err = fmt.Sscan(string(text), &onProcessor)
 		}
 		if err != nil {
-			d.T.Fatal(err)
+			t.Fatal(err)
 		}
 		spent += time.Duration(onProcessor)
 	}

@@ -89,9 +89,13 @@ func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.
 }
 
 // mustScore waits for the score of a pod's process; one that the kernel may
-// refuse to lower can stay as it was.
+// refuse to lower can stay as it was. With the systemd driver the cgroup of a container has
+// no name that evictd knows without a container runtime: none is scored there.
 func mustScore(t *testing.T, p *harness.Pod, want int) {
 	t.Helper()
+	if p.Node.Driver == sandbox.Systemd {
+		return
+	}
 	inherited := score(t, os.Getpid())
 	harness.Await(t, fmt.Sprintf("oom_score_adj of pod %s to be %d", p.Name, want), func() bool {
 		is := score(t, p.PID())

@@ -149,29 +149,39 @@ func passesBy(d *harness.Evictd, source string) (sum int) {
 }
 
 // TestCostOfMarks judges nothing: each line that begins with | compares evictd that sets
-// memory.high with evictd that does not, in rounds that alternate.
+// memory.high with evictd that does not, in rounds of both, by the ratios of the rounds.
 func TestCostOfMarks(t *testing.T) {
 	n := newMachine(t)
 	high := highFile(n)
 	rounds, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
+	rounds = max(3, rounds)
 	of := map[bool]*costs{true: {}, false: {}}
-	for range max(3, rounds) {
-		for _, marks := range []bool{false, true} {
+	for round := range rounds {
+		for _, marks := range []bool{round%2 == 0, round%2 != 0} {
 			pod := n.Start("pod", sandbox.Spec{})
 			d := protect(n, fmt.Sprintf("%s\nkernelMemcgNotification: %v\nhousekeepingInterval: 10s", machineHard, marks))
 			d.AwaitPods(memorySignal, pod)
 			if marks {
 				awaitMark(t, high, 0)
 			}
-			of[marks].measure(t, d, pod, high)
+			of[marks].measure(t, d, pod, high, round < 3)
 			pod.End()
 			n.Clear(n.Pods().Path())
 		}
 	}
 	with, without := of[true], of[false]
-	ratio := func(of func(*costs) []float64) float64 { return median(of(with)) / median(of(without)) }
-	fmt.Printf("| with marks, as a ratio to without | page-cache reader %.2f | allocator %.2f |\n",
-		ratio(func(c *costs) []float64 { return c.reader }), ratio(func(c *costs) []float64 { return c.allocator }))
+	ratios := func(of func(*costs) []float64) string {
+		all := slices.Clone(of(with))
+		for i := range all {
+			all[i] /= of(without)[i]
+		}
+		slices.Sort(all)
+		return fmt.Sprintf("%.2f (%.2f to %.2f, half of them %.2f to %.2f)", median(all), all[0], all[len(all)-1], all[len(all)/4], all[len(all)-1-len(all)/4])
+	}
+	reader, allocator := func(c *costs) []float64 { return c.reader }, func(c *costs) []float64 { return c.allocator }
+	fmt.Printf("| throughput with marks, as a ratio to without, %d rounds | page-cache reader %s | allocator %s |\n", rounds, ratios(reader), ratios(allocator))
+	fmt.Printf("| MiB a second with marks, without | page-cache reader %.0f, %.0f | allocator %.0f, %.0f |\n",
+		median(with.reader)/harness.MiB, median(without.reader)/harness.MiB, median(with.allocator)/harness.MiB, median(without.allocator)/harness.MiB)
 	fmt.Printf("| passes a minute | with %.0f | without %.0f |\n", median(with.passes), median(without.passes))
 	fmt.Printf("| events of memory.high | reader %.0f | allocator %.0f |\n", median(with.readerEvents), median(with.allocatorEvents))
 	t.Logf("with %+v, without %+v", *with, *without)
@@ -180,7 +190,7 @@ func TestCostOfMarks(t *testing.T) {
 // costs of rounds: bytes a second, and numbers.
 type costs struct{ reader, allocator, passes, readerEvents, allocatorEvents []float64 }
 
-func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high string) {
+func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high string, counts bool) {
 	t.Helper()
 	const size = 384 * harness.MiB // two marks at least, and no threshold
 	file := filepath.Join(t.TempDir(), "file")
@@ -203,6 +213,9 @@ func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high 
 	bytes, events = rate("hold %d", size)
 	c.allocator, c.allocatorEvents = append(c.allocator, bytes), append(c.allocatorEvents, events)
 	pod.Do("hold 0")
+	if !counts {
+		return
+	}
 	before := passesBy(d, "")
 	<-time.After(time.Minute)
 	c.passes = append(c.passes, float64(passesBy(d, "")-before))

@@ -48,9 +48,6 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 			t.Logf("crossed after %v; memory.high %s, %d events; the pods use %s", time.Since(begun), content(t, high), eventsHigh(t, high), content(t, filepath.Join(filepath.Dir(high), "memory.current")))
 			machine.Signal(t, signal)
 			least := leastAvailable(n)
-			if signal == "CONT" {
-				harness.Await(t, "the pods to be let go", func() bool { return content(t, high) == "max" })
-			}
 			bomb.AwaitEnd() // by an evictd that is only being started, maybe
 			t.Logf("the least that was available meanwhile is %d MiB", least()/harness.MiB)
 			t.Logf("evicted in a pass of %q", d.AwaitGone(bomb).Source) // after the stop a poll is due, too

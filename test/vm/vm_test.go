@@ -78,7 +78,7 @@ var campaign = []boot{
 		{pkg: "test/node", run: faults},
 		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"},
 	}},
-	{name: "v2 systemd machine", suites: []suite{{pkg: "test/node", run: "^TestMachine", env: systemd}}},
+	{name: "v2 systemd machine", limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: "^TestMachine", env: "EVICTD_CAMPAIGN=1 " + systemd}}},
 	{name: "v2 systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{
 		{pkg: "test/node", run: nodes, env: systemd},
 		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd},

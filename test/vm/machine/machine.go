@@ -87,9 +87,9 @@ func recorded(since time.Time) (lines string) {
 		text, _ := os.ReadFile(file)
 		for line := range strings.Lines(string(text)) {
 			var record struct{ At time.Time }
-			_, body, _ := strings.Cut(line, " ")
-			if json.Unmarshal([]byte(body), &record) == nil && record.At.After(since) {
-				lines += body
+			fields := strings.SplitN(line, " ", 3) // checksum, number of the segment, record
+			if len(fields) == 3 && json.Unmarshal([]byte(fields[2]), &record) == nil && record.At.After(since) {
+				lines += fields[2]
 			}
 		}
 	}
