@@ -130,7 +130,7 @@ bench-containers: containerd ## what evictd and a containerd use with 500 contai
 	EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 20m -v -run '^TestCampaignCost' ./suite
 
 .PHONY: bench-kubelet
-bench-kubelet: cluster build ## how soon a node is relieved by evictd beside a real kubelet, and by the kubelet alone; EVICTD_ROUNDS=3
+bench-kubelet: cluster ## how soon a node is relieved by evictd beside a real kubelet, and by the kubelet alone; EVICTD_ROUNDS=3
 	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 90m -v -run '^TestCampaignReactionBesideAKubelet$$' ./cluster | grep -e '^|' -e '---' -e FAIL -e _test.go
 
 .PHONY: bench-cluster
@@ -277,6 +277,10 @@ bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oom
 .PHONY: bench-notices
 bench-notices: deb ## in that machine: what marks of memory.high cost a reader and an allocator, and passes a minute; EVICTD_ROUNDS=3
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestNotices$$' ./test/vm | grep -e '^|' -e FAIL
+
+.PHONY: cluster-campaign
+cluster-campaign: cluster ## evictions while the API server is away for 5, 30 and 150 s, and while the kubelet collects images; takes twelve minutes
+	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 60m -v $(TESTFLAGS) -run '^TestCampaign(Eviction|Disk)' ./cluster
 
 .PHONY: clean
 clean: ## remove what build made

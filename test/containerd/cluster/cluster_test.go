@@ -71,10 +71,8 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{name: "deployment-whose-pod-ignores-sigterm", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}},
 	{name: "statefulset", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}},
 	{name: "daemonset", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}},
-	{name: "job", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}},
 	{name: "job-with-a-sidecar", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}, shape: cluster.AddSidecar},
 	{name: "deployment-with-a-sidecar", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, shape: cluster.AddSidecar},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
