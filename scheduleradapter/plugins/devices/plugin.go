@@ -95,7 +95,7 @@ func (s *Store) New(args any, _ framework.Env) (framework.Plugin, error) {
 
 func (*Plugin) Name() string { return Name }
 
-// IgnoresPods: claims, not the pods of a node, hold devices.
+// IgnoresPods is implemented: claims, not the pods of a node, hold devices.
 func (*Plugin) IgnoresPods() {}
 
 // PreEnqueue gates a pod until its claims exist.
