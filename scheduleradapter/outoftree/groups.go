@@ -13,10 +13,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Errors of features that this scheduler does not have.
+// Errors of what out-of-tree plugins do not have.
 var (
 	errNoGroups  = errors.New("pod groups are not supported")
-	errNoDevices = errors.New("DynamicResources is not supported")
+	errNoDevices = errors.New("claims and devices are not passed to out-of-tree plugins")
 )
 
 // noGroups has no pod groups.

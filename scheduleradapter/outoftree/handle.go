@@ -48,8 +48,8 @@ func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 func (h *handle) ProfileName() string            { return h.profile.name }
 func (h *handle) Parallelizer() fwk.Parallelizer { return parallelizer{h.host} }
 
-// SharedDRAManager returns an error from each call: DynamicResources is not
-// supported.
+// SharedDRAManager returns an error from each call: claims and devices are not passed
+// to out-of-tree plugins.
 func (h *handle) SharedDRAManager() fwk.SharedDRAManager { return noDevices{} }
 
 // SharedCSIManager lists CSINodes from the informer.

@@ -254,7 +254,7 @@ func TestNothingInTheHandleIsSilentlyWithoutEffect(t *testing.T) {
 		`client: Get "http://missing.invalid/api/v1/nodes": ` + missing,
 		`config: Get "http://missing.invalid": ` + missing,
 		"lister: <nil>", "csi: " + missing,
-		"claims: DynamicResources is not supported",
+		"claims: claims and devices are not passed to out-of-tree plugins",
 		"groups: pod groups are not supported", "group states: pod groups are not supported", "mutations: pod groups are not supported",
 		"profile default-scheduler, extenders 0, signed false, claim in use false",
 		"promised " + at + `: ""`, "with it 1 pods, without 0", "promised " + at + `: "other"`, "promised " + at + `: ""`,
