@@ -301,7 +301,30 @@ func TestTheStatusAddressShowsWhenTheClusterIsKnown(t *testing.T) {
 	}
 	c.refuse.Store(nil)
 	c.until("it is ready", func() bool { return get("/readyz") == "200 ok\n" })
+	if got := get("/debug/pprof/cmdline"); !strings.HasPrefix(got, "404 ") {
+		t.Errorf("pprof without the switch says %s", got)
+	}
 	if got := get("/metrics"); !strings.Contains(got, "scheduler_pending_pods{queue=\"active\"} 0\n") {
 		t.Errorf("metrics are %s", got)
 	}
+}
+
+// rule: S5.20
+func TestProfilesAreServedBehindTheirSwitch(t *testing.T) {
+	c := newLiveCluster(t)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nenableProfiling: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := process.Client(c.runs("--leader-elect=false", "--config", file).socket)
+	defer client.CloseIdleConnections()
+	c.until("a profile is served", func() bool {
+		response, err := client.Get("http://scheduler/debug/pprof/goroutine?debug=1")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return err == nil && response.StatusCode == http.StatusOK && strings.HasPrefix(string(body), "goroutine profile: ")
+	})
 }

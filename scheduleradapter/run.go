@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"slices"
 	"strings"
@@ -65,6 +66,7 @@ cluster background this pod.`,
 	files := serve.TLSFlags(flags)
 	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
 	extending := flags.String("extender-address", "none", "serves an extender with NodePressure at a loopback IP:PORT, at any IP:PORT with the --status-tls files, at unix:PATH, or none")
+	features := flags.String("feature-gates", "", "NAME=true or NAME=false, separated by commas, as for kube-scheduler; a warning names those without effect")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0: adaptive; overrides the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, faulty := loadConfig(*file, p.known())
@@ -84,7 +86,8 @@ cluster background this pod.`,
 			*controllers = []string{"taint-eviction", "node-lifecycle"}
 		}
 		running, unknown := parseControllers(*controllers)
-		if err := errors.Join(faulty, unreachable, unknown); err != nil {
+		withoutEffect, malformed := checkFeatureGates(*features)
+		if err := errors.Join(faulty, unreachable, unknown, malformed); err != nil {
 			return cli.BadInput(err)
 		}
 		if flags.Changed("leader-elect") {
@@ -93,7 +96,7 @@ cluster background this pod.`,
 			cfg.LeaderElection.Enabled = false
 		}
 		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-		for _, warning := range cfg.Warnings {
+		for _, warning := range append(cfg.Warnings, withoutEffect...) {
 			log.Warn("configuration", "warning", warning)
 		}
 		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, *extending, *address, files}, log)
@@ -213,6 +216,13 @@ func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
 	mux.Handle("GET /metrics", metrics.Handler())
+	if d.cfg.Profiling {
+		for path, serve := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			mux.HandleFunc("GET /debug/pprof/"+path, serve)
+		}
+	}
 	mux.Handle("GET /v1/explain", explain.Handler(d.loop, d.log))
 	d.page.Handle(mux)
 	return mux

@@ -60,16 +60,13 @@ func Compile(file *File, plugins []Plugin) (Config, error) {
 	c := &compiler{plugins: plugins, warnings: slices.Clone(file.warnings)}
 	initial := ptr.Deref(file.PodInitialBackoffSeconds, defaultInitialBackoff)
 	maximum := ptr.Deref(file.PodMaxBackoffSeconds, defaultMaxBackoff)
-	profiling := ptr.Deref(file.EnableProfiling, true)
 	config := Config{
-		Parallelism:           int(ptr.Deref(file.Parallelism, defaultParallelism)),
-		PodInitialBackoff:     time.Duration(initial) * time.Second,
-		PodMaxBackoff:         time.Duration(maximum) * time.Second,
-		LeaderElection:        c.leaderElection(field.NewPath("leaderElection"), &file.LeaderElection),
-		ClientConnection:      c.clientConnection(field.NewPath("clientConnection"), &file.ClientConnection),
-		Profiling:             profiling,
-		ContentionProfiling:   ptr.Deref(file.EnableContentionProfiling, profiling),
-		DelayCacheUntilActive: file.DelayCacheUntilActive,
+		Parallelism:       int(ptr.Deref(file.Parallelism, defaultParallelism)),
+		PodInitialBackoff: time.Duration(initial) * time.Second,
+		PodMaxBackoff:     time.Duration(maximum) * time.Second,
+		LeaderElection:    c.leaderElection(field.NewPath("leaderElection"), &file.LeaderElection),
+		ClientConnection:  c.clientConnection(field.NewPath("clientConnection"), &file.ClientConnection),
+		Profiling:         ptr.Deref(file.EnableProfiling, false),
 	}
 	c.check(config.Parallelism > 0, field.NewPath("parallelism"), config.Parallelism, "should be an integer value greater than zero")
 	c.check(initial > 0, field.NewPath("podInitialBackoffSeconds"), initial, "must be greater than 0")
@@ -78,8 +75,26 @@ func Compile(file *File, plugins []Plugin) (Config, error) {
 	config.Profiles = c.profiles(field.NewPath("profiles"), file)
 	config.Extenders = c.extenders(field.NewPath("extenders"), file.Extenders)
 	ignoreResources(config.Profiles, config.Extenders)
+	c.warnWithoutEffect(file)
 	config.Warnings = c.warnings
 	return config, errors.Join(c.faults...)
+}
+
+// warnWithoutEffect reports the fields that are set and not read.
+func (c *compiler) warnWithoutEffect(file *File) {
+	for _, field := range []struct {
+		set       bool
+		path, why string
+	}{
+		{ptr.Deref(file.EnableContentionProfiling, false), "enableContentionProfiling", "the block profile is not recorded"},
+		{file.DelayCacheUntilActive, "delayCacheUntilActive", "the informers start before this process leads, so that it schedules at once"},
+		{file.ClientConnection.QPS != 0, "clientConnection.qps", "the client does not limit its rate; API priority and fairness does"},
+		{file.ClientConnection.Burst != 0, "clientConnection.burst", "the client does not limit its rate; API priority and fairness does"},
+	} {
+		if field.set {
+			c.warnings = append(c.warnings, field.path+": has no effect: "+field.why)
+		}
+	}
 }
 
 func (c *compiler) percentage(path *field.Path, percentage *int32) {

@@ -29,10 +29,8 @@ type Config struct {
 	PodInitialBackoff, PodMaxBackoff time.Duration
 	LeaderElection                   LeaderElection
 	ClientConnection                 ClientConnection
-	// Profiling serves pprof; ContentionProfiling adds its block profile.
-	Profiling, ContentionProfiling bool
-	// DelayCacheUntilActive delays the informers until this process leads.
-	DelayCacheUntilActive bool
+	// Profiling serves pprof at the status address, if the file asks for it.
+	Profiling bool
 	// Warnings describe valid settings that have no effect.
 	Warnings []string
 }

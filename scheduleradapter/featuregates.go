@@ -1,0 +1,42 @@
+package scheduleradapter
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// gates are the feature gates of Kubernetes 1.37 that change a scheduler, with their
+// state in evictd-scheduler, which --feature-gates does not change.
+var gates = map[string]bool{
+	"SchedulerAsyncPreemption": true, "SchedulerPopFromBackoffQ": true, "NominatedNodeNameForExpectation": true,
+	"ClearingNominatedNodeNameAfterBinding": true, "NodeDeclaredFeatures": true, "PodLevelResources": true,
+	"InPlacePodVerticalScaling": true, "InPlacePodLevelResourcesVerticalScaling": true, "StorageCapacityScoring": true,
+	"VolumeLimitScaling": true, "MatchLabelKeysInPodAffinity": true, "MatchLabelKeysInPodTopologySpread": true,
+	"NodeInclusionPolicyInPodTopologySpread": true, "SchedulerQueueingHints": true,
+	"OpportunisticBatching": false, "SchedulerAsyncAPICalls": false, "GenericWorkload": false, "GangScheduling": false,
+	"TopologyAwareWorkloadScheduling": false, "InterPodAffinityHostnameFastPath": false, "SchedulerPreQueueingHints": false,
+	"TaintTolerationComparisonOperators": false, "InPlacePodVerticalScalingSchedulerPreemption": false,
+	"DRANodeAllocatableResources": false,
+}
+
+// checkFeatureGates reads --feature-gates and returns a warning for each gate that has
+// no effect as it is set.
+func checkFeatureGates(flag string) (warnings []string, err error) {
+	for _, setting := range strings.FieldsFunc(flag, func(r rune) bool { return r == ',' || r == ' ' }) {
+		name, value, _ := strings.Cut(setting, "=")
+		on, invalid := strconv.ParseBool(value)
+		if invalid != nil {
+			return nil, fmt.Errorf("--feature-gates %s: expected NAME=true or NAME=false", setting)
+		}
+		switch state, known := gates[name]; {
+		case !known:
+			warnings = append(warnings, fmt.Sprintf("--feature-gates %s has no effect: evictd-scheduler does not know %s", setting, name))
+		case on != state:
+			warnings = append(warnings, fmt.Sprintf("--feature-gates %s has no effect: %s is %t in evictd-scheduler", setting, name, state))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings, nil
+}
