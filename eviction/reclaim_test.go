@@ -35,7 +35,7 @@ func below(s eviction.Signal, required int64) eviction.Threshold {
 // signals are what is left of some; the others have plenty.
 type signals map[eviction.Signal]int64
 
-// at plays a pass in which reclaims that are asked for go on.
+// at runs a pass; reclaims that it asks for do not end in it.
 func (n *starving) at(at time.Duration, left signals, ended ...eviction.Signal) {
 	now := start.Add(at)
 	in := eviction.Input{Now: now, Sampled: true}
@@ -161,7 +161,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 			[]string{asked, "6s evict writer for nodefs.available node's own reclaim has not ended in 6s"},
 		},
 		{
-			"and asks anew ten seconds after one that it gained by",
+			"and asks again ten seconds after a reclaim that freed space",
 			func(n *starving) {
 				n.at(0, short)
 				n.at(2*time.Second, signals{disk: gibi + 1}, disk)
@@ -182,7 +182,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 			[]string{asked, "2s evict writer for nodefs.available", "1m1s evict writer for nodefs.available", strings.Replace(asked, "0s", "1m2s", 1)},
 		},
 		{
-			"an end that nobody waits for means nothing",
+			"the end of a reclaim that was not asked for changes nothing",
 			func(n *starving) { n.at(0, signals{}, disk); n.at(time.Second, short) },
 			[]string{strings.Replace(asked, "0s", "1s", 1)},
 		},
@@ -241,7 +241,7 @@ func TestAPatientDiskLosesNoPodAndAsksOnce(t *testing.T) {
 						t.Errorf("a reclaim was begun over another: %+v, %+v", before, after)
 					}
 					if !after.Since.IsZero() && !after.Rest.IsZero() {
-						t.Errorf("a reclaim goes on and rests: %+v", after)
+						t.Errorf("a reclaim runs and is not due before a time: %+v", after)
 					}
 				}
 				if d := c.out; len(d.Reclaim) > 0 && d.ReclaimNeed.Bytes <= 0 && d.ReclaimNeed.Inodes <= 0 {

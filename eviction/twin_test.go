@@ -12,7 +12,7 @@ import (
 )
 
 // The twins say the same as the core in the plainest words there are, with maps
-// and lists built anew each time, after the steps of the kubelet's manager.
+// and lists that are built each time, after the steps of the kubelet's manager.
 
 // twin is the kubelet's state between two passes.
 type twin struct {

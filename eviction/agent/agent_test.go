@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is an agent that needs no API server: it says what it hears.
+// play is an agent that needs no API server: it prints what it receives.
 func play(kind string) {
 	if kind == "check" {
 		judge()
@@ -157,7 +157,7 @@ func TestAgentSendsAndReceives(t *testing.T) {
 	<-a.Changed()
 	a.SetConditions(standing("first"))
 	a.SetConditions(standing("second"))
-	await(t, "the newest standing to be told", func() bool { return a.API().Error == "second" })
+	await(t, "the newest standing to be reported", func() bool { return a.API().Error == "second" })
 	gone := make(chan types.UID, 1)
 	a.cfg.Gone = func(i wire.Intent) { gone <- i.UID }
 	l := loop{Keeper: a.evictions}
@@ -234,7 +234,7 @@ func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
 		a.SetConditions(standing("x"))
 		a.Event(wire.Event{})
 	}
-	await(t, "the fault to be told", func() bool { return strings.Contains(a.API().Error, "permission denied") })
+	await(t, "the fault to be reported", func() bool { return strings.Contains(a.API().Error, "permission denied") })
 	if len(a.out.events) > maxEvents {
 		t.Errorf("%d events are kept", len(a.out.events))
 	}

@@ -112,7 +112,7 @@ func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 			given, _ := ordersOf(a)
 			fail(a, given[0])
 			if !killer.untold() {
-				t.Error("nobody tells the victim to end")
+				t.Error("no process stops the victim")
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 func TestHardVictimIsKilledAtOnceAndItsSandboxStoppedAfterwards(t *testing.T) {
 	a := withRuntime()
 	k, killer := stopper(a, family)
-	for _, v := range []kill.Victim{{UID: "hard", Grace: time.Second}, {UID: "hurried", Soft: true, Grace: 0}} {
+	for _, v := range []kill.Victim{{UID: "hard", Grace: time.Second}, {UID: "soft", Soft: true, Grace: 0}} {
 		require.NoError(t, k.Kill(v))
 		if _, got := ordersOf(a); !killer.untold() || got != "" {
 			t.Errorf("%s: orders %q, want none", v.UID, got)
@@ -170,7 +170,7 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 	a := withRuntime()
 	a.runtime = nil
 	if a.Runtime() != nil {
-		t.Error("a runtime before any was heard of")
+		t.Error("a runtime before one was received")
 	}
 	size := int64(7)
 	for _, m := range []wire.FromAgent{

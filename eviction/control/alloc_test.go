@@ -98,7 +98,7 @@ func newCrowd(pods int) (*crowd, *Loop) {
 	return c, l
 }
 
-// cross lets the node run out of memory and come back, with nobody in flight.
+// cross takes available memory below the threshold and above it again, without a kill in flight.
 func (c *crowd) cross(l *Loop) {
 	c.left = 50 << 20
 	l.pass(eviction.Event, "memcg-threshold")

@@ -34,7 +34,7 @@ const everything = "everything"
 
 var faults = []fault{
 	{name: "cgroupfs: the node's memory cannot be read", hides: "memory"},
-	{name: "cgroupfs: the node's memory is told as it was", hides: "memory", spreads: true}, // what was short stays so
+	{name: "cgroupfs: the node's memory is an old reading", hides: "memory", spreads: true}, // what was short stays so
 	{name: "cgroupfs: the node uses less than nothing", hides: "memory"},
 	{name: "cgroupfs: the time of a reading goes backwards", hides: everything},
 	{name: "cgroupfs: reading hangs", hides: everything},
@@ -46,7 +46,7 @@ var faults = []fault{
 	{name: "cgroupfs: a kill does not end", spreads: true},
 	{name: "cgroupfs: a kill reaches no process", spreads: true},
 	{name: "statfs: the disk is unknown", hides: "disk"},
-	{name: "statfs: the disk is told as it was", hides: "disk"},
+	{name: "statfs: the disk is an old reading", hides: "disk"},
 	{name: "disk: a scan is never complete"},
 	{name: "disk: a scan is always complete and of long ago"},
 	{name: "runtime: a reclaim never ends"},
@@ -150,7 +150,7 @@ func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
 		switch name {
 		case "cgroupfs: the node's memory cannot be read":
 			n.Memory = stats.Memory{}
-		case "cgroupfs: the node's memory is told as it was":
+		case "cgroupfs: the node's memory is an old reading":
 			n.Memory = w.frozen.Memory
 		case "cgroupfs: the node uses less than nothing":
 			n.Memory.Usage = stats.Known(-5 * gibi)
@@ -159,7 +159,7 @@ func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
 			n.NodeFs.Time = n.Time
 		case "statfs: the disk is unknown":
 			n.NodeFs = stats.Filesystem{}
-		case "statfs: the disk is told as it was":
+		case "statfs: the disk is an old reading":
 			n.NodeFs = w.frozen.NodeFs
 		}
 	}
@@ -337,7 +337,7 @@ var pressures = []struct {
 // before a crossing until long after it, and from the middle of a kill on, for each
 // resource; and each pair in one of those ways. The hog is ended, once, as soon as its
 // shortage can be known; no pod is ended for one that cannot be, and none in the place
-// of a hog that can be ended; passes go on.
+// of a hog that can be ended; further passes run.
 func TestFaultsOfPortsAloneAndInPairsEvictNoOtherPod(t *testing.T) {
 	withEachPair(t, func(i, j, way int) bool { return i == j || (i+j)%4 == way })
 }

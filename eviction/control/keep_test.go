@@ -120,13 +120,13 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 		kills       []string
 		turns       []string
 	}{
-		{"a grace goes on", grave, 22, 23, nil, nil, 50 * time.Second,
+		{"a grace continues after a restart", grave, 22, 23, nil, nil, 50 * time.Second,
 			[]string{"30s kill a in 1m0s"}, []string{"0s true", "23s true"}},
-		{"but for time without passes beyond two intervals", slow, 22, 62, nil, nil, 90 * time.Second,
+		{"time without passes beyond two intervals does not count", slow, 22, 62, nil, nil, 90 * time.Second,
 			[]string{"1m22s kill a in 1m0s"}, []string{"0s true", "1m2s true"}},
-		{"and begins anew where that is longer than itself", grave, 22, 92, nil, nil, 125 * time.Second,
+		{"a grace begins again where that time is longer than the grace", grave, 22, 92, nil, nil, 125 * time.Second,
 			[]string{"2m2s kill a in 1m0s"}, []string{"0s true", "1m32s true"}},
-		{"or where its threshold has changed", grave, 22, 23, nil, func(s *setting) { s.thresholds = softly(31 * time.Second) }, time.Minute,
+		{"a grace begins again where its threshold has changed", grave, 22, 23, nil, func(s *setting) { s.thresholds = softly(31 * time.Second) }, time.Minute,
 			nil, []string{"0s true", "23s true"}},
 		{"a condition is held for what is left of its period", calm, 22, 23, recovers, nil, 2 * time.Minute,
 			nil, []string{"0s true", "23s true", "1m23s false"}},
@@ -152,7 +152,7 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 			[]string{"0s kill a", "11.001s kill b"}, []string{"0s true", "5s true"}},
 		{"none over a reboot: what runs then is another", first(grave, stubborn("a", gibi)), 35, 40, reboots(0), nil, 50 * time.Second,
 			[]string{"30s kill a in 1m0s"}, []string{"0s true", "40s true"}},
-		{"one that is overdue is chosen anew", first(calm, stubborn("a", gibi)), 1, 15, nil, nil, 16 * time.Second,
+		{"a victim that is overdue is chosen again", first(calm, stubborn("a", gibi)), 1, 15, nil, nil, 16 * time.Second,
 			[]string{"0s kill a", "15s kill a"}, []string{"0s true", "15s true"}},
 		{"one of a threshold that is gone is dropped", first(calm, stubborn("a", gibi)), 1, 5, nil,
 			func(s *setting) { s.thresholds = diskHard }, 15 * time.Second, []string{"0s kill a"}, []string{"0s true"}},

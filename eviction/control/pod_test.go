@@ -22,7 +22,7 @@ type pod struct {
 	limited bool          // has a local-storage limit, which it keeps
 	lost    bool          // nothing to kill was found
 	lingers bool          // its processes are not reaped when they have ended
-	litters bool          // nobody takes its layers away when they have
+	litters bool          // its layers are not removed when they have
 	fault   error         // of measuring
 	slow    time.Duration // to measure
 	usage   stats.Pod
@@ -36,7 +36,7 @@ type end struct {
 	refused  error         // by Kill
 	after    time.Duration // the result comes so long after; negative: never
 	err      error         // of the result; nil: the pod is gone
-	unreaped bool          // there was nobody to signal, and the pod still shows
+	unreaped bool          // no process was found, and the pod still shows
 }
 
 // using makes a pod of one process that uses so much memory.

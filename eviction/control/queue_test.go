@@ -29,7 +29,7 @@ func TestOfWhatTheLoopHasNotReceivedTheLastCounts(t *testing.T) {
 		w.wants("0s kill c")
 		w.stop()
 		<-w.ended
-		several(w) // nobody takes them any more, and nobody waits
+		several(w) // nothing receives them any more, and no call blocks
 	})
 }
 
@@ -102,7 +102,7 @@ func TestAReportBelongsToItsReader(t *testing.T) {
 		for len(report.Decisions) == 0 || len(report.Decisions[len(report.Decisions)-1].Ranking) == 0 {
 			report = <-w.Reports()
 		}
-		a.gone() // and then measured anew
+		a.gone() // and then measured again
 		w.at(12 * time.Second)
 		ranked := report.Decisions[len(report.Decisions)-1].Ranking[0]
 		if got := ranked.Candidate.Usage.Containers[0].Memory; got != stats.Known(gibi) {
@@ -214,7 +214,7 @@ func TestAVictimIsGivenNoMoreThanTheSignalLeaves(t *testing.T) {
 				}
 				w.killer.mu.Lock()
 				defer w.killer.mu.Unlock()
-				if got, told := w.killer.graces["a"]; !told || got < c.least || got > c.most {
+				if got, ok := w.killer.graces["a"]; !ok || got < c.least || got > c.most {
 					t.Errorf("the shortest grace was %v, want from %v to %v", got, c.least, c.most)
 				}
 			})

@@ -305,7 +305,7 @@ func TestOneConfigurationFollowsAnother(t *testing.T) {
 		want       []string
 	}{
 		{"a threshold that stays keeps its standing", append(before[:1:1], hard(eviction.PIDAvailable, 10)), []string{"25s kill a in 1m0s"}},
-		{"a threshold that changes starts anew", []eviction.Threshold{soft(eviction.MemoryAvailable, gibi+mebi, grace)}, []string{"40s kill a in 1m0s"}},
+		{"the grace of a threshold that changes starts again", []eviction.Threshold{soft(eviction.MemoryAvailable, gibi+mebi, grace)}, []string{"40s kill a in 1m0s"}},
 		{"a threshold that is gone acts no more", nil, nil},
 		{"a hard one acts at once", memoryHard, []string{"15s kill a"}},
 	} {
@@ -326,19 +326,19 @@ func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *te
 	within(t, setting{thresholds: memoryHard, node: short, pods: []*pod{using("a", gibi), using("b", mebi)}, dryRun: true}, func(w *world) {
 		w.at(21 * time.Second)
 		w.wants()
-		var told []string
+		var evicted []string
 		for _, r := range w.reported() {
 			for _, d := range r.Decisions {
 				for _, e := range d.Evictions {
 					if !r.DryRun {
 						t.Error("the report does not say that it is of a dry run")
 					}
-					told = append(told, r.At.Sub(w.begun).Round(10*time.Millisecond).String()+" "+e.Pod.Name)
+					evicted = append(evicted, r.At.Sub(w.begun).Round(10*time.Millisecond).String()+" "+e.Pod.Name)
 				}
 			}
 		}
-		if got, want := fmt.Sprint(told), "[0s a 11s a]"; got != want {
-			t.Errorf("told %v, want %v", got, want)
+		if got, want := fmt.Sprint(evicted), "[0s a 11s a]"; got != want {
+			t.Errorf("reported %v, want %v", got, want)
 		}
 	})
 }

@@ -59,11 +59,11 @@ type setting struct {
 	dryRun     bool
 	relief     bool                 // what victims free is measured
 	late       time.Duration        // by which SIGKILL is sent after the end of a grace
-	unread     bool                 // nobody reads the reports
-	read       func(control.Report) // reads them too; nil: nobody
+	unread     bool                 // the reports are not read
+	read       func(control.Report) // is called with each report that is read; may be nil
 	pulse      control.Pulse
 	before     func(*world)                 // before the loop runs
-	wrap       func(*world, *control.Ports) // takes the place of ports; nil: nobody
+	wrap       func(*world, *control.Ports) // replaces ports; may be nil
 }
 
 const housekeeping = 10 * time.Second
@@ -164,7 +164,7 @@ func (w *world) settle(pods ...*pod) {
 	w.SetPods(all)
 }
 
-// at waits for an instant of the world, and until all has come to rest then.
+// at waits for an instant of the test, and then until every goroutine is blocked.
 func (w *world) at(d time.Duration) {
 	time.Sleep(d - time.Since(w.begun))
 	synctest.Wait()
@@ -187,7 +187,7 @@ func (w *world) wants(lines ...string) {
 	}
 }
 
-// sensor tells what it was set to, and counts how often it is asked.
+// sensor returns the reading that was set, and counts the calls.
 type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node

@@ -41,7 +41,7 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskIsRemovedAtOnceWithoutAKubelet(t *test
 		w.image("a", 1, 1)
 		w.state(inventory.ContainerRunning)
 	}
-	t.Run("once it has come to rest, and nothing of others", func(t *testing.T) {
+	t.Run("once its containers have exited, and nothing of others", func(t *testing.T) {
 		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
 			w.Evicted("evicted")
 			w.at(400 * time.Millisecond)

@@ -69,7 +69,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeContainer gone", "550ms pressure: expected 4, freed 4 GiB "},
 		},
 		{
-			"for a while, and also where nobody knows how much that is",
+			"for five seconds, and also where the size of a layer is unknown",
 			setting{minimum: 4, prepare: func(w *world) {
 				w.late = time.Minute
 				w.container("gone", "gone", time.Hour, 4*gibi)
@@ -89,7 +89,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeImage a", "1.3s pressure: expected 4, freed 4 GiB "},
 		},
 		{
-			"nor by the end of a pod where it frees more than the runtime tells of it",
+			"nor by the end of a pod where it frees more than the size that the runtime reports",
 			setting{minimum: 4, prepare: func(w *world) {
 				w.late = 1170 * time.Millisecond
 				w.image("a", 1, 4)
@@ -97,7 +97,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeImage a", "1.3s pressure: expected 1, freed 4 GiB "},
 		},
 		{
-			"nor is one of which nobody knows how many inodes it holds",
+			"nor is an image whose number of inodes is unknown",
 			setting{minimum: 4, signal: eviction.NodeFsInodesFree, prepare: func(w *world) {
 				w.late = 1170 * time.Millisecond
 				w.image("a", 0, 2)
@@ -107,7 +107,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeImage a", "1.65s removeImage b", "2.85s pressure: expected 0, freed 0 GiB "},
 		},
 		{
-			"told to, everything goes",
+			"the policy Everything removes all that is unused",
 			setting{minimum: 4, cfg: gc.Config{Policy: reclaim.Policy{Everything: true, HighPercent: 85, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}}, prepare: func(w *world) {
 				pods(w)
 				w.container("older", "p", 2*time.Hour, 4*gibi)
@@ -126,7 +126,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"200ms removeImage b", "200ms pressure: expected 4, freed 4 GiB failed a"},
 		},
 		{
-			"where all there is does not suffice that is told",
+			"what does not suffice is reported",
 			setting{minimum: 9, prepare: func(w *world) { w.image("a", 4, 4) }},
 			[]string{"100ms removeImage a", "350ms pressure: expected 4, freed 4 GiB short, FreeDiskSpaceFailed"},
 		},
@@ -145,12 +145,12 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"0s pressure: expected 0, freed 0 GiB short, the container runtime does not answer, FreeDiskSpaceFailed"},
 		},
 		{
-			"no runtime is nothing to tell of",
+			"without a runtime there is no report",
 			setting{minimum: 9, prepare: func(w *world) { w.inventory = nil }},
 			nil,
 		},
 		{
-			"a dry run tells and removes nothing",
+			"a dry run reports and removes nothing",
 			setting{minimum: 4, cfg: gc.Config{DryRun: true}, prepare: func(w *world) {
 				pods(w)
 				w.container("older", "p", 2*time.Hour, gibi)
@@ -217,7 +217,7 @@ func TestCollectionsComeAtSetTimesWithoutAKubelet(t *testing.T) {
 			[]string{"5m0.1s removeImage a", "5m0.2s removeImage b", "5m0.2s images: expected 6, freed 6 GiB "},
 		},
 		{"no images at a hundred percent", setting{cfg: gc.Config{Policy: off, Periodic: gc.Periodic{Images: true}}}, nil},
-		{"neither where somebody else does", setting{}, nil},
+		{"neither where the kubelet collects", setting{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.prepare = garbageOf

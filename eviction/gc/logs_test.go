@@ -65,7 +65,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 		name       string
 		incomplete bool
 		dryRun     bool
-		told       []string
+		reports    []string
 		left       []string
 	}{
 		{
@@ -104,7 +104,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 				w.inventory.Sandboxes = []inventory.Sandbox{{ID: "s", UID: "running", Ready: true}}
 			}}, func(w *world) {
 				w.at(time.Minute + time.Second)
-				w.wants(c.told...)
+				w.wants(c.reports...)
 			})
 			want := c.left
 			if want == nil {

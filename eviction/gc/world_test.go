@@ -74,7 +74,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 		if s.prepare != nil {
 			s.prepare(w)
 		}
-		s.cfg.OnReport = w.tell
+		s.cfg.OnReport = w.report
 		if s.cfg.Policy.HighPercent == 0 {
 			s.cfg.Policy.HighPercent, s.cfg.Policy.LowPercent, s.cfg.Policy.MaxPerPodContainer, s.cfg.Policy.MaxContainers = 85, 80, 1, -1
 		}
@@ -94,7 +94,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 	})
 }
 
-// at waits for an instant of the world, and until all has come to rest then.
+// at waits for an instant of the test, and then until every goroutine is blocked.
 func (w *world) at(d time.Duration) {
 	time.Sleep(d - time.Since(w.begun))
 	synctest.Wait()
@@ -227,8 +227,8 @@ func (w *world) Put(kind, _ string, value any) error {
 	return err
 }
 
-// tell writes what a collection came to.
-func (w *world) tell(r gc.Report) {
+// report writes the report of a collection as a line.
+func (w *world) report(r gc.Report) {
 	var words []string
 	if r.DryRun {
 		words = append(words, "would remove")

@@ -15,8 +15,8 @@ import (
 
 // rule: 8.19
 func TestAKernelKillIsReportedByLogMetricsStatusAndEvents(t *testing.T) {
-	told, now := &told{}, &look{}
-	p := newPress(t, publish.Config{Cluster: told}, now)
+	client, now := &keptEvents{}, &look{}
+	p := newPress(t, publish.Config{Cluster: client}, now)
 	s := newStory()
 	now.at(s, s.pass(0, "housekeeping", reading(3*gibi)))
 	pod := wire.PodName{UID: "uid-a", Namespace: "default", Name: "a"}
@@ -45,8 +45,8 @@ func TestAKernelKillIsReportedByLogMetricsStatusAndEvents(t *testing.T) {
 		{At: begun.Add(3 * time.Second), Type: "Warning", Reason: "SystemOOM", Action: "Reporting", Note: "System OOM encountered, victim process: sshd, pid: 9"},
 		{Pod: pod, At: begun.Add(5 * time.Minute), Type: "Warning", Reason: "OOMKilled", Action: "Reporting", Note: note},
 	}
-	if !slices.Equal(told.events, events) {
-		t.Errorf("events %+v, want %+v", told.events, events)
+	if !slices.Equal(client.events, events) {
+		t.Errorf("events %+v, want %+v", client.events, events)
 	}
 	p.measures(`evictd_kernel_oom_kills_total{limit="node"} 1`, `evictd_kernel_oom_kills_total{limit="pod"} 3`, `evictd_kernel_oom_kills_total{limit="unknown"} 40`)
 	line := func(pod, cgroup, process string, pid int, memory, limit string) string {

@@ -19,8 +19,8 @@ import (
 // rule: 9.19
 // rule: M.101
 func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
-	told := &told{}
-	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
+	client := &keptEvents{}
+	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: client}, nil)
 	r := gc.Report{
 		Trigger: gc.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
 		Need: eviction.Need{Bytes: gibi},
@@ -49,8 +49,8 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 		`evictd_reclaim_duration_seconds_sum{occasion="pressure"} 2`,
 	)
 	want := []wire.Event{{At: r.Ended, Type: "Warning", Reason: "FreeDiskSpaceFailed", Action: "Reclaiming", Note: "the disk lacks 512Mi"}}
-	if !slices.Equal(told.events, want) {
-		t.Errorf("events %v, want %v", told.events, want)
+	if !slices.Equal(client.events, want) {
+		t.Errorf("events %v, want %v", client.events, want)
 	}
 	const line = ` for=pressure signal=imagefs.available need=1Gi needInodes=0 removed="container main (pod-gone), image example.org/app:1 (space)" logs=0 expected=1Gi freed=512Mi freedInodes=0 suffices=false took=2s` + "\n"
 	wantLog := `level=INFO msg="would reclaim"` + line + `level=WARN msg="could not remove a container, sandbox or image" kind=image id=i2 name=example.org/other:1 error="it is used"` + "\n" + `level=INFO msg=reclaimed` + line
@@ -59,12 +59,12 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	}
 }
 
-// told is an API server's side that keeps the events.
-type told struct{ events []wire.Event }
+// keptEvents is a client of the API server that keeps the events.
+type keptEvents struct{ events []wire.Event }
 
-func (*told) SetConditions(wire.NodeConditions) {}
-func (*told) Evict(wire.Intent)                 {}
-func (t *told) Event(e wire.Event)              { t.events = append(t.events, e) }
+func (*keptEvents) SetConditions(wire.NodeConditions) {}
+func (*keptEvents) Evict(wire.Intent)                 {}
+func (t *keptEvents) Event(e wire.Event)              { t.events = append(t.events, e) }
 
 func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
 	s, now := newStory(), &look{}

@@ -99,7 +99,7 @@ func (s *story) pass(at time.Duration, source control.Source, node stats.Node, o
 	return r
 }
 
-// look is what a snapshot tells: how the node stood at a report, or an error.
+// look is what a snapshot has: the state of the node at a report, or an error.
 type look struct {
 	seen control.Snapshot
 	err  error
@@ -125,8 +125,8 @@ func unkilled(uid types.UID, err error) control.Report {
 	return control.Report{Ended: &kill.Result{UID: uid, Err: err}}
 }
 
-// told are the reports of a node on which pod a is evicted and pressure ends.
-func (s *story) told() []control.Report {
+// reports are those of a node on which pod a is evicted and pressure ends.
+func (s *story) reports() []control.Report {
 	return []control.Report{
 		s.pass(0, control.Housekeeping, reading(3*gibi)),
 		s.pass(12*time.Second, control.Poll, reading(900*mebi)),
@@ -157,8 +157,8 @@ func newPress(t *testing.T, cfg publish.Config, look *look) *press {
 	return p
 }
 
-// tell publishes the reports, all of them before it returns.
-func (p *press) tell(reports ...control.Report) {
+// publish publishes the reports, all of them before it returns.
+func (p *press) publish(reports ...control.Report) {
 	queue := make(chan control.Report, len(reports))
 	for _, r := range reports {
 		queue <- r

@@ -213,7 +213,7 @@ func TestUnderPressureNoMoreIsRemovedThanIsNeeded(t *testing.T) {
 		}
 		enough := slices.ContainsFunc(plan.Kept, func(k reclaim.Kept) bool { return k.Why == reclaim.Enough })
 		if short := bytes < g.Need.Bytes || inodes < g.Need.Inodes; enough && short {
-			t.Error("the plan does not suffice, and something stays although it may go")
+			t.Error("the plan does not suffice, and lacks something that may be removed")
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestEverythingIsRemovedOrKeptForOneReasonWhateverTheOrderOfTheInventory(t *
 			want += len(inv.Images)
 		}
 		if n := len(plan.Removals) + len(plan.Kept); len(seen) != want || n != want {
-			t.Errorf("of %d things %d are told of, %d of them once", want, n, len(seen))
+			t.Errorf("of %d things %d are reported, %d of them once", want, n, len(seen))
 		}
 		r.Shuffle(len(inv.Containers), func(i, j int) { inv.Containers[i], inv.Containers[j] = inv.Containers[j], inv.Containers[i] })
 		r.Shuffle(len(inv.Sandboxes), func(i, j int) { inv.Sandboxes[i], inv.Sandboxes[j] = inv.Sandboxes[j], inv.Sandboxes[i] })

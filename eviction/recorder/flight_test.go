@@ -139,7 +139,7 @@ func pod(name, uid string, request int64) *v1.Pod {
 	}
 }
 
-// flight is the story most tests tell: a leak, its end, and a namesake.
+// flight is the recording of most tests: a leak, its end, and a pod of the same name.
 func flight(t *testing.T) (*flown, *Recording) {
 	f := fly(t, t.TempDir(), pod("calm", "1", 100), pod("leak", "2", 100))
 	f.memory["calm"], f.memory["leak"] = 50, 100
@@ -301,7 +301,7 @@ func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 	for _, path := range paths {
 		data := require.ReadFile(t, path)
 		if strings.Contains(string(data), "hunter2") {
-			t.Errorf("%s holds what a container was told", path)
+			t.Errorf("%s has an argument or variable of a container", path)
 		}
 	}
 }
@@ -364,6 +364,6 @@ func TestRecorderWithoutADirectoryBlocksNothing(t *testing.T) {
 func TestReclaimsThatGoOnAndEndAreRecorded(t *testing.T) {
 	s := step(&control.Report{At: start, Reclaims: []eviction.ReclaimOutcome{{For: eviction.NodeFsAvailable, Ended: true}, {For: eviction.ImageFsInodesFree}}}, start)
 	if !slices.Equal(s.Reclaimed, []string{"nodefs.available"}) || !slices.Equal(s.Reclaiming, []string{"imagefs.inodesFree"}) {
-		t.Errorf("ended %v, go on %v", s.Reclaimed, s.Reclaiming)
+		t.Errorf("ended %v, running %v", s.Reclaimed, s.Reclaiming)
 	}
 }

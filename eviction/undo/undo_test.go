@@ -56,7 +56,7 @@ func undo(t *testing.T, c *Change) {
 	}
 }
 
-// crash lets go of a log as the end of its process does.
+// crash closes a log as the end of its process does.
 func crash(l *Log) { l.file.Close() }
 
 func TestASettingIsAsItWasOnceTheLastWhoChangedItIsDone(t *testing.T) {
