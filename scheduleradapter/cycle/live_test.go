@@ -40,7 +40,7 @@ type world struct {
 	mu    sync.Mutex
 	binds map[string]chan error // results of bindings by pod; nil: success at once
 	evict func(ctx context.Context, victim string) error
-	told  []string
+	calls []string
 	// written is Status.Written of the last nomination.
 	written func(resourceVersion string)
 }
@@ -125,7 +125,7 @@ func (w *world) profiles(env framework.Env) ([]Profile, error) {
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, fmt.Sprintf(format, args...))
+	w.calls = append(w.calls, fmt.Sprintf(format, args...))
 }
 
 func (w *world) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
@@ -183,8 +183,8 @@ func (w *world) after(want ...string) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	got := w.told
-	w.told = nil
+	got := w.calls
+	w.calls = nil
 	matches := slices.Clone(want)
 	for _, line := range got {
 		i := slices.IndexFunc(matches, func(m string) bool {
@@ -192,12 +192,12 @@ func (w *world) after(want ...string) {
 			return line == m || open && strings.HasPrefix(line, start)
 		})
 		if i < 0 {
-			w.Fatalf("was told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+			w.Fatalf("plugins received\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 		}
 		matches = slices.Delete(matches, i, i+1)
 	}
 	if len(matches) > 0 {
-		w.Fatalf("was told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		w.Fatalf("plugins received\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 

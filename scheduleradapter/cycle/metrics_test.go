@@ -44,7 +44,7 @@ func TestAnEndedLoopLeavesTheOtherMetrics(t *testing.T) {
 		page := httptest.NewRecorder()
 		w.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 		if text := page.Body.String(); strings.Contains(text, "scheduler_pending_pods") || !strings.Contains(text, "scheduler_pod_scheduling_attempts_count 0") {
-			t.Errorf("an ended loop tells\n%s", text)
+			t.Errorf("an ended loop reports\n%s", text)
 		}
 	})
 }

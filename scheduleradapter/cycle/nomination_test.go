@@ -79,7 +79,7 @@ func TestANominationOfAnotherProcessExpiresAfterTheDeadlineOfItsVictims(t *testi
 		w.after("status of high: Unschedulable", "event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.")
 		time.Sleep(6*time.Minute - time.Millisecond)
 		w.mu.Lock()
-		w.told = nil // retried after five minutes
+		w.calls = nil // retried after five minutes
 		w.mu.Unlock()
 		time.Sleep(2 * time.Millisecond)
 		w.after("event NominationExpired of high: *", "status of high: Unschedulable nominated to \"\"",

@@ -265,7 +265,7 @@ func (w *world) count(prefix string) (n int) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, line := range w.told {
+	for _, line := range w.calls {
 		if strings.HasPrefix(line, prefix) {
 			n++
 		}

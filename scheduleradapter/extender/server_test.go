@@ -82,7 +82,7 @@ func TestTheServerFilters(t *testing.T) {
 		}
 		if !slices.Equal(passed, []string{"good", "unknown"}) || !maps.Equal(result.FailedNodes, wire.FailedNodesMap{"full": "full"}) ||
 			!maps.Equal(result.FailedAndUnresolvableNodes, wire.FailedNodesMap{"bad": "short of memory"}) {
-			t.Errorf("passed %v, failed %v, for good %v", passed, result.FailedNodes, result.FailedAndUnresolvableNodes)
+			t.Errorf("passed %v, failed %v, unresolvable %v", passed, result.FailedNodes, result.FailedAndUnresolvableNodes)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func TestPodIsHeldBackWhileItsVictimsAreBeingDeleted(t *testing.T) {
 	}
 	c.busy["p"] = true
 	if s := c.plugin.PreEnqueue(p); s.Code != framework.UnschedulableAndUnresolvable || s.Reason != "waiting for the preemption for this pod to be finished" {
-		t.Errorf("%+v while victims are being told", s)
+		t.Errorf("%+v while victims are being evicted", s)
 	}
 }
 

@@ -69,7 +69,7 @@ func (s *script) check() error {
 		in("rejection", r.members, Unschedulable, Gated)
 		for i, e := range r.members {
 			if e.by != r || e.member != i {
-				fault("%s is not where it rests", e.Pod.UID)
+				fault("%s has the wrong place in its rejection", e.Pod.UID)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (s *script) check() error {
 		}
 	}
 	if q.inFlight.oldest == nil && len(q.inFlight.events) > 0 {
-		fault("%d events for nobody", len(q.inFlight.events))
+		fault("%d events without a pod in flight", len(q.inFlight.events))
 	}
 	return errors.Join(errs...)
 }
@@ -244,7 +244,7 @@ func FuzzScript(f *testing.F) {
 	f.Add(world + randomDay(rand.New(rand.NewPCG(1, 3)), 200))
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 20_000 || strings.ContainsAny(text, "\x00\x01") {
-			t.Skip("too long, or names the queue does not guarantee to tell apart")
+			t.Skip("too long, or names that the queue does not guarantee to distinguish")
 		}
 		if transcript, err := newScript().run(text); err != nil {
 			t.Fatalf("%v\n%s", err, transcript)

@@ -66,7 +66,7 @@ func (t *twin) update(now time.Time, pod *nodetable.Pod, changed framework.Actio
 		o := &framework.Occurrence{Event: framework.Event{Resource: "TargetPod", Action: a}, OldPod: old, Pod: pod}
 		switch p.place {
 		case InFlight:
-			t.tell(o, p)
+			t.record(o, p)
 		case Unschedulable, Gated:
 			if when := t.worth(p, o); when != "no" {
 				t.enqueue(p, now, when)
@@ -76,8 +76,8 @@ func (t *twin) update(now time.Time, pod *nodetable.Pod, changed framework.Actio
 	}
 }
 
-// tell records an event for the pods in flight, or for one.
-func (t *twin) tell(o *framework.Occurrence, only *twinPod) {
+// record records an event for the pods in flight, or for one.
+func (t *twin) record(o *framework.Occurrence, only *twinPod) {
 	for _, p := range t.pods {
 		if p.place != InFlight {
 			continue
@@ -267,7 +267,7 @@ func (t *twin) move(now time.Time, o *framework.Occurrence) {
 	if !interesting {
 		return
 	}
-	t.tell(o, nil)
+	t.record(o, nil)
 	for _, p := range t.pods {
 		if p.place == Unschedulable || p.place == Gated {
 			if when := t.worth(p, o); when != "no" {
@@ -286,7 +286,7 @@ func (t *twin) activate(now time.Time, name string) {
 	case Unschedulable, Gated, Backoff:
 		t.enqueue(p, now, "now")
 	case InFlight:
-		t.tell(&framework.Occurrence{Event: framework.ForceActivate}, p)
+		t.record(&framework.Occurrence{Event: framework.ForceActivate}, p)
 	}
 }
 

@@ -71,7 +71,7 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
+	var text strings.Builder
 	for line := range strings.Lines(out.String()) {
 		var l struct {
 			At, Pod, Event, Result, Node, Message string
@@ -82,12 +82,12 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 			t.Fatalf("%s: %v", line, err)
 		}
 		if l.Summary != nil {
-			fmt.Fprintf(&told, "%s\n", l.Summary)
+			fmt.Fprintf(&text, "%s\n", l.Summary)
 		} else {
-			fmt.Fprintf(&told, "%s %s %d %s%s %s %s\n", l.At, l.Pod, l.Attempt, l.Result, l.Event, l.Node, l.Message)
+			fmt.Fprintf(&text, "%s %s %d %s%s %s %s\n", l.At, l.Pod, l.Attempt, l.Result, l.Event, l.Node, l.Message)
 		}
 	}
-	return told.String()
+	return text.String()
 }
 
 func hold(t *testing.T, got, want string) {

@@ -121,8 +121,8 @@ func (b *bench) pods() (names []string) {
 	return names
 }
 
-// told lists the recorded events.
-func (b *bench) told() (texts []string) {
+// recorded lists the recorded events.
+func (b *bench) recorded() (texts []string) {
 	for {
 		select {
 		case text := <-b.recorder.Events:
@@ -166,12 +166,12 @@ func TestPodsLeaveATaintedNodeWhenTheirTimeIsOver(t *testing.T) {
 	play(t, kube.Config{TaintEviction: true}, func(b *bench) {
 		b.setTaints("n", mine)
 		expect(t, "pods at once", b.pods(), "elsewhere", "patient", "quick")
-		expect(t, "events", b.told(), "Normal TaintManagerEviction Marking for deletion Pod default/none")
+		expect(t, "events", b.recorded(), "Normal TaintManagerEviction Marking for deletion Pod default/none")
 		b.pass(10 * time.Second)
 		expect(t, "pods after 10 s", b.pods(), "elsewhere", "patient")
-		b.told()
+		b.recorded()
 		b.setTaints("n")
-		expect(t, "events", b.told(), "Normal TaintManagerEviction Cancelling deletion of Pod default/patient")
+		expect(t, "events", b.recorded(), "Normal TaintManagerEviction Cancelling deletion of Pod default/patient")
 		b.pass(time.Hour)
 		expect(t, "pods after an hour", b.pods(), "elsewhere", "patient")
 		var patched []string
@@ -227,7 +227,7 @@ func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
 		if got := b.taints("silent"); got != "unreachable:NoExecute unreachable:NoSchedule" {
 			t.Errorf("taints %q", got)
 		}
-		expect(t, "events", b.told(), "Normal NodeNotReady Node silent status is now: NodeNotReady")
+		expect(t, "events", b.recorded(), "Normal NodeNotReady Node silent status is now: NodeNotReady")
 		p, err := b.client.CoreV1().Pods("default").Get(t.Context(), "there", metav1.GetOptions{})
 		if err != nil || p.Status.Conditions[0].Status != v1.ConditionFalse {
 			t.Errorf("pod there: %+v, %v; expected it not ready", p.Status.Conditions, err)
@@ -305,7 +305,7 @@ func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
 		b.pass(9 * time.Second) // within the renewal interval
 		b.pass(time.Minute, "a")
 		expect(t, "taints", []string{b.taints("a"), b.taints("b")}, "", "unreachable:NoExecute unreachable:NoSchedule")
-		expect(t, "events", b.told(), "Normal NodeNotReady Node b status is now: NodeNotReady")
+		expect(t, "events", b.recorded(), "Normal NodeNotReady Node b status is now: NodeNotReady")
 	}, node("a"), node("b"), leaseOf("a"), leaseOf("b"), pod("p", "a"))
 }
 

@@ -77,7 +77,7 @@ func TestAPodOfTheAPIServerEndsAReservation(t *testing.T) {
 	k.reserve(b, pod("p", "c"), "a")
 	free := func() bool { return k.Evaluate(b, k.Digest(pod("q", "d"))).Rejected["a"] == "" }
 	if k.add(versioned(persistent("v", "local", "1Gi"), "7")); free() {
-		t.Error("the same version told again ended it")
+		t.Error("the same version ended it")
 	}
 	if k.add(versioned(persistent("v", "local", "1Gi"), "8")); !free() {
 		t.Error("a newer version did not end it")
@@ -147,7 +147,7 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 	}{
 		{"volumes cannot be written", script{volume: broken}, "v", "bind persistent volume v: broken"},
 		{"claims cannot be written", script{claim: broken}, "v d", "select node of persistent volume claim ns/d: broken"},
-		{"nobody binds in time", script{await: context.DeadlineExceeded}, "v d", "binding volumes: context deadline exceeded"},
+		{"volumes are not bound in time", script{await: context.DeadlineExceeded}, "v d", "binding volumes: context deadline exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newCluster(t, 1)
@@ -196,13 +196,13 @@ func TestClaimsAreBoundWhenTheAPIServerHasThemBound(t *testing.T) {
 		err    string
 	}{
 		{"all is bound", func(seen) {}, true, ""},
-		{"it tells of the volume as it was before", func(s seen) { s.volumes["v"].ResourceVersion, s.volumes["v"].Spec.ClaimRef = "6", nil }, false, ""},
+		{"the informer has an old volume", func(s seen) { s.volumes["v"].ResourceVersion, s.volumes["v"].Spec.ClaimRef = "6", nil }, false, ""},
 		{"the volume's claim is gone", func(s seen) { s.volumes["v"].Spec.ClaimRef = nil }, false, `ClaimRef got reset for pv "v"`},
 		{"the volume is gone", func(s seen) { delete(s.volumes, "v") }, false, `persistentvolume "v" not found`},
 		{"the claim is gone", func(s seen) { delete(s.claims, "c") }, false, `persistentvolumeclaim "c" not found`},
 		{"the claim is not bound yet", func(s seen) { delete(s.claims["c"].Annotations, bindCompleted) }, false, ""},
 		{"the node's label is gone", func(s seen) { s.volumes["v"].Spec.NodeAffinity = persistent("", "", "0", "b").Spec.NodeAffinity }, false, `pv "v" node affinity doesn't match node "a"`},
-		{"it tells of the claim as it was before", func(s seen) { s.claims["d"].ResourceVersion, s.claims["d"].Annotations = "6", nil }, false, ""},
+		{"the informer has an old claim", func(s seen) { s.claims["d"].ResourceVersion, s.claims["d"].Annotations = "6", nil }, false, ""},
 		{"the provisioner gave up", func(s seen) { delete(s.claims["d"].Annotations, selectedNode) }, false, `provisioning failed for PVC "d"`},
 		{"the claim to be made is gone", func(s seen) { delete(s.claims, "d") }, false, `persistentvolumeclaim "d" not found`},
 		{"the volume made is not known yet", func(s seen) { delete(s.volumes, "w") }, false, ""},
