@@ -139,7 +139,7 @@ polyline { fill: none; stroke: var(--is); stroke-width: 2.2; stroke-linejoin: ro
 }
 
 // timeline draws available memory against the thresholds, what waits for its grace,
-// who goes, and how long the condition stands.
+// the evicted pods, and how long the condition is true.
 func (d *drawing) timeline(s *scenario, passes []pass) {
 	const above, tall = 30.0, 180.0
 	d.height = above + tall + 74
@@ -186,7 +186,7 @@ func (d *drawing) timeline(s *scenario, passes []pass) {
 		threshold("reclaim", "+ reclaim", reclaim, mib(hard))
 	}
 	var points []string
-	anchors := []string{"end", "start"} // of one victim and the next, who may go soon after
+	anchors := []string{"end", "start"} // of one victim and the next, which may be evicted soon after
 	for i, p := range passes {
 		points = append(points, fmt.Sprintf("%.1f,%.1f", x(p.seconds()), y(mib(s.Spec.Steps[i].Signals[memory]))))
 		for _, e := range p.Evictions {

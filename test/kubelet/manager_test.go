@@ -188,7 +188,7 @@ func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
 	return w, nil
 }
 
-// uid is the one that simulate gives to a pod without one.
+// uid is the UID that simulate gives to a pod without one.
 func uid(name string) types.UID { return types.UID(name) }
 
 // observe reads a signal of a step. Last is the time of its measurement in the step before.

@@ -22,18 +22,18 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// mixture is one kind of run: who else is on the node, and what the pod does that
-// the run is about.
+// mixture is one kind of run: the other pods of the node, and the actions of the pod
+// that the run is about.
 type mixture struct {
 	name       string
 	args       []string
 	bystanders func(*harness.Node) []*harness.Pod
 	act        func(n *harness.Node, p *harness.Pod)
-	// signal is what the pod is evicted for; "" where nobody is.
+	// signal is what the pod is evicted for; "" where none is.
 	signal string
 }
 
-// TestCampaignMixedRuns fails where anybody is evicted but the pod that the run is
+// TestCampaignMixedRuns fails where any pod is evicted but the pod that the run is
 // about, or that pod where there was no need, or where the kernel kills.
 func TestCampaignMixedRuns(t *testing.T) {
 	campaign.Only(t)
@@ -221,8 +221,8 @@ func largeFile(t *testing.T) string {
 	return f.Name()
 }
 
-// uncache drops a file from the page cache, so that the next who reads it is
-// charged for it.
+// uncache drops a file from the page cache, so that its next reader is charged
+// for it.
 func uncache(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)

@@ -130,7 +130,7 @@ func evictOne(n *harness.Node, a *kube.API, d *harness.Evictd, name string) {
 	p.Send("leak 1000Mi 768Mi")
 	p.AwaitEnd()
 	a.AwaitEvicted(n.T, name)
-	d.Await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+	d.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
 	drop(n, a, name, p.Group)
 }
 

@@ -57,7 +57,7 @@ func TestCampaignPageCacheStorm(t *testing.T) {
 	t.Logf("a node of %d MiB, its threshold at %d MiB, pods of 160 MiB:\n%s", bombNode/harness.MiB, bombThreshold/harness.MiB, &out)
 }
 
-// storm has a pod read a file so many times, until somebody is evicted.
+// storm has a pod read a file so many times, until a pod is evicted.
 func storm(d *harness.Evictd, reader *harness.Pod, size int64, times int) stormed {
 	d.T.Helper()
 	file := filepath.Join(d.T.TempDir(), "file")

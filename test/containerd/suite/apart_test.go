@@ -45,7 +45,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 	usage := func(at string) []*runtime.FilesystemUsage {
 		return []*runtime.FilesystemUsage{{FsId: &runtime.FilesystemIdentifier{Mountpoint: at}}}
 	}
-	told, err := proto.Marshal(&runtime.ImageFsInfoResponse{ImageFilesystems: usage(images), ContainerFilesystems: usage(layers)})
+	answer, err := proto.Marshal(&runtime.ImageFsInfoResponse{ImageFilesystems: usage(images), ContainerFilesystems: usage(layers)})
 	require.NoError(t, err)
 	containerd, err := grpc.NewClient(n.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 				return err
 			}
 			if strings.HasSuffix(method, "/ImageFsInfo") {
-				message = told
+				message = answer
 			}
 		}
 		return err
@@ -81,7 +81,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 	return "unix:" + socket
 }
 
-// The kubelet's rules for a runtime that tells images and writable layers apart,
+// The kubelet's rules for a runtime with separate filesystems of images and layers,
 // and what follows from them for one whose layers are not on nodefs either. Images
 // are their blobs here; containerd unpacks them to where the layers are.
 func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *testing.T) {
@@ -120,7 +120,7 @@ func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *t
 			r.starve("fill", r.unit/2)
 			must("after the layers' disk has run out", 1, 1)
 			if evictions := r.e.Status().Evictions; len(evictions) > 0 {
-				t.Errorf("evictions %+v although what nobody uses sufficed", evictions)
+				t.Errorf("evictions %+v although what is unused sufficed", evictions)
 			}
 			r.starve("much", 3*r.unit)
 			if evicted := r.e.AwaitEviction(r.filler); evicted.Signal != layout.signal {

@@ -50,7 +50,7 @@ func TestRuntimeThatIsFrozenOrGoneDuringACollectionIsWaitedFor(t *testing.T) {
 		node.Await(t, "the collection to be gone on with", func() bool { return len(unused(r.n)) == 1 })
 		r.awaitPressure(false)
 		if evictions := r.e.Status().Evictions; len(evictions) > 0 || !r.filler.Lives() || !r.small.Lives() {
-			t.Errorf("evictions %+v although what nobody uses sufficed", evictions)
+			t.Errorf("evictions %+v although what is unused sufficed", evictions)
 		}
 		if left := unused(r.n); len(left) != 1 {
 			t.Errorf("images %v are left, want one", left)

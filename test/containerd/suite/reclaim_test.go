@@ -113,12 +113,12 @@ func (r *relief) furnish() {
 	r.n.Import(r.image("localhost/unused:1", 2*r.unit), r.image("localhost/unused:2", 2*r.unit), kept)
 }
 
-// protect runs an evictd and waits until it shows what would go.
+// protect runs an evictd and waits until it shows what would be removed.
 func (r *relief) protect(would ...string) {
 	r.t.Helper()
 	r.e = r.n.Evictd(r.arguments...)
 	r.e.AwaitPods(3)
-	node.Await(r.t, fmt.Sprintf("evictd to show that %v would go", would), func() bool {
+	node.Await(r.t, fmt.Sprintf("evictd to show that %v would be removed", would), func() bool {
 		var kinds []string
 		for _, next := range r.e.Status().Reclaimable {
 			kinds = append(kinds, next.Kind)
@@ -164,8 +164,8 @@ func unused(n *node.Node) (images []string) {
 	return images
 }
 
-// bodies are the containers, dead or not, that the runtime has of a pod.
-func (r *relief) bodies(p *node.Pod) (ids []string) {
+// containers are those, dead or not, that the runtime has of a pod.
+func (r *relief) containers(p *node.Pod) (ids []string) {
 	r.t.Helper()
 	of := &runtime.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": p.Name}}
 	for _, c := range node.Call(r.n, r.n.Runtime.ListContainers, &runtime.ListContainersRequest{Filter: of}).Containers {
@@ -174,8 +174,8 @@ func (r *relief) bodies(p *node.Pod) (ids []string) {
 	return ids
 }
 
-// mustReclaimInOrder starves the disk three times: the first two times what nobody
-// uses suffices, and then it does not. Each time an evictd of its own begins.
+// mustReclaimInOrder starves the disk three times: the first two times what is unused
+// suffices, and then it does not. Each time an evictd of its own begins.
 func (r *relief) mustReclaimInOrder(signal string) {
 	for i, want := range []struct {
 		would        []string
@@ -192,7 +192,7 @@ func (r *relief) mustReclaimInOrder(signal string) {
 		})
 		r.awaitPressure(false)
 		if evictions := r.e.Status().Evictions; len(evictions) > 0 {
-			r.t.Fatalf("evictions %+v although what nobody uses sufficed", evictions)
+			r.t.Fatalf("evictions %+v although what is unused sufficed", evictions)
 		}
 		r.e.Stop()
 	}
@@ -204,9 +204,9 @@ func (r *relief) mustReclaimInOrder(signal string) {
 	if e := r.e.AwaitEviction(r.filler); e.Signal != signal {
 		r.t.Errorf("evicted for %s, want %s", e.Signal, signal)
 	}
-	r.awaitPressure(false) // nobody else removes what is left of it
-	if bodies := r.bodies(r.filler); len(bodies) > 0 {
-		r.t.Errorf("containers %v of the evicted pod are left", bodies)
+	r.awaitPressure(false) // no other program removes what is left of it
+	if left := r.containers(r.filler); len(left) > 0 {
+		r.t.Errorf("containers %v of the evicted pod are left", left)
 	}
 	if _, images := r.reclaimable(); len(images) > 0 {
 		r.t.Errorf("a pod went before the images %v", images)
