@@ -147,7 +147,7 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 			goes := t.TempDir() + "/goes"
 			for range notice.times {
 				require.NoError(t, os.WriteFile(goes, nil, 0o600))
-				fmt.Fprintf(m.tell, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
+				fmt.Fprintf(m.stdin, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
 				if rang := awaitRing(t, b); rang != 1<<7 {
 					t.Errorf("notices %b", rang)
 				}

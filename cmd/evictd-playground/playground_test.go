@@ -46,9 +46,9 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	needCgroups(t)
 	s := play(t, false, "--keep")
 	s.until(t, "kubectl --server http://127.0.0.1:")
-	pages := regexp.MustCompile(`(http://[0-9.:]+)  (node-[abc]|the scheduler)`).FindAllStringSubmatch(s.told.String(), -1)
+	pages := regexp.MustCompile(`(http://[0-9.:]+)  (node-[abc]|the scheduler)`).FindAllStringSubmatch(s.out.String(), -1)
 	if len(pages) != 8 {
-		t.Errorf("it tells of status pages %q, want 4 at the start and 4 now", pages)
+		t.Errorf("it prints status pages %q, want 4 at the start and 4 now", pages)
 	}
 	for _, found := range pages {
 		response, err := http.Get(found[1])
@@ -59,7 +59,7 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 			t.Errorf("%s is no page of %s: %v\n%s", found[1], found[2], err, page)
 		}
 	}
-	server := regexp.MustCompile(`--server (http://[0-9.:]+)`).FindStringSubmatch(s.told.String())[1]
+	server := regexp.MustCompile(`--server (http://[0-9.:]+)`).FindStringSubmatch(s.out.String())[1]
 	response, err := http.Get(server + "/api/v1/nodes")
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -198,7 +198,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	s.until(t, "^C ends the pods")
 	s.says(t, "512Mi of memory", "shop/database  Guaranteed  220Mi    160Mi", "evictd run --config trial/evictd.yaml")
 	program := filepath.Join(s.dir, "evictd-playground")
-	tell := func(args ...string) (string, error) {
+	run := func(args ...string) (string, error) {
 		cmd := exec.Command(program, args...)
 		cmd.Dir = s.dir
 		out, err := cmd.CombinedOutput()
@@ -212,7 +212,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	worker := workerOf(t, filepath.Join(s.dir, "trial", "pods", "worker.yaml"))
 	before, err := resident(worker)
 	require.NoError(t, err)
-	if out, err := tell("leak", "trial", "worker"); err != nil {
+	if out, err := run("leak", "trial", "worker"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wait.Until(t, "the worker to leak", func() bool {
@@ -221,11 +221,11 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	})
 	require.NoError(t, syscall.Kill(worker, syscall.SIGTERM))
 	s.until(t, "ended      shop/worker: signal: terminated")
-	if out, err := tell("leak", "trial", "worker"); err == nil || !strings.Contains(out, "does not run") {
-		t.Errorf("told to leak after its end: %v: %s", err, out)
+	if out, err := run("leak", "trial", "worker"); err == nil || !strings.Contains(out, "does not run") {
+		t.Errorf("leak after the end of the pod: %v: %s", err, out)
 	}
-	if out, err := tell("leak", "trial", "nobody"); err == nil || !strings.Contains(out, "evictd-playground node trial makes it") {
-		t.Errorf("told a pod that there is not: %v: %s", err, out)
+	if out, err := run("leak", "trial", "absent"); err == nil || !strings.Contains(out, "evictd-playground node trial makes it") {
+		t.Errorf("leak of a pod that does not exist: %v: %s", err, out)
 	}
 	require.NoError(t, s.Process.Signal(os.Interrupt))
 	s.end(t, 0)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTheViewInATerminal runs the program in tmux, which draws what it is told.
+// TestTheViewInATerminal runs the program in tmux, which draws what the program writes.
 func TestTheViewInATerminal(t *testing.T) {
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {

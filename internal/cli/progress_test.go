@@ -60,6 +60,6 @@ func TestOnlyATerminalThatIsNotDumbIsDrawnOn(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
 	if !cli.Terminal(terminal) || cli.Colour(terminal) {
-		t.Error("NO_COLOR takes away more than colours, or not even those")
+		t.Error("NO_COLOR removes more than colours, or not even those")
 	}
 }

@@ -131,7 +131,7 @@ func (w *world) is(s *stream, texts ...string) {
 	w.Helper()
 	for _, want := range texts {
 		if got := s.next(); got != want {
-			w.Errorf("told %q, want %q", got, want)
+			w.Errorf("received %q, want %q", got, want)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestNothingIsMeasuredWithoutSubscribers(t *testing.T) {
 		w.stop()
 		w.all.Wait()
 		if w.page.last != nil {
-			t.Error("what was told last is kept for nobody")
+			t.Error("the last events are kept without a subscriber")
 		}
 	})
 }
@@ -215,12 +215,12 @@ func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 			t.Errorf("%d listeners after one was slow", n)
 		}
 		w.page.mu.Unlock()
-		told := 0
+		received := 0
 		for slow.next() != "end" {
-			told++
+			received++
 		}
-		if told > backlog+1 {
-			t.Errorf("a page that was dropped was told %d times more", told)
+		if received > backlog+1 {
+			t.Errorf("a page that was dropped received %d more events", received)
 		}
 		w.stop()
 		for _, s := range streams[1:] {

@@ -78,11 +78,11 @@ type world struct {
 	publisher *kube.Publisher
 	node      string
 
-	mu     sync.Mutex
-	faults []*fault
-	told   []string
-	state  wire.API
-	log    bytes.Buffer
+	mu       sync.Mutex
+	faults   []*fault
+	reported []string
+	state    wire.API
+	log      bytes.Buffer
 }
 
 var worlds atomic.Int64
@@ -106,7 +106,7 @@ func newWorld(t *testing.T, mode nodestatus.Mode) *world {
 			t.Fatal(err)
 		}
 	}
-	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, mode, requests, w.hear, slog.New(slog.NewTextHandler(w, nil)))
+	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, mode, requests, w.receive, slog.New(slog.NewTextHandler(w, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.publisher.Run(ctx) })
@@ -127,27 +127,27 @@ func (w *world) Write(text []byte) (int, error) {
 	return w.log.Write(text)
 }
 
-func (w *world) hear(m wire.FromAgent) {
+func (w *world) receive(m wire.FromAgent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.Reported != "" {
-		w.told = append(w.told, m.Reported)
+		w.reported = append(w.reported, m.Reported)
 	}
 	if m.API != nil {
 		w.state = *m.API
 	}
 }
 
-func (w *world) heard(holds func(*wire.API) bool) bool {
+func (w *world) publisherHas(holds func(*wire.API) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return holds(&w.state)
 }
 
-func (w *world) hasTold(id string) bool {
+func (w *world) hasReported(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.told, id)
+	return slices.Contains(w.reported, id)
 }
 
 // fail puts an answer in the way of so many requests.
@@ -271,7 +271,7 @@ func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
 	w.stand(nodestatus.Backstop, true)
 	await(t, "both taints", func() bool { return tainted(w.seen(), ownTaint) && tainted(w.seen(), "example.com/other") })
 	w.patchNode(types.MergePatchType, `{"spec":{"taints":[{"key":"example.com/other","effect":"NoSchedule"}]}}`)
-	await(t, "the taint that was taken away", func() bool { return tainted(w.seen(), ownTaint) })
+	await(t, "the taint that was removed", func() bool { return tainted(w.seen(), ownTaint) })
 	if node := w.seen(); !tainted(node, "example.com/other") {
 		t.Errorf("taints %v", node.Spec.Taints)
 	}
@@ -288,8 +288,8 @@ func TestIdentityThatMayNotTaintStillReportsConditions(t *testing.T) {
 	})
 	w.stand(nodestatus.Backstop, true)
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionTrue })
-	await(t, "the refusal to be told", func() bool {
-		return w.heard(func(s *wire.API) bool { return s.Refused["taints"] != "" && s.Connected })
+	await(t, "the refusal to be reported", func() bool {
+		return w.publisherHas(func(s *wire.API) bool { return s.Refused["taints"] != "" && s.Connected })
 	})
 	if node := w.seen(); tainted(node, ownTaint) {
 		t.Error("the taint was written")
@@ -302,16 +302,16 @@ func TestRivalOfTheConditionsIsReportedAndNotFought(t *testing.T) {
 	w.stand(nodestatus.Native, true)
 	await(t, "the taint", func() bool { return tainted(w.seen(), v1.TaintNodeMemoryPressure) })
 	turns := 0
-	await(t, "the conflict to be told", func() bool {
+	await(t, "the conflict to be reported", func() bool {
 		// The publisher cannot see a turn that a write of its own crossed.
 		if statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionTrue {
 			w.patchNode(types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"MemoryPressure","status":"False","reason":"KubeletHasSufficientMemory"}]}}`, "status")
 			turns++
 		}
-		return w.heard(func(s *wire.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
+		return w.publisherHas(func(s *wire.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
 	})
 	if turns < 3 {
-		t.Errorf("the conflict was told after %d turns, want at least 3", turns)
+		t.Errorf("the conflict was reported after %d turns, want at least 3", turns)
 	}
 	version, renewed := "", w.renewed()
 	for _, raised := range []bool{false, true, false, true} { // each renews the lease, too

@@ -59,7 +59,7 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
-	told := func() bool {
+	reported := func() bool {
 		pod := w.pod(pod.Name)
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && pod.Status.Message == intent.Message && isTarget(pod, intent.Message)
 	}
@@ -71,14 +71,14 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 	gone := *intent
 	gone.Ended = time.Now().Add(-time.Hour) // the window begins with the write, not with the end
 	w.publisher.Handle(wire.ToAgent{Intent: &gone})
-	await(t, "the status", told)
+	await(t, "the status", reported)
 	blank := []byte(`{"status":{"reason":"","message":""}}`)
 	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the status again", told)
-	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
-	if !told() {
+	await(t, "the status again", reported)
+	await(t, "the intent to be done with", func() bool { return w.hasReported(intent.ID) })
+	if !reported() {
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
 	}
 	events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
@@ -186,12 +186,12 @@ func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
 	intent.Requested = true
 	var grants atomic.Bool
 	refused, refuse := make(chan struct{}), status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-	tell := sync.OnceFunc(func() { close(refused) })
+	refuseOnce := sync.OnceFunc(func() { close(refused) })
 	w.fail(1<<30, http.MethodPost, "/pods/"+pod.Name+"/eviction", func(r *http.Request) (*http.Response, error) {
 		if grants.Load() {
 			return nil, nil
 		}
-		tell()
+		refuseOnce()
 		return refuse(r)
 	})
 	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
@@ -242,7 +242,7 @@ func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {
 	pod, intent := w.evicted("")
 	intent.UID = "11111111-2222-3333-4444-555555555555"
 	w.publisher.Handle(wire.ToAgent{Intent: intent})
-	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
+	await(t, "the intent to be done with", func() bool { return w.hasReported(intent.ID) })
 	if s := w.pod(pod.Name).Status; s.Phase == v1.PodFailed {
 		t.Errorf("status %+v", s)
 	}

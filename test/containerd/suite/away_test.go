@@ -71,7 +71,7 @@ func TestRuntimeThatIsFrozenOrGoneDoesNotPreventADiskEviction(t *testing.T) {
 			t.Errorf("gone after %v: it had no grace", took)
 		}
 		faults[fault].end(r.n)
-		node.Await(t, "what is left of the pod to be removed", func() bool { return len(r.bodies(r.filler)) == 0 })
+		node.Await(t, "what is left of the pod to be removed", func() bool { return len(r.containers(r.filler)) == 0 })
 		r.awaitPressure(false)
 		if evictions := r.e.Status().Evictions; len(evictions) != 1 || !r.small.Lives() {
 			t.Errorf("evictions %+v, want the filler's alone", evictions)
