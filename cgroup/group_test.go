@@ -149,7 +149,7 @@ func TestActionsWriteTheFileOfTheirVersion(t *testing.T) {
 	}
 }
 
-func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
+func TestStatisticsThatDoNotChangeAreReadBelow(t *testing.T) {
 	s, host := fixture(t, "v1")
 	at := host + "/sys/fs/cgroup/memory" + v1Pod
 	put(t, at+"/memory.failcnt", "0\n")

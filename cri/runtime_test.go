@@ -92,7 +92,7 @@ func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
 	})
 }
 
-func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
+func TestRuntimeThatHangsIsDisconnectedAndBlocksNoOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_EXITED)}}
 		r, h := start(t, f)
@@ -149,7 +149,7 @@ func TestChangesAreListedBeforeEverySubscriberIsNotified(t *testing.T) {
 	})
 }
 
-func TestRuntimeThatShouldTellOfChangesAndCannotIsPolled(t *testing.T) {
+func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "containerd", version: "v2.4.2"}
 		_, h := start(t, f)

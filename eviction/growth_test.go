@@ -44,7 +44,7 @@ func TestGrowthSettlesWhatTheKubeletsRulesLeaveEqualAndNothingElse(t *testing.T)
 }
 
 // rule: M.44
-func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing.T) {
+func TestASoftVictimThatOthersWouldBeEvictedForHasNoMoreTimeAtAHardThreshold(t *testing.T) {
 	const hog, other = "hog", "other"
 	for _, c := range []struct {
 		name            string

@@ -21,7 +21,7 @@ func anyKind(r *rand.Rand) eviction.Pass {
 // rule: 5.21
 // rule: 5.42
 // rule: M.13
-func TestOnlyPodsThatMayGoAreEvictedAndEachWithGrace(t *testing.T) {
+func TestOnlyUnprotectedPodsAreEvictedAndEachWithGrace(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		n := anyNode(r)
 		for range 12 {

@@ -182,8 +182,8 @@ func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
 	}
 }
 
-// goesFirst is the kubelet's order with what evictd mends in it.
-func goesFirst(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
+// evictedBefore is the kubelet's order with what evictd mends in it.
+func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
 	if (a.Usage == nil) != (b.Usage == nil) {
 		return b.Usage == nil
 	}
@@ -244,7 +244,7 @@ func TestRankingIsThatOfItsTwin(t *testing.T) {
 				for place, ranked := range eviction.Rank(s, l, candidates, nil) {
 					first := 0
 					for i := range left {
-						if goesFirst(left[i], left[first], s, l) {
+						if evictedBefore(left[i], left[first], s, l) {
 							first = i
 						}
 					}

@@ -240,7 +240,7 @@ func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
 	}
 }
 
-func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
+func TestAgentThatDoesNotReadBlocksNothingAndIsKilled(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "deaf", t.TempDir())
 	large := strings.Repeat("x", 1<<20) // more than the line holds

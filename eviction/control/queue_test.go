@@ -54,7 +54,7 @@ func TestReportsThatAreNotReceivedAreLostAndCountedAndBlockNothing(t *testing.T)
 	})
 }
 
-func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
+func TestPassesAreReportedWhereTheyAreRegularOrDecideSomething(t *testing.T) {
 	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{ending(using("a", 2*gibi), end{refused: kill.ErrFull}), using("b", gibi)}}, func(w *world) {
 		w.at(12500 * time.Millisecond)
 		w.sensor.set(short)

@@ -361,7 +361,7 @@ func TestRecorderWithoutADirectoryBlocksNothing(t *testing.T) {
 	}
 }
 
-func TestReclaimsThatGoOnAndEndAreRecorded(t *testing.T) {
+func TestReclaimsThatRunAndEndAreRecorded(t *testing.T) {
 	s := step(&control.Report{At: start, Reclaims: []eviction.ReclaimOutcome{{For: eviction.NodeFsAvailable, Ended: true}, {For: eviction.ImageFsInodesFree}}}, start)
 	if !slices.Equal(s.Reclaimed, []string{"nodefs.available"}) || !slices.Equal(s.Reclaiming, []string{"imagefs.inodesFree"}) {
 		t.Errorf("ended %v, running %v", s.Reclaimed, s.Reclaiming)

@@ -10,7 +10,7 @@ import (
 	"github.com/evictd/evictd/internal/require"
 )
 
-func TestABarStaysBelowTheLinesOfATerminalAndIsTakenAway(t *testing.T) {
+func TestABarStaysBelowTheLinesOfATerminalAndIsRemoved(t *testing.T) {
 	const gone = "\r\x1b[K"
 	for draw, want := range map[bool]string{
 		false: "begins\n1 of 4\n",

@@ -107,8 +107,8 @@ func bannedInText(file string) (found []string, err error) {
 	return found, nil
 }
 
-// bannedWords lists the banned words in the comments and string literals of a file, each
-// with the line where its comment or string begins. Struct tags and keys of JSON are not
+// bannedWords lists the banned words in the comments, string literals and names of
+// functions and types of a file, each with the line where it begins. Struct tags and keys of JSON are not
 // read: they are fixed by the documents of the status address and of the state directory.
 func bannedWords(file string) (found []string, err error) {
 	fset := token.NewFileSet()
@@ -130,6 +130,10 @@ func bannedWords(file string) (found []string, err error) {
 		switch n := node.(type) {
 		case *ast.Field:
 			n.Tag = nil
+		case *ast.FuncDecl:
+			read(n.Pos(), inWords(n.Name))
+		case *ast.TypeSpec:
+			read(n.Pos(), inWords(n.Name))
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && n.Value != `"nobody"` { // a Unix user
 				read(n.Pos(), jsonKey.ReplaceAllString(n.Value, ""))
@@ -139,6 +143,11 @@ func bannedWords(file string) (found []string, err error) {
 	})
 	return found, nil
 }
+
+// inWords is a name with a space before each capital letter.
+func inWords(name *ast.Ident) string { return capital.ReplaceAllString(name.Name, " $0") }
+
+var capital = regexp.MustCompile(`[A-Z]`)
 
 // jsonKey is a key of an object in a string of JSON.
 var jsonKey = regexp.MustCompile(`"\w+":`)

@@ -340,7 +340,7 @@ func (w *world) renewed() time.Time {
 	return lease.Spec.RenewTime.Time
 }
 
-func TestLeaseOfANodeWhoseLoopStandsStillRunsOut(t *testing.T) {
+func TestLeaseOfANodeWhoseLoopHangsExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodestatus.Backstop)
 	old := time.Now().Add(-time.Minute)

@@ -121,7 +121,7 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
+func TestTheCountersAreUsedWhereTheLogCannotBeRead(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}, {"", root + "/bare"}, {"", root + "not"}}
 	for _, p := range pods {
@@ -182,7 +182,7 @@ func lines(kills []Kill) (texts []string) {
 	return texts
 }
 
-func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
+func TestTheLogAndTheCountersReportEachKillOnce(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"b", root + "/kubepods/podb"}}
 	require.NoError(t, s.Create(pods[0].Cgroup, cgroup.Limits{}))

@@ -284,7 +284,7 @@ func TestEventsGiveWayToBindingsButNotForEver(t *testing.T) {
 	}
 }
 
-func TestEventsAreLostBeforeAnybodyWaits(t *testing.T) {
+func TestEventsAreLostBeforeAnyCallBlocks(t *testing.T) {
 	w := NewWriter(newServer(t).client, nil, slog.New(slog.DiscardHandler))
 	for range eventsKept + 7 {
 		w.RecordEvent(failure("no room"))

@@ -216,7 +216,7 @@ func TestCopyOfNodeInfoChangesAlone(t *testing.T) {
 	}
 }
 
-func TestNodeInfoThatAPluginHasSpoiltIsMadeAnew(t *testing.T) {
+func TestNodeInfoThatAPluginHasChangedIsMadeAgain(t *testing.T) {
 	c := newTown(t, 4)
 	for range 100 {
 		c.step()

@@ -122,7 +122,7 @@ func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
 `)
 }
 
-func TestAPodThatIsDeniedRestsOffItsNode(t *testing.T) {
+func TestAPodThatPermitDeniesIsUnschedulable(t *testing.T) {
 	denied := framework.Status{Code: framework.Unschedulable, Reason: "not today"}
 	hold(t, playWith(t, trouble{permit: denied}, oneNode+onePod), `0s default/p 1 unschedulable  0/1 nodes are available: 1 not today.
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}

@@ -128,7 +128,7 @@ func (w *watched) awaitArmed(t *testing.T, a MemoryLevels) {
 	awaitThat(t, "usage thresholds", func() bool { return w.SetLevels(a) == ArmedForNode })
 }
 
-func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
+func TestAWatchOutlivesItsGroupAndWatchesTheNextGroupOfThePath(t *testing.T) {
 	w := newWatched(t, true)
 	w.awaitArmed(t, MemoryLevels{1: at(40 << 20)})
 	w.drain()

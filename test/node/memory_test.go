@@ -319,7 +319,7 @@ func podsLimit(n *harness.Node) stats.Amount {
 	return n.Memory(n.Pods().Path()).Limit
 }
 
-func TestConfigurationIsLoadedAnewOnSIGHUP(t *testing.T) {
+func TestConfigurationIsLoadedAgainOnSIGHUP(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	greedy := n.Start("greedy", sandbox.Spec{})

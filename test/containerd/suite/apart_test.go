@@ -37,10 +37,10 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// tellApart serves a node's CRI, which names one filesystem for the images and
+// splitFilesystems serves a node's CRI, which names one filesystem for the images and
 // another one for writable layers: of all runtimes only CRI-O does so, where its
 // storage.conf has an imagestore. It returns the endpoint.
-func tellApart(t *testing.T, n *node.Node, images, layers string) string {
+func splitFilesystems(t *testing.T, n *node.Node, images, layers string) string {
 	t.Helper()
 	usage := func(at string) []*runtime.FilesystemUsage {
 		return []*runtime.FilesystemUsage{{FsId: &runtime.FilesystemIdentifier{Mountpoint: at}}}
@@ -105,7 +105,7 @@ func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *t
 			r := &relief{t: t, n: n, share: shares["bytes"], disk: layers}
 			r.furnish()
 			r.threshold = min(r.free(t, images), r.free(t, layers)) - r.unit
-			r.e = n.Evictd(append(arguments, "--cri-endpoint="+tellApart(t, n, n.Root, n.Snapshots), fmt.Sprintf(layout.thresholds, r.threshold))...)
+			r.e = n.Evictd(append(arguments, "--cri-endpoint="+splitFilesystems(t, n, n.Root, n.Snapshots), fmt.Sprintf(layout.thresholds, r.threshold))...)
 			r.e.AwaitPods(3)
 			must := func(when string, wantDead, wantImages int) {
 				t.Helper()

@@ -288,7 +288,7 @@ func TestSchedulerContinuesAfterTheAPIServerWasKilled(t *testing.T) {
 	})
 }
 
-func TestSchedulerListsAnewWhereItsWatchHasExpired(t *testing.T) {
+func TestSchedulerListsAgainWhereItsWatchHasExpired(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
 		p := a.between(apiserver.Admin)
 		a.createNodes(node("n1"))
