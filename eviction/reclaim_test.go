@@ -97,9 +97,9 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 	short := signals{disk: gibi}
 	const asked = "0s reclaim [containers images] for nodefs.available: 1073741824 bytes, 0 inodes, layers true, logs true"
 	for _, c := range []struct {
-		name   string
-		script func(*starving)
-		want   []string
+		name string
+		run  func(*starving)
+		want []string
 	}{
 		{
 			"and no pod goes where that suffices",
@@ -189,7 +189,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newStarving(eviction.SharedFs, below(disk, 2*gibi), below(memory, gibi))
-			c.script(n)
+			c.run(n)
 			n.wants(t, c.want...)
 		})
 	}

@@ -59,10 +59,10 @@ var faults = []fault{
 	{name: "kernel: the loop is woken five seconds late"},
 }
 
-// troubled is a world some of whose ports have faults. Its node has what its pods
+// troubled is a fixture some of whose ports have faults. Its node has what its pods
 // leave, and one of them is a hog.
 type troubled struct {
-	*world
+	*fixture
 	pods []*pod
 
 	mu        sync.Mutex
@@ -136,7 +136,7 @@ func (w *troubled) measure(n *stats.Node) {
 
 // Read implements control.Sensor.
 func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
-	w.world.sensor.Read(n, ask)
+	w.fixture.sensor.Read(n, ask)
 	if w.has("cgroupfs: reading hangs") {
 		w.hang()
 	}
@@ -165,7 +165,7 @@ func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
 	}
 }
 
-// troubledPod is the meter of a pod of such a world.
+// troubledPod is the meter of a pod of such a fixture.
 type troubledPod struct {
 	*pod
 	w *troubled
@@ -388,12 +388,12 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 		w.pods = append(w.pods, p)
 	}
 	s := setting{thresholds: append(memoryHard[:1:1], diskHard...), unread: true}
-	s.wrap = func(around *world, ports *control.Ports) {
-		w.world, w.scanned, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
+	s.wrap = func(around *fixture, ports *control.Ports) {
+		w.fixture, w.scanned, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
 		*ports = control.Ports{Sensor: w, Waiter: w, Killer: w, DiskScanner: w, Reclaimer: w, UnknownPods: w}
 	}
-	s.before = func(around *world) { around.SetPods(w.handed()) }
-	within(t, s, func(*world) {
+	s.before = func(around *fixture) { around.SetPods(w.handed()) }
+	withLoop(t, s, func(*fixture) {
 		go w.receive()
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "all the time") }) {
 			go w.agitate(s.config())

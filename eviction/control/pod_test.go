@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// pod is a pod of the world, its own meter and what there is to kill.
+// pod is a pod of the fixture; it implements its meter and its target.
 type pod struct {
 	name    string
 	grace   int64         // seconds, 0: the pod does not say
@@ -131,7 +131,7 @@ func (p *pod) reap() {
 
 // killer ends pods as they say themselves.
 type killer struct {
-	*world
+	*fixture
 	results chan kill.Result
 	graces  map[types.UID]time.Duration // the shortest of each
 	sigkill map[types.UID]time.Time     // when it is due
@@ -193,7 +193,7 @@ func (k *killer) Results() <-chan kill.Result { return k.results }
 // freer frees so much of the disk so long after it was asked to; never where
 // that is negative.
 type freer struct {
-	*world
+	*fixture
 	takes     time.Duration
 	frees     int64
 	reclaimed chan eviction.Signal

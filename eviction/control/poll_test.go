@@ -13,7 +13,7 @@ import (
 )
 
 // TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks reads the poll interval
-// off the readings, once the world has stood still for a while.
+// off the readings, once nothing has changed for a while.
 //
 // rule: M.52
 // rule: M.92
@@ -58,7 +58,7 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 			setting{node: disk(stats.Node{}, 0), thresholds: diskHard, pods: []*pod{storing("a", gibi)}, scanner: &scanner{takes: -1}}, 3 * time.Second, 5 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, c.setting, func(w *world) {
+			withLoop(t, c.setting, func(w *fixture) {
 				w.at(c.after)
 				if got := w.sensor.gap(); got != c.want {
 					t.Errorf("looked every %v, want %v", got, c.want)
@@ -80,8 +80,8 @@ func ofPods(n stats.Node, available int64) stats.Node {
 	return n
 }
 
-func armed(w *world)        { w.waiter.armed = collect.ArmedForNode }
-func armedForPods(w *world) { w.waiter.armed = collect.ArmedForPods }
+func armed(w *fixture)        { w.waiter.armed = collect.ArmedForNode }
+func armedForPods(w *fixture) { w.waiter.armed = collect.ArmedForPods }
 
 // cached is a node with as much of file pages beside what it uses.
 func cached(n stats.Node, bytes int64) stats.Node {
@@ -90,12 +90,12 @@ func cached(n stats.Node, bytes int64) stats.Node {
 }
 
 func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *fixture) {
 		w.at(500 * time.Millisecond)
 		w.sensor.set(short)
 		w.waiter.notify("memcg-threshold")
 		w.at(501 * time.Millisecond)
-		w.wants("500ms kill a")
+		w.expect("500ms kill a")
 		for _, r := range w.reported() {
 			if len(r.Decisions) > 0 && r.Ended == nil && r.Source != "memcg-threshold" {
 				t.Errorf("decided for %q", r.Source)
@@ -105,16 +105,16 @@ func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
 }
 
 func TestANoticeAloneDecidesNothing(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *fixture) {
 		w.at(500 * time.Millisecond)
 		w.waiter.notify("memory-stall")
 		w.at(5 * time.Second)
-		w.wants()
+		w.expect()
 	})
 }
 
 func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty}, func(w *fixture) {
 		w.at(500 * time.Millisecond)
 		before := w.sensor.count()
 		for range 1000 {
@@ -129,7 +129,7 @@ func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
 }
 
 func TestANoticeJustBeforeTheCrossingIsFollowedEveryMillisecondForAWhile(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: armed}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: armed}, func(w *fixture) {
 		w.at(time.Second + 100*time.Microsecond)
 		w.waiter.notify("memcg-threshold")
 		for _, c := range []struct{ after, want time.Duration }{{10 * time.Millisecond, time.Millisecond}, {50 * time.Millisecond, 5 * time.Millisecond}} {
@@ -147,9 +147,9 @@ func TestANoticeJustBeforeTheCrossingIsFollowedEveryMillisecondForAWhile(t *test
 // rule: M.90
 func TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor(t *testing.T) {
 	const pass = 8 * time.Millisecond
-	slow := func(w *world) { w.sensor.takes = pass }
-	bounded := func(w *world, p *control.Ports) { p.CPUTime = w.sensor.used }
-	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: slow, wrap: bounded}, func(w *world) {
+	slow := func(w *fixture) { w.sensor.takes = pass }
+	bounded := func(w *fixture, p *control.Ports) { p.CPUTime = w.sensor.used }
+	withLoop(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: slow, wrap: bounded}, func(w *fixture) {
 		for second := 1; second <= 20; second++ {
 			before := w.sensor.used()
 			for i := 1; i <= 100; i++ {
@@ -166,7 +166,7 @@ func TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor(t *testing.T) {
 }
 
 func TestFastFallIsFollowedEveryMillisecondBeforeTheCrossing(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: memory(gibi + 600*mebi)}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: memory(gibi + 600*mebi)}, func(w *fixture) {
 		w.at(time.Second)
 		for left := gibi + 600*mebi; left > gibi+5*mebi; left -= 5 * mebi {
 			w.sensor.set(memory(left))
@@ -185,7 +185,7 @@ func TestTheLoopAimsAtTheUseThatCrossesTheNearestHardThreshold(t *testing.T) {
 	thresholds := []eviction.Threshold{
 		hard(eviction.MemoryAvailable, gibi), soft(eviction.MemoryAvailable, 2*gibi, time.Minute), hard(eviction.AllocatableMemoryAvailable, gibi),
 	}
-	within(t, setting{thresholds: thresholds, node: node}, func(w *world) {
+	withLoop(t, setting{thresholds: thresholds, node: node}, func(w *fixture) {
 		w.at(time.Second)
 		want := collect.MemoryLevels{
 			{Usage: stats.Known(54 * gibi), Threshold: stats.Known(64 * gibi)}, // 63 GiB, and a GiB of file pages

@@ -32,14 +32,14 @@ import (
 )
 
 func TestTheLogShowsTheStoryOfAnEviction(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	p.publish(newStory().reports()...)
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(newReporter().reports()...)
 	golden.Check(t, "testdata/eviction.log", p.log.Bytes())
 }
 
 func TestTheEvictionOfAPodWithoutProcessesHasNoTimeOfASignal(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	reports := newStory().reports()[:3]
+	p := newFixture(t, publish.Config{}, nil)
+	reports := newReporter().reports()[:3]
 	reports[2].Ended.Signalled = time.Time{}
 	p.publish(reports...)
 	if log := p.log.String(); !strings.Contains(log, "freed=690Mi crossingToGone=500ms\n") {
@@ -50,16 +50,16 @@ func TestTheEvictionOfAPodWithoutProcessesHasNoTimeOfASignal(t *testing.T) {
 // TestTheMetricsPageKeepsItsNames compares names, labels, help and types; the values
 // are removed first.
 func TestTheMetricsPageKeepsItsNames(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	p.publish(newStory().reports()...)
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(newReporter().reports()...)
 	golden.Check(t, "testdata/metrics.txt", regexp.MustCompile(`(?m)^([^#].*) \S+$`).ReplaceAll([]byte(p.page()), []byte("$1 0")))
 }
 
 func TestMetricsHoldWhatWasSeen(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	s := newStory()
+	p := newFixture(t, publish.Config{}, nil)
+	s := newReporter()
 	p.publish(s.pass(0, control.Housekeeping, reading(900*mebi)))
-	p.measures(
+	p.hasSeries(
 		`evictd_signal_available{signal="memory.available"} 9.437184e+08`,
 		`evictd_signal_capacity{signal="memory.available"} 4.294967296e+09`,
 		`evictd_threshold{kind="soft",signal="memory.available"} 2.147483648e+09`,
@@ -89,8 +89,8 @@ func TestMetricsHoldWhatWasSeen(t *testing.T) {
 
 func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
 	const total = `evictd_evictions_total{kind="hard",outcome="%s",signal="memory.available"} %d`
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	decided := s.pass(12*time.Second, control.Poll, reading(900*mebi))
 	refused := decided
 	refused.Failed = decided.Decisions[0].Evictions
@@ -100,18 +100,18 @@ func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
 	now.at(s, decided)
 
 	p.publish(rehearsed)
-	p.measures(fmt.Sprintf(total, "dry-run", 1))
+	p.hasSeries(fmt.Sprintf(total, "dry-run", 1))
 	p.publish(refused)
-	p.measures(fmt.Sprintf(total, "failed", 1))
+	p.hasSeries(fmt.Sprintf(total, "failed", 1))
 	p.publish(killed("uid-a", 0, 0), killed("unknown", 0, 0))
 	if got := p.status().Evictions; len(got) != 0 {
 		t.Errorf("no pod was evicted, but %v", got)
 	}
 
 	p.publish(decided, unkilled("uid-a", fmt.Errorf("kill pod: %w", kill.ErrNotSignalled)))
-	p.measures(fmt.Sprintf(total, "failed", 2))
+	p.hasSeries(fmt.Sprintf(total, "failed", 2))
 	p.publish(killed("uid-a", 12010*time.Millisecond, 12500*time.Millisecond), killed("uid-a", 13*time.Second, 14*time.Second))
-	p.measures(
+	p.hasSeries(
 		fmt.Sprintf(total, "gone", 1), fmt.Sprintf(total, "failed", 2), fmt.Sprintf(total, "dry-run", 1),
 		`kubelet_evictions{eviction_signal="memory.available"} 1`,
 		`evictd_eviction_freed_bytes_total 7.2351744e+08`,
@@ -123,16 +123,16 @@ func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
 }
 
 func TestReportsThatWereLostShow(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	r := newStory().pass(0, control.Housekeeping, reading(3*gibi))
+	p := newFixture(t, publish.Config{}, nil)
+	r := newReporter().pass(0, control.Housekeeping, reading(3*gibi))
 	r.Lost = 7
 	p.publish(r)
-	p.measures("evictd_reports_lost_total 7")
+	p.hasSeries("evictd_reports_lost_total 7")
 }
 
 func TestTheStatusDocument(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{Mode: nodestatus.Native}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{Mode: nodestatus.Native}, now)
 	reports := s.reports()[:3]
 	p.publish(reports...)
 	now.at(s, reports[1])
@@ -179,8 +179,8 @@ func fields(t *testing.T, object json.RawMessage) (names []string) {
 }
 
 func TestTheStatusKeepsTheLastHundredEvictions(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	one := s.pass(0, control.Poll, reading(900*mebi))
 	now.at(s, one)
 	for i := range 105 {
@@ -205,8 +205,8 @@ func TestTheNodeManifest(t *testing.T) {
 	for _, mode := range []nodestatus.Mode{nodestatus.Native, nodestatus.Backstop, nodestatus.Observe} {
 		t.Run(mode.String(), func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "node.yaml")
-			p := newPress(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
-			p.publish(newStory().reports()[:2]...)
+			p := newFixture(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
+			p.publish(newReporter().reports()[:2]...)
 			got := require.ReadFile(t, file)
 			golden.Check(t, "testdata/node-"+mode.String()+".yaml", got)
 		})
@@ -216,7 +216,7 @@ func TestTheNodeManifest(t *testing.T) {
 func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "node.yaml")
-	p := newPress(t, publish.Config{NodeFile: file}, nil)
+	p := newFixture(t, publish.Config{NodeFile: file}, nil)
 	var last os.FileInfo
 	replaced := func(r control.Report) bool {
 		p.publish(r)
@@ -226,7 +226,7 @@ func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 		last = now
 		return before == nil || !os.SameFile(before, now)
 	}
-	reports := newStory().reports()
+	reports := newReporter().reports()
 	for i, want := range []bool{true, true, false, false, true} { // pressure begins with the second report and ends with the last
 		reader, err := os.Open(file)
 		var before []byte
@@ -255,8 +255,8 @@ func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 
 func TestANodeManifestThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
-	s := newStory()
-	p := newPress(t, publish.Config{NodeFile: filepath.Join(dir, "node.yaml")}, nil)
+	s := newReporter()
+	p := newFixture(t, publish.Config{NodeFile: filepath.Join(dir, "node.yaml")}, nil)
 	p.publish(s.pass(0, control.Housekeeping, reading(3*gibi)))
 	if !strings.Contains(p.log.String(), "could not write the node status file") {
 		t.Errorf("not logged: %s", p.log.String())
@@ -269,8 +269,8 @@ func TestANodeManifestThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 }
 
 func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	var got []string
 	for _, r := range []control.Report{
 		s.pass(0, control.Housekeeping, reading(3*gibi)),
@@ -295,23 +295,23 @@ func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
 }
 
 func TestAConditionThatHoldsFromTheStartIsReported(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	p.publish(newStory().pass(0, control.Housekeeping, reading(900*mebi)))
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(newReporter().pass(0, control.Housekeeping, reading(900*mebi)))
 	if !strings.Contains(p.log.String(), "condition=MemoryPressure status=True") {
 		t.Errorf("logged only %s", p.log.String())
 	}
 }
 
 func TestAStatusThatCannotBeHadIsAnError(t *testing.T) {
-	p := newPress(t, publish.Config{}, &look{err: context.DeadlineExceeded})
+	p := newFixture(t, publish.Config{}, &fixedSnapshot{err: context.DeadlineExceeded})
 	if _, err := p.Status(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestReadinessComesWithTheFirstPass(t *testing.T) {
-	s := newStory()
-	p := newPress(t, publish.Config{}, nil)
+	s := newReporter()
+	p := newFixture(t, publish.Config{}, nil)
 	p.publish(killed("uid-a", 0, 0))
 	if p.Ready() || !p.LastPass().IsZero() {
 		t.Error("ready before the first pass")
@@ -323,8 +323,8 @@ func TestReadinessComesWithTheFirstPass(t *testing.T) {
 }
 
 func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{NodeFile: filepath.Join(t.TempDir(), "node.yaml")}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{NodeFile: filepath.Join(t.TempDir(), "node.yaml")}, now)
 	reports := s.reports()
 	now.at(s, reports[1])
 	var all sync.WaitGroup
@@ -349,8 +349,8 @@ func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
 }
 
 func TestSummaryNamesTheNearestThresholdItsVictimAndWhatIsNotMeasured(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	line := func(node stats.Node) string {
 		t.Helper()
 		now.at(s, s.pass(s.at+time.Second, control.Housekeeping, node))
@@ -377,8 +377,8 @@ func TestSummaryNamesTheNearestThresholdItsVictimAndWhatIsNotMeasured(t *testing
 }
 
 func TestTheExplanation(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{Node: "n1"}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{Node: "n1"}, now)
 	s.candidates[0].Pod.Containers[0].StorageLimit = resource.MustParse("1Mi")
 	s.cfg.LocalStorageCapacityIsolation = true
 	now.at(s, s.pass(0, control.Housekeeping, reading(3*gibi)))
@@ -405,7 +405,7 @@ func TestTheExplanation(t *testing.T) {
 }
 
 func TestTheListOfMetricsHasEvictds(t *testing.T) {
-	p := newPress(t, publish.Config{
+	p := newFixture(t, publish.Config{
 		API: func() nodestatus.API { return nodestatus.API{} }, Runtime: func() nodestatus.Runtime { return nodestatus.Runtime{} },
 		Preview: func() reclaim.Plan { return reclaim.Plan{} },
 		Counters: publish.Counters{

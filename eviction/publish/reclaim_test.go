@@ -20,7 +20,7 @@ import (
 // rule: M.101
 func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	client := &keptEvents{}
-	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: client}, nil)
+	p := newFixture(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: client}, nil)
 	r := gc.Report{
 		Trigger: gc.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
 		Need: eviction.Need{Bytes: gibi},
@@ -38,7 +38,7 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	p.Collected(r)
 	again := gc.Report{Trigger: r.Trigger, Signal: r.Signal, Faults: r.Faults, Repeated: true}
 	p.Collected(again)
-	p.measures(
+	p.hasSeries(
 		`kubelet_image_garbage_collected_total{reason="space"} 1`,
 		`evictd_reclaim_removed_total{kind="container",reason="pod-gone"} 1`,
 		`evictd_reclaim_removed_total{kind="image",reason="space"} 1`,
@@ -67,7 +67,7 @@ func (*keptEvents) Evict(wire.Intent)                 {}
 func (t *keptEvents) Event(e wire.Event)              { t.events = append(t.events, e) }
 
 func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
-	s, now := newStory(), &look{}
+	s, now := newReporter(), &fixedSnapshot{}
 	preview := func() reclaim.Plan {
 		return reclaim.Plan{
 			Removals: []reclaim.Removal{{Kind: reclaim.KindImage, ID: "sha256:1", Name: "example.org/app:1", Why: reclaim.Space, Bytes: stats.Known(gibi)}},
@@ -78,7 +78,7 @@ func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
 			},
 		}
 	}
-	p := newPress(t, publish.Config{Preview: preview}, now)
+	p := newFixture(t, publish.Config{Preview: preview}, now)
 	r := s.pass(0, control.Housekeeping, reading(3*gibi))
 	r.State.Reclaims[0] = eviction.Reclaim{Since: begun, For: eviction.NodeFsAvailable}
 	now.at(s, r)
