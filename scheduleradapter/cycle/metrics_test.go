@@ -15,7 +15,7 @@ import (
 // TestMetricsHaveKubeSchedulersNames compares names, labels and buckets; measured
 // durations are left out.
 func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		failing := w.slow("failing")
 		w.full()
 		w.node("b")
@@ -38,7 +38,7 @@ func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 }
 
 func TestAnEndedLoopLeavesTheOtherMetrics(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.stop(nil)
 		w.over <- <-w.over
 		page := httptest.NewRecorder()

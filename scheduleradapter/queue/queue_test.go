@@ -115,8 +115,8 @@ func (s *script) check() error {
 	return errors.Join(errs...)
 }
 
-// world is the configuration of random scripts.
-const world = `
+// randomConfig is the configuration of random scripts.
+const randomConfig = `
 hint Fit Node/Add
 hint Fit Node/UpdateNodeAllocatable
 hint Fit AssignedPod/Delete
@@ -147,7 +147,7 @@ func playRandomDays(t *testing.T, seeds uint64, steps int) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			day := randomDay(rand.New(rand.NewPCG(seed, 1)), steps)
-			if transcript, err := newScript().run(world + day); err != nil {
+			if transcript, err := newScript().run(randomConfig + day); err != nil {
 				lines := strings.Split(transcript, "\n")
 				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 			}
@@ -204,7 +204,7 @@ func TestNextIsWhenPopBringsAPod(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		s := newScript()
-		if _, err := s.run(world + randomDay(rng, 100)); err != nil {
+		if _, err := s.run(randomConfig + randomDay(rng, 100)); err != nil {
 			t.Fatal(err)
 		}
 		clear(s.gates)
@@ -241,7 +241,7 @@ func FuzzScript(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
-	f.Add(world + randomDay(rand.New(rand.NewPCG(1, 3)), 200))
+	f.Add(randomConfig + randomDay(rand.New(rand.NewPCG(1, 3)), 200))
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 20_000 || strings.ContainsAny(text, "\x00\x01") {
 			t.Skip("too long, or names that the queue does not guarantee to distinguish")

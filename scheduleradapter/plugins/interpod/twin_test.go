@@ -21,7 +21,7 @@ import (
 // twin is a naive implementation that looks at every pod.
 type twin struct {
 	*testing.T
-	*plugintest.World
+	*plugintest.Objects
 	args *config.InterPodAffinityArgs
 }
 
@@ -223,7 +223,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 	said := map[string]int{}
 	for i := range clusters {
 		w := &twin{T: t, args: &config.InterPodAffinityArgs{HardPodAffinityWeight: new(plugintest.Pick(d, int32(0), 1, 50)), IgnorePreferredTermsOfExistingPods: d.Chance(30)}}
-		w.World = d.World(plugintest.New(t), 12, plugintest.Pick(d, 4, 12, 30), relate(d))
+		w.Objects = d.Objects(plugintest.New(t), 12, plugintest.Pick(d, 4, 12, 30), relate(d))
 		plugin := w.Make(New, w.args)
 		for range 4 {
 			pod := d.Pod("probe")
@@ -248,7 +248,7 @@ func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
 	skips := w.skips(pod)
 	w.Table.Try()
 	supposed := *w
-	supposed.World = w.Suppose(d, relate(d))
+	supposed.Objects = w.Suppose(d, relate(d))
 	supposed.fits(c, pod, skips)
 	w.Table.Undo()
 	w.fits(c, pod, skips)

@@ -24,7 +24,7 @@ func TestNodesHaveTheLabelsAndLackTheOthersAsTheNaiveTwinSays(t *testing.T) {
 				*list = append(*list, label)
 			}
 		}
-		w := d.World(plugintest.New(t), 8, 1, func(*v1.Pod) {})
+		w := d.Objects(plugintest.New(t), 8, 1, func(*v1.Pod) {})
 		result := w.Evaluate(w.Make(nodelabel.New, args), w.Digest(d.Pod("p")))
 		rejected, scores := twin(args, w.Nodes)
 		result.Holds(t, "node labels", rejected, scores)

@@ -24,7 +24,7 @@ func (s service) selects(p *v1.Pod) bool {
 func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(1, 2))}
 	for range 1000 {
-		w := d.World(plugintest.New(t), 8, 12, func(*v1.Pod) {})
+		w := d.Objects(plugintest.New(t), 8, 12, func(*v1.Pod) {})
 		var services []service
 		for i, namespace := range d.Namespaces() {
 			if !d.Chance(70) {
@@ -66,7 +66,7 @@ func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
 	}
 }
 
-func twin(w *plugintest.World, services []service, args *config.ServiceAffinityArgs, p *v1.Pod) (rejected map[string]string, scores map[string]int64) {
+func twin(w *plugintest.Objects, services []service, args *config.ServiceAffinityArgs, p *v1.Pod) (rejected map[string]string, scores map[string]int64) {
 	var own *service
 	for i := range services {
 		if services[i].selects(p) {
@@ -131,7 +131,7 @@ func twin(w *plugintest.World, services []service, args *config.ServiceAffinityA
 }
 
 // nodeOfAlike is the first node in the table's order of a pod with the same labels.
-func nodeOfAlike(w *plugintest.World, p *v1.Pod) *v1.Node {
+func nodeOfAlike(w *plugintest.Objects, p *v1.Pod) *v1.Node {
 	for _, row := range w.Table.Order() {
 		n := w.Table.Node(row).Object
 		for _, q := range w.On(n) {

@@ -25,7 +25,7 @@ import (
 // twin is a naive implementation that looks at every pod.
 type twin struct {
 	*testing.T
-	*plugintest.World
+	*plugintest.Objects
 	args        *config.PodTopologySpreadArgs
 	services    []*v1.Service
 	replicaSets []*appsv1.ReplicaSet
@@ -290,7 +290,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 				w.args.DefaultConstraints = append(w.args.DefaultConstraints, c)
 			}
 		}
-		w.World = d.World(plugintest.New(t), 12, 40, func(*v1.Pod) {})
+		w.Objects = d.Objects(plugintest.New(t), 12, 40, func(*v1.Pod) {})
 		w.group(d)
 		plugin := w.Make(New, w.args)
 		for range 4 {
@@ -321,7 +321,7 @@ func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
 	w.Helper()
 	w.Table.Try()
 	supposed := *w
-	supposed.World = w.Suppose(d, func(*v1.Pod) {})
+	supposed.Objects = w.Suppose(d, func(*v1.Pod) {})
 	supposed.fits(c, pod)
 	w.Table.Undo()
 	w.fits(c, pod)

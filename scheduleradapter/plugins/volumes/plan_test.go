@@ -111,25 +111,25 @@ func TestPreBindWritesWhatWasReservedAndWaitsUntilItIsBound(t *testing.T) {
 	}
 }
 
-// script is an API with fixed results.
-type script struct {
+// fakeAPI is an API with fixed results.
+type fakeAPI struct {
 	API
 	volume, claim, await error
 	written              []string
 	view                 View
 }
 
-func (s *script) UpdateVolume(_ context.Context, v *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+func (s *fakeAPI) UpdateVolume(_ context.Context, v *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	s.written = append(s.written, v.Name)
 	return v, s.volume
 }
 
-func (s *script) UpdateClaim(_ context.Context, c *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+func (s *fakeAPI) UpdateClaim(_ context.Context, c *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
 	s.written = append(s.written, c.Name)
 	return c, s.claim
 }
 
-func (s *script) Await(_ context.Context, timeout time.Duration, done func(View) (bool, error)) error {
+func (s *fakeAPI) Await(_ context.Context, timeout time.Duration, done func(View) (bool, error)) error {
 	if s.await != nil || timeout != 10*time.Minute {
 		return s.await
 	}
@@ -141,13 +141,13 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		name    string
-		api     script
+		api     fakeAPI
 		written string
 		want    string
 	}{
-		{"volumes cannot be written", script{volume: broken}, "v", "bind persistent volume v: broken"},
-		{"claims cannot be written", script{claim: broken}, "v d", "select node of persistent volume claim ns/d: broken"},
-		{"volumes are not bound in time", script{await: context.DeadlineExceeded}, "v d", "binding volumes: context deadline exceeded"},
+		{"volumes cannot be written", fakeAPI{volume: broken}, "v", "bind persistent volume v: broken"},
+		{"claims cannot be written", fakeAPI{claim: broken}, "v d", "select node of persistent volume claim ns/d: broken"},
+		{"volumes are not bound in time", fakeAPI{await: context.DeadlineExceeded}, "v d", "binding volumes: context deadline exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newCluster(t, 1)
