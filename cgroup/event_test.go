@@ -238,10 +238,10 @@ func TestNoticesThatAVersionDoesNotHaveAreUnsupported(t *testing.T) {
 	v1 := &Group{version: V1}
 	v1.dirs[unified] = -1
 	for name, open := range map[string]func() (*Event, error){
-		"usage on v2":                   func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
-		"events on v1":                  v1.NotifyEvents,
-		"events at the top":             (&Group{version: V2, top: true}).NotifyEvents,
-		"stalls without a unified twin": func() (*Event, error) { return v1.NotifyStall(Some, time.Second, 2*time.Second) },
+		"usage on v2":                        func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
+		"events on v1":                       v1.NotifyEvents,
+		"events at the top":                  (&Group{version: V2, top: true}).NotifyEvents,
+		"stalls without cgroup v2 beside it": func() (*Event, error) { return v1.NotifyStall(Some, time.Second, 2*time.Second) },
 	} {
 		if _, err := open(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// oneByOne is the twin of a pass that takes enough victims: passes that take one
-// each, between which the victim is gone and has given back what it held, until
+// oneByOne is the reference of a pass that evicts enough victims: passes that evict one
+// each, between which the victim is gone and has freed what it used, until
 // the threshold is resolved or the signal is unknown.
 func oneByOne(cfg eviction.Config, in eviction.Input) (victims []types.UID) {
 	cfg.EnoughVictims = false

@@ -82,9 +82,9 @@ func anyGoal(r *rand.Rand) reclaim.Goal {
 	}
 }
 
-// twin removes dead containers as the kubelet's container collection does, step
+// reference removes dead containers as the kubelet's container collection does, step
 // by step (kuberuntime/kuberuntime_gc.go), and says which.
-func twin(inv *reclaim.Inventory, p *reclaim.Policy, pressure bool) []string {
+func reference(inv *reclaim.Inventory, p *reclaim.Policy, pressure bool) []string {
 	type unit struct {
 		pod  types.UID
 		name string
@@ -153,7 +153,7 @@ func twin(inv *reclaim.Inventory, p *reclaim.Policy, pressure bool) []string {
 // rule: 9.13
 // rule: 9.14
 // rule: 9.15
-func TestDeadContainersGoAsWithTheirTwin(t *testing.T) {
+func TestDeadContainersAreRemovedAsByTheReference(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		p.Everything = true
 		var got []string
@@ -164,8 +164,8 @@ func TestDeadContainersGoAsWithTheirTwin(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if want := twin(inv, p, g.Pressure); !slices.Equal(got, want) {
-			t.Errorf("%v go, and with the twin %v", got, want)
+		if want := reference(inv, p, g.Pressure); !slices.Equal(got, want) {
+			t.Errorf("removed %v, by the reference %v", got, want)
 		}
 	})
 }

@@ -131,13 +131,13 @@ hint Preemption AssignedPod/Delete always
 hint Foreign */All always
 `
 
-// TestRandomDaysMatchTheNaiveTwin runs random commands; the script compares queue
-// and twin and checks the invariants after each.
-func TestRandomDaysMatchTheNaiveTwin(t *testing.T) {
+// TestRandomDaysMatchTheReference runs random commands; the script compares queue
+// and reference and checks the invariants after each.
+func TestRandomDaysMatchTheReference(t *testing.T) {
 	playRandomDays(t, 2, 10_000)
 }
 
-func TestCampaignRandomDaysMatchTheNaiveTwin(t *testing.T) {
+func TestCampaignRandomDaysMatchTheReference(t *testing.T) {
 	campaign.Only(t)
 	playRandomDays(t, 64, 10_000)
 }
