@@ -18,19 +18,19 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// taken is a Killer that takes victims and does nothing.
-type taken struct {
+// fakeKiller is a Killer that accepts victims and kills none.
+type fakeKiller struct {
 	Killer
 	victims []kill.Victim
 }
 
-func (k *taken) Kill(v kill.Victim) error {
+func (k *fakeKiller) Kill(v kill.Victim) error {
 	k.victims = append(k.victims, v)
 	return nil
 }
 
 // untold reports whether the last victim is left to the killer.
-func (k *taken) untold() bool {
+func (k *fakeKiller) untold() bool {
 	elsewhere := k.victims[len(k.victims)-1].Elsewhere
 	if elsewhere == nil {
 		return true
@@ -62,8 +62,8 @@ func ordersOf(a *Agent) (given []wire.Order, text string) {
 	return given, strings.Join(all, ", ")
 }
 
-func stopper(a *Agent, running Running) (*CRIStopper, *taken) {
-	killer := &taken{}
+func stopper(a *Agent, running Running) (*CRIStopper, *fakeKiller) {
+	killer := &fakeKiller{}
 	return NewCRIStopper(killer, a, func(types.UID) Running { return running }, slog.New(slog.DiscardHandler)), killer
 }
 

@@ -59,9 +59,9 @@ var faults = []fault{
 	{name: "kernel: the loop is woken five seconds late"},
 }
 
-// troubled is a fixture some of whose ports have faults. Its node has what its pods
+// faultyFixture is a fixture some of whose ports have faults. Its node has what its pods
 // leave, and one of them is a hog.
-type troubled struct {
+type faultyFixture struct {
 	*fixture
 	pods []*pod
 
@@ -76,13 +76,13 @@ type troubled struct {
 	reclaimed chan eviction.Signal
 }
 
-func (w *troubled) has(name string) bool {
+func (w *faultyFixture) has(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Contains(w.now, name)
 }
 
-func (w *troubled) begin(names []string) {
+func (w *faultyFixture) begin(names []string) {
 	var n stats.Node
 	w.measure(&n)
 	w.mu.Lock()
@@ -90,28 +90,28 @@ func (w *troubled) begin(names []string) {
 	w.now, w.over, w.frozen = names, make(chan struct{}), n
 }
 
-func (w *troubled) end() {
+func (w *faultyFixture) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = nil
 	close(w.over)
 }
 
-func (w *troubled) hide(hidden bool) {
+func (w *faultyFixture) hide(hidden bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hidden = hidden
 }
 
 // victims are which pods were killed, how often, and when the first was.
-func (w *troubled) victims() (kills map[types.UID]int, first time.Time) {
+func (w *faultyFixture) victims() (kills map[types.UID]int, first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.kills), w.first
 }
 
 // hang waits until the faults are over.
-func (w *troubled) hang() {
+func (w *faultyFixture) hang() {
 	w.mu.Lock()
 	over := w.over
 	w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *troubled) hang() {
 }
 
 // measure reads the node as it is.
-func (w *troubled) measure(n *stats.Node) {
+func (w *faultyFixture) measure(n *stats.Node) {
 	memoryLeft, diskLeft := 64*gibi, 100*gibi
 	for _, p := range w.pods {
 		p.mu.Lock()
@@ -135,7 +135,7 @@ func (w *troubled) measure(n *stats.Node) {
 }
 
 // Read implements control.Sensor.
-func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
+func (w *faultyFixture) Read(n *stats.Node, ask collect.Ask) {
 	w.fixture.sensor.Read(n, ask)
 	if w.has("cgroupfs: reading hangs") {
 		w.hang()
@@ -165,14 +165,14 @@ func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
 	}
 }
 
-// troubledPod is the meter of a pod of such a fixture.
-type troubledPod struct {
+// faultyPod is the meter of a pod of such a fixture.
+type faultyPod struct {
 	*pod
-	w *troubled
+	w *faultyFixture
 }
 
 // Read implements control.Meter.
-func (p *troubledPod) Read(s *stats.Pod) error {
+func (p *faultyPod) Read(s *stats.Pod) error {
 	if p.w.has("cgroupfs: measuring a pod hangs") {
 		p.w.hang()
 	}
@@ -188,10 +188,10 @@ func (p *troubledPod) Read(s *stats.Pod) error {
 }
 
 // ReadMemory implements control.Meter.
-func (p *troubledPod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
+func (p *faultyPod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
 
 // Kill implements control.Killer.
-func (w *troubled) Kill(v kill.Victim) error {
+func (w *faultyFixture) Kill(v kill.Victim) error {
 	if w.has("cgroupfs: a kill cannot begin") {
 		return kill.ErrFull
 	}
@@ -222,12 +222,12 @@ func (w *troubled) Kill(v kill.Victim) error {
 	return nil
 }
 
-func (w *troubled) Hasten(types.UID, time.Duration) {}
-func (w *troubled) Killed(types.UID) bool           { return true }
-func (w *troubled) Results() <-chan kill.Result     { return w.killer.results }
+func (w *faultyFixture) Hasten(types.UID, time.Duration) {}
+func (w *faultyFixture) Killed(types.UID) bool           { return true }
+func (w *faultyFixture) Results() <-chan kill.Result     { return w.killer.results }
 
 // Wait implements control.Waiter.
-func (w *troubled) Wait(d time.Duration) string {
+func (w *faultyFixture) Wait(d time.Duration) string {
 	if w.has("kernel: notifications arrive all the time") {
 		time.Sleep(min(max(d, 0), 20*time.Millisecond))
 		return collect.MemoryStall
@@ -239,32 +239,32 @@ func (w *troubled) Wait(d time.Duration) string {
 	return w.waiter.Wait(d)
 }
 
-func (w *troubled) Wake()                                        { w.waiter.Wake() }
-func (w *troubled) SetLevels(collect.MemoryLevels) collect.Armed { return collect.Unarmed }
+func (w *faultyFixture) Wake()                                        { w.waiter.Wake() }
+func (w *faultyFixture) SetLevels(collect.MemoryLevels) collect.Armed { return collect.Unarmed }
 
 // UnknownPods implements control.UnknownPods.
-func (w *troubled) UnknownPods([]control.Pod) bool {
+func (w *faultyFixture) UnknownPods([]control.Pod) bool {
 	return w.has("API: there are unknown pods")
 }
 
 // Request and the rest implement control.DiskScanner: a round takes no time.
-func (w *troubled) Request() {
+func (w *faultyFixture) Request() {
 	if !w.has("disk: a scan is never complete") {
 		w.scanned <- struct{}{}
 	}
 }
 
-func (w *troubled) LastScan() time.Time {
+func (w *faultyFixture) LastScan() time.Time {
 	if w.has("disk: a scan is never complete") || w.has("disk: a scan is always complete and of long ago") {
 		return w.begun
 	}
 	return time.Now()
 }
 
-func (w *troubled) Done() <-chan struct{} { return w.scanned }
+func (w *faultyFixture) Done() <-chan struct{} { return w.scanned }
 
 // Reclaim implements control.Reclaimer: there is nothing to free.
-func (w *troubled) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ eviction.Need) {
+func (w *faultyFixture) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ eviction.Need) {
 	over := w.over
 	switch {
 	case w.has("runtime: a reclaim never ends"):
@@ -279,13 +279,13 @@ func (w *troubled) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ evicti
 	}
 }
 
-func (w *troubled) Reclaimed() <-chan eviction.Signal { return w.reclaimed }
+func (w *faultyFixture) Reclaimed() <-chan eviction.Signal { return w.reclaimed }
 
 // handed are the pods as the loop is given them.
-func (w *troubled) handed() (all []control.Pod) {
+func (w *faultyFixture) handed() (all []control.Pod) {
 	for _, p := range w.pods {
 		handled := p.handled()
-		handled.Meter = &troubledPod{p, w}
+		handled.Meter = &faultyPod{p, w}
 		if handled.Priority = 10; p.name == "hog" {
 			handled.Priority = 0
 		}
@@ -295,7 +295,7 @@ func (w *troubled) handed() (all []control.Pod) {
 }
 
 // agitate changes all the time what changes all the time, until ctx ends.
-func (w *troubled) agitate(cfg control.Config) {
+func (w *faultyFixture) agitate(cfg control.Config) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -314,7 +314,7 @@ func (w *troubled) agitate(cfg control.Config) {
 }
 
 // receive receives reports, or blocks.
-func (w *troubled) receive() {
+func (w *faultyFixture) receive() {
 	for range w.Reports() {
 		if w.has("journal: reports are not received") {
 			w.hang()
@@ -381,7 +381,7 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 		within_ += time.Minute
 	}
 	hog := storing("hog", gibi)
-	w := &troubled{pods: []*pod{hog}, kills: map[types.UID]int{}}
+	w := &faultyFixture{pods: []*pod{hog}, kills: map[types.UID]int{}}
 	for i := range 3 {
 		p := requesting(storing(fmt.Sprint("bystander-", i), gibi), gibi)
 		p.usage.Memory = stats.Known(gibi / 2)

@@ -30,16 +30,16 @@ const (
 type fixture struct {
 	*control.Loop
 	*testing.T
-	begun   time.Time
-	stop    context.CancelFunc
-	ended   chan struct{} // closed when Run has returned
-	sensor  *sensor
-	waiter  *waiter
-	killer  *killer
-	scanner *scanner
-	freer   *freer
-	pods    []*pod                  // at the beginning
-	reports <-chan []control.Report // those of the whole run, at its end
+	begun     time.Time
+	stop      context.CancelFunc
+	ended     chan struct{} // closed when Run has returned
+	sensor    *sensor
+	waiter    *waiter
+	killer    *killer
+	scanner   *scanner
+	reclaimer *reclaimer
+	pods      []*pod                  // at the beginning
+	reports   <-chan []control.Report // those of the whole run, at its end
 
 	mu    sync.Mutex
 	lines []string
@@ -50,10 +50,10 @@ type setting struct {
 	thresholds []eviction.Threshold
 	pods       []*pod
 	node       stats.Node
-	scanner    *scanner // nil: none
-	freer      *freer   // nil: none
-	limits     bool     // local-storage limits are enforced
-	unknown    bool     // pods run that were not set, until others are set
+	scanner    *scanner   // nil: none
+	reclaimer  *reclaimer // nil: none
+	limits     bool       // local-storage limits are enforced
+	unknown    bool       // pods run that were not set, until others are set
 	processors int
 	enough     bool // as many victims as are enough go in a pass
 	dryRun     bool
@@ -83,7 +83,7 @@ func (s *setting) config() control.Config {
 // test has returned.
 func withLoop(t *testing.T, s setting, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &fixture{T: t, begun: time.Now(), sensor: &sensor{now: s.node}, scanner: s.scanner, freer: s.freer, pods: s.pods}
+		w := &fixture{T: t, begun: time.Now(), sensor: &sensor{now: s.node}, scanner: s.scanner, reclaimer: s.reclaimer, pods: s.pods}
 		w.start(s)
 		test(w)
 		w.stop()
@@ -100,9 +100,9 @@ func (w *fixture) start(s setting) {
 		s.scanner.done = make(chan struct{}, 1)
 		ports.DiskScanner = s.scanner
 	}
-	if s.freer != nil {
-		s.freer.fixture, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
-		ports.Reclaimer = s.freer
+	if s.reclaimer != nil {
+		s.reclaimer.fixture, s.reclaimer.reclaimed = w, make(chan eviction.Signal, 1)
+		ports.Reclaimer = s.reclaimer
 	}
 	if s.unknown {
 		ports.UnknownPods = unknownBeside(len(s.pods))

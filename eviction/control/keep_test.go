@@ -241,14 +241,14 @@ func TestTheJournalIsWrittenWhileAThresholdIsMetAndOtherwiseNot(t *testing.T) {
 	})
 }
 
-// leftBy is a node that is short of memory until a pod has ended.
-type leftBy struct {
+// relievedBy is a node that is short of memory until a pod has ended.
+type relievedBy struct {
 	*sensor
 	hog *pod
 }
 
 // Read implements control.Sensor.
-func (s leftBy) Read(n *stats.Node, ask collect.Ask) {
+func (s relievedBy) Read(n *stats.Node, ask collect.Ask) {
 	s.sensor.Read(n, ask)
 	s.hog.mu.Lock()
 	defer s.hog.mu.Unlock()
@@ -267,7 +267,7 @@ func TestACrashAtAnyMomentEvictsNoPodTwice(t *testing.T) {
 				hog := &pod{name: "hog", grace: 8, usage: using("", 63*gibi).usage, ends: []end{{after: 6 * time.Second}, {after: 6 * time.Second}}}
 				decided := map[string]int{}
 				s := setting{thresholds: []eviction.Threshold{threshold}, pods: []*pod{hog, requesting(using("b", mebi), gibi)}}
-				s.wrap = func(w *fixture, ports *control.Ports) { ports.Sensor = leftBy{w.sensor, hog} }
+				s.wrap = func(w *fixture, ports *control.Ports) { ports.Sensor = relievedBy{w.sensor, hog} }
 				keeping := func() setting {
 					k := p.keeping(s)
 					keep := k.read

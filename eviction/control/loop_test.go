@@ -424,37 +424,37 @@ func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 	}{
 		{
 			"and no pod is killed where that suffices",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
 			func(w *fixture) { w.at(50 * time.Second) },
 			[]string{freeing},
 		},
 		{
 			"a pod is killed at once where it does not",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
 			func(w *fixture) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},
 		{
 			"by figures that were taken meanwhile",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, scanner: &scanner{takes: 4 * time.Second}, pods: []*pod{writer()}},
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second}, scanner: &scanner{takes: 4 * time.Second}, pods: []*pod{writer()}},
 			func(w *fixture) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},
 		{
 			"soft thresholds wait for it, too",
-			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), freer: &freer{takes: 5 * time.Second}, pods: []*pod{writer()}},
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second}, pods: []*pod{writer()}},
 			func(w *fixture) { w.at(19 * time.Second) },
 			[]string{"1s free 1073741824 of nodefs.available by [containers images]", "6s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",
-			setting{thresholds: append(memoryHard[:1:1], diskHard...), node: full(), freer: &freer{takes: -1}, pods: []*pod{ending(using("b", gibi), immortal)}},
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), node: full(), reclaimer: &reclaimer{takes: -1}, pods: []*pod{ending(using("b", gibi), immortal)}},
 			func(w *fixture) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
 			[]string{freeing, "3s kill b"},
 		},
 		{
 			"a runtime that hangs is waited for half a minute",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: -1}, pods: []*pod{writer()}},
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: -1}, pods: []*pod{writer()}},
 			func(w *fixture) { w.at(35 * time.Second) },
 			[]string{freeing, "30s kill a"},
 		},

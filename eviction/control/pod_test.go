@@ -190,16 +190,16 @@ func (k *killer) Killed(uid types.UID) bool {
 
 func (k *killer) Results() <-chan kill.Result { return k.results }
 
-// freer frees so much of the disk so long after it was asked to; never where
+// reclaimer frees so much of the disk so long after it was asked to; never where
 // that is negative.
-type freer struct {
+type reclaimer struct {
 	*fixture
 	takes     time.Duration
 	frees     int64
 	reclaimed chan eviction.Signal
 }
 
-func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
+func (f *reclaimer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
 	f.write("free %d of %v by %v", need.Bytes, s, steps)
 	if f.takes < 0 {
 		return
@@ -212,7 +212,7 @@ func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need ev
 	})
 }
 
-func (f *freer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
+func (f *reclaimer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
 
 // scanner is complete so long after it was asked for; never where that is
 // negative. A round begins a millisecond after the request.
