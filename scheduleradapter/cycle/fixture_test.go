@@ -33,7 +33,7 @@ type fixture struct {
 	*testing.T
 	*Loop
 	metrics *metric.Set
-	plugin  *holding
+	plugin  *permitPlugin
 	stop    context.CancelCauseFunc
 	over    chan error
 
@@ -45,21 +45,21 @@ type fixture struct {
 	written func(resourceVersion string)
 }
 
-// holding is a plugin at Permit and PreBind with test functions.
-type holding struct {
+// permitPlugin is a plugin at Permit and PreBind with test functions.
+type permitPlugin struct {
 	permit  func(pod string) (framework.Status, time.Duration)
 	preBind func(ctx context.Context, pod string) framework.Status
 }
 
-func (*holding) Name() string { return "Holding" }
+func (*permitPlugin) Name() string { return "Holding" }
 
-func (h *holding) Permit(a framework.Assignment) (framework.Status, time.Duration) {
+func (h *permitPlugin) Permit(a framework.Assignment) (framework.Status, time.Duration) {
 	return h.permit(a.Pod.Object.Name)
 }
 
-func (*holding) PreBindPreFlight(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
+func (*permitPlugin) PreBindPreFlight(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
 
-func (h *holding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
+func (h *permitPlugin) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	return h.preBind(ctx, a.Pod.Object.Name)
 }
 
@@ -73,7 +73,7 @@ func withLoopConfig(t *testing.T, change func(*LoopConfig), test func(*fixture))
 	synctest.Test(t, func(t *testing.T) {
 		w := &fixture{T: t, metrics: metric.NewSet(), over: make(chan error, 1), binds: map[string]chan error{}}
 		w.evict = func(context.Context, string) error { return nil }
-		w.plugin = &holding{
+		w.plugin = &permitPlugin{
 			permit:  func(string) (framework.Status, time.Duration) { return framework.Status{}, 0 },
 			preBind: func(context.Context, string) framework.Status { return framework.Status{} },
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// helped is the object of a scripted event: the pods for which all hints return
+// hinted is the object of a scripted event: the pods for which all hints return
 // Queue.
-type helped []string
+type hinted []string
 
 type scriptProfile struct{ s *script }
 
@@ -211,7 +211,7 @@ func (s *script) ask(plugin, mode string) func(*framework.Occurrence, *nodetable
 
 // helps reports whether an event helps a pod; its own changes do.
 func helps(o *framework.Occurrence, pod *nodetable.Pod) bool {
-	if object, ok := o.Object.(helped); ok {
+	if object, ok := o.Object.(hinted); ok {
 		return slices.Contains(object, pod.Object.Name)
 	}
 	return o.Pod != nil && o.Pod.UID == pod.UID
@@ -327,7 +327,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 		"event": func(name string, args []string) error {
 			ev, err := event(name)
 			if err == nil {
-				o := &framework.Occurrence{Event: ev, Object: helped(args)}
+				o := &framework.Occurrence{Event: ev, Object: hinted(args)}
 				s.q.MoveAllToActiveOrBackoff(s.now, o)
 				s.reference.move(s.now, o)
 			}

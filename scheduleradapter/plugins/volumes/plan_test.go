@@ -167,14 +167,14 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 	}
 }
 
-// seen is the informers' view.
-type seen struct {
+// fakeInformers have fixed objects.
+type fakeInformers struct {
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
 }
 
-func (s seen) Claim(_, name string) *v1.PersistentVolumeClaim { return s.claims[name] }
-func (s seen) Volume(name string) *v1.PersistentVolume        { return s.volumes[name] }
+func (s fakeInformers) Claim(_, name string) *v1.PersistentVolumeClaim { return s.claims[name] }
+func (s fakeInformers) Volume(name string) *v1.PersistentVolume        { return s.volumes[name] }
 
 func TestClaimsAreBoundWhenTheAPIServerHasThemBound(t *testing.T) {
 	written := persistent("v", "local", "1Gi")
@@ -182,31 +182,33 @@ func TestClaimsAreBoundWhenTheAPIServerHasThemBound(t *testing.T) {
 	madeClaim := newClaim("d", "made", "1Gi")
 	madeClaim.ResourceVersion = "7"
 	p := &plan{node: nodetable.NewNode(node("a", map[string]string{v1.LabelTopologyZone: "a"})), bindings: []binding{{written, newClaim("c", "local", "1Gi")}}, made: []*v1.PersistentVolumeClaim{madeClaim}}
-	whole := func() seen {
+	whole := func() fakeInformers {
 		v := persistent("v", "local", "1Gi", "a")
 		v.ResourceVersion, v.Spec.ClaimRef = "8", &v1.ObjectReference{Namespace: "ns", Name: "c", UID: "uid-c"}
 		d := boundClaim("d", "w")
 		d.ResourceVersion, d.Annotations[selectedNode] = "8", "a"
-		return seen{map[string]*v1.PersistentVolumeClaim{"c": boundClaim("c", "v"), "d": d}, map[string]*v1.PersistentVolume{"v": v, "w": persistent("w", "made", "1Gi", "a")}}
+		return fakeInformers{map[string]*v1.PersistentVolumeClaim{"c": boundClaim("c", "v"), "d": d}, map[string]*v1.PersistentVolume{"v": v, "w": persistent("w", "made", "1Gi", "a")}}
 	}
 	for _, c := range []struct {
 		name   string
-		change func(seen)
+		change func(fakeInformers)
 		want   bool
 		err    string
 	}{
-		{"all is bound", func(seen) {}, true, ""},
-		{"the informer has an old volume", func(s seen) { s.volumes["v"].ResourceVersion, s.volumes["v"].Spec.ClaimRef = "6", nil }, false, ""},
-		{"the volume's claim is gone", func(s seen) { s.volumes["v"].Spec.ClaimRef = nil }, false, `ClaimRef got reset for pv "v"`},
-		{"the volume is gone", func(s seen) { delete(s.volumes, "v") }, false, `persistentvolume "v" not found`},
-		{"the claim is gone", func(s seen) { delete(s.claims, "c") }, false, `persistentvolumeclaim "c" not found`},
-		{"the claim is not bound yet", func(s seen) { delete(s.claims["c"].Annotations, bindCompleted) }, false, ""},
-		{"the node's label is gone", func(s seen) { s.volumes["v"].Spec.NodeAffinity = persistent("", "", "0", "b").Spec.NodeAffinity }, false, `pv "v" node affinity doesn't match node "a"`},
-		{"the informer has an old claim", func(s seen) { s.claims["d"].ResourceVersion, s.claims["d"].Annotations = "6", nil }, false, ""},
-		{"the provisioner gave up", func(s seen) { delete(s.claims["d"].Annotations, selectedNode) }, false, `provisioning failed for PVC "d"`},
-		{"the claim to be made is gone", func(s seen) { delete(s.claims, "d") }, false, `persistentvolumeclaim "d" not found`},
-		{"the volume made is not known yet", func(s seen) { delete(s.volumes, "w") }, false, ""},
-		{"the volume made is elsewhere", func(s seen) { s.volumes["w"] = persistent("w", "made", "1Gi", "b") }, false, `pv "w" node affinity doesn't match node "a"`},
+		{"all is bound", func(fakeInformers) {}, true, ""},
+		{"the informer has an old volume", func(s fakeInformers) { s.volumes["v"].ResourceVersion, s.volumes["v"].Spec.ClaimRef = "6", nil }, false, ""},
+		{"the volume's claim is gone", func(s fakeInformers) { s.volumes["v"].Spec.ClaimRef = nil }, false, `ClaimRef got reset for pv "v"`},
+		{"the volume is gone", func(s fakeInformers) { delete(s.volumes, "v") }, false, `persistentvolume "v" not found`},
+		{"the claim is gone", func(s fakeInformers) { delete(s.claims, "c") }, false, `persistentvolumeclaim "c" not found`},
+		{"the claim is not bound yet", func(s fakeInformers) { delete(s.claims["c"].Annotations, bindCompleted) }, false, ""},
+		{"the node's label is gone", func(s fakeInformers) {
+			s.volumes["v"].Spec.NodeAffinity = persistent("", "", "0", "b").Spec.NodeAffinity
+		}, false, `pv "v" node affinity doesn't match node "a"`},
+		{"the informer has an old claim", func(s fakeInformers) { s.claims["d"].ResourceVersion, s.claims["d"].Annotations = "6", nil }, false, ""},
+		{"the provisioner gave up", func(s fakeInformers) { delete(s.claims["d"].Annotations, selectedNode) }, false, `provisioning failed for PVC "d"`},
+		{"the claim to be made is gone", func(s fakeInformers) { delete(s.claims, "d") }, false, `persistentvolumeclaim "d" not found`},
+		{"the volume made is not known yet", func(s fakeInformers) { delete(s.volumes, "w") }, false, ""},
+		{"the volume made is elsewhere", func(s fakeInformers) { s.volumes["w"] = persistent("w", "made", "1Gi", "b") }, false, `pv "w" node affinity doesn't match node "a"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			view := whole()
