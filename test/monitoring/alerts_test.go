@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// play is series from minute to minute, in promtool's notation, and when an alert
+// alertCase is series from minute to minute, in promtool's notation, and when an alert
 // of theirs is quiet and when it fires, with which labels beside its severity.
-type play struct {
+type alertCase struct {
 	Alert        string
 	Series       map[string]string
 	Quiet, Fires model.Duration
@@ -33,7 +33,7 @@ func TestEveryAlertFiresWhenItShouldAndNotBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var plays []play
+		var plays []alertCase
 		if err := yaml.UnmarshalStrict(text, &plays); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestEveryAlertFiresWhenItShouldAndNotBefore(t *testing.T) {
 		}
 		for _, rule := range rules {
 			if !played[rule.Alert] {
-				t.Errorf("no play shows when %s fires", rule.Alert)
+				t.Errorf("no case shows when %s fires", rule.Alert)
 			}
 		}
 	})

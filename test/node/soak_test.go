@@ -29,8 +29,7 @@ const (
 	soakSample = 10 * time.Second
 )
 
-// holding is something of a program that may not become more while pods come and
-// go.
+// holding is a resource of a process that must not grow while pods start and end.
 type holding struct {
 	name string
 	read func(*harness.Evictd) (int, error)

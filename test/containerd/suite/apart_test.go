@@ -102,7 +102,7 @@ func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *t
 				o.Kubelet, arguments = filepath.Join(layers, "kubelet"), []string{"--nodefs=" + layers}
 			}
 			n := node.Start(t, node.Built, o)
-			r := &relief{t: t, n: n, share: shares["bytes"], disk: layers}
+			r := &diskFixture{t: t, n: n, share: shares["bytes"], disk: layers}
 			r.furnish()
 			r.threshold = min(r.free(t, images), r.free(t, layers)) - r.unit
 			r.e = n.Evictd(append(arguments, "--cri-endpoint="+splitFilesystems(t, n, n.Root, n.Snapshots), fmt.Sprintf(layout.thresholds, r.threshold))...)
