@@ -31,7 +31,7 @@ func TestMountPointsWithBlanksAreUnescaped(t *testing.T) {
 }
 
 func TestCoMountedControllersAreOneHierarchy(t *testing.T) {
-	mounts, err := parseMountinfo(bytes.NewReader([]byte("33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n")))
+	mounts, err := readMounts(bytes.NewReader([]byte("33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n")))
 	if err != nil || len(mounts) != 1 || !mounts[0].has("cpu") || !mounts[0].has("cpuacct") || mounts[0].has("") {
 		t.Errorf("got %+v, %v", mounts, err)
 	}
@@ -134,7 +134,7 @@ func FuzzProcs(f *testing.F) {
 func FuzzMountinfo(f *testing.F) {
 	seed(f, "mountinfo")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		mounts, err := parseMountinfo(bytes.NewReader(b))
+		mounts, err := readMounts(bytes.NewReader(b))
 		if err != nil || len(mounts) > bytes.Count(b, []byte("cgroup")) {
 			t.Fatalf("%v, %v out of %q", mounts, err, b)
 		}

@@ -70,7 +70,7 @@ func Discover(host string) (*System, error) {
 		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
 	defer table.Close()
-	mounts, err := parseMountinfo(table)
+	mounts, err := readMounts(table)
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}

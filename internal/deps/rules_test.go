@@ -32,7 +32,7 @@ var arrows = []arrow{
 		"programs assemble everything and nothing imports a program"},
 
 	{"stats", nil, "values are the bottom of the house"},
-	{"cgroup", []string{"stats"}, "kernel files in, values out"},
+	{"cgroup", []string{"internal/proc", "stats"}, "kernel files in, values out"},
 	{"cgroup/cgrouptest", []string{"cgroup", "internal/wait"}, "tests of every package make groups of this host here"},
 	{"cri/inventory", nil, "what a runtime has is a value"},
 	{"cri", []string{"cri/inventory", "internal/wire"}, "the runtime's answers in, messages out"},
@@ -62,7 +62,7 @@ var arrows = []arrow{
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "internal/wait", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
-	{"test/harness", []string{"cgroup", "cgroup/cgrouptest", "internal/process", "internal/require", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
+	{"test/harness", []string{"cgroup", "cgroup/cgrouptest", "internal/proc", "internal/process", "internal/require", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
 	{"test/harness/kube", []string{"internal/kubeclient", "internal/require", "internal/sandbox", "internal/wait", "test/harness"}, "tests of running programs reach an API server here"},
 	{"test/all", []string{"internal/sandbox"}, "tests are run here, and look for the programs where sandbox says"},
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},

@@ -1,8 +1,6 @@
 package collect
 
 import (
-	"bufio"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/proc"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -22,55 +21,16 @@ const maxDescriptors = 20_000
 // directory of its writable layer. Mounts inside a pod, which may name any directory,
 // are not among them.
 func overlays(mountinfo io.Reader) (map[uint64]PodPath, error) {
+	mounts, err := proc.ReadMounts(mountinfo)
 	layers := map[uint64]PodPath{}
-	lines := bufio.NewReader(mountinfo)
-	for {
-		line, err := lines.ReadString('\n')
-		if device, upper, ok := parseOverlay(line); ok {
-			layers[device] = PodPath{filepath.Dir(upper), filepath.Base(upper)}
-		}
-		if errors.Is(err, io.EOF) {
-			return layers, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// parseOverlay reads a line of mountinfo (proc(5)): the third field is the device,
-// and after a dash come the type, the source and the options of the filesystem.
-func parseOverlay(line string) (device uint64, upper string, ok bool) {
-	mount, filesystem, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-	of, fields := strings.Fields(filesystem), strings.Fields(mount)
-	if len(of) < 3 || of[0] != "overlay" || len(fields) < 3 {
-		return 0, "", false
-	}
-	major, minor, _ := strings.Cut(fields[2], ":")
-	majorNumber, err1 := strconv.ParseUint(major, 10, 32)
-	minorNumber, err2 := strconv.ParseUint(minor, 10, 32)
-	for option := range strings.SplitSeq(of[2], ",") {
-		if dir, is := strings.CutPrefix(option, "upperdir="); is {
-			upper = unescape(dir)
-		}
-	}
-	return unix.Mkdev(uint32(majorNumber), uint32(minorNumber)), upper, err1 == nil && err2 == nil && filepath.IsAbs(upper)
-}
-
-// unescape decodes \ooo, by which mountinfo writes blanks, commas and backslashes.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
+	for _, m := range mounts {
+		for _, option := range m.Options {
+			if upper, is := strings.CutPrefix(option, "upperdir="); is && m.Type == "overlay" && filepath.IsAbs(upper) {
+				layers[unix.Mkdev(m.Major, m.Minor)] = PodPath{filepath.Dir(upper), filepath.Base(upper)}
 			}
 		}
-		b.WriteByte(s[i])
 	}
-	return b.String()
+	return layers, err
 }
 
 // rootDevice is the device of a process's root; 0 where the process has ended.
@@ -140,16 +100,13 @@ func (o *openFiles) counts(process, fd string) bool {
 			mount = strings.TrimSpace(value)
 		}
 	}
-	mounts, err := os.ReadFile(process + "/mountinfo")
+	table, err := os.Open(process + "/mountinfo")
 	if err != nil {
 		return false
 	}
-	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); len(fields) > 4 && fields[0] == mount {
-			return o.isVolume(unescape(fields[3]))
-		}
-	}
-	return false
+	defer table.Close()
+	mounts, _ := proc.ReadMounts(table) // none once the process has ended
+	return slices.ContainsFunc(mounts, func(m proc.Mount) bool { return m.ID == mount && o.isVolume(m.Root) })
 }
 
 // isVolume says whether a directory, a path in its filesystem, is in a volume of the pod.

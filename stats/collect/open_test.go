@@ -35,13 +35,17 @@ func TestWritableLayersAreFoundByTheDeviceOfTheMount(t *testing.T) {
 	}
 }
 
-func FuzzParseOverlay(f *testing.F) {
+func FuzzOverlays(f *testing.F) {
 	f.Add("41 35 0:52 / /rootfs rw,relatime shared:7 - overlay overlay rw,lowerdir=/a,upperdir=/up\\040per/fs,workdir=/w")
-	f.Add("1 2 3:4 - overlay x upperdir=/\\")
+	f.Add("1 2 3:4 / / rw - overlay x upperdir=/\\04")
 	f.Fuzz(func(t *testing.T, line string) {
-		if _, upper, ok := parseOverlay(line); ok && !strings.HasPrefix(upper, "/") {
-			t.Errorf("%q is no absolute path", upper)
+		layers, err := overlays(strings.NewReader(line))
+		for _, layer := range layers {
+			if !strings.HasPrefix(layer.Root, "/") {
+				t.Errorf("%q is no absolute path", layer.Root)
+			}
 		}
+		require.NoError(t, err)
 	})
 }
 

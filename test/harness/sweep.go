@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/evictd/evictd/internal/proc"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -151,26 +152,16 @@ func topCgroups(pid int) (groups []string) {
 	return groups
 }
 
-// mounted is a line of the mount table.
-type mounted struct{ point, kind string }
-
-// mountTable reads /proc/self/mountinfo, see proc_pid_mountinfo(5).
-func mountTable() (table []mounted) {
+func mountTable() []proc.Mount {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(text)) {
-		before, after, _ := strings.Cut(line, " - ")
-		mount, kind := strings.Fields(before), strings.Fields(after)
-		if len(mount) > 4 && len(kind) > 0 {
-			table = append(table, mounted{mount[4], kind[0]})
-		}
-	}
+	table, _ := proc.ReadMounts(bytes.NewReader(text))
 	return table
 }
 
-func mountsBelow(dir string, table []mounted) (found []Trace) {
+func mountsBelow(dir string, table []proc.Mount) (found []Trace) {
 	for _, m := range slices.Backward(table) {
-		if strings.HasPrefix(m.point, dir+"/") {
-			found = append(found, Trace{"mount of " + m.kind + " at " + m.point, func() error { return syscall.Unmount(m.point, 0) }})
+		if strings.HasPrefix(m.Point, dir+"/") {
+			found = append(found, Trace{"mount of " + m.Type + " at " + m.Point, func() error { return syscall.Unmount(m.Point, 0) }})
 		}
 	}
 	return found
@@ -183,7 +174,7 @@ func CgroupOf(dir string) string {
 }
 
 // cgroups finds a cgroup, and those whose names continue with a dash.
-func cgroups(group string, table []mounted) (found []Trace) {
+func cgroups(group string, table []proc.Mount) (found []Trace) {
 	for _, at := range append(cgroupsAt(group, table), cgroupsAt(group+"-*", table)...) {
 		found = append(found, Trace{"cgroup " + at, func() error { return removeCgroup(at) }})
 	}
@@ -194,10 +185,10 @@ func cgroups(group string, table []mounted) (found []Trace) {
 // a container runtime makes cgroups in more of them than evictd does.
 func CgroupsAt(pattern string) []string { return cgroupsAt(pattern, mountTable()) }
 
-func cgroupsAt(pattern string, table []mounted) (found []string) {
+func cgroupsAt(pattern string, table []proc.Mount) (found []string) {
 	for _, m := range table {
-		if m.kind == "cgroup" || m.kind == "cgroup2" {
-			here, _ := filepath.Glob(filepath.Join(m.point, pattern))
+		if m.Type == "cgroup" || m.Type == "cgroup2" {
+			here, _ := filepath.Glob(filepath.Join(m.Point, pattern))
 			found = append(found, here...)
 		}
 	}
@@ -249,7 +240,7 @@ func removeCgroup(at string) error {
 // loopDevices are those with a file below the directory. One without a mount that clears
 // itself is held by another mount namespace alone, which was made with a copy of all
 // mounts.
-func loopDevices(dir string, table []mounted) (found []Trace) {
+func loopDevices(dir string, table []proc.Mount) (found []Trace) {
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, file := range files {
 		image, _ := os.ReadFile(file)
