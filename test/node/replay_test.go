@@ -9,7 +9,6 @@ import (
 
 	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
-	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -19,16 +18,22 @@ import (
 func checkReplay(n *harness.Node) {
 	n.T.Cleanup(func() {
 		recording, err := recorder.Read(filepath.Join(n.StateDir(), "flight"))
-		require.NoError(n.T, err)
+		if err != nil {
+			n.T.Fatal(err)
+		}
 		stories := slices.DeleteFunc(recording.Stories(), func(s recorder.Story) bool { return strings.HasPrefix(s.Error, "the kill could not begin") })
 		if len(stories) == 0 {
 			return
 		}
 		last := &stories[len(stories)-1]
 		text, err := json.Marshal(recording.Scenario(last))
-		require.NoError(n.T, err)
+		if err != nil {
+			n.T.Fatal(err)
+		}
 		scenario, err := simulate.Parse(text)
-		require.NoError(n.T, err)
+		if err != nil {
+			n.T.Fatal(err)
+		}
 		var decided, replayed []string
 		for _, s := range stories {
 			if s.Decided.After(last.Decided.Add(-15 * time.Minute)) {

@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/process"
-	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness"
@@ -22,12 +21,16 @@ import (
 func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T) {
 	a := onKubeAPIServer(t)
 	root, err := sandbox.SourceRoot()
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	full := node("full")
 	full.Status.Conditions = append(full.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
 	a.createNodes(full, node("free"))
 	addresses, err := process.Addresses(1)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	address := addresses[0]
 	a.schedule(sandbox.Config(filepath.Join(root, "docs/examples/extender/evictd-scheduler.yaml")), "--extender-address="+address)
 	a.kubeScheduler(filepath.Join(root, "docs/examples/extender/kube-scheduler.yaml"), address)
@@ -52,10 +55,15 @@ func TestKubeSchedulerKeepsOffPressuredNodesByAskingEvictdScheduler(t *testing.T
 func (a *api) kubeScheduler(config, extender string) {
 	a.t.Helper()
 	path := foreign(a.t, "kube-scheduler")
-	example := require.ReadFile(a.t, config)
+	example, err := os.ReadFile(config)
+	if err != nil {
+		a.t.Fatal(err)
+	}
 	changed := strings.ReplaceAll(string(example), "127.0.0.1:10270", extender) +
 		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(apiserver.Kube))
 	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")
-	require.NoError(a.t, os.WriteFile(file, []byte(changed), 0o600))
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
 	a.t.Cleanup(harness.Run(a.t, exec.Command(path, "--config="+file, "--secure-port=0")).Kill) // SIGTERM ends it with exit code 1
 }
