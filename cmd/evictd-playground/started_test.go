@@ -47,7 +47,7 @@ var programNames = []string{"evictd-playground", "evictd", "evictd-agent", "evic
 
 // programs links all programs into a directory that only its owner may enter, beside
 // an empty one for temporary files.
-func programs(t *testing.T, asNobody bool) (dir string) {
+func programs(t *testing.T, asUser bool) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg-") // short: a socket's path has 108 bytes
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func programs(t *testing.T, asNobody bool) (dir string) {
 	}
 	tmp := filepath.Join(dir, "tmp")
 	require.NoError(t, errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(dir, 0o700)))
-	if asNobody && os.Geteuid() == 0 {
+	if asUser && os.Geteuid() == 0 {
 		require.NoError(t, errors.Join(os.Chown(tmp, unprivileged, unprivileged), os.Chown(dir, unprivileged, unprivileged)))
 	}
 	return dir
@@ -72,20 +72,20 @@ type started struct {
 	out    strings.Builder
 }
 
-func play(t *testing.T, asNobody bool, args ...string) *started {
+func start(t *testing.T, asUser bool, args ...string) *started {
 	t.Helper()
-	return playIn(t, programs(t, asNobody), asNobody, args...)
+	return startIn(t, programs(t, asUser), asUser, args...)
 }
 
-// playIn plays with the programs of a directory.
-func playIn(t *testing.T, dir string, asNobody bool, args ...string) *started {
+// startIn starts the playground with the programs of a directory.
+func startIn(t *testing.T, dir string, asUser bool, args ...string) *started {
 	t.Helper()
 	s := &started{dir: dir}
 	s.Cmd = exec.Command(filepath.Join(s.dir, "evictd-playground"), args...)
 	s.Env = append(os.Environ(), "TMPDIR="+filepath.Join(s.dir, "tmp"))
 	s.Dir = s.dir
 	s.Stderr = &s.errs
-	if asNobody && os.Geteuid() == 0 {
+	if asUser && os.Geteuid() == 0 {
 		s.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	out, err := s.StdoutPipe()

@@ -33,17 +33,17 @@ const role = "EVICTD_AGENT_TEST"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
-		play(os.Args[1])
+		runFake(os.Args[1])
 		return
 	}
 	os.Setenv(role, "1")
 	goleak.VerifyTestMain(m)
 }
 
-// play is an agent that needs no API server: it prints what it receives.
-func play(kind string) {
+// runFake is an agent that needs no API server: it prints what it receives.
+func runFake(kind string) {
 	if kind == "check" {
-		judge()
+		check()
 	}
 	line, err := net.FileConn(os.NewFile(wire.AgentFD, "evictd"))
 	if err != nil {

@@ -177,7 +177,7 @@ func TestStoryHasTheReasonAndTheNextPod(t *testing.T) {
 	}
 }
 
-// replay plays what was recorded around the last story.
+// replay simulates what was recorded around the last story.
 func replay(t *testing.T, r *Recording, file *simulate.File) []simulate.Step {
 	t.Helper()
 	text, err := json.Marshal(file)

@@ -134,15 +134,15 @@ hint Foreign */All always
 // TestRandomDaysMatchTheReference runs random commands; the script compares queue
 // and reference and checks the invariants after each.
 func TestRandomDaysMatchTheReference(t *testing.T) {
-	playRandomDays(t, 2, 10_000)
+	runRandomDays(t, 2, 10_000)
 }
 
 func TestCampaignRandomDaysMatchTheReference(t *testing.T) {
 	campaign.Only(t)
-	playRandomDays(t, 64, 10_000)
+	runRandomDays(t, 64, 10_000)
 }
 
-func playRandomDays(t *testing.T, seeds uint64, steps int) {
+func runRandomDays(t *testing.T, seeds uint64, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

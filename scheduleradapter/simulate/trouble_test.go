@@ -42,9 +42,9 @@ func (p fixedResults) Permit(a framework.Assignment) (framework.Status, time.Dur
 
 func (p fixedResults) Bind(context.Context, framework.Assignment) framework.Status { return p.bind }
 
-// playWith simulates manifests with NodeResourcesFit and the plugin, and returns a
+// simulateWith simulates manifests with NodeResourcesFit and the plugin, and returns a
 // line per attempt or event.
-func playWith(t *testing.T, p fixedResults, manifests string) string {
+func simulateWith(t *testing.T, p fixedResults, manifests string) string {
 	t.Helper()
 	dir := write(t, map[string]string{"a.yaml": manifests})
 	objects, _, err := simulate.Load(filepath.Join(dir, "a.yaml"))
@@ -113,7 +113,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 `
 
 func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
-	hold(t, playWith(t, fixedResults{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  running Bind plugin "Trouble": no answer
+	hold(t, simulateWith(t, fixedResults{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  running Bind plugin "Trouble": no answer
 2s default/p 2 error  running Bind plugin "Trouble": no answer
 5s default/p 3 error  running Bind plugin "Trouble": no answer
 10s default/p 4 error  running Bind plugin "Trouble": no answer
@@ -124,20 +124,20 @@ func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
 
 func TestAPodThatPermitDeniesIsUnschedulable(t *testing.T) {
 	denied := framework.Status{Code: framework.Unschedulable, Reason: "not today"}
-	hold(t, playWith(t, fixedResults{permit: denied}, oneNode+onePod), `0s default/p 1 unschedulable  0/1 nodes are available: 1 not today.
+	hold(t, simulateWith(t, fixedResults{permit: denied}, oneNode+onePod), `0s default/p 1 unschedulable  0/1 nodes are available: 1 not today.
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}
 `)
 }
 
 func TestAPodWaitsForPermissionAsLongAsThePluginSays(t *testing.T) {
-	hold(t, playWith(t, fixedResults{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, oneNode+onePod), `0s default/p 1 waiting a 
+	hold(t, simulateWith(t, fixedResults{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, oneNode+onePod), `0s default/p 1 waiting a 
 40s default/p 1 unschedulable  0/1 nodes are available: 1 timeout.
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}
 `)
 }
 
 func TestAPodThatWaitsForPermissionMakesRoomAtOnce(t *testing.T) {
-	hold(t, playWith(t, fixedResults{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, `
+	hold(t, simulateWith(t, fixedResults{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, `
 apiVersion: v1
 kind: Node
 metadata: {name: a}

@@ -60,8 +60,8 @@ const memory = "memory.available"
 
 func mib(q resource.Quantity) float64 { return float64(q.Value()) / (1 << 20) }
 
-// play runs the scenario of a file.
-func play(t *testing.T, file string) (*scenario, []pass) {
+// runScenario runs the scenario of a file.
+func runScenario(t *testing.T, file string) (*scenario, []pass) {
 	t.Helper()
 	text := require.ReadFile(t, file)
 	s := new(scenario)
@@ -79,7 +79,7 @@ func play(t *testing.T, file string) (*scenario, []pass) {
 
 func TestThePicturesShowWhatTheScenariosComeTo(t *testing.T) {
 	golden.Each(t, top+"/docs/pictures/*.yaml", func(t *testing.T, file string) {
-		s, passes := play(t, file)
+		s, passes := runScenario(t, file)
 		var d drawing
 		if len(passes) > 1 {
 			d.timeline(s, passes)

@@ -172,7 +172,7 @@ func (c *crowd) round(round int, kill func()) {
 			return len(c.history.faulty()) > 0 || c.settled(l.Labels[kindOfCrowd], c.history.of(l.UID))
 		})
 	}
-	c.judge()
+	c.checkHistory()
 	for i := range 2 {
 		c.leave(fmt.Sprintf("steady-%d-%d", round-crowdRounds, i))
 	}
@@ -205,11 +205,11 @@ func (c *crowd) finish() {
 			c.t.Errorf("the journal in %s still has %v", state, left)
 		}
 	}
-	c.judge()
+	c.checkHistory()
 }
 
-// judge fails the test where the history has what may never be.
-func (c *crowd) judge() {
+// checkHistory fails the test where the history has faults.
+func (c *crowd) checkHistory() {
 	c.t.Helper()
 	for _, fault := range c.history.faulty() {
 		c.t.Error(fault)

@@ -42,16 +42,16 @@ func TestCampaignMixedRuns(t *testing.T) {
 		t.Fatal("EVICTD_RUNS:", err)
 	}
 	kinds := mixtures(t)
-	each, played := count/len(kinds), 0
+	each, runs := count/len(kinds), 0
 	for i := range kinds {
 		t.Run(kinds[i].name, func(t *testing.T) {
-			played += each
-			wrong := kinds[i].play(t, each)
+			runs += each
+			wrong := kinds[i].run(t, each)
 			t.Logf("wrong or extra evictions, or kills by the kernel: %s", bound(wrong, each))
 		})
 	}
 	if !t.Failed() {
-		t.Logf("wrong or extra evictions, or kills by the kernel: %s", bound(0, played))
+		t.Logf("wrong or extra evictions, or kills by the kernel: %s", bound(0, runs))
 	}
 }
 
@@ -139,14 +139,14 @@ func throttle(n *harness.Node, p *harness.Pod) {
 	n.Make(p.Container(), cgroup.Limits{CPUQuota: stats.Known(5000)})
 }
 
-// play runs it so many times and counts those that went wrong.
-func (m *mixture) play(t *testing.T, runs int) (wrong int) {
+// run runs it so many times and counts those that went wrong.
+func (m *mixture) run(t *testing.T, count int) (wrong int) {
 	n := harness.NewNode(t, bombNode, 700)
 	checkReplay(n)
 	bystanders := m.bystanders(n)
 	d := n.Evictd(m.args...)
 	d.AwaitPods(cmp.Or(m.signal, memorySignal), bystanders...)
-	for i := range runs {
+	for i := range count {
 		p := n.Start(fmt.Sprintf("run-%d", i), sandbox.Spec{})
 		p.Do("hold 1Mi")
 		d.AwaitPods(cmp.Or(m.signal, memorySignal), p)

@@ -92,7 +92,7 @@ func TestRESTAsAKubeAPIServerAnswers(t *testing.T) {
 				if err := yaml.UnmarshalStrict(text, &requests); err != nil {
 					t.Fatalf("%s: %v", file, err)
 				}
-				checkGolden(t, a.Name, strings.TrimSuffix(file, ".yaml")+".golden", a.play(requests))
+				checkGolden(t, a.Name, strings.TrimSuffix(file, ".yaml")+".golden", a.send(requests))
 			})
 		})
 	}
@@ -147,9 +147,9 @@ func meaning(answer string) string {
 	return fmt.Sprint(line, status.Reason)
 }
 
-// play sends the requests and returns what came back, with what differs from
+// send sends the requests and returns what came back, with what differs from
 // run to run made the same.
-func (a *api) play(requests []request) []answer {
+func (a *api) send(requests []request) []answer {
 	a.t.Helper()
 	config, err := a.Config(apiserver.Admin)
 	require.NoError(a.t, err)
