@@ -77,7 +77,7 @@ func runScenario(t *testing.T, file string) (*scenario, []pass) {
 	return s, passes
 }
 
-func TestThePicturesShowWhatTheScenariosComeTo(t *testing.T) {
+func TestThePicturesShowTheResultsOfTheScenarios(t *testing.T) {
 	golden.Each(t, top+"/docs/pictures/*.yaml", func(t *testing.T, file string) {
 		s, passes := runScenario(t, file)
 		var d drawing

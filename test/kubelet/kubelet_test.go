@@ -17,10 +17,10 @@ import (
 	"github.com/evictd/evictd/internal/sandbox"
 )
 
-func TestRandomWorlds(t *testing.T) { compareWorlds(t, 0, 200) }
+func TestRandomScenarios(t *testing.T) { compareScenarios(t, 0, 200) }
 
 // EVICTD_SEED is the first seed.
-func TestCampaignRandomWorlds(t *testing.T) {
+func TestCampaignRandomScenarios(t *testing.T) {
 	campaign.Only(t)
 	first := uint64(1000)
 	if text := os.Getenv("EVICTD_SEED"); text != "" {
@@ -29,11 +29,11 @@ func TestCampaignRandomWorlds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	compareWorlds(t, first, 20_000)
+	compareScenarios(t, first, 20_000)
 }
 
-// compareWorlds compares until the first difference, which it shrinks.
-func compareWorlds(t *testing.T, first uint64, number int) {
+// compareScenarios compares until the first difference, which it shrinks.
+func compareScenarios(t *testing.T, first uint64, number int) {
 	m := start(t)
 	n := &counts{byRow: map[*row]int{}}
 	for seed := first; seed < first+uint64(number); seed++ {
